@@ -1,0 +1,47 @@
+# Each target sets up what it needs in .venv by itself, and does nothing twice. `make help` lists them.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv/bin
+COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench setup lock format clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+run: .venv/.run ## show the declared lifecycles
+	@$(VENV)/stateward lifecycle list
+
+test: .venv/.dev ## run the whole test suite, with coverage
+	@$(VENV)/python -m pytest --cov --cov-report=term $(ARGS)
+
+check: .venv/.dev ## format, lint, types, floors
+	@$(VENV)/ruff format --check .
+	@$(VENV)/ruff check .
+	@$(VENV)/mypy
+	@$(VENV)/lint-imports
+
+bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit and against peers
+	@$(VENV)/python -m bench $(ARGS)
+
+setup: .venv/.run .venv/.dev .venv/.bench ## set up everything at once
+
+lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
+	@$(VENV)/python -m pip install --quiet uv
+	@$(COMPILE) --group build --output-file requirements/run.lock pyproject.toml
+	@for group in dev bench; do \
+	  $(COMPILE) --group $$group --constraint requirements/run.lock --output-file requirements/$$group.lock \
+	    pyproject.toml || exit 1; \
+	done
+
+format: .venv/.dev ## put the code into its one format
+	@$(VENV)/ruff format .
+	@$(VENV)/ruff check --fix .
+
+clean: ## remove what was set up
+	@rm -rf .venv node_modules
+
+.venv/.%: requirements/%.lock pyproject.toml tools/setup.py
+	@$(PYTHON) tools/setup.py $*

@@ -1,0 +1,70 @@
+"""The one place where it is decided whether a state may change.
+
+`decide` is pure and does a single look-up in the compiled table; only a refusal takes the time to say why.
+"""
+
+from stateward.errors import UnknownName
+from stateward.lifecycle.actors import Actor, Actors
+from stateward.lifecycle.moves import NO_FACTS, Move, Reason, Refusal
+from stateward.lifecycle.states import FINAL, TRANSITIONAL, States
+from stateward.lifecycle.table import Lifecycle
+
+
+def decide(
+    lifecycle: Lifecycle,
+    state: str,
+    event: str,
+    actor: str,
+    facts: frozenset[str] = NO_FACTS,
+    origin: str | None = None,
+) -> Move | Refusal:
+    """Say what an event by an actor does to an object in a state, or why it may not happen.
+
+    `facts` are the names of what is true of this request (such as force); `origin` is the state in which the work
+    under way began, for endings that depend on it.
+    """
+    try:
+        move: Move | None = lifecycle.moves[state, event, actor]
+    except KeyError:
+        return _refuse(lifecycle, state, event, actor, facts)
+    while move is not None:
+        if move.needs <= facts and (move.origin is None or move.origin == origin):
+            return move
+        move = move.otherwise
+    return _refuse(lifecycle, state, event, actor, facts)
+
+
+def _refuse(lifecycle: Lifecycle, word: str, event: str, name: str, facts: frozenset[str]) -> Refusal:
+    state = lifecycle.state(word)
+    sources = lifecycle.sources(event)
+    actor = next((one for one in lifecycle.actors if one == name), None)
+    if actor is None:
+        raise UnknownName(f"actor of {lifecycle.kind}", name, lifecycle.actors)
+    here = [one for one in lifecycle.allowed[state] if one.event == event]
+    mine = [one for one in here if actor in one.actors]
+    missing: tuple[str, ...] = ()
+    if mine and all(set(one.needs) - facts for one in mine):
+        reason = Reason.NEEDS_FACT
+        missing = min((tuple(sorted(set(one.needs) - facts)) for one in mine), key=len)
+    elif mine:
+        reason, sources = Reason.OTHER_ORIGIN, States(state for one in mine for state in one.origins)
+    elif here:
+        reason = Reason.NOT_YOURS
+    elif state.state_class is FINAL:
+        reason = Reason.FINAL_STATE
+    elif state.state_class is TRANSITIONAL:
+        reason = Reason.IN_TRANSITION
+    else:
+        reason = Reason.NOT_FROM_HERE
+    return Refusal(
+        kind=lifecycle.kind,
+        state=state,
+        state_class=state.state_class,
+        event=event,
+        actor=Actor(actor),
+        reason=reason,
+        allowed=lifecycle.allowed[state],
+        may=Actors(dict.fromkeys(who for one in here for who in one.actors)),
+        missing=missing,
+        sources=sources,
+    )

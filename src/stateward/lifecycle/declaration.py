@@ -1,0 +1,136 @@
+"""Declarations: a lifecycle as it was written, before it is compiled, and the faults that can be seen in its rows.
+
+What is wrong with a single row, or between two rows, is found here, and stops the declaration. What is wrong with the
+graph as a whole (a state that nothing reaches, no way out in time) is found by `check`.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from itertools import combinations
+
+from msgspec import Struct
+
+from stateward.errors import StatewardError
+from stateward.lifecycle.actors import ADMIN, CLOCK, HEALER, USER, WORKER, Actors, widened
+from stateward.lifecycle.rows import Meaning, Row
+from stateward.lifecycle.states import GONE, NEW, TRANSITIONAL, State
+
+
+class Code(str, Enum):
+    """What can be wrong with a lifecycle."""
+
+    UNKNOWN_STATE = "unknown state"
+    UNDECLARED_ACTOR = "undeclared actor"
+    AMBIGUOUS = "ambiguous rows"
+    CONTESTED = "contested by two actors"
+    NOT_TRANSITIONAL = "goes through a state that is not transitional"
+    NO_DEADLINE = "no deadline"
+    BACK_INTO_TRANSITION = "back into a transitional state"
+    EMPTY_ROW = "empty row"
+    UNREACHABLE = "unreachable state"
+    DEAD_END = "dead end that is not final"
+    NO_SUCCESS = "transitional state without a success exit"
+    NO_FAILURE = "transitional state without an error exit"
+    NO_TIMEOUT = "transitional state without a deadline exit"
+    FINAL_WITH_EXIT = "final state with an exit"
+
+    __str__ = str.__str__
+
+
+class Fault(Struct, frozen=True):
+    """One thing that is wrong, with the row or the state where it is."""
+
+    kind: str
+    code: Code
+    detail: str = ""
+    state: State | None = None
+    row: Row | None = None
+
+    def __str__(self) -> str:
+        where = f" at {self.state}" if self.state is not None else ""
+        row = f" in row [{self.row}]" if self.row is not None else ""
+        return f"{self.kind}: {self.code}{where}{row}{': ' if self.detail else ''}{self.detail}"
+
+
+class DeclarationError(StatewardError):
+    """A lifecycle that cannot be compiled; carries every fault that was found in its rows."""
+
+    def __init__(self, kind: str, faults: tuple[Fault, ...]) -> None:
+        super().__init__(kind, faults)
+        self.kind = kind
+        self.faults = faults
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.faults))
+
+
+class Declaration(Struct, frozen=True):
+    """A lifecycle as data: its states, its rows, who acts in it, where it starts.
+
+    `unknown` is the state for "nobody can say": where it is declared, an action that times out goes there instead of
+    to its error outcome, because no answer is not an answer.
+    """
+
+    kind: str
+    states: type[State]
+    rows: tuple[Row, ...]
+    actors: Actors
+    initial: State = NEW
+    unknown: State | None = None
+    about: str = ""
+
+    @property
+    def cast(self) -> Actors:
+        """The actors declared, and those that come with them."""
+        crew = (WORKER, HEALER, CLOCK) if any(row.meaning is Meaning.ACTION for row in self.rows) else ()
+        return Actors(dict.fromkeys((*widened(self.actors), *crew)))
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return what is wrong within the rows and between them."""
+        alone = (fault for row in self.rows for fault in self._faults_of(row))
+        between = (fault for one, other in combinations(self.rows, 2) for fault in self._faults_between(one, other))
+        return tuple((*alone, *between))
+
+    def _faults_of(self, row: Row) -> Iterator[Fault]:
+        if not row.sources or not row.event or not row.actors:
+            yield Fault(self.kind, Code.EMPTY_ROW, "a row has a source, an event and an actor", row=row)
+        for state in _named(row):
+            if state not in (*self.states, NEW, GONE) or (state == NEW and self.initial != NEW):
+                yield Fault(self.kind, Code.UNKNOWN_STATE, f"{state} is not one of {self.states.__name__}", row=row)
+        for actor in row.actors:
+            if actor not in self.cast:
+                yield Fault(
+                    self.kind, Code.UNDECLARED_ACTOR, f"{actor!s} is not one of {', '.join(self.cast)}", row=row
+                )
+        if row.via is not None and row.via.state_class is not TRANSITIONAL:
+            yield Fault(self.kind, Code.NOT_TRANSITIONAL, f"{row.via} is {row.via.state_class}", row=row)
+        enters = row.via or row.to
+        if isinstance(enters, State) and enters.state_class is TRANSITIONAL and not (row.within and row.within > 0):
+            yield Fault(self.kind, Code.NO_DEADLINE, f"{enters} is transitional: say within what time", row=row)
+        if row.via is not None and not (isinstance(row.to, State) and isinstance(row.error, State)):
+            for source in row.sources:
+                if source.state_class is TRANSITIONAL:
+                    yield Fault(self.kind, Code.BACK_INTO_TRANSITION, f"{source} is no place to return to", row=row)
+
+    def _faults_between(self, one: Row, other: Row) -> Iterator[Fault]:
+        shared = [state for state in one.sources if state in other.sources]
+        if one.event != other.event or not shared:
+            return
+        comparable = one.needs != other.needs and (one.needs <= other.needs or other.needs <= one.needs)
+        if comparable:
+            return
+        where = f"{'/'.join(shared)} is in both it and [{other}]"
+        if set(one.actors) & set(other.actors):
+            yield Fault(self.kind, Code.AMBIGUOUS, where, row=one)
+        elif (one.via, one.to) != (other.via, other.to) and not _privileged(one.actors, other.actors):
+            yield Fault(self.kind, Code.CONTESTED, where, row=one)
+
+
+def _named(row: Row) -> Iterable[State]:
+    places = (*row.sources, row.via, row.to, row.error)
+    return [place for place in places if isinstance(place, State)]
+
+
+def _privileged(one: Actors, other: Actors) -> bool:
+    """Tell whether one row is the user's and the other the administrator's own way of doing the same."""
+    return {*one, *other} == {USER, ADMIN}

@@ -1,0 +1,109 @@
+"""What a decision yields: a Move, or a Refusal that says why not and what would be allowed."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+from stateward.lifecycle.actors import Actor, Actors
+from stateward.lifecycle.rows import Meaning
+from stateward.lifecycle.states import State, StateClass, States
+
+NO_FACTS: frozenset[str] = frozenset()
+
+
+class Move(Struct, frozen=True):
+    """One legal change of state, compiled from a row for one source, event and actor.
+
+    `target` is the state that the object enters now; `desired` and `error` are where the work that begins is to end,
+    and `within` how many seconds it has. A move with an `origin` holds only for work that started in that state.
+    """
+
+    source: State
+    event: str
+    actor: Actor
+    target: State
+    meaning: Meaning
+    desired: State | None = None
+    error: State | None = None
+    within: float | None = None
+    needs: frozenset[str] = NO_FACTS
+    origin: State | None = None
+    otherwise: Move | None = None
+
+    @property
+    def begins(self) -> bool:
+        """Whether work begins with this move (rather than ends, or was never needed)."""
+        return self.meaning is Meaning.ACTION or self.meaning is Meaning.REQUEST
+
+    @property
+    def preempts(self) -> bool:
+        """Whether the work under way must be fenced off first: something begins in the middle of something else."""
+        return self.begins and self.source.state_class is StateClass.TRANSITIONAL
+
+
+class Allowed(Struct, frozen=True):
+    """One thing that may happen in a state: what, by whom, into what, and what it takes."""
+
+    event: str
+    actors: Actors
+    target: State
+    meaning: Meaning
+    desired: State | None
+    error: State | None
+    within: float | None
+    needs: tuple[str, ...]
+    origins: States
+
+
+class Reason(str, Enum):
+    """Why a move was refused, as a code."""
+
+    IN_TRANSITION = "in_transition"
+    FINAL_STATE = "final_state"
+    NOT_FROM_HERE = "not_from_here"
+    NOT_YOURS = "not_yours"
+    NEEDS_FACT = "needs_fact"
+    OTHER_ORIGIN = "other_origin"
+
+    __str__ = str.__str__
+
+
+class Refusal(Struct, frozen=True):
+    """A move that may not be made now, with the facts that say why; its text is built from them."""
+
+    kind: str
+    state: State
+    state_class: StateClass
+    event: str
+    actor: Actor
+    reason: Reason
+    allowed: tuple[Allowed, ...]
+    may: Actors
+    missing: tuple[str, ...]
+    sources: States
+
+    def allowed_to(self, actor: str) -> tuple[str, ...]:
+        """Return the events that the actor may bring about in this state."""
+        return tuple(dict.fromkeys(one.event for one in self.allowed if actor in one.actors))
+
+    def __str__(self) -> str:
+        return f"{self.event!r} by {self.actor} is refused: {self.kind} is {self.state}, {_WHY[self.reason](self)}"
+
+
+def _possible(refusal: Refusal) -> str:
+    allowed = refusal.allowed_to(refusal.actor)
+    return (
+        f"the {refusal.actor} may now: {', '.join(allowed)}" if allowed else f"the {refusal.actor} may do nothing now"
+    )
+
+
+_WHY = {
+    Reason.IN_TRANSITION: lambda r: f"which is transitional; {_possible(r)}",
+    Reason.FINAL_STATE: lambda _: "which is final",
+    Reason.NOT_FROM_HERE: lambda r: f"and it is possible only from {'/'.join(r.sources)}; {_possible(r)}",
+    Reason.NOT_YOURS: lambda r: f"where only the {'/'.join(r.may)} may do that",
+    Reason.NEEDS_FACT: lambda r: f"where that needs {', '.join(r.missing)}",
+    Reason.OTHER_ORIGIN: lambda r: f"and where that leads depends on where the work began: {'/'.join(r.sources)}",
+}

@@ -1,0 +1,96 @@
+"""States: the words an object's status is written in.
+
+A lifecycle's states are an enum whose members carry their class. A state *is* its word: it is stored, compared and
+hashed as a plain string, so an object in memory costs one reference and no machine.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Self
+
+
+class StateClass(str, Enum):
+    """Whether an object may stay in a state."""
+
+    STABLE = "stable"  # stays until asked to leave
+    TRANSITIONAL = "transitional"  # work is under way; must end before a deadline
+    FINAL = "final"  # the end; only the record's removal may follow
+
+    __str__ = str.__str__
+
+
+STABLE, TRANSITIONAL, FINAL = StateClass.STABLE, StateClass.TRANSITIONAL, StateClass.FINAL
+
+
+class State(str, Enum):
+    """The base of every lifecycle's enum of states: `RUNNING = "Running", STABLE, "up and reachable"`."""
+
+    state_class: StateClass
+    about: str
+
+    def __new__(cls, word: str, state_class: StateClass, about: str = "") -> Self:
+        self = str.__new__(cls, word)
+        self._value_ = word
+        self.state_class = state_class
+        self.about = about
+        return self
+
+    __str__ = str.__str__
+    __format__ = str.__format__
+
+    @property
+    def word(self) -> str:
+        """The state as the seed writes it, as a plain string."""
+        return str.__str__(self)
+
+    def __or__(self, other: State | States) -> States:
+        return States((self,)) | other
+
+
+class States(tuple[State, ...]):
+    """Several states that share a row; joined with `|`."""
+
+    __slots__ = ()
+
+    def __or__(self, other: State | States) -> States:
+        joined = (*self, other) if isinstance(other, State) else (*self, *other)
+        return States(dict.fromkeys(joined))
+
+    def __sub__(self, other: State | States) -> States:
+        away = (other,) if isinstance(other, State) else other
+        return States(state for state in self if state not in away)
+
+
+class Boundary(State):
+    """Where an object comes from before it has a state, and where it goes when its record is removed."""
+
+    NEW = "(new)", STABLE, "does not exist yet"
+    GONE = "(gone)", FINAL, "does not exist any more; the journal stays"
+
+
+NEW, GONE = Boundary.NEW, Boundary.GONE
+
+
+class Back(Enum):
+    """The outcome "back to where it was": the state that the action started from."""
+
+    BACK = "back"
+
+
+BACK = Back.BACK
+
+
+def every(states: type[State]) -> States:
+    """Return all states that an object can leave: those that are not final."""
+    return States(state for state in states if state.state_class is not FINAL)
+
+
+def resting(states: type[State]) -> States:
+    """Return the stable states."""
+    return States(state for state in states if state.state_class is STABLE)
+
+
+def moving(states: type[State]) -> States:
+    """Return the transitional states."""
+    return States(state for state in states if state.state_class is TRANSITIONAL)

