@@ -5,7 +5,7 @@ graph as a whole (a state that nothing reaches, no way out in time) is found by 
 """
 
 from collections.abc import Iterable, Iterator
-from enum import Enum
+from enum import StrEnum
 from itertools import combinations
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from stateward.lifecycle.rows import Meaning, Row
 from stateward.lifecycle.states import GONE, NEW, TRANSITIONAL, State
 
 
-class Code(str, Enum):
+class Code(StrEnum):
     """What can be wrong with a lifecycle."""
 
     UNKNOWN_STATE = "unknown state"
@@ -33,8 +33,6 @@ class Code(str, Enum):
     NO_FAILURE = "transitional state without an error exit"
     NO_TIMEOUT = "transitional state without a deadline exit"
     FINAL_WITH_EXIT = "final state with an exit"
-
-    __str__ = str.__str__
 
 
 class Fault(Struct, frozen=True):
@@ -89,7 +87,7 @@ class Declaration(Struct, frozen=True):
         """Return what is wrong within the rows and between them."""
         alone = (fault for row in self.rows for fault in self._faults_of(row))
         between = (fault for one, other in combinations(self.rows, 2) for fault in self._faults_between(one, other))
-        return tuple((*alone, *between))
+        return (*alone, *between)
 
     def _faults_of(self, row: Row) -> Iterator[Fault]:
         if not row.sources or not row.event or not row.actors:
@@ -104,6 +102,8 @@ class Declaration(Struct, frozen=True):
                 )
         if row.via is not None and row.via.state_class is not TRANSITIONAL:
             yield Fault(self.kind, Code.NOT_TRANSITIONAL, f"{row.via} is {row.via.state_class}", row=row)
+        if row.meaning is Meaning.HIDDEN and not row.within:
+            yield Fault(self.kind, Code.NO_DEADLINE, "hidden work must end in time too", row=row)
         enters = row.via or row.to
         if isinstance(enters, State) and enters.state_class is TRANSITIONAL and not (row.within and row.within > 0):
             yield Fault(self.kind, Code.NO_DEADLINE, f"{enters} is transitional: say within what time", row=row)
@@ -114,12 +114,11 @@ class Declaration(Struct, frozen=True):
 
     def _faults_between(self, one: Row, other: Row) -> Iterator[Fault]:
         shared = [state for state in one.sources if state in other.sources]
-        if one.event != other.event or not shared:
-            return
-        comparable = one.needs != other.needs and (one.needs <= other.needs or other.needs <= one.needs)
-        if comparable:
-            return
         where = f"{'/'.join(shared)} is in both it and [{other}]"
+        if shared and one.via is not None and _ends_differ(one, other):
+            yield Fault(self.kind, Code.AMBIGUOUS, f"the same work ends in two ways: {where}", row=one)
+        if not shared or one.event != other.event or _told_apart(one.needs, other.needs):
+            return
         if set(one.actors) & set(other.actors):
             yield Fault(self.kind, Code.AMBIGUOUS, where, row=one)
         elif (one.via, one.to) != (other.via, other.to) and not _privileged(one.actors, other.actors):
@@ -129,6 +128,20 @@ class Declaration(Struct, frozen=True):
 def _named(row: Row) -> Iterable[State]:
     places = (*row.sources, row.via, row.to, row.error)
     return [place for place in places if isinstance(place, State)]
+
+
+def _ends_differ(one: Row, other: Row) -> bool:
+    """Tell whether two actions that look the same while they run (one state, one origin) end differently."""
+    both_actions = one.meaning is Meaning.ACTION and other.meaning is Meaning.ACTION
+    return both_actions and one.via == other.via and (one.to, one.error) != (other.to, other.error)
+
+
+def _told_apart(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Tell whether facts settle which of two rows is meant: one needs more, or their facts exclude each other."""
+    nested = one != other and (one <= other or other <= one)
+    values = dict(fact.split("=", 1) for fact in one if "=" in fact)
+    exclusive = any(values.get(key, value) != value for key, _, value in (fact.partition("=") for fact in other))
+    return nested or exclusive
 
 
 def _privileged(one: Actors, other: Actors) -> bool:

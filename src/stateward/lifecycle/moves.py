@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Callable
+from enum import StrEnum
 
 from msgspec import Struct
 
 from stateward.lifecycle.actors import Actor, Actors
-from stateward.lifecycle.rows import Meaning
+from stateward.lifecycle.rows import BEGINNINGS, Meaning
 from stateward.lifecycle.states import State, StateClass, States
 
 NO_FACTS: frozenset[str] = frozenset()
@@ -35,7 +36,7 @@ class Move(Struct, frozen=True):
     @property
     def begins(self) -> bool:
         """Whether work begins with this move (rather than ends, or was never needed)."""
-        return self.meaning is Meaning.ACTION or self.meaning is Meaning.REQUEST
+        return self.meaning in BEGINNINGS
 
     @property
     def preempts(self) -> bool:
@@ -57,7 +58,7 @@ class Allowed(Struct, frozen=True):
     origins: States
 
 
-class Reason(str, Enum):
+class Reason(StrEnum):
     """Why a move was refused, as a code."""
 
     IN_TRANSITION = "in_transition"
@@ -66,8 +67,6 @@ class Reason(str, Enum):
     NOT_YOURS = "not_yours"
     NEEDS_FACT = "needs_fact"
     OTHER_ORIGIN = "other_origin"
-
-    __str__ = str.__str__
 
 
 class Refusal(Struct, frozen=True):
@@ -99,7 +98,7 @@ def _possible(refusal: Refusal) -> str:
     )
 
 
-_WHY = {
+_WHY: dict[Reason, Callable[[Refusal], str]] = {
     Reason.IN_TRANSITION: lambda r: f"which is transitional; {_possible(r)}",
     Reason.FINAL_STATE: lambda _: "which is final",
     Reason.NOT_FROM_HERE: lambda r: f"and it is possible only from {'/'.join(r.sources)}; {_possible(r)}",

@@ -4,21 +4,21 @@ A table is a tuple of rows, one per line, in the order of the seed's columns:
 
     action(RUNNING, "suspend", USER, SUSPENDING, SUSPENDED, FAILED, 10 * MINUTE)
 
-Six words make all rows. `action` and `request` begin something: the object enters a transitional state and is to reach
-the desired one before the deadline. An action is worked by our own workers, so its endings (succeeded, failed, timed
-out, cancelled) follow from the row itself. A request is worked by somebody else, whose reports are rows too: `step`
-(further, but not at the end), `success`, `failure`, and the clock's `timeout`. A step is also how a state changes at
-once, with no work in between.
+Seven words make all rows. `action` and `request` begin something: the object enters a transitional state and is to
+reach the desired one before the deadline. An action is worked by our own workers, so its endings (succeeded, failed,
+timed out, cancelled) follow from the row itself. A request is worked by somebody else or in phases, and its reports are
+rows too: `step` (further, but not at the end), `success`, `failure`, and the clock's `timeout`. A step is also how a
+state changes at once, with no work in between. `hidden` work (a migration) leaves the public state as it is.
 """
 
 from collections.abc import Iterable
-from enum import Enum
+from enum import StrEnum
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from stateward.lifecycle.actors import CLOCK, Actor, Actors
-from stateward.lifecycle.states import Back, State, States
+from stateward.lifecycle.states import BACK, Back, State, States
 
 SECOND = 1.0
 MINUTE = 60 * SECOND
@@ -36,18 +36,21 @@ FORCE = "force"
 """The fact that the caller insists: rows that need it pre-empt what is under way."""
 
 
-class Meaning(str, Enum):
+class Meaning(StrEnum):
     """What a row is to the work on an object."""
 
     ACTION = "action"
     REQUEST = "request"
+    HIDDEN = "hidden"
     STEP = "step"
     SUCCESS = "success"
     FAILURE = "failure"
     TIMEOUT = "timeout"
     CANCEL = "cancel"
 
-    __str__ = str.__str__
+
+BEGINNINGS = frozenset({Meaning.ACTION, Meaning.REQUEST, Meaning.HIDDEN})
+"""The meanings of rows that begin work."""
 
 
 class Row(Struct, frozen=True):
@@ -127,6 +130,11 @@ def request(
     return _begin(Meaning.REQUEST, source, event, by, via, to, error, within, needs)
 
 
+def hidden(source: State | States, event: str, by: Actor | Actors, within: float, needs: Needs = ()) -> Row:
+    """Declare work that does not show in the object's state."""
+    return _end(Meaning.HIDDEN, source, event, by, BACK, within, needs)
+
+
 def _end(
     meaning: Meaning,
     source: State | States,
@@ -156,18 +164,11 @@ def success(source: State | States, event: str, by: Actor | Actors, to: State | 
     return _end(Meaning.SUCCESS, source, event, by, to, None, needs)
 
 
-def failure(
-    source: State | States,
-    event: str,
-    by: Actor | Actors,
-    to: State | Back,
-    within: float | None = None,
-    needs: Needs = (),
-) -> Row:
-    """Declare the bad ending of a transitional state; `within` where what follows is transitional itself (undo)."""
-    return _end(Meaning.FAILURE, source, event, by, to, within, needs)
+def failure(source: State | States, event: str, by: Actor | Actors, to: State | Back, needs: Needs = ()) -> Row:
+    """Declare the bad ending of a transitional state."""
+    return _end(Meaning.FAILURE, source, event, by, to, None, needs)
 
 
-def timeout(source: State | States, to: State | Back, within: float | None = None) -> Row:
+def timeout(source: State | States, to: State | Back, needs: Needs = ()) -> Row:
     """Declare where a transitional state goes when its deadline has passed."""
-    return _end(Meaning.TIMEOUT, source, TIMED_OUT, CLOCK, to, within, ())
+    return _end(Meaning.TIMEOUT, source, TIMED_OUT, CLOCK, to, None, needs)

@@ -6,24 +6,22 @@ hashed as a plain string, so an object in memory costs one reference and no mach
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Self
 
 
-class StateClass(str, Enum):
+class StateClass(StrEnum):
     """Whether an object may stay in a state."""
 
     STABLE = "stable"  # stays until asked to leave
     TRANSITIONAL = "transitional"  # work is under way; must end before a deadline
     FINAL = "final"  # the end; only the record's removal may follow
 
-    __str__ = str.__str__
-
 
 STABLE, TRANSITIONAL, FINAL = StateClass.STABLE, StateClass.TRANSITIONAL, StateClass.FINAL
 
 
-class State(str, Enum):
+class State(StrEnum):
     """The base of every lifecycle's enum of states: `RUNNING = "Running", STABLE, "up and reachable"`."""
 
     state_class: StateClass
@@ -35,9 +33,6 @@ class State(str, Enum):
         self.state_class = state_class
         self.about = about
         return self
-
-    __str__ = str.__str__
-    __format__ = str.__format__
 
     @property
     def word(self) -> str:

@@ -10,7 +10,7 @@ from stateward.errors import UnknownName
 from stateward.lifecycle.actors import ADMIN, CLOCK, HEALER, WORKER, Actor, Actors, widened
 from stateward.lifecycle.declaration import Declaration, DeclarationError
 from stateward.lifecycle.moves import Allowed, Move
-from stateward.lifecycle.rows import CANCELLED, FAILED, SUCCEEDED, TIMED_OUT, UNKNOWN, Meaning, Row
+from stateward.lifecycle.rows import BEGINNINGS, CANCELLED, FAILED, SUCCEEDED, TIMED_OUT, UNKNOWN, Meaning, Row
 from stateward.lifecycle.states import GONE, NEW, TRANSITIONAL, Back, State, States
 
 Key: TypeAlias = tuple[str, str, str]
@@ -68,7 +68,7 @@ class Lifecycle:
     @property
     def actions(self) -> tuple[str, ...]:
         """The names of what can be begun, in the order of the table."""
-        begun = (row.event for row in self.rows if row.meaning in (Meaning.ACTION, Meaning.REQUEST))
+        begun = (row.event for row in self.rows if row.meaning in BEGINNINGS)
         return tuple(dict.fromkeys(begun))
 
     def state(self, word: str) -> State:
@@ -128,6 +128,8 @@ def _moves_of(row: Row, origins: dict[State, States]) -> Iterator[Move]:
             if row.via is not None:
                 desired, error = _resolve(row.to, source), _resolve(row.error or row.to, source)
                 yield Move(source, row.event, actor, row.via, row.meaning, desired, error, row.within, row.needs)
+            elif row.meaning is Meaning.HIDDEN:
+                yield Move(source, row.event, actor, source, row.meaning, source, source, row.within, row.needs)
             elif isinstance(row.to, State):
                 yield Move(source, row.event, actor, row.to, row.meaning, within=row.within, needs=row.needs)
             else:

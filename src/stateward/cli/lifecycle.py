@@ -1,0 +1,140 @@
+"""`stateward lifecycle ...` and `stateward validate`: ask the tables."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from stateward.cli.output import NO, Json, out, print_json
+from stateward.domains.registry import lifecycle_of, lifecycles
+from stateward.lifecycle import Allowed, Lifecycle, check
+from stateward.lifecycle.describe import describe, describe_allowed, describe_fault
+from stateward.lifecycle.render import markdown, mermaid, svg, text
+from stateward.lifecycle.render.phrases import named_actors, span
+from stateward.lifecycle.render.text import coloured
+from stateward.lifecycle.ways import ways
+
+app = typer.Typer(no_args_is_help=True, help="Show, check and explain the declared lifecycles.")
+
+Kind = Annotated[str, typer.Argument(help="A kind of object, such as mci.vm (see: stateward lifecycle list).")]
+
+
+class Format(StrEnum):
+    """How a lifecycle can be shown."""
+
+    TABLE = "table"
+    MERMAID = "mermaid"
+    SVG = "svg"
+    TEXT = "text"
+
+
+@app.command("list")
+def list_(json: Json = False) -> None:
+    """List the kinds of objects, with the size of their tables."""
+    if json:
+        print_json([describe(lifecycle) for lifecycle in lifecycles()])
+        return
+    table = Table("kind", "about", "states", "rows", "actions", box=None, header_style="bold", pad_edge=False)
+    for one in lifecycles():
+        table.add_row(one.kind, one.declaration.about, str(len(one.states)), str(len(one.rows)), ", ".join(one.actions))
+    out().print(table)
+
+
+@app.command()
+def show(
+    kind: Kind,
+    form: Annotated[Format, typer.Option("--format", help="How to show it.")] = Format.TEXT,
+    json: Json = False,
+) -> None:
+    """Show a lifecycle: its states and rows, as text, Markdown table, Mermaid or SVG."""
+    lifecycle = lifecycle_of(kind)
+    if json:
+        print_json(describe(lifecycle))
+    elif form is Format.TEXT:
+        out().print(text(lifecycle))
+    else:
+        drawing = {Format.TABLE: markdown, Format.MERMAID: mermaid, Format.SVG: svg}[form]
+        typer.echo(drawing(lifecycle))
+
+
+@app.command("check")
+def check_(
+    kind: Annotated[str | None, typer.Argument(help="One kind; all if not given.")] = None, json: Json = False
+) -> None:
+    """Prove that nothing can get stuck; exits with 1 if a fault was found."""
+    several = lifecycles() if kind is None else (lifecycle_of(kind),)
+    faults = [fault for lifecycle in several for fault in check(lifecycle)]
+    if json:
+        print_json({"checked": [one.kind for one in several], "faults": [describe_fault(fault) for fault in faults]})
+    else:
+        for fault in faults:
+            out().print(str(fault), style="red", markup=False)
+        out().print(f"{len(several)} lifecycles checked, {len(faults)} faults found")
+    if faults:
+        raise typer.Exit(NO)
+
+
+@app.command()
+def explain(
+    kind: Kind, state: Annotated[str, typer.Argument(help="A state of that kind.")], json: Json = False
+) -> None:
+    """Say what may happen in a state: by whom, into what, within what time."""
+    lifecycle = lifecycle_of(kind)
+    here = lifecycle.state(state)
+    allowed = lifecycle.allowed[here]
+    if json:
+        print_json(
+            {
+                "kind": kind,
+                "state": here.word,
+                "state_class": here.state_class,
+                "about": here.about,
+                "allowed": [describe_allowed(one) for one in allowed],
+            }
+        )
+        return
+    out().print(coloured(here), f"is {here.state_class}" + (f": {here.about}" if here.about else ""))
+    out().print(_table(allowed) if allowed else "Nothing can happen any more.")
+
+
+def validate(
+    kind: Kind,
+    start: Annotated[str, typer.Argument(metavar="FROM", help="The state it is in.")],
+    end: Annotated[str, typer.Argument(metavar="TO", help="The state it is to reach.")],
+    json: Json = False,
+) -> None:
+    """Tell whether an object may be brought from one state to another, and how; exits with 1 if not."""
+    lifecycle = lifecycle_of(kind)
+    found = ways(lifecycle, start, end)
+    if json:
+        print_json({"allowed": bool(found), "ways": [describe_allowed(one) for one in found]})
+    elif found:
+        out().print(_table(found))
+    else:
+        out().print(f"No: {kind} cannot be brought from {start} to {end}. {_reachable(lifecycle, start)}", markup=False)
+    if not found:
+        raise typer.Exit(NO)
+
+
+def _reachable(lifecycle: Lifecycle, start: str) -> str:
+    ends = [state.word for state in lifecycle.states if ways(lifecycle, start, state.word)]
+    return f"From {start} it can reach: {', '.join(ends) or 'nothing'}"
+
+
+def _table(allowed: tuple[Allowed, ...]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("event", "by", "into", "to reach", "on error", "within", "needs", "if begun in"):
+        table.add_column(title)
+    for one in allowed:
+        table.add_row(
+            one.event,
+            ", ".join(named_actors(one.actors)),
+            coloured(one.target),
+            coloured(one.desired) if one.desired else "",
+            coloured(one.error) if one.error else "",
+            span(one.within),
+            ", ".join(one.needs),
+            ", ".join(one.origins),
+        )
+    return table

@@ -1,0 +1,40 @@
+"""The `stateward` command. Exit codes: 0 done or yes, 1 no or faults found, 2 not understood."""
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from stateward import __version__
+from stateward.cli import lifecycle
+from stateward.cli.output import BAD_USAGE, err, print_json
+from stateward.errors import StatewardError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app.add_typer(lifecycle.app, name="lifecycle")
+app.command()(lifecycle.validate)
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+) -> None:
+    """Stateward keeps cloud objects in known states."""
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def run() -> None:
+    """Run the command line; an error of ours becomes one clear line, or JSON where JSON was asked for."""
+    try:
+        app()
+    except StatewardError as error:
+        if "--json" in sys.argv:
+            print_json({"error": type(error).__name__, "message": str(error), **error.facts()})
+        else:
+            err().print(f"error: {error}", style="red", markup=False, highlight=False)
+        sys.exit(BAD_USAGE)
+    except click.exceptions.Abort:
+        sys.exit(130)

@@ -1,0 +1,1 @@
+"""The five domains, each a folder that reads like the design it implements."""

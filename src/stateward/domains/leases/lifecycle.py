@@ -1,0 +1,89 @@
+"""The state machines of the leases domain: lease, reservation, event.
+
+Which states the three may be in together is a table of its own (`combination`), checked wherever one of them changes.
+Delete always wins: it is allowed in every status, also in one that hangs, and again where a delete was left half done.
+"""
+
+from stateward.lifecycle import (
+    BACK, CLOCK, CONTROLLER, FINAL, GONE, HEALER, MINUTE, NEW, STABLE, TRANSITIONAL, USER, WORKER,
+    State, action, declare, every, failure, request, step, success, timeout,
+)
+
+
+class LeaseState(State):
+    """The statuses of a lease."""
+
+    CREATING    = "CREATING",    TRANSITIONAL, "resources are being reserved"
+    PENDING     = "PENDING",     STABLE,       "reserved, waits for its start"
+    STARTING    = "STARTING",    TRANSITIONAL, "its resources are being handed over"
+    ACTIVE      = "ACTIVE",      STABLE,       "its resources are in use"
+    UPDATING    = "UPDATING",    TRANSITIONAL, "being changed"
+    TERMINATING = "TERMINATING", TRANSITIONAL, "its resources are being taken back"
+    TERMINATED  = "TERMINATED",  STABLE,       "over"
+    DELETING    = "DELETING",    TRANSITIONAL, "being deleted, from whatever it was"
+    ERROR       = "ERROR",       STABLE,       "something failed that a retry did not cure"
+
+
+L = LeaseState
+
+LEASE_ROWS = (
+    #      from                                          event      by            through        to            on error  within
+    action(NEW,                                          "create",  USER,         L.CREATING,    L.PENDING,    L.ERROR,  5 * MINUTE),
+    action(L.PENDING,                                    "start",   CLOCK,        L.STARTING,    L.ACTIVE,     L.ERROR,  15 * MINUTE),
+    action(L.ACTIVE | L.ERROR,                           "end",     CLOCK,        L.TERMINATING, L.TERMINATED, L.ERROR,  15 * MINUTE),
+    action(L.PENDING | L.ACTIVE | L.TERMINATED | L.ERROR, "update", USER,         L.UPDATING,    BACK,         L.ERROR,  5 * MINUTE),
+    action(every(L),                                     "delete",  USER,         L.DELETING,    GONE,         L.ERROR,  15 * MINUTE),
+    # an error is left on request only, to what reservations and events say
+    step(  L.ERROR,                                      "recover", USER,                        L.PENDING,    needs="derived=PENDING"),
+    step(  L.ERROR,                                      "recover", USER,                        L.ACTIVE,     needs="derived=ACTIVE"),
+    step(  L.ERROR,                                      "recover", USER,                        L.TERMINATED, needs="derived=TERMINATED"),
+)
+
+
+class ReservationState(State):
+    """The statuses of a reservation; small letters, as its clients know them."""
+
+    PENDING = "pending", STABLE, "reserved, waits for the lease's start"
+    ACTIVE  = "active",  STABLE, "handed over"
+    DELETED = "deleted", FINAL,  "released"
+    ERROR   = "error",   STABLE, "its resources failed"
+
+
+R = ReservationState
+
+RESERVATION_ROWS = (
+    #    from                            event      by          to
+    step(NEW,                            "reserve", CONTROLLER, R.PENDING),
+    step(R.PENDING,                      "start",   CONTROLLER, R.ACTIVE),
+    step(R.PENDING | R.ACTIVE,           "fail",    CONTROLLER, R.ERROR),
+    step(R.PENDING | R.ACTIVE | R.ERROR, "release", CONTROLLER, R.DELETED),
+)
+
+
+class EventState(State):
+    """The statuses of an event: something to be done for a lease at a certain time."""
+
+    UNDONE      = "UNDONE",      STABLE,       "waits for its time"
+    IN_PROGRESS = "IN_PROGRESS", TRANSITIONAL, "being done"
+    DONE        = "DONE",        STABLE,       "done"
+    ERROR       = "ERROR",       FINAL,        "failed for good"
+
+
+E = EventState
+
+EVENT_ROWS = (
+    #       from           event      by               through        to        on error  within
+    step(   NEW,           "arm",     CONTROLLER,                     E.UNDONE),
+    request(E.UNDONE,      "fire",    CLOCK,           E.IN_PROGRESS, E.DONE,   E.ERROR,  15 * MINUTE),
+    success(E.IN_PROGRESS, "done",    WORKER | HEALER,                E.DONE),
+    failure(E.IN_PROGRESS, "failed",  WORKER | HEALER,                E.ERROR),
+    step(   E.IN_PROGRESS, "retry",   WORKER | HEALER,                E.UNDONE),
+    timeout(E.IN_PROGRESS,                                            E.UNDONE),
+    step(   E.DONE,        "re-arm",  CONTROLLER,                     E.UNDONE),
+)
+
+LEASE       = declare("leases.lease",       LeaseState,       LEASE_ROWS,       USER | CLOCK,                         about="resources for a span of time")
+RESERVATION = declare("leases.reservation", ReservationState, RESERVATION_ROWS, CONTROLLER,                           about="what a lease has reserved")
+EVENT       = declare("leases.event",       EventState,       EVENT_ROWS,       CONTROLLER | CLOCK | WORKER | HEALER, about="what is to be done for a lease, and when")
+
+LIFECYCLES = (LEASE, RESERVATION, EVENT)

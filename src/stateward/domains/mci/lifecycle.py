@@ -1,0 +1,141 @@
+"""The state machines of the mci domain: the MCI and its VMs.
+
+A VM's table is the transition matrix; `force` skips it and pre-empts what is under way. `Failed` is called final in the
+design this follows, but has ways out there (terminate with force), so here it is a stable state. A VM of which nobody
+can say anything is Undefined, and so is one whose action timed out: no answer is not an answer.
+
+An MCI at rest follows its VMs: the controller moves it to what they add up to. `Partial` stands for all mixed states;
+which status dominates is in the status string (`status`).
+"""
+
+from stateward.lifecycle import (
+    BACK, CLOCK, CONTROLLER, DAY, FINAL, FORCE, GONE, HOUR, MINUTE, NEW, PROVIDER, STABLE, TRANSITIONAL, USER,
+    State, action, declare, every, failure, hidden, request, resting, step, success, timeout,
+)
+
+HOLD = "hold"  # the create was asked to stop at Prepared
+RECONCILE = "reconcile"  # somebody asked to take over what the provider shows
+TERMINATE_FIRST = "option=terminate"  # what a delete does with VMs that live
+FORGET = "option=force"
+
+
+class VmState(State):
+    """The states of a VM."""
+
+    CREATING    = "Creating",    TRANSITIONAL, "being provisioned"
+    RUNNING     = "Running",     STABLE,       "up and reachable"
+    SUSPENDING  = "Suspending",  TRANSITIONAL, "being stopped, to be resumed later"
+    SUSPENDED   = "Suspended",   STABLE,       "stopped, can be resumed"
+    RESUMING    = "Resuming",    TRANSITIONAL, "being started again"
+    REBOOTING   = "Rebooting",   TRANSITIONAL, "being restarted"
+    TERMINATING = "Terminating", TRANSITIONAL, "being deleted at the provider"
+    TERMINATED  = "Terminated",  FINAL,        "deleted at the provider"
+    FAILED      = "Failed",      STABLE,       "creation or an action failed; the error is kept with it"
+    UNDEFINED   = "Undefined",   STABLE,       "nobody can say what it is now"
+
+
+V = VmState
+
+VM_ROWS = (
+    #      from                      event              by                 through         to            on error   within
+    action(NEW,                      "create",          USER,              V.CREATING,     V.RUNNING,    V.FAILED,  30 * MINUTE),
+    action(V.RUNNING,                "suspend",         USER,              V.SUSPENDING,   V.SUSPENDED,  V.FAILED,  15 * MINUTE),
+    action(V.SUSPENDED,              "resume",          USER,              V.RESUMING,     V.RUNNING,    V.FAILED,  15 * MINUTE),
+    action(V.RUNNING,                "reboot",          USER,              V.REBOOTING,    V.RUNNING,    V.FAILED,  15 * MINUTE),
+    action(V.RUNNING | V.SUSPENDED,  "terminate",       USER,              V.TERMINATING,  V.TERMINATED, V.FAILED,  30 * MINUTE),
+    # with force: from any state that is not the end
+    action(every(V),                 "suspend",         USER,              V.SUSPENDING,   V.SUSPENDED,  V.FAILED,  15 * MINUTE, FORCE),
+    action(every(V),                 "resume",          USER,              V.RESUMING,     V.RUNNING,    V.FAILED,  15 * MINUTE, FORCE),
+    action(every(V),                 "reboot",          USER,              V.REBOOTING,    V.RUNNING,    V.FAILED,  15 * MINUTE, FORCE),
+    action(every(V),                 "terminate",       USER,              V.TERMINATING,  V.TERMINATED, V.FAILED,  30 * MINUTE, FORCE),
+    # what the provider shows, behind our back or when asked again
+    step(  V.SUSPENDED | V.UNDEFINED,             "shows running",    PROVIDER,            V.RUNNING),
+    step(  V.RUNNING | V.UNDEFINED,               "shows suspended",  PROVIDER,            V.SUSPENDED),
+    step(  V.RUNNING | V.SUSPENDED | V.UNDEFINED, "shows terminated", PROVIDER,            V.TERMINATED),
+    step(  V.RUNNING | V.SUSPENDED | V.UNDEFINED, "shows failed",     PROVIDER,            V.FAILED),
+    step(  V.RUNNING | V.SUSPENDED,               "cannot say",       PROVIDER,            V.UNDEFINED),
+    hidden(V.FAILED | V.UNDEFINED,   "reconcile",       USER,                                                       5 * MINUTE),
+    step(  V.FAILED,                 "shows running",    PROVIDER,                         V.RUNNING,    needs=RECONCILE),
+    step(  V.FAILED,                 "shows suspended",  PROVIDER,                         V.SUSPENDED,  needs=RECONCILE),
+    step(  V.FAILED,                 "shows terminated", PROVIDER,                         V.TERMINATED, needs=RECONCILE),
+    # the record goes; the journal stays
+    step(  V.TERMINATED | V.FAILED,  "remove",          USER | CONTROLLER,                 GONE),
+    step(  every(V) | V.TERMINATED,  "remove",          USER | CONTROLLER,                 GONE,         needs=FORCE),
+)
+
+
+class MciState(State):
+    """The states of an MCI."""
+
+    PREPARING   = "Preparing",   TRANSITIONAL, "networks, security groups and keys are being made"
+    PREPARED    = "Prepared",    TRANSITIONAL, "all is there for its VMs; goes on by itself, unless held"
+    CREATING    = "Creating",    TRANSITIONAL, "VMs are being provisioned"
+    RUNNING     = "Running",     STABLE,       "all VMs are running"
+    SUSPENDING  = "Suspending",  TRANSITIONAL, "VMs are being suspended"
+    SUSPENDED   = "Suspended",   STABLE,       "all VMs are suspended"
+    RESUMING    = "Resuming",    TRANSITIONAL, "VMs are being resumed"
+    REBOOTING   = "Rebooting",   TRANSITIONAL, "VMs are being rebooted"
+    TERMINATING = "Terminating", TRANSITIONAL, "VMs are being terminated"
+    TERMINATED  = "Terminated",  FINAL,        "all VMs are terminated"
+    FAILED      = "Failed",      STABLE,       "its creation failed, or all its VMs have"
+    UNDEFINED   = "Undefined",   STABLE,       "nobody can say what its VMs are"
+    PARTIAL     = "Partial",     STABLE,       "its VMs are in different states"
+    EMPTY       = "Empty",       STABLE,       "it has no VMs"
+
+
+M = MciState
+
+WORKING = M.CREATING | M.SUSPENDING | M.RESUMING | M.REBOOTING | M.TERMINATING
+LIVING = M.RUNNING | M.SUSPENDED | M.PARTIAL | M.UNDEFINED | M.FAILED
+
+MCI_ROWS = (
+    #       from                       event             by          through         to             on error     within
+    request(NEW,                       "create",         USER,       M.PREPARING,    M.RUNNING,     M.FAILED,    30 * MINUTE),
+    step(   M.PREPARING,               "prepared",       CONTROLLER,                 M.PREPARED,    within=30 * MINUTE),
+    step(   M.PREPARING,               "prepared",       CONTROLLER,                 M.PREPARED,    within=7 * DAY, needs=HOLD),
+    step(   M.PREPARED,                "provision",      CONTROLLER,                 M.CREATING,    within=HOUR),
+    step(   M.PREPARED,                "continue",       USER,                       M.CREATING,    within=HOUR,    needs=HOLD),
+    request(M.PREPARED,                "withdraw",       USER,       M.TERMINATING,  GONE,          M.FAILED,    30 * MINUTE, HOLD),
+    failure(M.PREPARING | M.PREPARED,  "failed",         CONTROLLER,                 M.FAILED),
+    timeout(M.PREPARING | M.PREPARED,                                                M.FAILED),
+    # one action at a time, on every VM whose state allows it
+    request(M.RUNNING | M.PARTIAL,     "suspend",        USER,       M.SUSPENDING,   M.SUSPENDED,   M.PARTIAL,   HOUR),
+    request(M.SUSPENDED | M.PARTIAL,   "resume",         USER,       M.RESUMING,     M.RUNNING,     M.PARTIAL,   HOUR),
+    request(M.RUNNING | M.PARTIAL,     "reboot",         USER,       M.REBOOTING,    M.RUNNING,     M.PARTIAL,   HOUR),
+    request(M.RUNNING | M.SUSPENDED | M.PARTIAL, "terminate", USER,  M.TERMINATING,  M.TERMINATED,  M.PARTIAL,   HOUR),
+    request(every(M),                  "suspend",        USER,       M.SUSPENDING,   M.SUSPENDED,   M.PARTIAL,   HOUR,        FORCE),
+    request(every(M),                  "resume",         USER,       M.RESUMING,     M.RUNNING,     M.PARTIAL,   HOUR,        FORCE),
+    request(every(M),                  "reboot",         USER,       M.REBOOTING,    M.RUNNING,     M.PARTIAL,   HOUR,        FORCE),
+    request(every(M),                  "terminate",      USER,       M.TERMINATING,  M.TERMINATED,  M.PARTIAL,   HOUR,        FORCE),
+    request(LIVING | M.EMPTY,          "scale out",      USER,       M.CREATING,     M.RUNNING,     M.PARTIAL,   HOUR),
+    request(LIVING,                    "scale in",       USER,       M.TERMINATING,  BACK,          M.PARTIAL,   HOUR),
+    hidden( resting(M),                "refine",         USER,                                                   HOUR),
+    hidden( LIVING,                    "reconcile",      USER,                                                   5 * MINUTE),
+    # what the VMs add up to when the work is done
+    success(WORKING,                   "all running",    CONTROLLER,                 M.RUNNING),
+    success(WORKING,                   "all suspended",  CONTROLLER,                 M.SUSPENDED),
+    success(WORKING,                   "all terminated", CONTROLLER,                 M.TERMINATED),
+    success(WORKING,                   "mixed",          CONTROLLER,                 M.PARTIAL),
+    success(WORKING,                   "none left",      CONTROLLER,                 M.EMPTY),
+    failure(WORKING,                   "all failed",     CONTROLLER,                 M.FAILED),
+    failure(WORKING,                   "none can say",   CONTROLLER,                 M.UNDEFINED),
+    timeout(WORKING,                                                                 M.UNDEFINED),
+    # and at rest, when a VM has changed on its own
+    step(   resting(M),                "all running",    CONTROLLER,                 M.RUNNING),
+    step(   resting(M),                "all suspended",  CONTROLLER,                 M.SUSPENDED),
+    step(   resting(M),                "all terminated", CONTROLLER,                 M.TERMINATED),
+    step(   resting(M),                "mixed",          CONTROLLER,                 M.PARTIAL),
+    step(   resting(M),                "none left",      CONTROLLER,                 M.EMPTY),
+    step(   resting(M),                "all failed",     CONTROLLER,                 M.FAILED),
+    step(   resting(M),                "none can say",   CONTROLLER,                 M.UNDEFINED),
+    # the record goes; the journal stays
+    step(   M.TERMINATED | M.FAILED | M.EMPTY, "delete", USER,                       GONE),
+    request(LIVING,                    "delete",         USER,       M.TERMINATING,  GONE,          M.PARTIAL,   HOUR,        TERMINATE_FIRST),
+    step(   every(M) | M.TERMINATED,   "delete",         USER,                       GONE,          needs=FORGET),
+    success(M.TERMINATING,             "deleted",        CONTROLLER,                 GONE),
+)
+
+VM  = declare("mci.vm",  VmState,  VM_ROWS,  USER | CONTROLLER | PROVIDER, unknown=VmState.UNDEFINED, about="a virtual machine at a provider")
+MCI = declare("mci.mci", MciState, MCI_ROWS, USER | CONTROLLER | CLOCK,                               about="a group of VMs over many clouds, controlled as one")
+
+LIFECYCLES = (MCI, VM)

@@ -1,0 +1,159 @@
+"""The state machines of the systems domain: system, service, node pool, deploy, teardown.
+
+A living system follows its services (`rollup`): its `updating` and `scaling` end when theirs do, and theirs have a
+deadline, so the system's own is a net below the net. A service follows what the controller observes of its instances.
+"""
+
+from stateward.lifecycle import (
+    CLOCK, CONTROLLER, GONE, HEALER, HOUR, MINUTE, NEW, USER, WORKER,
+    State, StateClass, action, declare, every, failure, request, step, success, timeout,
+)
+
+
+class SystemState(State):
+    """The states of a system."""
+
+    PENDING  = "pending",  StateClass.TRANSITIONAL, "being validated and initialised"
+    FAILED   = "failed",   StateClass.STABLE,       "could not be initialised"
+    STABLE   = "stable",   StateClass.STABLE,       "all services are as they were defined"
+    UPDATING = "updating", StateClass.TRANSITIONAL, "a service takes on a new definition"
+    SCALING  = "scaling",  StateClass.TRANSITIONAL, "a service has more or fewer instances than it is to have"
+    DEGRADED = "degraded", StateClass.STABLE,       "a service is not as it should be"
+    DELETING = "deleting", StateClass.TRANSITIONAL, "being torn down and removed"
+
+
+Y = SystemState
+
+LIVING = Y.STABLE | Y.UPDATING | Y.SCALING | Y.DEGRADED
+
+SYSTEM_ROWS = (
+    #       from                   event       by          through      to          on error   within
+    action( NEW,                   "create",   USER,       Y.PENDING,   Y.STABLE,   Y.FAILED,  10 * MINUTE),
+    action( Y.FAILED,              "retry",    USER,       Y.PENDING,   Y.STABLE,   Y.FAILED,  10 * MINUTE),
+    action( every(Y),              "delete",   USER,       Y.DELETING,  GONE,       Y.FAILED,  HOUR),
+    # what the services add up to
+    step(   LIVING,                "updating", CONTROLLER,              Y.UPDATING, within=2 * HOUR),
+    step(   LIVING,                "scaling",  CONTROLLER,              Y.SCALING,  within=2 * HOUR),
+    success(Y.UPDATING | Y.SCALING, "stable",  CONTROLLER,              Y.STABLE),
+    failure(Y.UPDATING | Y.SCALING, "degraded", CONTROLLER,             Y.DEGRADED),
+    timeout(Y.UPDATING | Y.SCALING,                                     Y.DEGRADED),
+    step(   Y.STABLE | Y.DEGRADED, "stable",   CONTROLLER,              Y.STABLE),
+    step(   Y.STABLE | Y.DEGRADED, "degraded", CONTROLLER,              Y.DEGRADED),
+)
+
+
+class ServiceState(State):
+    """The states of a service."""
+
+    PENDING  = "pending",  StateClass.TRANSITIONAL, "defined, not observed yet"
+    UPDATING = "updating", StateClass.TRANSITIONAL, "its instances take on a new definition, or wait for what they need"
+    SCALING  = "scaling",  StateClass.TRANSITIONAL, "has more or fewer instances than it is to have"
+    STABLE   = "stable",   StateClass.STABLE,       "as defined"
+    DEGRADED = "degraded", StateClass.STABLE,       "an instance has crashed or is unhealthy"
+    FAILED   = "failed",   StateClass.STABLE,       "made no progress in time"
+    DELETING = "deleting", StateClass.TRANSITIONAL, "its instances are being stopped"
+
+
+V = ServiceState
+
+MOVING = V.PENDING | V.UPDATING | V.SCALING
+ALIVE = MOVING | V.STABLE | V.DEGRADED | V.FAILED
+
+SERVICE_ROWS = (
+    #       from                             event        by          through      to          on error   within
+    step(   NEW,                             "define",    CONTROLLER,              V.PENDING,  within=15 * MINUTE),
+    step(   ALIVE,                           "updating",  CONTROLLER,              V.UPDATING, within=30 * MINUTE),
+    step(   ALIVE,                           "scaling",   CONTROLLER,              V.SCALING,  within=30 * MINUTE),
+    success(MOVING,                          "stable",    CONTROLLER,              V.STABLE),
+    failure(MOVING,                          "degraded",  CONTROLLER,              V.DEGRADED),
+    timeout(MOVING,                                                                V.FAILED),
+    step(   V.STABLE | V.DEGRADED | V.FAILED, "stable",   CONTROLLER,              V.STABLE),
+    step(   V.STABLE | V.DEGRADED | V.FAILED, "degraded", CONTROLLER,              V.DEGRADED),
+    action( every(V),                        "delete",    CONTROLLER, V.DELETING,  GONE,       V.FAILED,  30 * MINUTE),
+)
+
+
+class NodePoolState(State):
+    """The states of a node pool."""
+
+    PENDING  = "pending",  StateClass.TRANSITIONAL, "defined, not observed yet"
+    SCALING  = "scaling",  StateClass.TRANSITIONAL, "has more or fewer nodes than it is to have"
+    UPDATING = "updating", StateClass.TRANSITIONAL, "its nodes take on a new definition"
+    STABLE   = "stable",   StateClass.STABLE,       "as defined"
+    FAILED   = "failed",   StateClass.STABLE,       "made no progress in time"
+    DELETING = "deleting", StateClass.TRANSITIONAL, "its nodes are being released"
+
+
+N = NodePoolState
+
+BUSY = N.PENDING | N.SCALING | N.UPDATING
+
+NODEPOOL_ROWS = (
+    #       from                     event       by          through      to          on error   within
+    step(   NEW,                     "define",   CONTROLLER,              N.PENDING,  within=15 * MINUTE),
+    step(   BUSY | N.STABLE | N.FAILED, "updating", CONTROLLER,           N.UPDATING, within=30 * MINUTE),
+    step(   BUSY | N.STABLE | N.FAILED, "scaling", CONTROLLER,            N.SCALING,  within=30 * MINUTE),
+    success(BUSY,                    "stable",   CONTROLLER,              N.STABLE),
+    failure(BUSY,                    "failed",   CONTROLLER,              N.FAILED),
+    timeout(BUSY,                                                         N.FAILED),
+    step(   N.STABLE | N.FAILED,     "stable",   CONTROLLER,              N.STABLE),
+    action( every(N),                "delete",   CONTROLLER, N.DELETING,  GONE,       N.FAILED,  30 * MINUTE),
+)
+
+
+class DeployState(State):
+    """The states of a deploy."""
+
+    PENDING     = "pending",     StateClass.TRANSITIONAL, "asked for"
+    ACCEPTED    = "accepted",    StateClass.TRANSITIONAL, "holds its locks, waits to be worked"
+    IN_PROGRESS = "in progress", StateClass.TRANSITIONAL, "its subtree takes on the definition"
+    SUCCEEDED   = "succeeded",   StateClass.FINAL
+    FAILED      = "failed",      StateClass.FINAL
+    CANCELLED   = "cancelled",   StateClass.FINAL
+
+
+P = DeployState
+
+OPEN = P.PENDING | P.ACCEPTED | P.IN_PROGRESS
+
+DEPLOY_ROWS = (
+    #       from          event        by              through    to             on error  within
+    request(NEW,          "deploy",    USER,           P.PENDING, P.SUCCEEDED,   P.FAILED, 5 * MINUTE),
+    step(   P.PENDING,    "accepted",  CONTROLLER,                P.ACCEPTED,    within=30 * MINUTE),
+    step(   P.ACCEPTED,   "started",   WORKER,                    P.IN_PROGRESS, within=HOUR),
+    success(P.IN_PROGRESS, "succeeded", WORKER | HEALER,           P.SUCCEEDED),
+    failure(OPEN,         "failed",    WORKER | HEALER | CONTROLLER, P.FAILED),
+    timeout(OPEN,                                                 P.FAILED),
+    step(   OPEN,         "cancel",    USER,                      P.CANCELLED),
+)
+
+
+class TeardownState(State):
+    """The states of a teardown."""
+
+    PENDING     = "pending",     StateClass.TRANSITIONAL, "holds the system's lock, waits to be worked"
+    IN_PROGRESS = "in progress", StateClass.TRANSITIONAL, "services are being stopped"
+    SUCCEEDED   = "succeeded",   StateClass.FINAL
+    FAILED      = "failed",      StateClass.FINAL
+
+
+T = TeardownState
+
+TEARDOWN_ROWS = (
+    #       from                       event        by               through    to             on error  within
+    request(NEW,                       "teardown",  USER,            T.PENDING, T.SUCCEEDED,   T.FAILED, 30 * MINUTE),
+    step(   T.PENDING,                 "started",   WORKER,                     T.IN_PROGRESS, within=HOUR),
+    success(T.IN_PROGRESS,             "succeeded", WORKER | HEALER,            T.SUCCEEDED),
+    failure(T.PENDING | T.IN_PROGRESS, "failed",    WORKER | HEALER,            T.FAILED),
+    timeout(T.PENDING | T.IN_PROGRESS,                                          T.FAILED),
+)
+
+CREW = USER | CONTROLLER | WORKER | HEALER | CLOCK
+
+SYSTEM   = declare("systems.system",   SystemState,   SYSTEM_ROWS,   CREW, about="a tree of services")
+SERVICE  = declare("systems.service",  ServiceState,  SERVICE_ROWS,  CREW, about="a service and its instances")
+NODEPOOL = declare("systems.nodepool", NodePoolState, NODEPOOL_ROWS, CREW, about="the machines that services run on")
+DEPLOY   = declare("systems.deploy",   DeployState,   DEPLOY_ROWS,   CREW, about="a change of a subtree's definition")
+TEARDOWN = declare("systems.teardown", TeardownState, TEARDOWN_ROWS, CREW, about="the removal of all services of a system")
+
+LIFECYCLES = (SYSTEM, SERVICE, NODEPOOL, DEPLOY, TEARDOWN)
