@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from stateward.errors import StatewardError
 from stateward.lifecycle.actors import ADMIN, CLOCK, HEALER, USER, WORKER, Actors, widened
-from stateward.lifecycle.rows import Meaning, Row
-from stateward.lifecycle.states import GONE, NEW, TRANSITIONAL, State
+from stateward.lifecycle.rows import ENDINGS, Meaning, Row
+from stateward.lifecycle.states import GONE, NEW, TRANSITIONAL, Back, State
 
 
 class Code(StrEnum):
@@ -26,6 +26,7 @@ class Code(StrEnum):
     NOT_TRANSITIONAL = "goes through a state that is not transitional"
     NO_DEADLINE = "no deadline"
     BACK_INTO_TRANSITION = "back into a transitional state"
+    BACK_FROM_REST = "back from a state in which nothing is under way"
     EMPTY_ROW = "empty row"
     UNREACHABLE = "unreachable state"
     DEAD_END = "dead end that is not final"
@@ -107,12 +108,19 @@ class Declaration(Struct, frozen=True):
         enters = row.via or row.to
         if isinstance(enters, State) and enters.state_class is TRANSITIONAL and not (row.within and row.within > 0):
             yield Fault(self.kind, Code.NO_DEADLINE, f"{enters} is transitional: say within what time", row=row)
+        if isinstance(row.to, Back) and row.meaning in REPORTS:
+            for source in row.sources:
+                if source.state_class is not TRANSITIONAL:
+                    yield Fault(self.kind, Code.BACK_FROM_REST, f"{source} is {source.state_class}", row=row)
         if row.via is not None and not (isinstance(row.to, State) and isinstance(row.error, State)):
             for source in row.sources:
                 if source.state_class is TRANSITIONAL:
                     yield Fault(self.kind, Code.BACK_INTO_TRANSITION, f"{source} is no place to return to", row=row)
 
     def _faults_between(self, one: Row, other: Row) -> Iterator[Fault]:
+        for ending, action in ((one, other), (other, one)):
+            if action.meaning is Meaning.ACTION and ending.event in ENDINGS and action.via in ending.sources:
+                yield Fault(self.kind, Code.AMBIGUOUS, f"{ending.event!r} follows from [{action}] already", row=ending)
         shared = [state for state in one.sources if state in other.sources]
         where = f"{'/'.join(shared)} is in both it and [{other}]"
         if shared and one.via is not None and _ends_differ(one, other):
@@ -123,6 +131,9 @@ class Declaration(Struct, frozen=True):
             yield Fault(self.kind, Code.AMBIGUOUS, where, row=one)
         elif (one.via, one.to) != (other.via, other.to) and not _privileged(one.actors, other.actors):
             yield Fault(self.kind, Code.CONTESTED, where, row=one)
+
+
+REPORTS = (Meaning.STEP, Meaning.SUCCESS, Meaning.FAILURE, Meaning.TIMEOUT)
 
 
 def _named(row: Row) -> Iterable[State]:

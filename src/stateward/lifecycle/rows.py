@@ -30,7 +30,9 @@ FAILED = "failed"
 TIMED_OUT = "timed out"
 CANCELLED = "cancelled"
 UNKNOWN = "unknown"
-"""The events that end an action: derived from its row, so no table writes them."""
+
+ENDINGS = frozenset({SUCCEEDED, FAILED, TIMED_OUT, CANCELLED, UNKNOWN})
+"""The events that end an action: derived from its row, so no table writes them for it."""
 
 FORCE = "force"
 """The fact that the caller insists: rows that need it pre-empt what is under way."""

@@ -15,7 +15,7 @@ from stateward.lifecycle.states import GONE, NEW, TRANSITIONAL, Back, State, Sta
 
 Key: TypeAlias = tuple[str, str, str]
 
-ENDINGS = (
+CREWED = (
     # event      who brings it about   what it means
     (SUCCEEDED, WORKER | HEALER, Meaning.SUCCESS),
     (FAILED, WORKER | HEALER, Meaning.FAILURE),
@@ -28,7 +28,7 @@ ENDINGS = (
 class Lifecycle:
     """A compiled lifecycle: what it was declared as, and every legal move by (state, event, actor)."""
 
-    __slots__ = ("_sources", "_words", "allowed", "declaration", "events", "kind", "moves")
+    __slots__ = ("_sources", "_words", "allowed", "declaration", "events", "kind", "moves", "states")
 
     def __init__(self, declaration: Declaration) -> None:
         faults = declaration.faults()
@@ -37,18 +37,12 @@ class Lifecycle:
         self.declaration = declaration
         self.kind = declaration.kind
         moves = tuple(_all_moves(declaration))
+        self.states: States = _states(declaration, moves)
         self.moves: dict[Key, Move] = _chained(moves)
         self.allowed: dict[str, tuple[Allowed, ...]] = {state: _allowed(state, moves) for state in self.states}
         self.events: tuple[str, ...] = tuple(dict.fromkeys(move.event for move in moves))
         self._sources = {event: _sources(event, moves) for event in self.events}
         self._words: dict[str, State] = {state.word: state for state in self.states}
-
-    @property
-    def states(self) -> States:
-        """Every state, with the boundary (new, gone) where the lifecycle has one."""
-        declared = tuple(self.declaration.states)
-        named = {self.declaration.initial, *(move for row in self.declaration.rows for move in (*row.sources, row.to))}
-        return States((*((NEW,) if NEW in named else ()), *declared, *((GONE,) if GONE in named else ())))
 
     @property
     def initial(self) -> State:
@@ -85,6 +79,10 @@ class Lifecycle:
         except KeyError:
             raise UnknownName(f"action or event of {self.kind}", event, self.events) from None
 
+    def exits(self, word: str) -> Iterator[Move]:
+        """Walk over all moves out of a state."""
+        return (move for move in self.every_move() if move.source == word)
+
     def every_move(self) -> Iterator[Move]:
         """Walk over all compiled moves, those behind others included."""
         for first in self.moves.values():
@@ -114,17 +112,27 @@ def declare(
 
 def _all_moves(declaration: Declaration) -> Iterator[Move]:
     origins = _origins(declaration.rows)
+    own = {
+        (source, row.event, row.needs, ADMIN)
+        for row in declaration.rows
+        if ADMIN in row.actors
+        for source in row.sources
+    }
     for row in declaration.rows:
-        yield from _moves_of(row, origins)
+        yield from _moves_of(row, origins, own)
     for via in declaration.states:
         begun = [row for row in declaration.rows if row.via == via and row.meaning is Meaning.ACTION]
         if begun:
             yield from _endings_of(via, begun, declaration.unknown)
 
 
-def _moves_of(row: Row, origins: dict[State, States]) -> Iterator[Move]:
+def _moves_of(
+    row: Row, origins: dict[State, States], own: set[tuple[State, str, frozenset[str], Actor]]
+) -> Iterator[Move]:
     for source in row.sources:
         for actor in widened(row.actors):
+            if actor not in row.actors and (source, row.event, row.needs, actor) in own:
+                continue  # the table has the administrator's own row for it
             if row.via is not None:
                 desired, error = _resolve(row.to, source), _resolve(row.error or row.to, source)
                 yield Move(source, row.event, actor, row.via, row.meaning, desired, error, row.within, row.needs)
@@ -140,7 +148,7 @@ def _moves_of(row: Row, origins: dict[State, States]) -> Iterator[Move]:
 def _endings_of(via: State, begun: list[Row], unknown: State | None) -> Iterator[Move]:
     """Derive the ends of an action; where they depend on where it began, one move per origin."""
     origins = [(source, row) for row in begun for source in row.sources]
-    for event, actors, meaning in ENDINGS:
+    for event, actors, meaning in CREWED:
         ends = {source: end for source, row in origins if (end := _end(event, source, row, unknown)) is not None}
         same = len(set(ends.values())) == 1 and meaning is not Meaning.CANCEL
         for origin, target in list(ends.items())[: 1 if same else None]:
@@ -192,21 +200,11 @@ def _chained(moves: tuple[Move, ...]) -> dict[Key, Move]:
     table: dict[Key, Move] = {}
     for key, several in filed.items():
         link: Move | None = None
-        for move in sorted(_own_first(several), key=lambda one: len(one.needs)):
+        for move in sorted(several, key=lambda one: len(one.needs)):
             link = replace(move, otherwise=link)
         if link is not None:
             table[key] = link
     return table
-
-
-def _own_first(several: list[Move]) -> list[Move]:
-    """Drop what an administrator may do as a user, where the table has the administrator's own row for it."""
-    if several[0].actor != ADMIN or len(several) < 2:
-        return several
-    seen: dict[tuple[frozenset[str], State | None], Move] = {}
-    for move in several:
-        seen[move.needs, move.origin] = move  # the table's later row: an own row stands below the shared one
-    return list(seen.values())
 
 
 def _allowed(state: State, moves: tuple[Move, ...]) -> tuple[Allowed, ...]:
@@ -230,6 +228,13 @@ def _allowed(state: State, moves: tuple[Move, ...]) -> tuple[Allowed, ...]:
         for same in lines.values()
         for first in same[:1]
     )
+
+
+def _states(declaration: Declaration, moves: tuple[Move, ...]) -> States:
+    """Return every state, with the boundary (new, gone) where the lifecycle has one."""
+    reached = {move.target for move in moves}
+    before, after = (NEW,) if declaration.initial == NEW else (), (GONE,) if GONE in reached else ()
+    return States((*before, *declaration.states, *after))
 
 
 def _sources(event: str, moves: tuple[Move, ...]) -> States:

@@ -76,6 +76,7 @@ IN_A_ROW = {
     Code.NOT_TRANSITIONAL: action(Lamp.ON, "dim", USER, Lamp.OFF, Lamp.ON, BACK, 5),
     Code.NO_DEADLINE: step(Lamp.ON, "reheat", USER, Lamp.WARMING),
     Code.BACK_INTO_TRANSITION: action(Lamp.WARMING, "restart", USER, Lamp.WARMING, Lamp.ON, BACK, 5),
+    Code.BACK_FROM_REST: step(Lamp.ON, "undo", USER, BACK),
     Code.EMPTY_ROW: step(Lamp.ON, "", USER, Lamp.OFF),
     Code.AMBIGUOUS: step(Lamp.ON, "switch off", USER, Lamp.BROKEN),
     Code.CONTESTED: step(Lamp.ON, "switch off", AGENT, Lamp.BROKEN),
@@ -95,6 +96,11 @@ def test_a_faulty_row_stops_the_declaration_and_is_named(code: Code) -> None:
 
 def test_two_actions_that_cannot_be_told_apart_while_they_run_are_ambiguous() -> None:
     faults = check(lamp(*SOUND, action(Lamp.OFF, "test", USER, Lamp.WARMING, Lamp.OFF, Lamp.BROKEN, 5)))
+    assert [fault.code for fault in faults] == [Code.AMBIGUOUS]
+
+
+def test_a_row_for_an_ending_that_the_action_has_already_is_ambiguous() -> None:
+    faults = check(lamp(*SOUND, timeout(Lamp.WARMING, Lamp.OFF)))
     assert [fault.code for fault in faults] == [Code.AMBIGUOUS]
 
 

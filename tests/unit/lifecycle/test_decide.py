@@ -21,8 +21,10 @@ from stateward.lifecycle import (
     Reason,
     Refusal,
     decide,
+    declare,
+    step,
 )
-from tests.unit.lifecycle.door import DOOR, Door
+from tests.unit.lifecycle.door import DOOR, ROWS, Door
 
 INSISTING = frozenset({FORCE})
 
@@ -81,6 +83,15 @@ def test_hidden_work_leaves_the_state_as_it_is() -> None:
 
 def test_an_administrator_may_do_what_a_user_may() -> None:
     assert moved(Door.CLOSED, "open", ADMIN).target == Door.OPENING
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["users row first", "admins row first"])
+def test_an_administrators_own_row_comes_before_the_users(order: int) -> None:
+    rows = (*ROWS, *(step(Door.OPEN, "slam", USER, Door.CLOSED), step(Door.OPEN, "slam", ADMIN, Door.JAMMED))[::order])
+    slammed = declare("test.slammed", Door, rows, USER | PROVIDER | CLOCK)
+    assert [decide(slammed, Door.OPEN, "slam", who).target for who in (USER, ADMIN)] == [Door.CLOSED, Door.JAMMED]  # type: ignore[union-attr]
+    shown = [(one.target, one.actors) for one in slammed.allowed[Door.OPEN] if one.event == "slam"]
+    assert sorted(shown) == [(Door.CLOSED, (USER,)), (Door.JAMMED, (ADMIN,))]
 
 
 def test_force_opens_what_is_refused_without_it_and_pre_empts() -> None:

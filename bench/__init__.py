@@ -1,0 +1,1 @@
+"""What things cost: each module here has `report()`, which measures and returns lines to print."""

@@ -1,0 +1,182 @@
+"""The books of a tree of locks: who claims what, and who is in whose way. It keeps no order and asks no questions.
+
+Every claim is counted on its node and, as an intention, on each ancestor. Whether a new claim is in order is then
+read off the counts along its path, however many other claims there are; only when it is not do we look for names.
+
+Two claims on different nodes meet on the upper of the two, and there at most one of them is an intention: intentions
+never stop each other. So what is in the way of a claim is recorded either on an ancestor, on its own node or below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+from stateward.locks.claims import Acquisition
+from stateward.locks.counts import AGAINST, AGAINST_BELOW, UNIT, tally
+from stateward.locks.modes import INTENTION, Mode
+from stateward.locks.paths import Path
+
+
+class Node:
+    """One node of the tree: the counts of everybody and of each owner, and the claims on this very node."""
+
+    __slots__ = ("children", "counts", "here", "parent", "segment", "shares")
+
+    def __init__(self, parent: Node | None, segment: str) -> None:
+        self.parent = parent
+        self.segment = segment
+        self.counts = 0
+        self.shares: dict[str, int] = {}
+        self.children: dict[str, Node] = {}
+        self.here: dict[tuple[str, Mode], Acquisition] | None = None  # most nodes are only passed through
+
+    def foreign(self, owner: str) -> int:
+        """Return the counts of everybody but the owner, who is never in their own way."""
+        return self.counts - self.shares.get(owner, 0)
+
+
+class Ledger:
+    """All claims on one tree of paths. Not thread-safe: who keeps it guards it."""
+
+    __slots__ = ("_numbers", "_owned", "_root")
+
+    def __init__(self, numbers: Iterator[int] | None = None) -> None:
+        self._numbers = count(1) if numbers is None else numbers
+        self._root = Node(None, "")
+        self._owned: dict[str, dict[int, tuple[Acquisition, Node]]] = {}
+
+    def __len__(self) -> int:
+        return sum(tally(self._root.counts).values())  # every claim is counted once on the root
+
+    def claims(self) -> tuple[Acquisition, ...]:
+        """Return all claims, in the order in which they were made."""
+        found = [claim for owned in self._owned.values() for claim, _ in owned.values()]
+        return tuple(sorted(found, key=_number))
+
+    def owned(self, owner: str) -> tuple[Acquisition, ...]:
+        """Return an owner's claims, in the order in which they were made."""
+        return tuple(claim for claim, _ in self._owned.get(owner, {}).values())
+
+    def find(self, owner: str, path: Path, mode: Mode) -> Acquisition | None:
+        """Return the record of this very claim, if it has been made."""
+        if owner not in self._owned:
+            return None
+        node: Node | None = self._root
+        for segment in path:
+            node = node.children.get(segment) if node is not None else None
+        return node.here.get((owner, mode)) if node is not None and node.here is not None else None
+
+    def is_free(self, owner: str, path: Path, mode: Mode) -> bool:
+        """Say whether the claim meets no other owner's; read off the counts along the path."""
+        against = AGAINST[INTENTION[mode]]
+        node = self._root
+        for segment in path:
+            if node.counts & against and node.foreign(owner) & against:
+                return False
+            child = node.children.get(segment)
+            if child is None:
+                return True
+            node = child
+        return not node.foreign(owner) & AGAINST[mode]
+
+    def add(self, owner: str, path: Path, mode: Mode) -> Acquisition:
+        """Enter a claim that has not been made yet: counted on its node, and as an intention on each ancestor."""
+        node, unit = self._root, UNIT[INTENTION[mode]]
+        for segment in path:
+            node.counts += unit
+            shares = node.shares
+            shares[owner] = shares.get(owner, 0) + unit
+            child = node.children.get(segment)
+            if child is None:
+                child = node.children[segment] = Node(node, segment)
+            node = child
+        unit = UNIT[mode]
+        node.counts += unit
+        node.shares[owner] = node.shares.get(owner, 0) + unit
+        return self._record(Acquisition(owner, str(path), mode, next(self._numbers)), node)
+
+    def remove(self, claim: Acquisition) -> bool:
+        """Strike a claim out, and every node that nobody claims any more; say whether it was there."""
+        node = self._forget(claim)
+        if node is None:
+            return False
+        owner, unit, unit_above = claim.owner, UNIT[claim.mode], UNIT[INTENTION[claim.mode]]
+        while node is not None:
+            node.counts -= unit
+            shares, parent = node.shares, node.parent
+            share = shares[owner] - unit
+            if share:
+                shares[owner] = share
+            else:
+                del shares[owner]
+                if parent is not None and not node.counts:
+                    del parent.children[node.segment]
+            node, unit = parent, unit_above
+        return True
+
+    def in_the_way(self, owner: str, path: Path, mode: Mode) -> list[Acquisition]:
+        """Return every claim of other owners that this one cannot go together with, oldest first."""
+        against = AGAINST[INTENTION[mode]]
+        found: list[Acquisition] = []
+        node = self._root
+        for segment in path:
+            found += _claims_on(node, owner, against)
+            child = node.children.get(segment)
+            if child is None:
+                break
+            node = child
+        else:
+            found += _claims_on(node, owner, AGAINST[mode])
+            found += _claims_below(node, owner, AGAINST_BELOW[mode])
+        return sorted(found, key=_number)
+
+    def nodes(self) -> Iterator[tuple[Path, dict[Mode, int]]]:
+        """Walk over all nodes that are claimed, each with how often it is claimed in each mode."""
+        ahead = [(self._root, Path())]
+        while ahead:
+            node, path = ahead.pop()
+            if node.counts:
+                yield path, tally(node.counts)
+            ahead += [(child, Path((*path, segment))) for segment, child in node.children.items()]
+
+    def _record(self, claim: Acquisition, node: Node) -> Acquisition:
+        if node.here is None:
+            node.here = {}
+        node.here[claim.owner, claim.mode] = claim
+        owned = self._owned.get(claim.owner)
+        if owned is None:
+            owned = self._owned[claim.owner] = {}
+        owned[claim.number] = claim, node
+        return claim
+
+    def _forget(self, claim: Acquisition) -> Node | None:
+        owned = self._owned.get(claim.owner, {})
+        recorded, node = owned.get(claim.number, (None, self._root))
+        if recorded != claim or node.here is None:
+            return None
+        del node.here[claim.owner, claim.mode]
+        del owned[claim.number]
+        if not owned:
+            del self._owned[claim.owner]
+        return node
+
+
+def _number(claim: Acquisition) -> int:
+    return claim.number
+
+
+def _claims_on(node: Node, owner: str, against: int) -> Iterator[Acquisition]:
+    if node.here and node.foreign(owner) & against:
+        for claim in node.here.values():
+            if claim.owner != owner and UNIT[claim.mode] & against:
+                yield claim
+
+
+def _claims_below(node: Node, owner: str, against: int) -> Iterator[Acquisition]:
+    ahead = list(node.children.values())
+    while ahead:
+        below = ahead.pop()
+        if below.foreign(owner) & against:
+            yield from _claims_on(below, owner, against)
+            ahead += below.children.values()

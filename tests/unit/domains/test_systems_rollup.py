@@ -1,0 +1,53 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.domains.systems.lifecycle import NodePoolState, ServiceState, SystemState
+from stateward.domains.systems.rollup import followed, roll_up
+from stateward.errors import UnknownName
+
+SERVICES = st.lists(st.sampled_from(ServiceState), max_size=8)
+POOLS = st.lists(st.sampled_from(NodePoolState), max_size=4)
+
+
+def modelled(words: list[str]) -> str:
+    if "failed" in words or "degraded" in words:
+        return "degraded"
+    if "updating" in words or "pending" in words or "deleting" in words:
+        return "updating"
+    return "scaling" if "scaling" in words else "stable"
+
+
+@given(SERVICES, POOLS)
+def test_most_urgent_state_of_any_part_decides(services: list[ServiceState], pools: list[NodePoolState]) -> None:
+    assert roll_up(services, pools) == modelled([*services, *pools])
+
+
+def test_system_without_services_is_stable() -> None:
+    assert roll_up(()) is SystemState.STABLE
+
+
+def test_node_pool_counts_like_a_service() -> None:
+    assert roll_up([ServiceState.STABLE], [NodePoolState.SCALING]) is SystemState.SCALING
+
+
+def test_one_failed_service_degrades_the_system() -> None:
+    assert roll_up([ServiceState.STABLE, ServiceState.UPDATING, ServiceState.FAILED]) is SystemState.DEGRADED
+
+
+@pytest.mark.parametrize("own", [SystemState.PENDING, SystemState.FAILED, SystemState.DELETING])
+def test_system_with_a_state_of_its_own_does_not_follow(own: SystemState) -> None:
+    assert followed(own, [ServiceState.DEGRADED]) is own
+
+
+@pytest.mark.parametrize(
+    "living", [SystemState.STABLE, SystemState.UPDATING, SystemState.SCALING, SystemState.DEGRADED]
+)
+def test_living_system_follows_its_services(living: SystemState) -> None:
+    assert followed(living, [ServiceState.SCALING]) is SystemState.SCALING
+
+
+def test_word_that_is_no_state_does_not_pass_for_stable() -> None:
+    with pytest.raises(UnknownName) as caught:
+        roll_up(["degrade"])  # type: ignore[list-item]
+    assert caught.value.nearest == "degraded"
