@@ -6,7 +6,7 @@ COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench setup lock format clean
+.PHONY: help run test check bench setup lock format draw clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -22,6 +22,7 @@ check: .venv/.dev ## format, lint, types, floors
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
+	@$(VENV)/python tools/draw.py --check
 
 bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit and against peers
 	@$(VENV)/python -m bench $(ARGS)
@@ -39,6 +40,9 @@ lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
 format: .venv/.dev ## put the code into its one format
 	@$(VENV)/ruff format .
 	@$(VENV)/ruff check --fix .
+
+draw: .venv/.dev ## draw docs/domains and docs/pictures from the code
+	@$(VENV)/python tools/draw.py
 
 clean: ## remove what was set up
 	@rm -rf .venv node_modules

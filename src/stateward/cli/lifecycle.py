@@ -1,12 +1,14 @@
 """`stateward lifecycle ...` and `stateward validate`: ask the tables."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
-from stateward.cli.output import NO, Json, out, print_json
+from stateward.cli.output import NO, Json, out, plain_table, print_json
 from stateward.domains.registry import lifecycle_of, lifecycles
 from stateward.lifecycle import Allowed, Lifecycle, check
 from stateward.lifecycle.describe import describe, describe_allowed, describe_fault
@@ -29,15 +31,23 @@ class Format(StrEnum):
     TEXT = "text"
 
 
+DRAWINGS: dict[Format, Callable[[Lifecycle], str]] = {
+    Format.TABLE: markdown,
+    Format.MERMAID: mermaid,
+    Format.SVG: svg,
+}
+
+
 @app.command("list")
 def list_(json: Json = False) -> None:
     """List the kinds of objects, with the size of their tables."""
     if json:
         print_json([describe(lifecycle) for lifecycle in lifecycles()])
         return
-    table = Table("kind", "about", "states", "rows", "actions", box=None, header_style="bold", pad_edge=False)
+    table = plain_table("kind", "about", "states", "rows", "actions")
     for one in lifecycles():
-        table.add_row(one.kind, one.declaration.about, str(len(one.states)), str(len(one.rows)), ", ".join(one.actions))
+        cells = (one.kind, one.declaration.about, len(one.states), len(one.rows), len(one.actions))
+        table.add_row(*map(str, cells))
     out().print(table)
 
 
@@ -54,8 +64,7 @@ def show(
     elif form is Format.TEXT:
         out().print(text(lifecycle))
     else:
-        drawing = {Format.TABLE: markdown, Format.MERMAID: mermaid, Format.SVG: svg}[form]
-        typer.echo(drawing(lifecycle))
+        typer.echo(DRAWINGS[form](lifecycle))
 
 
 @app.command("check")
@@ -122,19 +131,26 @@ def _reachable(lifecycle: Lifecycle, start: str) -> str:
     return f"From {start} it can reach: {', '.join(ends) or 'nothing'}"
 
 
+TITLES = ("event", "by", "into", "to reach", "on error", "within", "needs", "if begun in")
+
+
 def _table(allowed: tuple[Allowed, ...]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("event", "by", "into", "to reach", "on error", "within", "needs", "if begun in"):
-        table.add_column(title)
-    for one in allowed:
-        table.add_row(
-            one.event,
-            ", ".join(named_actors(one.actors)),
-            coloured(one.target),
-            coloured(one.desired) if one.desired else "",
-            coloured(one.error) if one.error else "",
-            span(one.within),
-            ", ".join(one.needs),
-            ", ".join(one.origins),
-        )
+    rows = [_cells(one) for one in allowed]
+    shown = [number for number in range(len(TITLES)) if any(row[number] for row in rows)]
+    table = plain_table(*(TITLES[number] for number in shown))
+    for row in rows:
+        table.add_row(*(row[number] for number in shown))
     return table
+
+
+def _cells(one: Allowed) -> tuple[str | Text, ...]:
+    return (
+        one.event,
+        ", ".join(named_actors(one.actors)),
+        coloured(one.target),
+        coloured(one.desired) if one.desired else "",
+        coloured(one.error) if one.error else "",
+        span(one.within),
+        ", ".join(one.needs),
+        ", ".join(one.origins),
+    )

@@ -16,14 +16,19 @@ app.add_typer(lifecycle.app, name="lifecycle")
 app.command()(lifecycle.validate)
 
 
-@app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
-) -> None:
-    """Stateward keeps cloud objects in known states."""
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[  # noqa: ARG001 - its callback does the work
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Stateward keeps cloud objects in known states."""
 
 
 def run() -> None:
@@ -34,7 +39,7 @@ def run() -> None:
         if "--json" in sys.argv:
             print_json({"error": type(error).__name__, "message": str(error), **error.facts()})
         else:
-            err().print(f"error: {error}", style="red", markup=False, highlight=False)
+            err().print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(BAD_USAGE)
     except click.exceptions.Abort:
         sys.exit(130)

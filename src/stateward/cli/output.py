@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
+from rich.table import Table
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
@@ -18,12 +19,20 @@ BAD_USAGE = 2
 
 def out() -> Console:
     """Return the console for results."""
-    return Console(soft_wrap=False)
+    return Console()
 
 
 def err() -> Console:
     """Return the console for complaints."""
     return Console(stderr=True)
+
+
+def plain_table(*titles: str) -> Table:
+    """Return an empty table without lines, in the look of all our listings."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in titles:
+        table.add_column(title)
+    return table
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode

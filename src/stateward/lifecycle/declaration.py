@@ -129,7 +129,7 @@ class Declaration(Struct, frozen=True):
             return
         if set(one.actors) & set(other.actors):
             yield Fault(self.kind, Code.AMBIGUOUS, where, row=one)
-        elif (one.via, one.to) != (other.via, other.to) and not _privileged(one.actors, other.actors):
+        elif (one.via, one.to) != (other.via, other.to) and not _privileged(one, other):
             yield Fault(self.kind, Code.CONTESTED, where, row=one)
 
 
@@ -155,6 +155,6 @@ def _told_apart(one: frozenset[str], other: frozenset[str]) -> bool:
     return nested or exclusive
 
 
-def _privileged(one: Actors, other: Actors) -> bool:
+def _privileged(one: Row, other: Row) -> bool:
     """Tell whether one row is the user's and the other the administrator's own way of doing the same."""
-    return {*one, *other} == {USER, ADMIN}
+    return {*one.actors, *other.actors} == {USER, ADMIN} and one.needs == other.needs

@@ -1,0 +1,58 @@
+"""Every command and every piece of Python in the README and the documentation is run."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+ELSEWHERE = ("make test", "make check", "make bench", "make format", "make lock")
+"""What runs this suite, runs beside it in CI, takes its time, or would change the tree under test."""
+
+
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for found in BLOCK.finditer(page.read_text("utf-8")):
+            if found[1] == language:
+                yield str(page.relative_to(ROOT)), found[2]
+
+
+def commands() -> Iterator[object]:
+    for page, block in blocks("sh"):
+        for line in block.splitlines():
+            command = line.split(" #")[0].strip()
+            if command and not command.startswith(ELSEWHERE):
+                yield pytest.param(command, id=f"{page}: {command}")
+
+
+@pytest.mark.parametrize("command", list(commands()))
+def test_a_documented_command_works(command: str) -> None:
+    words = shlex.split(command)
+    if words[0] == "stateward":
+        words[0] = str(BIN / "stateward")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("page", "code"), list(blocks("python")), ids=lambda value: value if "\n" not in value else "code"
+)
+def test_documented_python_runs_and_prints_what_it_says(page: str, code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    said = re.findall(r"^# (.+)$", code.split("print(")[-1], re.MULTILINE)
+    assert done.stdout.splitlines() == said
+
+
+def test_a_target_that_is_only_named_elsewhere_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert all(re.search(rf"^{command.split()[1]}:.*## ", makefile, re.MULTILINE) for command in ELSEWHERE)

@@ -1,0 +1,92 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from stateward.domains.registry import lifecycles
+
+STATEWARD = Path(sys.executable).parent / "stateward"
+
+
+def stateward(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(STATEWARD), *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_list_names_every_kind() -> None:
+    shown = stateward("lifecycle", "list").stdout
+    assert all(lifecycle.kind in shown for lifecycle in lifecycles())
+
+
+def test_list_as_json_is_complete() -> None:
+    listed = json.loads(stateward("lifecycle", "list", "--json").stdout)
+    assert [one["kind"] for one in listed] == [lifecycle.kind for lifecycle in lifecycles()]
+    assert all(one["states"] and one["rows"] and one["actors"] for one in listed)
+
+
+def test_show_knows_all_formats() -> None:
+    assert "Suspending" in stateward("lifecycle", "show", "mci.vm").stdout
+    assert stateward("lifecycle", "show", "mci.vm", "--format", "mermaid").stdout.startswith("stateDiagram-v2")
+    assert "| Running" in stateward("lifecycle", "show", "mci.vm", "--format", "table").stdout
+    svg = stateward("lifecycle", "show", "mci.vm", "--format", "svg").stdout
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+
+
+def test_show_as_json_has_the_rows_in_the_order_of_the_table() -> None:
+    shown = json.loads(stateward("lifecycle", "show", "leases.lease", "--json").stdout)
+    assert [row["event"] for row in shown["rows"]][:5] == ["create", "start", "end", "update", "delete"]
+    assert shown["rows"][3]["to"] == "(back)"
+
+
+def test_check_of_sound_tables_exits_with_0_and_counts_them() -> None:
+    done = stateward("lifecycle", "check", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {"checked": [one.kind for one in lifecycles()], "faults": []}
+
+
+def test_explain_says_by_whom_into_what_and_within_what_time() -> None:
+    explained = json.loads(stateward("lifecycle", "explain", "mci.vm", "Running", "--json").stdout)
+    suspend = next(one for one in explained["allowed"] if one["event"] == "suspend" and not one["needs"])
+    assert (suspend["actors"], suspend["target"], suspend["desired"], suspend["within"]) == (
+        ["user", "admin"],
+        "Suspending",
+        "Suspended",
+        900.0,
+    )
+    assert explained["state_class"] == "stable"
+    assert "15 min" in stateward("lifecycle", "explain", "mci.vm", "Running").stdout
+
+
+def test_validate_answers_with_its_exit_code() -> None:
+    assert stateward("validate", "ovc.vm", "RUNNING", "PAUSED").returncode == 0
+    refused = stateward("validate", "ovc.vm", "HALTED", "PAUSED")
+    assert refused.returncode == 1
+    assert "RUNNING" in refused.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        (("lifecycle", "show", "mci.vmm"), "mci.vm"),
+        (("lifecycle", "explain", "mci.vm", "Runing"), "Running"),
+        (("validate", "ovc.vm", "RUNNING", "PAUSE"), "PAUSED"),
+    ],
+)
+def test_an_unknown_name_exits_with_2_and_the_nearest_name(words: tuple[str, ...], nearest: str) -> None:
+    done = stateward(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert nearest in done.stderr
+    as_json = stateward(*words, "--json")
+    assert as_json.returncode == 2
+    assert json.loads(as_json.stdout)["nearest"] == nearest
+
+
+def test_bad_usage_exits_with_2() -> None:
+    assert stateward("lifecycle", "show").returncode == 2
+    assert stateward("lifecycle", "show", "mci.vm", "--format", "painting").returncode == 2
+
+
+def test_the_version_is_printed() -> None:
+    assert stateward("--version").stdout.strip()
