@@ -83,7 +83,7 @@ def _by_rows(lifecycle: Lifecycle, asked: Request) -> Iterator[Outcome]:
     for row in lifecycle.rows:
         own = asked.actor in row.actors
         applies = asked.state in row.sources and asked.event == row.event and row.needs <= asked.facts
-        if not applies or not (own or (asked.actor == ADMIN and USER in row.actors)):
+        if not applies or not (own or (asked.actor == ADMIN and _shared(lifecycle, row, asked.state))):
             continue
         here, rank = lifecycle.state(asked.state), (len(row.needs), own)
         if row.via is not None:
@@ -94,6 +94,12 @@ def _by_rows(lifecycle: Lifecycle, asked: Request) -> Iterator[Outcome]:
             yield Outcome(rank, row.to, within=row.within)
         elif asked.origin is not None and asked.state in _under_way(lifecycle, asked.origin):
             yield Outcome(rank, lifecycle.state(asked.origin))
+
+
+def _shared(lifecycle: Lifecycle, row: Row, state: str) -> bool:
+    """Tell whether a user's row serves administrators too: they have no own row for the same."""
+    same = [one for one in lifecycle.rows if state in one.sources and (one.event, one.needs) == (row.event, row.needs)]
+    return USER in row.actors and not any(ADMIN in one.actors for one in same)
 
 
 def _under_way(lifecycle: Lifecycle, origin: str) -> set[str]:
