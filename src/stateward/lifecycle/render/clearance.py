@@ -1,0 +1,119 @@
+"""Moving labels out of the way of arrows.
+
+Graphviz keeps room for every label but bends the curves afterwards, so now and then one runs through a label. Such a
+label is moved to the nearest free place beside its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, hypot
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.lifecycle.render.layout import Arrow, Box, Curve, Layout, Point
+
+REACH = 48
+STEP = 6
+PADDING = 10.0
+"""How much of a label's room is there only to keep its text apart from its own arrow."""
+
+
+class Room(Struct, frozen=True):
+    """A rectangle, by its middle."""
+
+    at: Point
+    width: float
+    height: float
+
+    def moved(self, x: float, y: float) -> Room:
+        """Return the same room somewhere else."""
+        return Room(Point(self.at.x + x, self.at.y + y), self.width, self.height)
+
+    def grown(self, by: float) -> Room:
+        """Return the room with something around it."""
+        return Room(self.at, self.width + 2 * by, self.height + 2 * by)
+
+    def holds(self, point: Point) -> bool:
+        """Tell whether a point is inside."""
+        return abs(point.x - self.at.x) * 2 < self.width and abs(point.y - self.at.y) * 2 < self.height
+
+    def meets(self, other: Room) -> bool:
+        """Tell whether two rooms overlap."""
+        wide, high = self.width + other.width, self.height + other.height
+        return abs(self.at.x - other.at.x) * 2 < wide and abs(self.at.y - other.at.y) * 2 < high
+
+
+class Taken(Struct, frozen=True):
+    """What a label must keep clear of, and the page that it must stay on."""
+
+    page: Room
+    points: list[Point]
+    rooms: list[Room]
+
+    def leaves(self, room: Room) -> bool:
+        """Tell whether a room is free."""
+        return (
+            self.page.holds(room.at) and not any(map(room.holds, self.points)) and not any(map(room.meets, self.rooms))
+        )
+
+
+_OFFSETS = [
+    (float(x), float(y)) for x in range(-REACH, REACH + 1, STEP) for y in range(-REACH, REACH + 1, STEP) if x or y
+]
+
+
+def cleared(layout: Layout, boxes: tuple[Box, ...], arrows: tuple[Arrow, ...]) -> Layout:
+    """Return the layout with every label that an arrow runs through moved aside, where there is a place."""
+    ways = [tuple(along(curve)) for curve in layout.curves]
+    shapes = [Room(at, box.width, box.height) for box, at in zip(boxes, layout.boxes, strict=True)]
+    page = Room(Point(layout.width / 2, layout.height / 2), layout.width, layout.height)
+    labels = {n: _room(curve.label, arrows[n]) for n, curve in enumerate(layout.curves) if curve.label}
+    for n, label in labels.items():
+        near = label.grown(REACH)
+        points = [point for way in ways for point in way if near.holds(point)]
+        rooms = [*shapes, *(room for m, room in labels.items() if m != n)]
+        taken = Taken(page, points, [room for room in rooms if near.meets(room)])
+        labels[n] = label if taken.leaves(label) else _moved(label, taken, ways[n])
+    placed = (replace(curve, label=labels[n].at) if n in labels else curve for n, curve in enumerate(layout.curves))
+    return replace(layout, curves=tuple(placed))
+
+
+def _room(at: Point, arrow: Arrow) -> Room:
+    return Room(at, arrow.width - PADDING, arrow.height - PADDING / 2)
+
+
+def _moved(label: Room, taken: Taken, own: tuple[Point, ...]) -> Room:
+    """Return the nearest free room, or the old one; near its own arrow, lest it seem to belong to another."""
+    moved = (label.moved(*offset) for offset in _OFFSETS)
+    return min(
+        (room for room in moved if taken.leaves(room)),
+        key=lambda room: (
+            _apart(room.at, label.at) + min(_apart(room.at, point) for point in own),
+            room.at.x,
+            room.at.y,
+        ),
+        default=label,
+    )
+
+
+def _apart(one: Point, other: Point) -> float:
+    return hypot(one.x - other.x, one.y - other.y)
+
+
+def along(curve: Curve, apart: float = 6.0) -> Iterator[Point]:
+    """Walk along a curve in small steps."""
+    for n in range(0, len(curve.points) - 1, 3):
+        piece = curve.points[n : n + 4]
+        steps = ceil(_apart(piece[0], piece[3]) / apart) + 2
+        yield from (_at(piece, step / steps) for step in range(steps + 1))
+
+
+def _at(piece: tuple[Point, ...], t: float) -> Point:
+    """Return the point of a cubic Bézier piece at t, from 0 to 1."""
+    shares = ((1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t**2, t**3)
+    return Point(
+        sum(share * point.x for share, point in zip(shares, piece, strict=True)),
+        sum(share * point.y for share, point in zip(shares, piece, strict=True)),
+    )

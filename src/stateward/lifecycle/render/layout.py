@@ -1,0 +1,131 @@
+"""Where things go: Graphviz finds the layers and the curves, and nothing else.
+
+Graphviz would also measure fonts and draw, but both differ from machine to machine. So it is given boxes of fixed size
+(also for the labels) with no text in them, and gives back places.
+"""
+
+from contextlib import closing
+from threading import Lock
+
+from msgspec import Struct
+from pygraphviz import AGraph
+
+INCH = 72.0
+_ONE_AT_A_TIME = Lock()  # Graphviz keeps global variables
+
+
+class Point(Struct, frozen=True):
+    """A place on the drawing, from its upper left corner."""
+
+    x: float
+    y: float
+
+
+class Box(Struct, frozen=True):
+    """Something to be placed, by its key."""
+
+    key: str
+    width: float
+    height: float
+    round: bool = False
+
+
+class Arrow(Struct, frozen=True):
+    """Something to be drawn between two boxes, with room for a label."""
+
+    tail: str
+    head: str
+    width: float
+    height: float
+    weight: int = 1
+    both: bool = False
+
+
+class Curve(Struct, frozen=True):
+    """An arrow's way: a start, then three points per cubic Bézier piece; its tips; and the middle of its label."""
+
+    points: tuple[Point, ...]
+    tip: Point
+    back_tip: Point | None = None
+    label: Point | None = None
+
+
+class Layout(Struct, frozen=True):
+    """Boxes by their middle, arrows by their way, in the order given."""
+
+    width: float
+    height: float
+    boxes: tuple[Point, ...]
+    curves: tuple[Curve, ...]
+
+
+class Flow(Struct, frozen=True):
+    """Which way the layers run, and how far things stay apart."""
+
+    rankdir: str
+    nodesep: float
+    ranksep: float
+
+
+ACROSS = Flow("LR", 0.28, 0.32)
+DOWN = Flow("TB", 0.32, 0.34)
+FRAME = (1280.0, 800.0)
+"""The page that a drawing should fit into with its letters as large as possible."""
+
+
+def arrange(boxes: tuple[Box, ...], arrows: tuple[Arrow, ...]) -> Layout:
+    """Place everything in layers, across or down, whichever can be shown larger."""
+    return max((_arranged(boxes, arrows, flow) for flow in (ACROSS, DOWN)), key=_scale)
+
+
+def _scale(layout: Layout) -> float:
+    return min(FRAME[0] / layout.width, FRAME[1] / layout.height)
+
+
+def _arranged(boxes: tuple[Box, ...], arrows: tuple[Arrow, ...], flow: Flow) -> Layout:
+    with _ONE_AT_A_TIME, closing(_graph(boxes, arrows, flow)) as graph:
+        graph.layout(prog="dot")
+        _, _, width, height = map(float, graph.graph_attr["bb"].split(","))
+        places = tuple(_point(graph.get_node(box.key).attr["pos"], height) for box in boxes)
+        edges = (graph.get_edge(arrow.tail, arrow.head, str(n)) for n, arrow in enumerate(arrows))
+        curves = tuple(_curve(edge.attr["pos"], edge.attr["lp"], height) for edge in edges)
+    return Layout(width, height, places, curves)
+
+
+def _graph(boxes: tuple[Box, ...], arrows: tuple[Arrow, ...], flow: Flow) -> AGraph:
+    graph = AGraph(directed=True, strict=False)
+    graph.graph_attr.update(rankdir=flow.rankdir, nodesep=flow.nodesep, ranksep=flow.ranksep, splines="spline")
+    graph.node_attr.update(label="", fixedsize="true")
+    for box in boxes:
+        shape = "circle" if box.round else "box"
+        graph.add_node(box.key, shape=shape, width=box.width / INCH, height=box.height / INCH)
+    for n, arrow in enumerate(arrows):
+        label = _room(arrow.width, arrow.height) if arrow.width else ""
+        graph.add_edge(
+            arrow.tail,
+            arrow.head,
+            key=str(n),
+            label=label,
+            weight=arrow.weight,
+            dir="both" if arrow.both else "forward",
+            arrowsize=0.75,
+        )
+    return graph
+
+
+def _room(width: float, height: float) -> str:
+    """Make an empty label of a fixed size: HTML-like, so that no font is asked."""
+    cell = f'<TD FIXEDSIZE="TRUE" WIDTH="{width:.0f}" HEIGHT="{height:.0f}"></TD>'
+    return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="0"><TR>{cell}</TR></TABLE>>'
+
+
+def _point(text: str, height: float) -> Point:
+    x, y = map(float, text.split(","))
+    return Point(x, height - y)
+
+
+def _curve(spline: str, label: str | None, height: float) -> Curve:
+    """Read a spline as Graphviz writes it: `s,x,y e,x,y x,y x,y ...`, with the tips first where there are any."""
+    tips = {one[0]: _point(one[2:], height) for one in spline.split(" ") if one[0] in "se"}
+    points = tuple(_point(one, height) for one in spline.split(" ") if one[0] not in "se")
+    return Curve(points, tips["e"], tips.get("s"), _point(label, height) if label else None)

@@ -1,0 +1,56 @@
+"""The words in which every drawing says the same things: who, how long, from where."""
+
+from collections.abc import Collection, Iterable
+
+from stateward.lifecycle.actors import ADMIN, HEALER, USER, WORKER, Actor, Actors
+from stateward.lifecycle.rows import DAY, HOUR, MINUTE
+from stateward.lifecycle.states import FINAL, STABLE, TRANSITIONAL, State
+from stateward.lifecycle.table import Lifecycle
+
+IMPLIED = {USER: ADMIN, WORKER: HEALER}
+"""The value may always do what the key may, so naming both says nothing more."""
+
+MANY = 4
+"""From how many states on they are better called by what they have in common."""
+
+_UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"))
+_CLASSES = {
+    frozenset({STABLE}): "any stable state",
+    frozenset({TRANSITIONAL}): "any transitional state",
+    frozenset({STABLE, TRANSITIONAL}): "any state not final",
+}
+
+
+def named_actors(actors: Iterable[Actor]) -> Actors:
+    """Return the actors worth naming: without those that come with another one."""
+    given = tuple(dict.fromkeys(actors))
+    implied = {IMPLIED[actor] for actor in given if actor in IMPLIED}
+    return Actors(actor for actor in given if actor not in implied)
+
+
+def span(seconds: float | None) -> str:
+    """Say a length of time in its largest fitting unit."""
+    if seconds is None:
+        return ""
+    fitting = ((seconds / unit, name) for unit, name in _UNITS if seconds >= unit and seconds % unit == 0)
+    value, name = next(fitting, (seconds, "s"))
+    return f"{value:g} {name}"
+
+
+def common(lifecycle: Lifecycle, states: Collection[State]) -> str | None:
+    """Name what many states have in common, such as being stable; None where they are few or have nothing."""
+    if len(states) < MANY:
+        return None
+    others = [state for state in lifecycle.declaration.states if state not in states]
+    if not others:
+        return "any state"
+    classes, other_classes = {state.state_class for state in states}, {state.state_class for state in others}
+    if not classes & other_classes:
+        return _CLASSES.get(frozenset(classes))
+    missing = [state.word for state in others if state.state_class is not FINAL]
+    return f"any but {', '.join(missing)}" if FINAL not in classes and len(missing) <= 2 else None
+
+
+def together(lifecycle: Lifecycle, states: Collection[State]) -> str:
+    """Name several states by what they have in common, else one by one."""
+    return common(lifecycle, states) or ", ".join(state.word for state in states)

@@ -1,0 +1,59 @@
+"""How a drawing looks: one style sheet for all, so that a page with a strict content policy can allow it by its hash.
+
+Every colour can be set by the page (`--lifecycle-ink` and so on); without that it follows the reader's light or dark
+preference.
+"""
+
+_LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#1f2933",
+    "quiet": "#66727f",
+    "stable": "#1f7a4d",
+    "transitional": "#a76a00",
+    "final": "#2f5fa8",
+    "failed": "#b3423a",
+}
+_DARK = {
+    "paper": "#12161b",
+    "ink": "#e4e9ee",
+    "quiet": "#93a0ad",
+    "stable": "#57c98e",
+    "transitional": "#e3aa45",
+    "final": "#7fb0f5",
+    "failed": "#e0847c",
+}
+
+
+def _colours(colours: dict[str, str]) -> str:
+    return ";".join(f"--{name}:var(--lifecycle-{name},{colour})" for name, colour in colours.items())
+
+
+STYLE = f"""
+.lifecycle{{{_colours(_LIGHT)};font-family:system-ui,sans-serif;fill:none;stroke-linecap:round}}
+@media (prefers-color-scheme:dark){{.lifecycle{{{_colours(_DARK)}}}}}
+.lifecycle text{{fill:var(--ink);text-anchor:middle}}
+.lifecycle .state text{{font-size:13px;font-weight:600}}
+.lifecycle .state .count{{font-size:10px;text-anchor:end}}
+.lifecycle .stable{{--tint:var(--stable)}}
+.lifecycle .transitional{{--tint:var(--transitional)}}
+.lifecycle .final{{--tint:var(--final)}}
+.lifecycle .state rect{{stroke:var(--tint);stroke-width:1.6;fill:var(--tint);fill-opacity:.1}}
+.lifecycle .state .inner{{fill:none;stroke-width:1}}
+.lifecycle .transitional rect{{stroke-dasharray:5 4}}
+.lifecycle .initial circle{{fill:var(--ink)}}
+.lifecycle .gone circle{{stroke:var(--ink);stroke-width:1.4}}
+.lifecycle .gone .eye{{fill:var(--ink);stroke:none}}
+.lifecycle .move{{--tint:var(--ink)}}
+.lifecycle .move path{{stroke:var(--tint);stroke-width:1.2}}
+.lifecycle .move polygon{{fill:var(--tint)}}
+.lifecycle .move text{{font-size:11px;stroke:var(--paper);stroke-width:3px;paint-order:stroke;stroke-linejoin:round}}
+.lifecycle .move.asked path{{stroke-width:2}}
+.lifecycle .move.went-on,.lifecycle .move.insisted{{--tint:var(--quiet)}}
+.lifecycle .move.insisted path{{stroke-dasharray:4 4}}
+.lifecycle .move.failed{{--tint:var(--failed)}}
+.lifecycle .move.failed path{{stroke-width:.9}}
+.lifecycle .move.back path{{stroke:none}}
+.lifecycle text.asked{{font-weight:600}}
+.lifecycle text.failed{{fill:var(--failed)}}
+.lifecycle text.whence{{fill:var(--quiet);font-style:italic}}
+"""

@@ -1,0 +1,108 @@
+"""A lifecycle as a picture: one SVG that needs nothing else, and that a page can light up.
+
+Every state and every arrow is a group with an id and data attributes: `state-Running` with `data-state`, and
+`move-Running-Suspending` with `data-source`, `data-target` and `data-events`. A state also has an empty text of class
+`count` at its corner, for a page to write a number into.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from stateward.lifecycle.render.arrows import arrows
+from stateward.lifecycle.render.labels import Tone
+from stateward.lifecycle.render.layout import Point
+from stateward.lifecycle.render.markup import element, escaped
+from stateward.lifecycle.render.picture import Line, Shape, picture
+from stateward.lifecycle.render.style import STYLE
+from stateward.lifecycle.states import FINAL, GONE, NEW, State
+from stateward.lifecycle.table import Lifecycle
+
+MARGIN = 12.0
+
+
+@lru_cache(maxsize=128)
+def svg(lifecycle: Lifecycle) -> str:
+    """Draw a lifecycle; once only, since laying it out takes its time and nothing in it can change."""
+    drawn = picture(lifecycle)
+    names = _names(drawn.shapes)
+    wide, high = round(drawn.width + 2 * MARGIN), round(drawn.height + 2 * MARGIN)
+    head: dict[str, str | float] = {
+        "xmlns": "http://www.w3.org/2000/svg",
+        "class": "lifecycle",
+        "role": "img",
+        "data-kind": lifecycle.kind,
+        "viewBox": f"{-MARGIN:g} {-MARGIN:g} {wide} {high}",
+        "width": wide,
+        "height": high,
+    }
+    inside = (
+        element("title", {}, escaped(lifecycle.kind)),
+        element("desc", {}, escaped(_description(lifecycle))),
+        element("style", {}, STYLE),
+        *(group for line in sorted(drawn.lines, key=_loudness) for group in arrows(line, names, lifecycle)),
+        *(_shape(shape, names[shape.key]) for shape in drawn.shapes),
+    )
+    return element("svg", head, *(f"\n{one}" for one in inside if one), "\n") + "\n"
+
+
+def _description(lifecycle: Lifecycle) -> str:
+    about = f"{lifecycle.declaration.about}: " if lifecycle.declaration.about else ""
+    return f"{about}{', '.join(state.word for state in lifecycle.declaration.states)}"
+
+
+def _loudness(line: Line) -> int:
+    """Sort the louder arrows behind the quieter ones, so that they lie on top."""
+    return -(line.edge.tone if line.edge else Tone.ASKED)
+
+
+def _names(shapes: Iterable[Shape]) -> dict[str, str]:
+    """Give every shape a name for ids: its word, without what an id or a selector would trip over."""
+    names: dict[str, str] = {}
+    for shape in shapes:
+        word = shape.state.word.strip("()") if shape.state is not None else shape.key
+        name = stem = re.sub(r"\W+", "_", word)
+        taken = 1
+        while name in names.values():
+            taken += 1
+            name = f"{stem}_{taken}"
+        names[shape.key] = name
+    return names
+
+
+def _shape(shape: Shape, name: str) -> str:
+    state = shape.state
+    if state is None:
+        return element("g", {"class": "initial"}, _circle(shape.at, shape.width / 2)) if shape.dot else ""
+    kind = "initial" if state == NEW else "gone" if state == GONE else state.state_class.value
+    return element(
+        "g",
+        {"id": f"state-{name}", "class": f"state {kind}", "data-state": state.word},
+        element("title", {}, escaped(f"{state.word}: {state.about or state.state_class}")),
+        *(_eye(shape) if shape.dot else _box(shape, state)),
+    )
+
+
+def _eye(shape: Shape) -> Iterator[str]:
+    yield _circle(shape.at, shape.width / 2)
+    if shape.state == GONE:
+        yield _circle(shape.at, shape.width / 2 - 4, "eye")
+
+
+def _circle(at: Point, radius: float, kind: str = "outline") -> str:
+    return element("circle", {"class": kind, "cx": at.x, "cy": at.y, "r": radius})
+
+
+def _box(shape: Shape, state: State) -> Iterator[str]:
+    yield _rectangle(shape, 0, "outline")
+    if state.state_class is FINAL:
+        yield _rectangle(shape, 3.5, "inner")
+    yield element("text", {"x": shape.at.x, "y": shape.at.y + 4.5}, escaped(state.word))
+    corner = {"x": shape.at.x + shape.width / 2 - 3, "y": shape.at.y - shape.height / 2 - 3}
+    yield element("text", {"class": "count", **corner}, "")
+
+
+def _rectangle(shape: Shape, inset: float, kind: str) -> str:
+    wide, high = shape.width - 2 * inset, shape.height - 2 * inset
+    corner = {"x": shape.at.x - wide / 2, "y": shape.at.y - high / 2}
+    return element("rect", {"class": kind, **corner, "width": wide, "height": high, "rx": 9 - inset})
