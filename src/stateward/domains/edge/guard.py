@@ -1,0 +1,101 @@
+"""The guard: which of an agent's words count.
+
+Reports travel, so they come late, twice, out of order, from a connection that is long gone, or from an earlier life of
+the same name. A report counts only when it is about the operation and the generation under way, over the connection
+that is the current one, and when the table allows what it says. Everything else is rejected with a reason, to be
+counted and journaled; nothing is dropped in silence, and nothing that an agent can say raises.
+
+An undo is an operation of its own. So a late word about the operation that failed can never confirm the undo of it,
+and the agent's confirmation of the undo is what lets the controller leave the error state.
+"""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from stateward.lifecycle import AGENT, CONTROLLER, NO_FACTS, Lifecycle, Move, Refusal, State, decide
+
+OperationId: TypeAlias = int | str
+
+UNDONE = "undone"
+CONFIRMATIONS = {"CreateError": "deleted", "UpdateError": "ready", "DeleteError": "ready"}
+"""What the agent reports when it has undone what failed: removed it, or brought the previous spec back."""
+
+
+class Why(StrEnum):
+    """Why a report does not count, as a code."""
+
+    OLD_NOTIFY = "old notify id"
+    FOREIGN_NOTIFY = "notify id that was never given"
+    NOTHING_UNDER_WAY = "no operation is under way"
+    STALE_OPERATION = "stale operation"
+    STALE_GENERATION = "stale generation"
+    UNKNOWN_EVENT = "unknown event"
+
+
+class Record(Struct, frozen=True):
+    """What the controller knows of an object: its state, and the operation, generation and connection that count."""
+
+    state: State
+    operation: OperationId | None
+    generation: int
+    notify: int
+
+
+class Report(Struct, frozen=True):
+    """What an agent says of an object, and of which operation, generation and connection it says so."""
+
+    event: str
+    operation: OperationId
+    generation: int
+    notify: int
+
+    def __str__(self) -> str:
+        return f"{self.event!r} (operation {self.operation}, generation {self.generation}, notify {self.notify})"
+
+
+class Rejected(Struct, frozen=True):
+    """A report that does not count, what it was up against, and why."""
+
+    why: Why
+    record: Record
+    report: Report
+
+    def __str__(self) -> str:
+        against = f"operation {self.record.operation}, generation {self.record.generation}, notify {self.record.notify}"
+        return f"report {self.report} is rejected, {self.why}: {self.record.state} with {against}"
+
+
+def guard(
+    lifecycle: Lifecycle, record: Record, report: Report, facts: frozenset[str] = NO_FACTS
+) -> Move | Refusal | Rejected:
+    """Say what a report does to an object, or why it does not count; `facts` are those of the operation."""
+    return fence(record, report) or weigh(lifecycle, record, report, facts)
+
+
+def fence(record: Record, report: Report) -> Rejected | None:
+    """Reject a report that is not about what is under way now."""
+    why = _why_foreign(record, report)
+    return Rejected(why, record, report) if why is not None else None
+
+
+def _why_foreign(record: Record, report: Report) -> Why | None:
+    if report.notify != record.notify:
+        return Why.OLD_NOTIFY if report.notify < record.notify else Why.FOREIGN_NOTIFY
+    if record.operation is None:
+        return Why.NOTHING_UNDER_WAY
+    if report.operation != record.operation:
+        return Why.STALE_OPERATION
+    return Why.STALE_GENERATION if report.generation != record.generation else None
+
+
+def weigh(
+    lifecycle: Lifecycle, record: Record, report: Report, facts: frozenset[str] = NO_FACTS
+) -> Move | Refusal | Rejected:
+    """Ask the table about a report that is about what is under way."""
+    if CONFIRMATIONS.get(record.state) == report.event:
+        return decide(lifecycle, record.state, UNDONE, CONTROLLER, facts)
+    if report.event not in lifecycle.events:
+        return Rejected(Why.UNKNOWN_EVENT, record, report)
+    return decide(lifecycle, record.state, report.event, AGENT, facts)

@@ -1,0 +1,166 @@
+"""Accepting: decide, compare and set, enqueue, journal, all in one transaction.
+
+A batch of requests is one program. Each request is decided on what the ones before it left on the desk; one that is
+denied has changed nothing, and the others go on. Of racing requests exactly one wins, because the objects' rows are
+locked while it is decided, and their versions are compared when they are written.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.engine.begin import begin
+from stateward.engine.change import change_state, fence
+from stateward.engine.desk import Desk
+from stateward.engine.kinds import Kind, Kinds
+from stateward.engine.promotion import bring_forward
+from stateward.engine.requests import (
+    EMPTY,
+    Accepted,
+    AlreadyExists,
+    Blocker,
+    KeyReused,
+    NotFound,
+    Refused,
+    Request,
+    VersionMismatch,
+    blocker_of,
+)
+from stateward.errors import StatewardError
+from stateward.lifecycle import TRANSITIONAL, Move, decide
+from stateward.store.port import Tx
+from stateward.store.records import Answer, Key, Object
+
+Verdict = Accepted | StatewardError
+
+
+async def accept(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
+    """Decide a batch of requests and write what was accepted; the answers are in the order of the requests."""
+    desk = Desk(tx)
+    verdicts = await admit_all(desk, kinds, requests)
+    await bring_forward(desk)
+    await desk.apply()
+    return verdicts
+
+
+async def plan(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
+    """Decide a batch of requests and write nothing: what would happen, and what is in the way."""
+    return await admit_all(Desk(tx), kinds, requests)
+
+
+async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
+    """Put a batch of requests onto the desk."""
+    await _load(desk, requests)
+    answers = await desk.tx.answers({Key(one.ns, one.key) for one in requests if one.key is not None})
+    await desk.load_operations({Key(one.ns, one.op) for one in answers.values() if one.op is not None})
+    verdicts: list[Verdict] = []
+    for request in requests:
+        try:
+            verdicts.append(await _admit(desk, kinds, request, answers))
+        except StatewardError as error:
+            verdicts.append(error)
+    return verdicts
+
+
+async def _load(desk: Desk, requests: Sequence[Request]) -> None:
+    keys = {Key(one.ns, one.object) for one in requests}
+    births = {Key(one.ns, one.birth.queue) for one in requests if one.birth is not None and one.birth.queue}
+    await desk.load(keys | births)
+    holders = {Key(one.ns, one.op) for one in desk.objects.values() if one.op is not None}
+    repeated = {Key(one.ns, one.op) for one in requests if one.op}
+    await desk.load_operations(holders | repeated)
+    await desk.load_locks({Key(one.ns, one.tree) for one in requests if one.tree is not None})
+
+
+async def _admit(desk: Desk, kinds: Kinds, request: Request, answers: dict[Key, Answer]) -> Accepted:
+    before = _answered(desk, request, answers)
+    if before is not None:
+        return before
+    stored = desk.objects.get(Key(request.ns, request.object))
+    found = _born(desk, kinds, request, stored) if request.birth is not None else _present(request, stored)
+    kind = kinds[found.kind]
+    move = _decided(desk, kind, request, found)
+    if kind.guard is not None:
+        await kind.guard(desk, request, found)
+    accepted = begin(desk, kind, request, found, move) if move.begins else _step(desk, request, found, move)
+    if request.key is not None:
+        op = accepted.operation.id if accepted.operation else None
+        answer = Answer(request.ns, request.key, _fingerprint(request), op, request.object, desk.now)
+        answers[Key(request.ns, request.key)] = answer
+        desk.changes.answers.append(answer)
+    return accepted
+
+
+def _answered(desk: Desk, request: Request, answers: dict[Key, Answer]) -> Accepted | None:
+    """Return the answer that this very request got before: by its idempotency key, or by its operation's id."""
+    done = desk.operations.get(Key(request.ns, request.op))
+    found = desk.objects.get(Key(request.ns, request.object))
+    if done is not None and found is not None:
+        return Accepted(found, done, again=True)
+    answer = answers.get(Key(request.ns, request.key)) if request.key is not None else None
+    if answer is None:
+        return None
+    if answer.fingerprint != _fingerprint(request):
+        raise KeyReused(answer.key)
+    if found is None:
+        raise NotFound(request.ns, request.object)
+    operation = desk.operations.get(Key(request.ns, answer.op)) if answer.op else None
+    return Accepted(found, operation, again=True)
+
+
+def _present(request: Request, found: Object | None) -> Object:
+    if found is None or found.removed:
+        raise NotFound(request.ns, request.object)
+    if request.version is not None and request.version != found.version:
+        raise VersionMismatch(request.object, request.version, found.version)
+    return found
+
+
+def _born(desk: Desk, kinds: Kinds, request: Request, former: Object | None) -> Object:
+    """Return the object as it is before its first move; a removed one of the same name begins its next life."""
+    assert request.birth is not None
+    if former is not None and not former.removed:
+        raise AlreadyExists(request.ns, request.object, former.state)
+    return Object(
+        ns=request.ns,
+        id=request.object,
+        kind=request.birth.kind,
+        state=kinds[request.birth.kind].lifecycle.initial.word,
+        since=desk.now,
+        version=former.version if former else 0,
+        generation=former.generation if former else 0,
+        op=None,
+        queue=request.birth.queue or request.object,
+        parent=request.birth.parent,
+        spec=EMPTY,
+        labels=request.birth.labels,
+        error=None,
+        created=desk.now,
+    )
+
+
+def _decided(desk: Desk, kind: Kind, request: Request, found: Object) -> Move:
+    verdict = decide(kind.lifecycle, found.state, request.action, request.actor, request.facts)
+    if not isinstance(verdict, Move):
+        raise Refused(verdict, _holder(desk, found))
+    return verdict
+
+
+def _holder(desk: Desk, found: Object) -> Blocker | None:
+    holder = desk.operations.get(Key(found.ns, found.op)) if found.op is not None else None
+    return None if holder is None else blocker_of(holder, desk.work(holder.key))
+
+
+def _step(desk: Desk, request: Request, found: Object, move: Move) -> Accepted:
+    """Change a state at once; an operation that held the object is over when the object comes to rest."""
+    if move.target.state_class is not TRANSITIONAL:
+        fence(desk, found, f"{request.action} by {request.actor}")
+    return Accepted(change_state(desk, found, move, request.who, found.op, spec=request.spec), None)
+
+
+def _fingerprint(request: Request) -> str:
+    """Return what makes two requests the same, their ids aside."""
+    named = replace(request, op="", key=None, actor=str(request.actor), facts=frozenset())
+    return blake2b(msgspec.json.encode((named, sorted(request.facts))), digest_size=16).hexdigest()

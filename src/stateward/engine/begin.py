@@ -1,0 +1,129 @@
+"""Beginning work: the operation, its place in the queue, the locks that it needs."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.engine.change import change_state, fence, journal
+from stateward.engine.desk import Desk
+from stateward.engine.kinds import Kind
+from stateward.engine.locking import in_the_way
+from stateward.engine.requests import EMPTY, Accepted, Blocker, Locked, Occupied, Request, blocker_of
+from stateward.lifecycle import Meaning, Move
+from stateward.store.records import Key, Lock, Object, Operation, Status, Work
+
+
+def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move) -> Accepted:
+    """Accept an action: the object enters its transitional state, and the work is queued."""
+    hidden = move.meaning is Meaning.HIDDEN
+    line = desk.queue(Key(found.ns, found.queue))
+    if hidden:
+        _refuse_company(desk, request, line)
+    locks = _wished(desk, request)
+    if move.preempts:
+        fence(desk, found, f"pre-empted by {request.op}")
+        line = desk.queue(Key(found.ns, found.queue))
+    operation = _operation(desk, request, found, move)
+    changed = found
+    if not hidden:
+        changed = change_state(
+            desk,
+            found,
+            move,
+            request.who,
+            operation.id,
+            holds=True,
+            spec=request.spec,
+            generation=operation.generation,
+        )
+    route = kind.route(changed, request.action)
+    for lock in locks:
+        desk.add_lock(lock)
+    handled = request.action in kind.handlers
+    work = Work(
+        ns=found.ns,
+        op=operation.id,
+        object=found.id,
+        queue=found.queue,
+        seq=0,
+        lane=route.lane,
+        grp=route.grp,
+        priority=request.priority,
+        ready=not line and not any(lock.waiting for lock in locks),
+        remote=not handled and move.meaning is Meaning.REQUEST,
+        fenced=False,
+        cancelled=False,
+        children=request.children,
+        not_before=request.not_before,
+        deadline=None if handled or move.within is None else desk.now + move.within,
+        owner=None,
+        epoch=0,
+        attempts=0,
+        observe=False,
+    )
+    desk.enqueue(operation, work)
+    if hidden:
+        journal(desk, found, operation.id, request.actor, request.who, request.action)
+    return Accepted(changed, operation)
+
+
+def _refuse_company(desk: Desk, request: Request, line: list[Work]) -> None:
+    """Hidden work begins on an object that is left alone; what a user asks for meanwhile waits behind it."""
+    if line:
+        holder = desk.operations.get(line[0].key)
+        blocker = Blocker(line[0].op, "", "", "", 0.0) if holder is None else blocker_of(holder)
+        raise Occupied(request.action, blocker)
+
+
+def _operation(desk: Desk, request: Request, found: Object, move: Move) -> Operation:
+    renewed = request.spec is not None and request.spec != found.spec
+    return Operation(
+        ns=found.ns,
+        id=request.op,
+        object=found.id,
+        kind=found.kind,
+        action=request.action,
+        actor=request.actor,
+        who=request.who,
+        facts=msgspec.json.encode(sorted(request.facts)).decode() if request.facts else "[]",
+        args=request.args,
+        origin=found.state,
+        via=move.target.word,
+        desired=move.desired.word if move.desired else found.state,
+        failing=move.error.word if move.error else found.state,
+        hidden=move.meaning is Meaning.HIDDEN,
+        within=move.within or 0.0,
+        generation=found.generation + 1 if renewed or request.birth is not None else found.generation,
+        previous_spec=found.spec if renewed else None,
+        parent=request.parent,
+        tree=request.tree,
+        status=Status.WAITING,
+        attempts=0,
+        steps=EMPTY,
+        result=None,
+        error=None,
+        created=desk.now,
+    )
+
+
+def _wished(desk: Desk, request: Request) -> list[Lock]:
+    """Return the locks that an operation is to hold, or to wait for all together if one of them is not to be had."""
+    if request.tree is None:
+        return []
+    present = desk.locks(Key(request.ns, request.tree))
+    wishes = [Lock(request.ns, request.tree, one.path, one.mode, request.op, False, 0) for one in request.locks]
+    obstacles = {wish.path: in_the_way(wish, present) for wish in wishes}
+    if not any(obstacles.values()):
+        return wishes
+    if not request.wait:
+        wish = next(one for one in request.locks if obstacles[one.path])
+        raise Locked(request.tree, wish, tuple(_lock_blockers(desk, obstacles[wish.path])))
+    return [replace(wish, waiting=True) for wish in wishes]
+
+
+def _lock_blockers(desk: Desk, locks: Iterable[Lock]) -> Iterable[Blocker]:
+    for lock in locks:
+        holder = desk.operations.get(Key(lock.ns, lock.op))
+        base = Blocker(lock.op, "", "", "", 0.0) if holder is None else blocker_of(holder)
+        yield replace(base, path=lock.path, mode=lock.mode, waiting=lock.waiting)

@@ -1,0 +1,89 @@
+"""Claiming: how much of which lane may be taken now. The limits are derived by counting, so no counter can leak.
+
+A group allows so many lanes to be active at once, a lane so many operations. Lanes take turns: when others of the
+group wait for a place, a lane that has been active for a while gets nothing new until it has run dry.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.store.changes import Changes
+from stateward.store.port import LaneLoad, Tx
+from stateward.store.records import Claim, Lane, LaneGroup
+
+TURN = 5.0
+"""How many seconds a lane may stay active while others of its group wait for a place."""
+
+DEFAULT_LANES = 10
+"""How many lanes of a group may be active at once where nothing was set."""
+
+
+class Allotment(Struct, frozen=True):
+    """How much may be claimed of each lane, and which lanes become active by it."""
+
+    rooms: dict[str, int]
+    opened: list[Lane]
+
+
+async def claim(tx: Tx, owner: str, room: int) -> tuple[float, list[Claim]]:
+    """Claim up to `room` operations for a worker; returns the store's time with them."""
+    groups, loads = await tx.loads()
+    allotment = allot(groups, loads, room, tx.now)
+    if not allotment.rooms:
+        return tx.now, []
+    claims = await tx.take(allotment.rooms, owner)
+    if allotment.opened:
+        await tx.apply(Changes(lanes=allotment.opened))
+    return tx.now, claims
+
+
+async def throttle(tx: Tx, lane: str, after: float | None) -> None:
+    """Back one lane off, longer each time that it is throttled again."""
+    _, loads = await tx.loads()
+    for load in loads:
+        if load.lane.lane == lane:
+            times = load.lane.throttled + 1 if tx.now < load.lane.back_off + 60 else 1
+            until = tx.now + max(after or 0.0, min(60.0, 0.5 * 2**times))
+            await tx.apply(Changes(lanes=[replace(load.lane, back_off=until, throttled=times)]))
+
+
+def allot(groups: Sequence[LaneGroup], loads: Sequence[LaneLoad], room: int, now: float) -> Allotment:
+    """Share room between the lanes that have something waiting, within all limits."""
+    limits = {group.grp: group.lanes for group in groups}
+    by_group: dict[str, list[LaneLoad]] = defaultdict(list)
+    for load in loads:
+        by_group[load.lane.grp].append(load)
+    served: list[LaneLoad] = []
+    for name, lanes in by_group.items():
+        served += _served(lanes, limits.get(name, DEFAULT_LANES) if name else len(lanes), now)
+    rooms = _shared(served, room)
+    opened = [
+        replace(load.lane, opened=now)
+        for load in served
+        if load.running == 0 and load.lane.grp and load.lane.lane in rooms
+    ]
+    return Allotment(rooms, opened)
+
+
+def _served(lanes: Sequence[LaneLoad], limit: int, now: float) -> list[LaneLoad]:
+    """Return the lanes of a group that may be given something now."""
+    active = [load for load in lanes if load.running]
+    ready = [load for load in lanes if load.waiting and load.lane.back_off <= now and load.running < load.lane.capacity]
+    waiting = sorted((load for load in ready if not load.running), key=lambda load: load.lane.opened)
+    crowded = len(active) + len(waiting) > limit
+    going_on = [load for load in ready if load.running and not (crowded and now - load.lane.opened > TURN)]
+    return going_on + waiting[: max(0, limit - len(active))]
+
+
+def _shared(lanes: Iterable[LaneLoad], room: int) -> dict[str, int]:
+    """Share room evenly; what one lane cannot use goes to the others."""
+    free = {load.lane.lane: load.lane.capacity - load.running for load in lanes}
+    rooms: dict[str, int] = {}
+    left = room
+    for number, (lane, most) in enumerate(sorted(free.items(), key=lambda item: item[1])):
+        rooms[lane] = min(most, -(-left // (len(free) - number)))
+        left -= rooms[lane]
+    return {lane: share for lane, share in rooms.items() if share > 0}

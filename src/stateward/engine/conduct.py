@@ -1,0 +1,87 @@
+"""Conducting a job: run its handler to an outcome, and read its errors as policies."""
+
+import asyncio
+from random import Random
+
+import msgspec
+
+from stateward.engine.handlers import Handler, Job, Permanent, Seen, Throttled, Unknown, WorkError
+from stateward.engine.outcomes import Ending, Retry
+from stateward.engine.pacing import back_off
+from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
+
+Outcome = Ending | Retry
+
+UNCLEAR = (OSError, EOFError, asyncio.TimeoutError)
+"""What a handler lets through that talked to somebody: nobody knows how far it got."""
+
+
+class Conduct:
+    """One attempt at a job."""
+
+    def __init__(self, handler: Handler, chance: Random) -> None:
+        self._handler = handler
+        self._chance = chance
+        self.throttled: float | None = None  # how long the provider asks to pause
+
+    async def run(self, job: Job, remaining: float) -> Outcome:
+        """Do the work before its deadline; a job whose last worker vanished is looked at first."""
+        try:
+            async with asyncio.timeout(remaining) as limit:
+                return await self._attempt(job)
+        except (WorkError, *UNCLEAR) as error:
+            if limit.expired():
+                return Ending(TIMED_OUT, CLOCK, error=f"not done {job.claim.operation.within:g} s after it was begun")
+            return self._read(job, error, remaining)
+        except Exception as error:
+            return Ending(FAILED, error=f"{type(error).__name__}: {error}")
+
+    async def _attempt(self, job: Job) -> Ending:
+        if job.claim.work.observe and self._handler.observe is not None:
+            seen = await self._handler.observe(job)
+            if seen is Seen.DONE:
+                return Ending()
+            if seen is Seen.UNKNOWN:
+                raise Unknown("nobody can say whether it was done")
+        result = await self._handler.run(job)
+        if isinstance(result, Ending):
+            return result
+        return Ending(result=None if result is None else msgspec.json.encode(result).decode())
+
+    def _read(self, job: Job, error: Exception, remaining: float) -> Outcome:
+        unclear = isinstance(error, (Unknown, *UNCLEAR))
+        given_up = Ending(UNKNOWN if unclear else FAILED, error=str(error) or type(error).__name__)
+        tried_enough = self._handler.attempts is not None and job.attempt >= self._handler.attempts
+        if isinstance(error, Permanent) or tried_enough:
+            return given_up
+        asked = getattr(error, "after", None)
+        after = back_off(job.attempt, self._chance) if asked is None else float(asked)
+        if isinstance(error, Throttled):
+            self.throttled = after
+        elif after >= remaining:
+            return given_up
+        return Retry(after, given_up.error, observe=unclear)
+
+    async def look(self, job: Job) -> Seen:
+        """Look at what is true; whoever cannot look, or fails to, does not know."""
+        if self._handler.observe is None:
+            return Seen.UNKNOWN
+        try:
+            return await self._handler.observe(job)
+        except Exception:
+            return Seen.UNKNOWN
+
+    async def settle(self, job: Job) -> Ending:
+        """Say how an operation that outlived its deadline has ended, from what is true now."""
+        seen = await self.look(job)
+        if seen is Seen.DONE:
+            return Ending(SUCCEEDED, HEALER)
+        if seen is Seen.NOT_DONE:
+            return Ending(FAILED, HEALER, error="overdue, and found not done")
+        return Ending(TIMED_OUT, CLOCK, error="overdue, and nobody can say whether it was done")
+
+    async def cancel(self, job: Job) -> Ending:
+        """Say how an operation that was cancelled while it ran has ended: done after all, or back to where it was."""
+        if await self.look(job) is Seen.DONE:
+            return Ending(SUCCEEDED)
+        return Ending(CANCELLED, error="cancelled")

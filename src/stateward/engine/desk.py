@@ -1,0 +1,184 @@
+"""The desk: what one transaction has before it, and what it has written so far.
+
+A batch of requests is decided one after the other on the same desk, so that the second one sees what the first one
+did; in the end everything is applied as sets. Whatever is looked at must have been loaded first (the rows are locked
+by then), except what the desk itself has put there.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from stateward.engine.locking import granted
+from stateward.store.changes import Changes, Ended
+from stateward.store.port import Tx
+from stateward.store.records import Key, Line, Lock, Object, Operation, Status, Work
+
+
+class Desk:
+    """Rows loaded and changed in one transaction."""
+
+    def __init__(self, tx: Tx) -> None:
+        self.tx = tx
+        self.now = tx.now
+        self.changes = Changes()
+        self.objects: dict[Key, Object] = {}
+        self.operations: dict[Key, Operation] = {}
+        self._loaded: dict[Key, int] = {}
+        self._changed: dict[Key, Object] = {}
+        self._queues: dict[Key, list[Work]] = defaultdict(list)
+        self._work: dict[Key, Work] = {}
+        self._new_work: dict[Key, Work] = {}
+        self._work_changed: dict[Key, Work] = {}
+        self._work_gone: set[Key] = set()
+        self._locks: dict[Key, list[Lock]] = {}
+        self._trees_touched: set[Key] = set()
+
+    # --- loading -----------------------------------------------------------------------------------------------------
+
+    async def load(self, keys: Iterable[Key], selected: Iterable[Object] = ()) -> None:
+        """Load objects, the objects in whose queues they stand, and all work in those queues."""
+        wanted = [key for key in keys if key not in self.objects]
+        found = await self.tx.objects(wanted) if wanted else {}
+        found.update((one.key, one) for one in selected)
+        self._keep(found)
+        hosts = {Key(one.ns, one.queue) for one in found.values() if one.queue != one.id} - self.objects.keys()
+        if hosts:
+            self._keep(await self.tx.objects(hosts))
+        queues = {Key(one.ns, one.queue) for one in found.values()}
+        for work in await self.tx.queues(queues):
+            self._queues[Key(work.ns, work.queue)].append(work)
+            self._work[work.key] = work
+
+    def _keep(self, found: dict[Key, Object]) -> None:
+        self.objects.update(found)
+        self._loaded.update((key, one.version) for key, one in found.items())
+
+    async def load_operations(self, keys: Iterable[Key]) -> None:
+        """Load operations by their keys."""
+        wanted = [key for key in keys if key not in self.operations]
+        if wanted:
+            self.operations.update(await self.tx.operations(wanted))
+
+    async def load_locks(self, trees: Iterable[Key]) -> None:
+        """Load all locks of these trees."""
+        wanted = [tree for tree in trees if tree not in self._locks]
+        if wanted:
+            self._locks.update((tree, []) for tree in wanted)
+            for lock in await self.tx.locks(wanted):
+                self._locks[Key(lock.ns, lock.tree)].append(lock)
+
+    # --- objects -----------------------------------------------------------------------------------------------------
+
+    def put(self, changed: Object) -> Object:
+        """Put a changed object on the desk; its version goes up by one in a transaction, however often it changes."""
+        key = changed.key
+        changed = replace(changed, version=self._loaded.get(key, 0) + 1)
+        self.objects[key] = self._changed[key] = changed
+        return changed
+
+    # --- work --------------------------------------------------------------------------------------------------------
+
+    def queue(self, key: Key) -> list[Work]:
+        """Return the work that stands in an object's queue, in order."""
+        return self._queues[key]
+
+    def work(self, key: Key) -> Work | None:
+        """Return the work of an operation, if it has not ended."""
+        return self._work.get(key)
+
+    def know(self, rows: Iterable[Work]) -> None:
+        """Take work onto the desk that was read in another way than with its queue."""
+        self._work.update((work.key, work) for work in rows)
+
+    def enqueue(self, operation: Operation, work: Work) -> None:
+        """Add an operation and its work, at the end of its queue."""
+        self.operations[operation.key] = operation
+        self.changes.operations.append(operation)
+        self._queues[Key(work.ns, work.queue)].append(work)
+        self._work[work.key] = self._new_work[work.key] = work
+
+    def change(self, work: Work) -> None:
+        """Replace a work row."""
+        key = work.key
+        self._work[key] = work
+        pile = self._new_work if key in self._new_work else self._work_changed
+        pile[key] = work
+        line = self._queues[Key(work.ns, work.queue)]
+        line[:] = [work if one.op == work.op else one for one in line]
+
+    def drop(self, work: Work) -> None:
+        """Remove a work row with its locks, and let the next in its queue come forward."""
+        key = work.key
+        del self._work[key]
+        self._work_changed.pop(key, None)
+        if self._new_work.pop(key, None) is None:
+            self._work_gone.add(key)
+        line = self._queues[Key(work.ns, work.queue)]
+        line[:] = [one for one in line if one.op != work.op]
+        self._release(key)
+        self._promote(line)
+
+    def _promote(self, line: list[Work]) -> None:
+        if line and not line[0].ready and not self._waits_for_locks(line[0]):
+            self.change(replace(line[0], ready=True))
+
+    # --- locks -------------------------------------------------------------------------------------------------------
+
+    def locks(self, tree: Key) -> list[Lock]:
+        """Return a tree's locks, held and waited for."""
+        return self._locks[tree]
+
+    def add_lock(self, lock: Lock) -> None:
+        """Add a lock, held or waited for."""
+        self._locks[Key(lock.ns, lock.tree)].append(lock)
+        self.changes.locks.append(lock)
+
+    def _release(self, op: Key) -> None:
+        for tree, locks in self._locks.items():
+            if tree.ns == op.ns and any(lock.op == op.id for lock in locks):
+                locks[:] = [lock for lock in locks if lock.op != op.id]
+                self.changes.locks_gone.append(op)
+                self._trees_touched.add(tree)
+
+    def grant_locks(self) -> list[Key]:
+        """Give released locks to those who wait for them, in turn; returns operations that now hold all of theirs."""
+        ready: list[Key] = []
+        for tree in self._trees_touched:
+            for op in granted(self._locks[tree]):
+                self._locks[tree][:] = [
+                    replace(lock, waiting=False) if lock.op == op else lock for lock in self._locks[tree]
+                ]
+                self.changes.locks_granted += [lock for lock in self._locks[tree] if lock.op == op]
+                ready.append(Key(tree.ns, op))
+        self._trees_touched.clear()
+        return ready
+
+    def _waits_for_locks(self, work: Work) -> bool:
+        return any(lock.waiting and lock.op == work.op for locks in self._locks.values() for lock in locks)
+
+    # --- the journal, and the end ------------------------------------------------------------------------------------
+
+    def write(self, line: Line) -> None:
+        """Add a line to the journal."""
+        self.changes.journal.append(line)
+
+    def end(
+        self, operation: Operation, status: Status, work: Work | None, result: str | None, error: str | None
+    ) -> None:
+        """Record how an operation ended, and tell its parent."""
+        attempts = work.attempts if work else operation.attempts
+        ended = Ended(operation.ns, operation.id, status, attempts, operation.started, self.now, result, error)
+        self.changes.ended.append(ended)
+        if operation.parent is not None:
+            self.changes.children_ended.append(Key(operation.ns, operation.parent))
+
+    async def apply(self) -> None:
+        """Write everything, as sets."""
+        changes = self.changes
+        changes.objects = list(self._changed.values())
+        changes.new_work = list(self._new_work.values())
+        changes.work = list(self._work_changed.values())
+        changes.work_gone = list(self._work_gone)
+        await self.tx.apply(changes)

@@ -1,0 +1,169 @@
+"""Ending: what a worker, an agent or the healer reports about an operation, checked against its fencing token.
+
+A report counts only from the owner and the epoch that the operation has now. Any other changes nothing and is journaled
+as rejected. Whatever counts changes the operation, the object, the queue, the locks and the journal together.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from stateward.engine.change import change_state, journal
+from stateward.engine.desk import Desk
+from stateward.engine.kinds import Kinds
+from stateward.engine.outcomes import Ending, Report, Retry, Stopped
+from stateward.engine.promotion import bring_forward
+from stateward.lifecycle import (
+    CANCELLED,
+    CLOCK,
+    FAILED,
+    SUCCEEDED,
+    TIMED_OUT,
+    TRANSITIONAL,
+    UNKNOWN,
+    WORKER,
+    Lifecycle,
+    Meaning,
+    Move,
+    decide,
+)
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object, Operation, Status, Work
+
+
+async def report(tx: Tx, kinds: Kinds, reports: Sequence[Report]) -> list[bool]:
+    """Take a batch of reports; tells for each whether it counted."""
+    desk = Desk(tx)
+    await desk.load({Key(one.operation.ns, one.operation.object) for one in reports})
+    await desk.load_locks(
+        {Key(one.operation.ns, one.operation.tree) for one in reports if one.operation.tree is not None}
+    )
+    counted = [_take(desk, kinds, one) for one in reports]
+    await bring_forward(desk)
+    await desk.apply()
+    return counted
+
+
+def _take(desk: Desk, kinds: Kinds, one: Report) -> bool:
+    found = desk.objects[Key(one.operation.ns, one.operation.object)]
+    work = desk.work(one.operation.key)
+    if work is None or work.owner != one.owner or work.epoch != one.epoch:
+        _reject(desk, found, one, "another worker has taken over" if work is not None else "the operation has ended")
+        return False
+    if work.fenced:
+        if not isinstance(one.says, Stopped):
+            _reject(desk, found, one, "the operation was fenced")
+        desk.drop(work)
+        return False
+    if isinstance(one.says, Retry):
+        put_back(desk, work, one.says)
+    elif isinstance(one.says, Stopped):
+        desk.change(replace(work, owner=None, observe=True))
+    else:
+        settle(desk, kinds[found.kind].lifecycle, found, one.operation, work, one.says)
+    return True
+
+
+def put_back(desk: Desk, work: Work, retry: Retry) -> None:
+    """Return work to its lane, to be claimed again later."""
+    desk.change(replace(work, owner=None, not_before=desk.now + retry.after, observe=retry.observe or work.observe))
+
+
+def settle(
+    desk: Desk, lifecycle: Lifecycle, found: Object, operation: Operation, work: Work | None, ending: Ending
+) -> None:
+    """End an operation, or a phase of it: the object goes where the table says."""
+    if not operation.hidden:
+        move = ending_move(lifecycle, found.state, operation, ending)
+        settle_with(desk, found, operation, work, move, ending.result, ending.error)
+        return
+    status = _status(ending.event)
+    if status is not Status.SUCCEEDED:
+        journal(desk, found, operation.id, ending.actor, operation.who, ending.event, reason=ending.error)
+    _over(desk, operation, work, status, ending.result, ending.error)
+
+
+def settle_with(
+    desk: Desk,
+    found: Object,
+    operation: Operation,
+    work: Work | None,
+    move: Move,
+    result: str | None,
+    error: str | None,
+) -> None:
+    """End an operation with a move; where its work came to nothing, the spec is what it was before."""
+    good = move.meaning in (Meaning.SUCCESS, Meaning.STEP)
+    spec = None if good else operation.previous_spec
+    change_state(desk, found, move, operation.who, operation.id, spec=spec, error=None if good else error)
+    if move.target.state_class is not TRANSITIONAL:  # otherwise only a phase has ended
+        _over(desk, operation, work, STATUSES[move.meaning], result, error)
+
+
+def _over(
+    desk: Desk, operation: Operation, work: Work | None, status: Status, result: str | None, error: str | None
+) -> None:
+    desk.end(operation, status, work, result, error)
+    if work is not None:
+        desk.drop(work)
+
+
+STATUSES = {
+    Meaning.SUCCESS: Status.SUCCEEDED,
+    Meaning.STEP: Status.SUCCEEDED,
+    Meaning.FAILURE: Status.FAILED,
+    Meaning.TIMEOUT: Status.FAILED,
+    Meaning.CANCEL: Status.CANCELLED,
+}
+
+
+def _status(event: str) -> Status:
+    return {SUCCEEDED: Status.SUCCEEDED, CANCELLED: Status.CANCELLED}.get(event, Status.FAILED)
+
+
+FALLBACKS = {
+    # event     tried in turn, where the table does not know it in this state
+    SUCCEEDED: (Meaning.SUCCESS,),
+    FAILED: (Meaning.FAILURE, Meaning.TIMEOUT),
+    UNKNOWN: (Meaning.TIMEOUT, Meaning.FAILURE),
+    TIMED_OUT: (Meaning.TIMEOUT, Meaning.FAILURE),
+    CANCELLED: (Meaning.CANCEL, Meaning.FAILURE, Meaning.TIMEOUT),
+}
+
+
+def ending_move(lifecycle: Lifecycle, state: str, operation: Operation, ending: Ending) -> Move:
+    """Return the move that an ending makes; one that the table does not know counts as what it means."""
+    verdict = decide(lifecycle, state, ending.event, ending.actor, ending.facts, operation.origin)
+    if isinstance(verdict, Move):
+        return verdict
+    for meaning in FALLBACKS.get(ending.event, (Meaning.FAILURE, Meaning.TIMEOUT)):
+        found = _exits(lifecycle, state, meaning, operation)
+        if found:
+            return min(found, key=lambda move: move.target.word != operation.failing)
+    raise LookupError(f"{lifecycle.kind} has no way out of {state} for {ending.event!r}")
+
+
+def _exits(lifecycle: Lifecycle, state: str, meaning: Meaning, operation: Operation) -> list[Move]:
+    return [
+        move
+        for move in lifecycle.exits(state)
+        if move.meaning is meaning and not move.needs and move.origin in (None, operation.origin)
+    ]
+
+
+def _reject(desk: Desk, found: Object, one: Report, why: str) -> None:
+    said = one.says.event if isinstance(one.says, Ending) else type(one.says).__name__.lower()
+    journal(desk, found, one.operation.id, WORKER, one.owner, f"rejected: {said}", reason=why)
+
+
+async def time_out(desk: Desk, kinds: Kinds, overdue: Iterable[Work]) -> int:
+    """End work of other parties whose deadline has passed; returns how much there was."""
+    rows = list(overdue)
+    await desk.load({Key(work.ns, work.object) for work in rows})
+    await desk.load_operations(work.key for work in rows)
+    await desk.load_locks(Key(one.ns, one.tree) for one in desk.operations.values() if one.tree is not None)
+    for work in rows:
+        found, operation = desk.objects[Key(work.ns, work.object)], desk.operations[work.key]
+        ending = Ending(TIMED_OUT, CLOCK, error="no sign of life before the deadline")
+        settle(desk, kinds[found.kind].lifecycle, found, operation, work, ending)
+    return len(rows)

@@ -1,0 +1,214 @@
+"""The engine: one object that a library user or a server holds."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from math import inf, nextafter
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from stateward.engine import cancelling, groups, remote
+from stateward.engine.accept import Verdict, accept, plan
+from stateward.engine.batching import Batcher
+from stateward.engine.kinds import Kind, Kinds
+from stateward.engine.remote import Word
+from stateward.engine.requests import EMPTY, Accepted, Birth, LockWish, NotFound, Request
+from stateward.engine.waiting import Waiting
+from stateward.engine.watch import watch
+from stateward.engine.worker import LEASE, Worker
+from stateward.errors import StatewardError
+from stateward.lifecycle import NO_FACTS, USER
+from stateward.store.changes import Changes
+from stateward.store.port import Store, Tx
+from stateward.store.records import Key, Lane, LaneGroup, Line, Object, Operation, Timer
+from stateward.store.selection import JournalFilter, Selector
+
+
+class Engine:
+    """Accepts, works, watches. Use it as an async context manager."""
+
+    def __init__(
+        self,
+        store: Store,
+        kinds: Iterable[Kind],
+        *,
+        works: bool = True,
+        slots: int = 500,
+        lease: float = LEASE,
+        process: str | None = None,
+        new_id: Callable[[], str] = lambda: uuid4().hex,
+        chance: Random | None = None,
+    ) -> None:
+        self.store = store
+        self.kinds = Kinds(kinds)
+        self._new_id = new_id
+        chance = chance or Random()  # noqa: S311 - for jitter, not for secrets
+        self.worker: Worker | None = None
+        if works:
+            name = f"{process or new_id()}/1"
+            self.worker = Worker(store, self.kinds, name, new_id, chance, slots=slots, lease=lease)
+        self._requests: Batcher[Request, Accepted] = Batcher(self._accept, chance)
+        self._words: Batcher[Word, bool] = Batcher(self._hear, chance)
+        self._waiting = Waiting(store)
+
+    async def __aenter__(self) -> "Engine":
+        await self.store.open()
+        self._waiting.start()
+        if self.worker is not None:
+            await self.worker.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._requests.drain()
+        if self.worker is not None:
+            await self.worker.stop()
+        await self._waiting.stop()
+        await self.store.close()
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        ns: str,
+        object: str,  # noqa: A002 - the glossary's word
+        kind: str,
+        action: str = "create",
+        *,
+        spec: Any = None,  # noqa: ANN401 - anything that is JSON
+        labels: dict[str, str] | None = None,
+        parent: str | None = None,
+        queue: str | None = None,
+        **how: Any,  # noqa: ANN401 - see `act`
+    ) -> Accepted:
+        """Make an object, by the action that its lifecycle begins with."""
+        birth = Birth(kind, parent, _json(labels or {}), queue)
+        return await self.submit(self.request(ns, object, action, spec=spec, birth=birth, **how))
+
+    async def act(self, ns: str, object: str, action: str, **how: Any) -> Accepted:  # noqa: A002, ANN401
+        """Ask for an action on an object; see `request` for what can be said about it."""
+        return await self.submit(self.request(ns, object, action, **how))
+
+    def request(
+        self,
+        ns: str,
+        object: str,  # noqa: A002
+        action: str,
+        *,
+        actor: str = USER,
+        who: str = "",
+        facts: Iterable[str] = NO_FACTS,
+        args: Any = None,  # noqa: ANN401 - anything that is JSON
+        spec: Any = None,  # noqa: ANN401
+        birth: Birth | None = None,
+        key: str | None = None,
+        version: int | None = None,
+        priority: int = 0,
+        not_before: float = 0.0,
+        tree: str | None = None,
+        locks: Sequence[LockWish] = (),
+        wait: bool = False,
+    ) -> Request:
+        """Write a request; its operation's id is given here, so it can be submitted again without harm."""
+        return Request(
+            ns=ns,
+            object=object,
+            action=action,
+            op=self._new_id(),
+            actor=actor,
+            who=who,
+            facts=frozenset(facts),
+            args=EMPTY if args is None else _json(args),
+            spec=None if spec is None else _json(spec),
+            birth=birth,
+            key=key,
+            version=version,
+            priority=priority,
+            not_before=not_before,
+            tree=tree,
+            locks=tuple(locks),
+            wait=wait,
+        )
+
+    async def submit(self, request: Request) -> Accepted:
+        """Submit a request; a denial is raised, and has changed nothing."""
+        return await self._requests.submit(request)
+
+    async def plan(self, requests: Sequence[Request]) -> list[Verdict]:
+        """Say what requests would lead to and what is in the way, without doing anything."""
+        return await self.store.transact(lambda tx: plan(tx, self.kinds, requests))
+
+    async def group(self, whole: Request | None, members: Selector, each: Request) -> groups.GroupVerdict:
+        """Ask for an action on a whole and on all of its members at once: accepted together, in one transaction."""
+        return await self.store.transact(
+            lambda tx: groups.accept_group(tx, self.kinds, whole, members, each, self._new_id)
+        )
+
+    async def cancel(self, ns: str, op: str, who: str = "") -> Operation:
+        """Cancel an operation."""
+        return await self.store.transact(lambda tx: cancelling.cancel(tx, self.kinds, Key(ns, op), who))
+
+    async def hear(self, word: Word) -> bool:
+        """Take the report of another party; tells whether it counted."""
+        return await self._words.submit(word)
+
+    async def wait(self, ns: str, op: str, seconds: float | None = None) -> Operation:
+        """Wait until an operation has ended; raises TimeoutError when it takes longer than that."""
+        async with asyncio.timeout(seconds):
+            return await self._waiting.ended(Key(ns, op))
+
+    # --- time and limits ---------------------------------------------------------------------------------------------
+
+    async def set_timer(self, timer: Timer) -> None:
+        """Set a timer, or set it anew where its id is known."""
+        await self._change(Changes(timers=[timer]))
+
+    async def unset_timer(self, ns: str, timer: str) -> None:
+        """Take a timer back."""
+        await self._change(Changes(timers_gone=[Key(ns, timer)]))
+
+    async def set_limits(self, groups_: Sequence[LaneGroup] = (), lanes: Sequence[Lane] = ()) -> None:
+        """Set how many lanes of a group, and how many operations of a lane, may be active at once, from now on."""
+        await self._change(Changes(groups=list(groups_), lanes=list(lanes)))
+
+    async def _change(self, changes: Changes) -> None:
+        await self.store.transact(lambda tx: tx.apply(changes))
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def get(self, ns: str, object: str) -> Object:  # noqa: A002
+        """Return an object, or raise."""
+        found = await self.store.reader.object(Key(ns, object))
+        if found is None or found.removed:
+            raise NotFound(ns, object)
+        return found
+
+    async def history(self, ns: str, object: str, limit: int = 1000) -> list[Line]:  # noqa: A002
+        """Return an object's timeline: what happened, by whom, why; rejected words too."""
+        return await self.store.reader.lines(0, limit, JournalFilter(ns=ns, object=object))
+
+    async def state_at(self, ns: str, object: str, time: float) -> str | None:  # noqa: A002
+        """Return the state that an object was in at a time, or None if it did not exist."""
+        lines = await self.store.reader.lines(
+            0, 1_000_000, JournalFilter(ns=ns, object=object, until=nextafter(time, inf))
+        )
+        return next((line.target for line in reversed(lines) if line.target is not None), None)
+
+    def watch(self, after: int, only: JournalFilter | None = None) -> AsyncIterator[Line]:
+        """Yield the journal from a number on, for ever."""
+        return watch(self.store, after, only or JournalFilter())
+
+    async def _accept(self, requests: Sequence[Request]) -> Sequence[Accepted | StatewardError]:
+        return await self.store.transact(lambda tx: accept(tx, self.kinds, requests))
+
+    async def _hear(self, words: Sequence[Word]) -> Sequence[bool | StatewardError]:
+        return await self.store.transact(lambda tx: _heard(tx, self.kinds, words))
+
+
+async def _heard(tx: Tx, kinds: Kinds, words: Sequence[Word]) -> list[bool]:
+    return await remote.hear(tx, kinds, list(words))
+
+
+def _json(value: Any) -> str:  # noqa: ANN401
+    return msgspec.json.encode(value).decode()

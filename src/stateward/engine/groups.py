@@ -1,0 +1,80 @@
+"""Group actions: one action on a whole and on all of its members, accepted in one transaction.
+
+The members that allow the action begin it, each with an operation of its own; those that do not are told, with the
+reason. The whole's operation is their parent, and is worked on when they have all ended.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.engine.accept import Verdict, admit_all
+from stateward.engine.desk import Desk
+from stateward.engine.kinds import Kinds
+from stateward.engine.promotion import bring_forward
+from stateward.engine.requests import Accepted, Denied, Request
+from stateward.errors import StatewardError
+from stateward.store.port import Tx
+from stateward.store.records import Key
+from stateward.store.selection import Selector
+
+
+class NoneAllowed(Denied):
+    """Not one member allows the action."""
+
+    code = "none_allowed"
+
+    def __init__(self, action: str, skipped: dict[str, StatewardError]) -> None:
+        super().__init__(action)
+        self.action, self.skipped = action, skipped
+
+    def __str__(self) -> str:
+        if not self.skipped:
+            return f"{self.action!r} has no members to act on"
+        reasons = "; ".join(f"{name}: {why}" for name, why in list(self.skipped.items())[:3])
+        return f"{self.action!r} is allowed by none of the {len(self.skipped)} members: {reasons}"
+
+
+class GroupVerdict(Struct, frozen=True):
+    """What became of a group action: the whole's answer, the members that began, and those skipped, with the reason."""
+
+    whole: Accepted | None
+    begun: list[Accepted]
+    skipped: dict[str, StatewardError]
+
+
+async def accept_group(
+    tx: Tx, kinds: Kinds, whole: Request | None, members: Selector, each: Request, new_id: Callable[[], str]
+) -> GroupVerdict:
+    """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing happens."""
+    desk = Desk(tx)
+    if whole is not None:
+        key = Key(whole.ns, whole.object)
+        await desk.load([key])  # first, so that of two racing requests one waits for the other
+        before = (await tx.operations([Key(whole.ns, whole.op)])).values()
+        if before:
+            return GroupVerdict(Accepted(desk.objects[key], next(iter(before)), again=True), [], {})
+    chosen = await tx.select(members)
+    await desk.load((), chosen)
+    parent = None if whole is None else whole.op
+    verdicts = await admit_all(
+        desk, kinds, [replace(each, object=one.id, op=new_id(), parent=parent) for one in chosen]
+    )
+    begun = [verdict for verdict in verdicts if isinstance(verdict, Accepted)]
+    skipped = {one.id: why for one, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)}
+    if not begun:
+        raise NoneAllowed(each.action, skipped)
+    answer = await _whole(desk, kinds, whole, len(begun))
+    await bring_forward(desk)
+    await desk.apply()
+    return GroupVerdict(answer, begun, skipped)
+
+
+async def _whole(desk: Desk, kinds: Kinds, whole: Request | None, children: int) -> Accepted | None:
+    if whole is None:
+        return None
+    verdict: Verdict = (await admit_all(desk, kinds, [replace(whole, children=children)]))[0]
+    if isinstance(verdict, StatewardError):
+        raise verdict
+    return verdict

@@ -1,0 +1,151 @@
+"""Handlers: what users of the engine write. A handler does the work of an action, and its errors are policies.
+
+The same operation may be run again after a crash or an unclear answer, so a handler is to be idempotent by the
+operation's id; where it can look first (`observe`), it is asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from stateward.engine.outcomes import Ending
+from stateward.errors import StatewardError
+from stateward.lifecycle import CONTROLLER, NO_FACTS
+from stateward.store.records import Claim, Key
+
+
+class WorkError(StatewardError):
+    """The base of what a handler raises to say what is to follow."""
+
+    def __init__(self, message: str, *, after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.after = after
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Temporary(WorkError):
+    """It did not work now, and certainly nothing was done: try again later."""
+
+
+class Permanent(WorkError):
+    """It will not work however often it is tried."""
+
+
+class Unknown(WorkError):
+    """Nobody knows whether it was done: look first, then try again."""
+
+
+class Throttled(WorkError):
+    """The provider asks for a pause: the whole lane is backed off."""
+
+
+class Seen(StrEnum):
+    """What a look at the world tells about an operation."""
+
+    DONE = "done"
+    NOT_DONE = "not done"
+    UNKNOWN = "unknown"
+
+
+class Desktop(Protocol):
+    """What a job needs of the worker that runs it."""
+
+    async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
+        """Keep a line of progress."""
+
+    async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
+        """Keep the steps that are done."""
+
+    async def phase(self, job: Job, ending: Ending) -> None:
+        """Report the end of a phase."""
+
+
+class Job:
+    """A claimed operation in a handler's hands."""
+
+    __slots__ = ("_desk", "_steps", "claim")
+
+    def __init__(self, claim: Claim, desk: Desktop) -> None:
+        self.claim = claim
+        self._desk = desk
+        self._steps: dict[str, Any] = msgspec.json.decode(claim.operation.steps)
+
+    @property
+    def key(self) -> Key:
+        """The operation's key: what makes the work idempotent."""
+        return self.claim.operation.key
+
+    @property
+    def ns(self) -> str:
+        """The namespace."""
+        return self.claim.object.ns
+
+    @property
+    def object(self) -> str:
+        """The object's id."""
+        return self.claim.object.id
+
+    @property
+    def action(self) -> str:
+        """What is to be done."""
+        return self.claim.operation.action
+
+    @property
+    def origin(self) -> str:
+        """The state in which the object was when the action was accepted."""
+        return self.claim.operation.origin
+
+    @property
+    def attempt(self) -> int:
+        """How often it has been tried, this time included."""
+        return self.claim.work.attempts
+
+    @property
+    def epoch(self) -> int:
+        """The fencing token."""
+        return self.claim.work.epoch
+
+    @property
+    def spec(self) -> Any:  # noqa: ANN401 - whatever the user put there
+        """The object's spec, decoded."""
+        return msgspec.json.decode(self.claim.object.spec)
+
+    @property
+    def args(self) -> Any:  # noqa: ANN401 - whatever the user put there
+        """The action's arguments, decoded."""
+        return msgspec.json.decode(self.claim.operation.args)
+
+    async def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
+        """Tell whoever waits how far it is; the lines are kept."""
+        await self._desk.progress(self, text, done, total)
+
+    async def once(self, step: str, work: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - what the step returned
+        """Do a step of a composite action, unless it was done before; its result (JSON) is kept."""
+        if step not in self._steps:
+            self._steps[step] = await work()
+            await self._desk.checkpoint(self, self._steps)
+        return self._steps[step]
+
+    async def phase(self, event: str, actor: str = CONTROLLER, facts: frozenset[str] = NO_FACTS) -> None:
+        """Report that a phase has ended: a row of the table that leads to another transitional state."""
+        await self._desk.phase(self, Ending(event, actor, facts))
+
+
+Run = Callable[[Job], Awaitable[Any]]
+Observe = Callable[[Job], Awaitable[Seen]]
+
+
+class Handler(Struct, frozen=True):
+    """How an action is worked: what to run, how to look first, how often to try."""
+
+    run: Run
+    observe: Observe | None = None
+    attempts: int | None = None  # None: until the deadline

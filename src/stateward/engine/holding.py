@@ -1,0 +1,49 @@
+"""What the holder of a claim does with it besides ending it: keep notes, and make sure that it still holds it."""
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from stateward.engine.desk import Desk
+from stateward.engine.handlers import Job
+from stateward.engine.promotion import bring_forward
+from stateward.errors import StatewardError
+from stateward.store.changes import Changes
+from stateward.store.port import Tx
+from stateward.store.records import Key, Progress, Work
+
+
+class Fenced(StatewardError):
+    """The work no longer belongs to this worker: whatever it says or does now does not count."""
+
+    def __init__(self, op: str) -> None:
+        super().__init__(op)
+        self.op = op
+
+    def __str__(self) -> str:
+        return f"operation {self.op} belongs to another worker now, or has ended"
+
+
+async def keep(tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None) -> None:
+    """Keep progress lines or steps of a job, if it still belongs to this worker."""
+    work = (await tx.work([job.key])).get(job.key)
+    if work is None or work.fenced or (work.owner, work.epoch) != (owner, job.epoch):
+        raise Fenced(job.key.id)
+    await tx.apply(Changes(progress=list(progress), steps=[] if steps is None else [(job.key, steps)]))
+
+
+async def review(tx: Tx, owner: str, running: Collection[Key]) -> list[Work]:
+    """Return what a worker owns; what it owns without working on it (an answer was lost) is put back."""
+    owned = await tx.owned(owner)
+    strays = [work for work in owned if work.key not in running]
+    if strays:
+        desk = Desk(tx)
+        await desk.load({Key(work.ns, work.object) for work in strays})
+        for work in strays:
+            if work.fenced:
+                desk.drop(work)
+            else:
+                desk.change(replace(work, owner=None, observe=True))
+        await bring_forward(desk)
+        await desk.apply()
+    return owned

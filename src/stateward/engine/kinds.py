@@ -1,0 +1,76 @@
+"""The kinds of objects that an engine knows: their lifecycles, who does their work, and in which lane."""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+from msgspec import Struct
+
+from stateward.engine.desk import Desk
+from stateward.engine.handlers import Handler, Observe, Run
+from stateward.engine.requests import Request
+from stateward.errors import UnknownName
+from stateward.lifecycle import Lifecycle
+from stateward.store.records import Object
+
+Guard = Callable[[Desk, Request, Object], Awaitable[None]]
+"""A domain's own condition on a request, checked inside the transaction; raises a Denied."""
+
+
+class Route(Struct, frozen=True):
+    """In which lane, of which group, an operation runs."""
+
+    grp: str = ""
+    lane: str = ""
+
+
+ANYWHERE = Route()
+
+
+class Kind:
+    """A lifecycle with its handlers (by action), its route and its guard."""
+
+    __slots__ = ("guard", "handlers", "lifecycle", "route")
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        handlers: dict[str, Handler] | None = None,
+        route: Callable[[Object, str], Route] = lambda _object, _action: ANYWHERE,
+        guard: Guard | None = None,
+    ) -> None:
+        self.lifecycle = lifecycle
+        self.handlers = handlers if handlers is not None else {}
+        self.route = route
+        self.guard = guard
+
+    @property
+    def name(self) -> str:
+        """The kind's name."""
+        return self.lifecycle.kind
+
+    def does(self, action: str, *, observe: Observe | None = None, attempts: int | None = None) -> Callable[[Run], Run]:
+        """Register the decorated function as the one that does an action's work."""
+
+        def register(run: Run) -> Run:
+            self.lifecycle.sources(action)  # an unknown action is an error with the nearest name
+            self.handlers[action] = Handler(run, observe, attempts)
+            return run
+
+        return register
+
+
+class Kinds:
+    """All kinds, by name."""
+
+    __slots__ = ("_kinds",)
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._kinds = {kind.lifecycle.kind: kind for kind in kinds}
+
+    def __getitem__(self, name: str) -> Kind:
+        try:
+            return self._kinds[name]
+        except KeyError:
+            raise UnknownName("kind", name, self._kinds) from None
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._kinds.values())

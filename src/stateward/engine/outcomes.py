@@ -1,0 +1,37 @@
+"""Outcomes: what the holder of a claim can say about it."""
+
+from msgspec import Struct
+
+from stateward.lifecycle import NO_FACTS, SUCCEEDED, WORKER
+from stateward.store.records import Operation
+
+
+class Ending(Struct, frozen=True):
+    """How a piece of work ended: the event for the lifecycle, by whom, with what result or error."""
+
+    event: str = SUCCEEDED
+    actor: str = WORKER
+    facts: frozenset[str] = NO_FACTS
+    result: str | None = None
+    error: str | None = None
+
+
+class Retry(Struct, frozen=True):
+    """The work is to be done again, not before some seconds have passed."""
+
+    after: float
+    error: str | None
+    observe: bool = False
+
+
+class Stopped(Struct, frozen=True):
+    """The worker has stopped working on it without a result: it was fenced, or the worker is shutting down."""
+
+
+class Report(Struct, frozen=True):
+    """What the holder of a claim says about it."""
+
+    operation: Operation
+    owner: str
+    epoch: int
+    says: Ending | Retry | Stopped

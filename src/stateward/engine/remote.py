@@ -1,0 +1,68 @@
+"""Reports of other parties (agents, controllers) about requests that they work on, guarded by the operation's id."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.engine.change import change_state, journal
+from stateward.engine.desk import Desk
+from stateward.engine.endings import settle_with
+from stateward.engine.kinds import Kinds
+from stateward.engine.promotion import bring_forward
+from stateward.lifecycle import NO_FACTS, TRANSITIONAL, Move, decide
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object
+
+
+class Word(Struct, frozen=True):
+    """What another party says about an operation that it works on."""
+
+    ns: str
+    object: str
+    op: str
+    generation: int
+    event: str
+    actor: str
+    who: str = ""
+    facts: frozenset[str] = NO_FACTS
+    error: str | None = None
+    result: str | None = None
+
+
+async def hear(tx: Tx, kinds: Kinds, words: list[Word]) -> list[bool]:
+    """Take a batch of reports; tells for each whether it counted. One that does not is journaled as rejected."""
+    desk = Desk(tx)
+    await desk.load({Key(word.ns, word.object) for word in words})
+    await desk.load_operations({Key(word.ns, word.op) for word in words})
+    trees = {Key(one.ns, one.tree) for one in desk.operations.values() if one.tree is not None}
+    await desk.load_locks(trees)
+    counted = [_hear(desk, kinds, word) for word in words]
+    await bring_forward(desk)
+    await desk.apply()
+    return counted
+
+
+def _hear(desk: Desk, kinds: Kinds, word: Word) -> bool:
+    found = desk.objects.get(Key(word.ns, word.object))
+    if found is None:
+        return False
+    operation = desk.operations.get(Key(word.ns, word.op))
+    if operation is None or found.op != word.op:
+        return _reject(desk, found, word, "it is about an operation that is not the current one")
+    if word.generation != operation.generation:
+        return _reject(desk, found, word, f"it is about generation {word.generation}, not {operation.generation}")
+    verdict = decide(kinds[found.kind].lifecycle, found.state, word.event, word.actor, word.facts, operation.origin)
+    if not isinstance(verdict, Move):
+        return _reject(desk, found, word, str(verdict))
+    work = desk.work(operation.key)
+    if verdict.target.state_class is TRANSITIONAL:
+        change_state(desk, found, verdict, word.who, word.op)
+        if work is not None and verdict.within is not None:
+            desk.change(replace(work, deadline=desk.now + verdict.within))  # a sign of life renews the deadline
+    else:
+        settle_with(desk, found, operation, work, verdict, word.result, word.error)
+    return True
+
+
+def _reject(desk: Desk, found: Object, word: Word, why: str) -> bool:
+    journal(desk, found, word.op, word.actor, word.who, f"rejected: {word.event}", reason=why)
+    return False

@@ -1,0 +1,27 @@
+"""Walking every interleaving of a protocol between parties that crash, over a network that loses and reorders.
+
+A lifecycle's table says what one party may do to one state. Whether several parties that each keep to their table
+still agree in the end, when messages get lost, doubled and overtaken and anybody may die at any moment, no table
+shows and no test by example proves. So a protocol is declared as parties made of pure functions, and `explore` tries
+everything that can happen, breadth first, within stated budgets of faults: what it finds first is the shortest way to
+go wrong.
+"""
+
+from stateward.lifecycle.explore.party import NETWORK, Bounds, Claim, Faults, Message, Party, Protocol, Step
+from stateward.lifecycle.explore.search import Exploration, Trace, Violation, Wrong, explore
+
+__all__ = [
+    "NETWORK",
+    "Bounds",
+    "Claim",
+    "Exploration",
+    "Faults",
+    "Message",
+    "Party",
+    "Protocol",
+    "Step",
+    "Trace",
+    "Violation",
+    "Wrong",
+    "explore",
+]

@@ -1,0 +1,78 @@
+"""What is in flight: multisets of messages, each known by a small number so that the search compares numbers only."""
+
+from collections.abc import Callable
+
+from stateward.lifecycle.explore.party import Bounds, Message
+
+FULL = -1
+"""Returned in place of a multiset that would be larger than allowed."""
+
+EMPTY = 0
+
+
+class Network:
+    """Every multiset of messages met so far, and what sending to and taking from each yields."""
+
+    __slots__ = ("_bounds", "_multisets", "_numbers", "_sums", "_takes", "messages", "multisets")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self.messages: list[Message] = []
+        self._numbers: dict[Message, int] = {}
+        self.multisets: list[tuple[int, ...]] = [()]
+        self._multisets: dict[tuple[int, ...], int] = {(): EMPTY}
+        self._sums: dict[tuple[int, int], int] = {}
+        self._takes: dict[int, tuple[tuple[int, int], ...]] = {}
+
+    def of(self, messages: tuple[Message, ...]) -> int:
+        """Return the number of the multiset of these messages."""
+        return self._multiset(tuple(sorted(map(self._number, messages))))
+
+    def held(self, multiset: int) -> tuple[Message, ...]:
+        """Return the messages of a multiset."""
+        return tuple(self.messages[number] for number in self.multisets[multiset])
+
+    def plus(self, multiset: int, sent: int) -> int:
+        """Return the multiset with others sent into it, or FULL."""
+        key = multiset, sent
+        found = self._sums.get(key)
+        if found is None:
+            found = self._sums[key] = self._sum(multiset, sent)
+        return found
+
+    def takes(self, multiset: int) -> tuple[tuple[int, int], ...]:
+        """Return each different message in flight, with what remains when one such is taken out."""
+        found = self._takes.get(multiset)
+        if found is None:
+            found = self._takes[multiset] = tuple(
+                (number, self._without(multiset, number)) for number in dict.fromkeys(self.multisets[multiset])
+            )
+        return found
+
+    def only(self, multiset: int, wanted: Callable[[Message], bool]) -> int:
+        """Return the multiset of those messages that are wanted."""
+        return self._multiset(tuple(one for one in self.multisets[multiset] if wanted(self.messages[one])))
+
+    def _sum(self, multiset: int, sent: int) -> int:
+        together = list(self.multisets[multiset])
+        for number in self.multisets[sent]:
+            if together.count(number) < self._bounds.copies:
+                together.append(number)
+        return FULL if len(together) > self._bounds.in_flight else self._multiset(tuple(sorted(together)))
+
+    def _without(self, multiset: int, number: int) -> int:
+        left = list(self.multisets[multiset])
+        left.remove(number)
+        return self._multiset(tuple(left))
+
+    def _number(self, message: Message) -> int:
+        number = self._numbers.setdefault(message, len(self.messages))
+        if number == len(self.messages):
+            self.messages.append(message)
+        return number
+
+    def _multiset(self, numbers: tuple[int, ...]) -> int:
+        number = self._multisets.setdefault(numbers, len(self.multisets))
+        if number == len(self.multisets):
+            self.multisets.append(numbers)
+        return number

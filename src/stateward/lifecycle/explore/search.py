@@ -1,0 +1,210 @@
+"""The search: breadth first, so that what is found first is the shortest way to it.
+
+Three things can be wrong: a claim that does not hold, a step that breaks a rule, and a state with no way on. The last
+is seen at once where nothing can happen any more, and otherwise by walking back from the states of rest when everything
+was seen: whatever that walk does not reach is stuck for good, however busy it looks. Faults and free parties are never
+counted as a way on; nobody may need a crash, or a user's whim, to get unstuck.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+
+from msgspec import Struct
+
+from stateward.lifecycle.explore.party import Bounds, Claim, Faults, Protocol
+from stateward.lifecycle.explore.seat import FIELD, Way
+from stateward.lifecycle.explore.world import World
+
+
+class Wrong(StrEnum):
+    """What kind of thing is wrong."""
+
+    BROKEN = "an invariant does not hold"
+    BREACH = "a step breaks a rule"
+    DEAD_END = "nothing can happen any more"
+    NO_REST = "no state of rest can be reached any more"
+
+
+class Trace(Struct, frozen=True):
+    """How it came to be: what happened, step by step, and how everybody stands at the end."""
+
+    steps: tuple[str, ...]
+    end: tuple[str, ...]
+
+    def __str__(self) -> str:
+        steps = (f"{nth:3}. {step}" for nth, step in enumerate(self.steps, start=1))
+        return "\n".join((*steps, *(f"     {line}" for line in self.end)))
+
+
+class Violation(Struct, frozen=True):
+    """Something that is wrong, and the shortest way to it."""
+
+    kind: Wrong
+    name: str
+    trace: Trace
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.name}\n{self.trace}"
+
+
+class Exploration(Struct, frozen=True):
+    """What was looked at, and the first thing found wrong; `complete` when no bound cut anything off.
+
+    A search that found something stopped there, so it is not complete either.
+    """
+
+    visited: int
+    transitions: int
+    depth: int
+    complete: bool
+    violation: Violation | None = None
+
+    def __str__(self) -> str:
+        how = "all there is" if self.complete else "not all there is"
+        seen = f"{self.visited} states, {self.transitions} transitions, depth {self.depth}: {how}"
+        return f"{seen}\n{self.violation}" if self.violation is not None else seen
+
+
+def explore(protocol: Protocol, faults: Faults | None = None, bounds: Bounds | None = None) -> Exploration:
+    """Try everything that can happen within the budgets, and report the shortest way to go wrong, if there is one."""
+    return _Search(protocol, faults or Faults(), bounds or Bounds()).run()
+
+
+class _Search:
+    def __init__(self, protocol: Protocol, faults: Faults, bounds: Bounds) -> None:
+        self.world = World(protocol, faults, bounds)
+        self.bounds = bounds
+        self.complete = True
+        self.broken = tuple(self._asked(claims) for claims in _by_subject(protocol.invariants))
+        self.unrest = self._asked((protocol.rest,))
+        self.parents: dict[int, int] = {self.world.start: self.world.start}
+        self.sound: set[int] = set()
+        self.transitions = self.depth = 0
+
+    def run(self) -> Exploration:
+        violation = self._broken(self.world.start) or self._walk()
+        if violation is None and self.complete:
+            violation = self._restless()
+        complete = self.complete and violation is None
+        return Exploration(len(self.parents), self.transitions, self.depth, complete, violation)
+
+    def _walk(self) -> Violation | None:
+        level = [self.world.start]
+        while level:
+            found: list[int] = []
+            for state in level:
+                violation = self._expand(state, found)
+                if violation is not None:
+                    return violation
+                if len(self.parents) >= self.bounds.states:
+                    self.complete = False
+                    return None
+            if found and self.depth >= self.bounds.depth:
+                self.complete = False
+                return None
+            self.depth += bool(found)
+            level = found
+        return None
+
+    def _expand(self, state: int, found: list[int]) -> Violation | None:
+        parents, core, sound = self.parents, self.world.core, self.sound
+        ways = self.world.ways(state)
+        self.transitions += len(ways)
+        for after, way in ways:
+            if way.breach is not None:
+                return Violation(Wrong.BREACH, way.breach, self._trace(state, (after, way)))
+            if after not in parents:
+                parents[after] = state
+                found.append(after)
+                if after & core not in sound:
+                    sound.add(after & core)
+                    violation = self._broken(after)
+                    if violation is not None:
+                        return violation
+        return self._dead_end(state)
+
+    def _dead_end(self, state: int) -> Violation | None:
+        exits = self.world.exits(state)
+        if exits.cut or state & exits.cut_faults:
+            self.complete = False
+        if exits.cut or any(way.onward and adds for adds, way in exits.ways) or self._rests(state):
+            return None
+        return self._stuck(Wrong.DEAD_END, state)
+
+    def _broken(self, state: int) -> Violation | None:
+        for asked in self.broken:
+            name = asked(state)
+            if name is not None:
+                return Violation(Wrong.BROKEN, name, self._trace(state))
+        return None
+
+    def _rests(self, state: int) -> bool:
+        return self.unrest(state) is None and not self.world.anybody_down(state)
+
+    def _stuck(self, kind: Wrong, state: int) -> Violation:
+        return Violation(kind, self.unrest(state) or "somebody is down", self._trace(state))
+
+    def _asked(self, claims: tuple[Claim, ...]) -> Callable[[int], str | None]:
+        """Return a question, remembered per subject: the name of the first of some claims that does not hold."""
+        world, shifts, known = self.world, self.world.shifts(claims[0]), dict[tuple[int, ...], str | None]()
+
+        def asked(state: int) -> str | None:
+            key = tuple([state >> shift & FIELD for shift in shifts])
+            if key not in known:
+                known[key] = next((claim.name for claim in claims if not world.holds(claim, key)), None)
+            return known[key]
+
+        return asked
+
+    def _restless(self) -> Violation | None:
+        """Find the first state from which nothing that can be counted on leads to rest.
+
+        Budgets do not matter here, so cores are enough. What can happen mostly leads to cores found later: one pass
+        from the last to the first settles most of them, and only the others need their predecessors written down.
+        """
+        cores = dict.fromkeys(state & self.world.core for state in self.parents)
+        calm = {core for core in cores if self._rests(core)}
+        doubtful = []
+        for core in reversed(cores):
+            if core not in calm:
+                if any(after in calm for after in self._onward(core)):
+                    calm.add(core)
+                else:
+                    doubtful.append(core)
+        self._spread(calm, doubtful)
+        lost = next((state for state in self.parents if state & self.world.core not in calm), None)
+        return None if lost is None else self._stuck(Wrong.NO_REST, lost)
+
+    def _spread(self, calm: set[int], doubtful: list[int]) -> None:
+        before: dict[int, list[int]] = defaultdict(list)
+        fresh = []
+        for core in doubtful:
+            for after in self._onward(core):
+                before[after].append(core)
+                if after in calm:
+                    fresh.append(after)
+        while fresh:
+            for core in before.pop(fresh.pop(), ()):
+                if core not in calm:
+                    calm.add(core)
+                    fresh.append(core)
+
+    def _onward(self, core: int) -> Iterator[int]:
+        return (core + adds for adds, way in self.world.exits(core).ways if way.onward)
+
+    def _trace(self, state: int, last: tuple[int, Way] | None = None) -> Trace:
+        steps = [last[1].text] if last is not None else []
+        end = last[0] if last is not None else state
+        while (before := self.parents[state]) != state:
+            steps.append(next(way.text for after, way in self.world.ways(before) if after == state))
+            state = before
+        return Trace(tuple(reversed(steps)), self.world.describe(end))
+
+
+def _by_subject(claims: Iterable[Claim]) -> Iterator[tuple[Claim, ...]]:
+    """Put claims about the same parties together, so that they are asked with one look-up."""
+    groups: dict[tuple[str, ...], list[Claim]] = defaultdict(list)
+    for claim in claims:
+        groups[claim.of].append(claim)
+    return (tuple(group) for group in groups.values())

@@ -1,0 +1,60 @@
+"""What one transaction writes, collected first and applied as sets."""
+
+from msgspec import Struct, field
+
+from stateward.store.records import (
+    Answer,
+    Key,
+    Lane,
+    LaneGroup,
+    Line,
+    Lock,
+    Object,
+    Operation,
+    Progress,
+    Status,
+    Timer,
+    Work,
+)
+
+
+class Ended(Struct, frozen=True):
+    """The end of an operation."""
+
+    ns: str
+    op: str
+    status: Status
+    attempts: int
+    started: float | None
+    ended: float
+    result: str | None
+    error: str | None
+
+
+class Changes(Struct):
+    """Rows to be written together or not at all.
+
+    `objects` replace the stored row, on the condition that its version is one less than theirs (a new object has
+    version 1 and must not exist): the compare-and-set of every state change. `work` rows replace the stored row of the
+    same operation, which must exist; `new_work` is added and given its number.
+    """
+
+    objects: list[Object] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    steps: list[tuple[Key, str]] = field(default_factory=list)
+    new_work: list[Work] = field(default_factory=list)
+    work: list[Work] = field(default_factory=list)
+    work_gone: list[Key] = field(default_factory=list)
+    children_ended: list[Key] = field(default_factory=list)  # parents, one entry for each child that ended
+    journal: list[Line] = field(default_factory=list)
+    progress: list[Progress] = field(default_factory=list)
+    locks: list[Lock] = field(default_factory=list)
+    locks_granted: list[Lock] = field(default_factory=list)
+    locks_gone: list[Key] = field(default_factory=list)  # all locks of these operations
+    timers: list[Timer] = field(default_factory=list)  # added, or replaced where the key exists
+    timers_gone: list[Key] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    lanes: list[Lane] = field(default_factory=list)
+    groups: list[LaneGroup] = field(default_factory=list)
+    fences: bool = False  # a worker somewhere has to stop something

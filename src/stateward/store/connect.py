@@ -1,0 +1,35 @@
+"""Where the data is, as one line of configuration."""
+
+from stateward.errors import BadInput
+from stateward.store.port import Store
+from stateward.store.sqlite.settings import MEMORY
+from stateward.store.sqlite.store import SqliteStore
+
+SQLITE = "sqlite://"
+POSTGRES = ("postgresql://", "postgres://")
+KNOWN = "a path, sqlite:///path, :memory: or postgresql://..."
+
+
+def open_store(url: str, *, migrate: bool = False) -> Store:
+    """Return the store that a URL or a path names; it is connected to by its `open`.
+
+    A PostgreSQL database is brought up to date only with `migrate`; an embedded one always is.
+
+    As elsewhere, `sqlite:///name` is relative to the working folder and `sqlite:////name` is not.
+    """
+    if url.startswith(POSTGRES):
+        from stateward.store.postgres.store import PostgresStore  # who stays with SQLite needs no driver
+
+        return PostgresStore(url, migrate=migrate)
+    if url.startswith(SQLITE):
+        return SqliteStore(_path(url))
+    if not url or ("://" in url):
+        raise BadInput("store", url, KNOWN)
+    return SqliteStore(url)
+
+
+def _path(url: str) -> str:
+    host, slash, path = url.removeprefix(SQLITE).partition("/")
+    if host or (slash and not path):
+        raise BadInput("store", url, KNOWN)
+    return path or MEMORY

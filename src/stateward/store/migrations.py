@@ -1,0 +1,52 @@
+"""The versions of the schema: numbered `.sql` files, one folder per database, applied in order and never changed."""
+
+from importlib.resources import files
+from typing import Literal
+
+from msgspec import Struct
+
+from stateward.store.errors import WrongSchema
+
+Dialect = Literal["sqlite", "postgres"]
+
+
+class Migration(Struct, frozen=True):
+    """One step of the schema."""
+
+    version: int
+    name: str
+    sql: str
+
+
+def migrations(dialect: Dialect) -> tuple[Migration, ...]:
+    """Return all migrations of a database, oldest first."""
+    folder = files("stateward.store").joinpath("sql", dialect)
+    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    return tuple(
+        Migration(int(name[:3]), name[4:-4].replace("_", " "), folder.joinpath(name).read_text("utf-8"))
+        for name in names
+    )
+
+
+def newest(dialect: Dialect) -> int:
+    """Return the version that this code is written for."""
+    return migrations(dialect)[-1].version
+
+
+def pending(dialect: Dialect, version: int) -> tuple[Migration, ...]:
+    """Return what has to be applied to a database of a version; one newer than the code is refused."""
+    known = newest(dialect)
+    if version > known:
+        raise WrongSchema(
+            f"it is version {version}, and this program knows versions up to {known}; use a newer program"
+        )
+    return tuple(one for one in migrations(dialect) if one.version > version)
+
+
+def require_current(dialect: Dialect, version: int) -> None:
+    """Refuse a database that is not of this version."""
+    if pending(dialect, version):
+        known = newest(dialect)
+        raise WrongSchema(
+            f"it is version {version}, and this program needs version {known}; run `stateward migrate` first"
+        )

@@ -1,0 +1,191 @@
+"""The store's port: what the engine asks of a database. Two adapters, one contract suite.
+
+A change is a *program*: an async function over a transaction that reads what it needs (rows it reads are locked against
+others until the end), decides, and applies one set of changes. Each adapter runs a program as one durable transaction.
+A program must await nothing but the transaction's own methods, because an adapter may run it on another thread without
+an event loop; and it may run again from the start when the transaction could not be committed, so it has no effects of
+its own.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from enum import Flag, auto
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from stateward.store.changes import Changes
+from stateward.store.records import (
+    Answer,
+    Claim,
+    Key,
+    Lane,
+    LaneGroup,
+    Line,
+    Lock,
+    Object,
+    Operation,
+    Progress,
+    Timer,
+    Work,
+    Worker,
+)
+from stateward.store.selection import JournalFilter, Page, Selector
+
+T = TypeVar("T")
+
+
+class Topic(Flag):
+    """What a commit may be interesting for."""
+
+    WORK = auto()  # something became claimable
+    JOURNAL = auto()
+    FENCE = auto()  # somebody's work was fenced
+    TIMER = auto()
+
+
+EVERYTHING = Topic.WORK | Topic.JOURNAL | Topic.FENCE | Topic.TIMER
+
+
+class LaneLoad(Struct, frozen=True):
+    """A lane that has work: what it may run, what it runs, and whether something in it waits to be claimed."""
+
+    lane: Lane
+    running: int
+    waiting: bool
+
+
+class Tx(Protocol):
+    """A transaction that may write."""
+
+    @property
+    def now(self) -> float:
+        """The store's clock, at the transaction's beginning."""
+
+    async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
+        """Return the objects there are, removed ones included, locked in the order of their keys."""
+
+    async def select(self, selector: Selector) -> list[Object]:
+        """Return the chosen objects in the order of their keys, locked."""
+
+    async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
+        """Return the operations there are."""
+
+    async def work(self, keys: Collection[Key]) -> dict[Key, Work]:
+        """Return the work there is for these operations."""
+
+    async def queues(self, keys: Collection[Key]) -> list[Work]:
+        """Return all work that stands in the queues of these objects, in the order of acceptance."""
+
+    async def locks(self, trees: Collection[Key]) -> list[Lock]:
+        """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
+
+    async def answers(self, keys: Collection[Key]) -> dict[Key, Answer]:
+        """Return what these idempotency keys were answered with; the keys are locked."""
+
+    async def due_timers(self, limit: int) -> list[Timer]:
+        """Return timers that are due, in order, locked; those locked by others are passed over."""
+
+    async def loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+        """Return the groups and lanes that have claimable or running work, locked against other claimers."""
+
+    async def take(self, rooms: Mapping[str, int], owner: str) -> list[Claim]:
+        """Claim up to so many operations of each lane: highest priority first, then first come.
+
+        Sets the owner, raises the epoch and the attempts, and sets the deadline if none was set.
+        """
+
+    async def overdue(self, limit: int) -> list[Work]:
+        """Return work whose deadline has passed and that no live worker owns."""
+
+    async def worker_seen(self, worker: Worker) -> None:
+        """Record a worker's sign of life, at the store's time."""
+
+    async def worker_gone(self, worker: str) -> None:
+        """Forget a worker that has stopped."""
+
+    async def dead_workers(self) -> list[Worker]:
+        """Return the workers whose lease has passed, locked; those locked by others are passed over."""
+
+    async def owned(self, worker: str) -> list[Work]:
+        """Return the work that a worker owns."""
+
+    async def apply(self, changes: Changes) -> None:
+        """Write a set of changes; a version that does not match raises `Conflict` and nothing is written."""
+
+
+class Reader(Protocol):
+    """Reads beside the writer, never waiting for it."""
+
+    async def object(self, key: Key) -> Object | None:
+        """Return one object, removed ones included."""
+
+    async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
+        """Return a page of the chosen objects, in the order of their ids."""
+
+    async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
+        """Return how many of the chosen objects there are by (kind, state)."""
+
+    async def operation(self, key: Key) -> Operation | None:
+        """Return one operation; one that is being worked on is shown as running."""
+
+    async def operations_of(self, key: Key, limit: int) -> list[Operation]:
+        """Return an object's operations, newest first."""
+
+    async def children_of(self, key: Key) -> list[Operation]:
+        """Return the operations that have this one as their parent."""
+
+    async def queue_of(self, key: Key) -> list[Work]:
+        """Return the work that stands in an object's queue."""
+
+    async def lines(self, after: int, limit: int, only: JournalFilter) -> list[Line]:
+        """Return journal lines that follow a number, in order."""
+
+    async def last_line(self) -> int:
+        """Return the number of the newest line that readers may rely on."""
+
+    async def progress_of(self, key: Key, after: int) -> list[Progress]:
+        """Return an operation's progress lines that follow a number."""
+
+    async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+        """Return all groups and lanes with their loads."""
+
+    async def workers(self) -> list[Worker]:
+        """Return the workers that are known."""
+
+    async def timers(self, ns: str | None, limit: int) -> list[Timer]:
+        """Return pending timers in the order in which they fall due."""
+
+    async def locks_of(self, tree: Key) -> list[Lock]:
+        """Return the locks of a tree."""
+
+    async def next_wake(self) -> float | None:
+        """Return the earliest time at which a timer, a delayed operation or a deadline falls due."""
+
+    async def time(self) -> float:
+        """Return the store's clock."""
+
+
+Program = Callable[[Tx], Awaitable[T]]
+
+
+class Store(Protocol):
+    """A database that holds everything."""
+
+    @property
+    def reader(self) -> Reader:
+        """Reads beside the writer."""
+
+    async def open(self) -> None:
+        """Connect; migrate if embedded, else refuse a schema that is not this version's."""
+
+    async def close(self) -> None:
+        """Let go of everything, finishing what was begun."""
+
+    async def transact(self, program: Program[T]) -> T:
+        """Run a program as one durable transaction, again where it could not be committed for a passing reason."""
+
+    def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
+        """Call back on the event loop after commits, anybody's; returns how to stop. Calls may be lumped together."""
+
+    async def alone(self) -> bool:
+        """Tell whether this process is certainly the only one that uses the database."""

@@ -1,0 +1,134 @@
+"""Claiming: what may run now, counted and taken under one short lock per group of lanes.
+
+Limits are derived by counting the rows that run, never kept in a counter, so a worker that dies leaks nothing. The
+group's lock is taken in a statement of its own, before the one that counts: that one then sees what the claimer before
+has taken. Where nothing is limited (the default lane) no lock is needed, as rows that another claims are passed over.
+"""
+
+from collections.abc import Collection, Iterable
+
+from stateward.store.port import LaneLoad
+from stateward.store.postgres.connections import Row
+from stateward.store.postgres.rows import spelled
+from stateward.store.records import UNLIMITED, Lane, LaneGroup, default_group, default_lane
+
+RIPE_AT_ONCE = 1000
+
+CLAIMABLE = "ready AND NOT remote AND NOT fenced AND children = 0 AND owner IS NULL AND NOT delayed"
+DELAYED = CLAIMABLE.replace("NOT delayed", "delayed")
+"""As literally as the partial indexes have them, or those would not be used."""
+
+
+# Lanes with claimable work, jumping from one lane to the next in the index, however much work each holds.
+HEADS = spelled(
+    """heads AS (
+    (SELECT lane, grp FROM work WHERE <claimable> ORDER BY lane, priority DESC, seq LIMIT 1)
+    UNION ALL
+    SELECT n.lane, n.grp FROM heads h CROSS JOIN LATERAL (
+        SELECT lane, grp FROM work WHERE <claimable> AND lane > h.lane ORDER BY lane, priority DESC, seq LIMIT 1
+    ) n
+)""",
+    claimable=CLAIMABLE,
+)
+
+RIPE = spelled(
+    """due AS MATERIALIZED (
+    SELECT ns, op FROM work WHERE <delayed> AND not_before <= $1 ORDER BY not_before LIMIT $2 FOR UPDATE SKIP LOCKED
+), ripe AS (
+    UPDATE work w SET delayed = false FROM due d WHERE w.ns = d.ns AND w.op = d.op
+    RETURNING w.lane, w.grp
+)""",
+    delayed=DELAYED,
+)
+
+RIPEN = spelled("WITH <ripe> SELECT count(*) FROM ripe", ripe=RIPE)
+
+LOCK_GROUPS = spelled(
+    """
+WITH RECURSIVE <heads>, <ripe>, found AS MATERIALIZED (
+    SELECT DISTINCT coalesce(l.grp, f.grp) AS grp
+    FROM (SELECT lane, grp FROM heads UNION SELECT lane, grp FROM ripe) f LEFT JOIN lanes l ON l.lane = f.lane
+    WHERE NOT (f.lane = '' AND coalesce(l.grp, f.grp) = '' AND coalesce(l.capacity, <unlimited>) = <unlimited>)
+    ORDER BY grp
+)
+SELECT grp, pg_advisory_xact_lock(hashtextextended(grp, $3)) FROM found
+""",
+    heads=HEADS,
+    ripe=RIPE,
+    unlimited=str(UNLIMITED),
+)
+
+LOADS = spelled(
+    """
+WITH RECURSIVE <heads>, busy AS (
+    SELECT lane, max(grp) AS grp, sum(running)::integer AS running, bool_or(waiting) AS waiting
+    FROM (
+        SELECT lane, grp, 0 AS running, true AS waiting FROM heads
+        UNION ALL
+        SELECT lane, grp, 1, false FROM work WHERE owner IS NOT NULL
+    ) every
+    GROUP BY lane
+)
+SELECT b.lane, coalesce(l.grp, b.grp), l.capacity, l.back_off, l.opened, l.throttled, b.running, b.waiting, g.lanes
+FROM busy b
+LEFT JOIN lanes l ON l.lane = b.lane
+LEFT JOIN lane_groups g ON g.grp = coalesce(l.grp, b.grp)
+ORDER BY b.lane
+""",
+    heads=HEADS,
+)
+
+TAKE = spelled(
+    """
+WITH chosen AS MATERIALIZED (
+    SELECT c.ns, c.op
+    FROM unnest($1::text[], $2::integer[]) AS r(lane, room)
+    CROSS JOIN LATERAL (
+        SELECT ns, op FROM work WHERE lane = r.lane AND <claimable>
+        ORDER BY priority DESC, seq LIMIT r.room FOR UPDATE SKIP LOCKED
+    ) c
+), taken AS (
+    UPDATE work w
+    SET owner = $3, epoch = w.epoch + 1, attempts = w.attempts + 1, deadline = coalesce(w.deadline, $4 + o.within)
+    FROM chosen c JOIN operations o ON o.ns = c.ns AND o.id = c.op
+    WHERE w.ns = c.ns AND w.op = c.op
+    RETURNING {Work:w}
+)
+SELECT {Work:t} FROM taken t ORDER BY t.priority DESC, t.seq
+""",
+    claimable=CLAIMABLE,
+)
+
+# A statement of its own: work that another gave back a moment ago is to be read with what that one left behind.
+TAKEN = spelled("""
+SELECT {Operation:o}, {Object:b}
+FROM unnest($1::row_key[]) WITH ORDINALITY AS k(ns, id, place)
+JOIN operations o ON o.ns = k.ns AND o.id = k.id
+JOIN objects b ON b.ns = o.ns AND b.id = o.object
+ORDER BY k.place
+""")
+
+
+def lane_load(row: Row) -> tuple[LaneGroup, LaneLoad]:
+    """Make a lane with its load and its group of a row; what was never set up has the defaults."""
+    name, grp, capacity, back_off, opened, throttled, running, waiting, lanes = row
+    lane = default_lane(name, grp) if capacity is None else Lane(name, grp, capacity, back_off, opened, throttled)
+    group = default_group(grp) if lanes is None else LaneGroup(grp, lanes)
+    return group, LaneLoad(lane, running, waiting)
+
+
+def loads_of(rows: Iterable[Row], locked: Collection[str]) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    """Return groups and loads; work that appeared after its group could have been locked is left to the next claim."""
+    groups: dict[str, LaneGroup] = {}
+    loads = []
+    for group, load in map(lane_load, rows):
+        ours = group.grp in locked or is_free(load.lane)
+        if load.running or (load.waiting and ours):
+            groups[group.grp] = group
+            loads.append(load if ours else LaneLoad(load.lane, load.running, waiting=False))
+    return list(groups.values()), loads
+
+
+def is_free(lane: Lane) -> bool:
+    """Tell whether a lane has no limits at all, so that nobody has to count."""
+    return not lane.lane and not lane.grp and lane.capacity == UNLIMITED

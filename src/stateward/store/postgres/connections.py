@@ -1,0 +1,117 @@
+"""Connections that are kept and lent out.
+
+The driver's own pool asks the server to reset a connection each time it comes back; ours need no reset, as nothing is
+ever left behind in them but prepared statements, which are what makes them worth keeping. The one that came back last
+is lent first: its statements are the warmest.
+"""
+
+from asyncio import Semaphore
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol, TypeAlias
+
+import asyncpg  # type: ignore[import-untyped]
+from msgspec import Struct
+
+from stateward.store.errors import Unavailable
+from stateward.store.postgres.faults import FAULTS, fault
+
+Row: TypeAlias = Sequence[Any]
+
+
+class Connection(Protocol):
+    """What we use of the driver's connection."""
+
+    async def execute(self, query: str, *args: object, timeout: float | None = None) -> str: ...
+
+    async def fetch(self, query: str, *args: object) -> list[Row]: ...
+
+    async def fetchrow(self, query: str, *args: object) -> Row | None: ...
+
+    async def fetchval(self, query: str, *args: object) -> Any: ...  # noqa: ANN401 - one value of any type
+
+    async def add_listener(self, channel: str, callback: object) -> None: ...
+
+    def add_termination_listener(self, callback: object) -> None: ...
+
+    def is_closed(self) -> bool: ...
+
+    def terminate(self) -> None: ...
+
+    async def close(self, *, timeout: float | None = None) -> None: ...
+
+
+class Address(Struct, frozen=True):
+    """Where the database is and how long we wait for it."""
+
+    dsn: str
+    schema: str
+    connect_within: float
+    answer_within: float
+
+    async def connect(self, settings: Mapping[str, str]) -> Connection:
+        """Open a connection, or raise `Unavailable` (or what else is wrong)."""
+        try:
+            connection: Connection = await asyncpg.connect(
+                self.dsn,
+                timeout=self.connect_within,
+                command_timeout=self.answer_within,
+                statement_cache_size=1000,
+                max_cached_statement_lifetime=0,
+                max_cacheable_statement_size=0,
+                server_settings={**settings, "application_name": "stateward", "search_path": quoted(self.schema)},
+            )
+        except FAULTS as error:
+            raise fault(error) from error
+        return connection
+
+
+def quoted(name: str) -> str:
+    """Spell a name so that SQL takes it as it is."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Connections:
+    """Up to `size` connections to one database, opened when needed and lent to one user at a time."""
+
+    def __init__(self, address: Address, size: int, settings: Mapping[str, str]) -> None:
+        self._address = address
+        self._settings = settings
+        self.size = size
+        self._turns = Semaphore(size)
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[Connection]:
+        """Lend a connection; one that was closed meanwhile is not taken back."""
+        async with self._turns:
+            connection = await self._next()
+            try:
+                yield connection
+            finally:
+                self._take_back(connection)
+
+    async def close(self) -> None:
+        """Wait until all connections have come back, and close them."""
+        self._closed = True
+        for _ in range(self.size):
+            await self._turns.acquire()
+        while self._idle:
+            with suppress(*FAULTS):
+                await self._idle.pop().close(timeout=5)
+        for _ in range(self.size):
+            self._turns.release()
+
+    async def _next(self) -> Connection:
+        if self._closed:
+            raise Unavailable("the store is closed")
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await self._address.connect(self._settings)
+
+    def _take_back(self, connection: Connection) -> None:
+        if not connection.is_closed():
+            self._idle.append(connection)

@@ -1,0 +1,58 @@
+"""What PostgreSQL and its driver say when something goes wrong, in the words of the store."""
+
+import asyncpg  # type: ignore[import-untyped]
+
+from stateward.store.errors import (
+    Busy,
+    Conflict,
+    Full,
+    NotADatabase,
+    ReadOnly,
+    StoreError,
+    Unavailable,
+    WrongSchema,
+)
+
+FAULTS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+"""Everything that the driver raises, the time-out of a command and a broken socket included."""
+
+BY_STATE: dict[str, type[StoreError]] = {
+    "23505": Conflict,  # unique_violation: another was first
+    "25006": ReadOnly,  # read_only_sql_transaction: a standby, or made so
+    "25P03": Unavailable,  # idle_in_transaction_session_timeout: we stood still for too long
+    "25P04": Unavailable,  # transaction_timeout
+    "3D000": NotADatabase,  # invalid_catalog_name: no such database
+    "40001": Conflict,  # serialization_failure
+    "40P01": Conflict,  # deadlock_detected
+    "42703": WrongSchema,  # undefined_column
+    "42704": WrongSchema,  # undefined_object
+    "42P01": WrongSchema,  # undefined_table
+    "42P07": NotADatabase,  # duplicate_table: somebody else's tables are in our place
+    "53100": Full,  # disk_full
+    "55P03": Busy,  # lock_not_available
+    "57014": Busy,  # query_canceled: a time-out that the database was given
+    "XX001": NotADatabase,  # data_corrupted
+    "XX002": NotADatabase,  # index_corrupted
+}
+BY_CLASS: dict[str, type[StoreError]] = {
+    "08": Unavailable,  # connection exceptions
+    "53": Unavailable,  # insufficient resources: memory, connections
+    "57": Unavailable,  # operator intervention: shutting down, starting up
+    "58": Unavailable,  # system errors
+}
+
+
+def fault(error: BaseException) -> StoreError:
+    """Translate an error of the driver."""
+    detail = str(error) or type(error).__name__
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        return BY_STATE.get(state, BY_CLASS.get(state[:2], StoreError))(detail)
+    if isinstance(error, asyncpg.DataError):
+        return StoreError(detail)  # a value that the column cannot hold, found before anything was sent
+    return Unavailable(detail)
+
+
+def is_lost(error: StoreError) -> bool:
+    """Tell whether the connection is of no more use after this error."""
+    return isinstance(error, Unavailable | ReadOnly)

@@ -1,0 +1,104 @@
+"""Hearing of other processes' commits: one connection that listens, and is opened again whenever it is lost.
+
+What was announced while it was down is not known, so after each reopening everything is reported as changed. A
+connection can also die without a word (a cable, a firewall), so it is asked for a sign of life now and then.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from logging import getLogger
+from random import Random
+
+from stateward.store.errors import StoreError
+from stateward.store.port import EVERYTHING, Topic
+from stateward.store.postgres import topics
+from stateward.store.postgres.connections import Address, Connection
+from stateward.store.postgres.faults import FAULTS
+from stateward.store.postgres.names import Names
+from stateward.store.postgres.settings import CALM
+
+LOG = getLogger(__name__)
+LONGEST_PAUSE = 5.0
+
+
+class Listener:
+    """Reports what others have committed."""
+
+    def __init__(
+        self,
+        address: Address,
+        names: Names,
+        report: Callable[[Topic], None],
+        ask_every: float,
+    ) -> None:
+        self._address = address
+        self._names = names
+        self._report = report
+        self._ask_every = ask_every
+        self._random = Random()  # noqa: S311 - only spreads attempts
+        self._connection: Connection | None = None
+        self._lost = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Begin to listen; when this returns, nothing that is committed from now on will be missed."""
+        self._connection = await self._listen()
+        self._task = asyncio.create_task(self._watch(), name="stateward listener")
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        await self._drop()
+
+    async def _watch(self) -> None:
+        while True:
+            await self._until_lost()
+            await self._drop()
+            self._connection = await self._listen_again()
+            self._report(EVERYTHING)
+
+    async def _until_lost(self) -> None:
+        while not self._lost.is_set() and self._connection is not None:
+            try:
+                await asyncio.wait_for(self._lost.wait(), self._ask_every)
+            except TimeoutError:
+                if not await self._is_alive(self._connection):
+                    return
+
+    async def _is_alive(self, connection: Connection) -> bool:
+        try:
+            await connection.execute("SELECT 1", timeout=self._ask_every)
+        except FAULTS:
+            return False
+        return True
+
+    async def _listen_again(self) -> Connection:
+        pause = 0.05
+        while True:
+            try:
+                return await self._listen()
+            except StoreError as error:
+                LOG.warning("cannot listen for changes, trying again: %s", error)
+            await asyncio.sleep(pause * self._random.uniform(0.5, 1.0))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _listen(self) -> Connection:
+        self._lost = lost = asyncio.Event()
+        connection = await self._address.connect(CALM)
+        connection.add_termination_listener(lambda _: lost.set())
+        await connection.add_listener(self._names.channel, self._heard)
+        return connection
+
+    def _heard(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
+        about, sender = topics.read(payload)
+        if sender != self._names.sender:
+            self._report(about)
+
+    async def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None

@@ -1,0 +1,64 @@
+"""What readers ask."""
+
+from stateward.store.postgres.claiming import CLAIMABLE, DELAYED
+from stateward.store.postgres.rows import spelled
+
+# An operation is stored as waiting until it has ended; that somebody works on it is known from its work.
+SHOWN_STATUS = "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL OR w.remote) THEN 'running' ELSE o.status END"
+SHOWN = spelled("SELECT {Operation:o} FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id").replace(
+    "o.status", SHOWN_STATUS
+)
+
+OBJECT = spelled("SELECT {Object:o} FROM objects o WHERE o.ns = $1 AND o.id = $2")
+OBJECTS = spelled("SELECT {Object:o} FROM objects o WHERE <chosen> ORDER BY o.id LIMIT ")
+STATES = "SELECT o.kind, o.state, count(*) FROM objects o WHERE <chosen> GROUP BY o.kind, o.state"
+OPERATION = spelled("<shown> WHERE o.ns = $1 AND o.id = $2", shown=SHOWN)
+OPERATIONS_OF = spelled(
+    "<shown> WHERE o.ns || '' = $1 AND o.object = $2 ORDER BY o.created DESC, o.id DESC LIMIT $3", shown=SHOWN
+)
+CHILDREN_OF = spelled("<shown> WHERE o.ns = $1 AND o.parent = $2 ORDER BY o.created, o.id", shown=SHOWN)
+QUEUE_OF = spelled("SELECT {Work:w} FROM work w WHERE w.ns || '' = $1 AND w.queue = $2 ORDER BY w.seq")
+LINES = spelled("SELECT {Line:j} FROM journal j WHERE <chosen> ORDER BY j.seq LIMIT ")
+LAST_LINE = "SELECT coalesce(max(seq), 0) FROM journal"
+PROGRESS_OF = spelled("SELECT {Progress:p} FROM progress p WHERE p.ns = $1 AND p.op = $2 AND p.seq > $3 ORDER BY p.seq")
+WORKERS = spelled("SELECT {Worker:k} FROM workers k ORDER BY k.id")
+TIMERS = spelled("""
+SELECT {Timer:t} FROM timers t WHERE $1::text IS NULL OR t.ns = $1 ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2
+""")
+LOCKS_OF = spelled("SELECT {Lock:l} FROM locks l WHERE l.ns = $1 AND l.tree = $2 ORDER BY l.seq")
+GROUPS = "SELECT grp, lanes FROM lane_groups"
+
+LANES = spelled(
+    """
+WITH busy AS (
+    SELECT lane, max(grp) AS grp, (count(*) FILTER (WHERE owner IS NOT NULL))::integer AS running,
+           bool_or((<claimable>) OR (<delayed>) AND not_before <= extract(epoch FROM clock_timestamp())) AS waiting
+    FROM work GROUP BY lane
+)
+SELECT coalesce(b.lane, l.lane), coalesce(l.grp, b.grp), l.capacity, l.back_off, l.opened, l.throttled,
+       coalesce(b.running, 0), coalesce(b.waiting, false), g.lanes
+FROM busy b
+FULL JOIN lanes l ON l.lane = b.lane
+LEFT JOIN lane_groups g ON g.grp = coalesce(l.grp, b.grp)
+ORDER BY 1
+""",
+    claimable=CLAIMABLE,
+    delayed=DELAYED,
+)
+
+# A deadline that has passed under a live worker wakes nobody: that worker is about to answer for it.
+NEXT_WAKE = spelled(
+    """
+WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::double precision AS now)
+SELECT least(
+    (SELECT min(due) FROM timers),
+    (SELECT min(not_before) FROM work WHERE <delayed>),
+    (SELECT w.deadline FROM clock, work w
+     WHERE w.deadline IS NOT NULL AND (w.deadline >= clock.now OR NOT EXISTS (
+         SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= clock.now
+     ))
+     ORDER BY w.deadline LIMIT 1)
+)
+""",
+    delayed=DELAYED,
+)

@@ -1,0 +1,53 @@
+"""Rows as records. Columns are selected in the order of a record's fields, so a record is made of a row as it comes."""
+
+import re
+
+from stateward.store.postgres.connections import Row
+from stateward.store.records import (
+    Answer,
+    Claim,
+    Lane,
+    Line,
+    Lock,
+    Object,
+    Operation,
+    Progress,
+    Status,
+    Timer,
+    Work,
+    Worker,
+)
+
+RECORDS = {
+    record.__name__: record.__struct_fields__
+    for record in (Answer, Lane, Line, Lock, Object, Operation, Progress, Timer, Work, Worker)
+}
+STATUS = Operation.__struct_fields__.index("status")
+OPERATION_WIDTH = len(Operation.__struct_fields__)
+STATUSES = {status.value: status for status in Status}
+COLUMNS = re.compile(r"\{(\w+):(\w+)\}")
+SETTINGS = re.compile(r"\{(\w+)=(\w+)\}")
+
+
+def spelled(sql: str, **pieces: str) -> str:
+    """Spell out a statement.
+
+    `<name>` stands for a piece; `{Record:alias}` for the columns of that record, and `{Record=alias}` for setting all
+    that are not its key, which are the first two.
+    """
+    for name, piece in pieces.items():
+        sql = sql.replace(f"<{name}>", piece)
+    sql = COLUMNS.sub(lambda place: ", ".join(f"{place[2]}.{one}" for one in RECORDS[place[1]]), sql)
+    return SETTINGS.sub(lambda place: ", ".join(f"{one} = {place[2]}.{one}" for one in RECORDS[place[1]][2:]), sql)
+
+
+def operation(row: Row) -> Operation:
+    """Make an operation of a row."""
+    values = [*row]
+    values[STATUS] = STATUSES[values[STATUS]]
+    return Operation(*values)
+
+
+def claim(work: Work, row: Row) -> Claim:
+    """Make a claim of the work and of a row that holds its operation and then its object."""
+    return Claim(work, operation(row[:OPERATION_WIDTH]), Object(*row[OPERATION_WIDTH:]))

@@ -1,0 +1,146 @@
+"""The store on PostgreSQL: any number of processes, one database."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from stateward.store.errors import Conflict, Unavailable
+from stateward.store.port import Program, Topic
+from stateward.store.postgres import schema as schemas
+from stateward.store.postgres.connections import Address, Connection, Connections
+from stateward.store.postgres.faults import FAULTS, fault, is_lost
+from stateward.store.postgres.listener import Listener
+from stateward.store.postgres.names import Names
+from stateward.store.postgres.reader import PostgresReader
+from stateward.store.postgres.reading import NOW
+from stateward.store.postgres.settings import CALM, READING, writing
+from stateward.store.postgres.tx import PostgresTx
+
+T = TypeVar("T")
+
+ATTEMPTS = 12
+"""How often a program is run that loses its race each time."""
+
+MIGRATE_WITHIN = 3600.0
+
+
+class PostgresStore:
+    """A database that holds everything.
+
+    With `migrate`, opening it brings its schema up to date; else one that is not is refused. `idle_within` is how long
+    a transaction may stand still before the server ends it: a process that is stopped in the middle of one must not
+    hold up all others.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        migrate: bool = False,
+        schema: str = "stateward",
+        writers: int = 8,
+        readers: int = 4,
+        connect_within: float = 10.0,
+        answer_within: float = 30.0,
+        idle_within: float = 5.0,
+        ask_every: float = 10.0,
+    ) -> None:
+        self._address = Address(dsn, schema, connect_within, answer_within)
+        self._names = Names.of(schema)
+        self._migrate = migrate
+        self._random = Random()  # noqa: S311 - only spreads attempts
+        self._writers = Connections(self._address, writers, writing(idle_within))
+        self._readers = Connections(self._address, readers, READING)
+        self._listener = Listener(self._address, self._names, self._tell, ask_every)
+        self._listeners: dict[object, Callable[[Topic], None]] = {}
+        self.reader = PostgresReader(self._readers)
+
+    async def open(self) -> None:
+        """Connect and begin to listen; migrate if asked to, else refuse a schema that is not this version's."""
+        connection = await replace(self._address, answer_within=MIGRATE_WITHIN).connect(CALM)
+        try:
+            if self._migrate:
+                await schemas.migrate(connection, self._address.schema, self._names)
+            await schemas.check(connection)
+        finally:
+            connection.terminate()
+        await self._listener.open()
+
+    async def close(self) -> None:
+        """Finish what was begun and let go of all connections."""
+        await self._listener.close()
+        await self._writers.close()
+        await self._readers.close()
+
+    async def transact(self, program: Program[T]) -> T:
+        """Run a program as one durable transaction, again where it lost a race."""
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return await self._once(program)
+            except Conflict:
+                await asyncio.sleep(self._random.uniform(0, min(0.001 * 2**attempt, 0.25)))
+        return await self._once(program)
+
+    def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
+        """Call back on the event loop after commits, anybody's; returns how to stop."""
+        token = object()
+        self._listeners[token] = listener
+        return lambda: self._listeners.pop(token, None) and None
+
+    async def alone(self) -> bool:
+        """Tell that there may be others."""
+        return False
+
+    async def _once(self, program: Program[T]) -> T:
+        for _ in range(self._writers.size + 1):
+            async with self._writers.lent() as connection:
+                now = await _begun(connection)
+                if now is not None:
+                    return await self._run(connection, now, program)
+        raise Unavailable("connections are lost as soon as they are made")
+
+    async def _run(self, connection: Connection, now: float, program: Program[T]) -> T:
+        tx = PostgresTx(connection, self._names, now)
+        try:
+            result = await program(tx)
+            await tx.commit()
+        except BaseException:
+            await _roll_back(connection, tx)
+            raise
+        self._tell(tx.topics)
+        return result
+
+    def _tell(self, topics: Topic) -> None:
+        if topics:
+            loop = asyncio.get_running_loop()
+            for listener in self._listeners.values():
+                loop.call_soon(listener, topics)
+
+
+async def _begun(connection: Connection) -> float | None:
+    """Begin a transaction and return the time; None if this connection was lost since it was last used."""
+    try:
+        await connection.execute("BEGIN")
+        return float(await connection.fetchval(NOW))
+    except FAULTS as error:
+        connection.terminate()
+        if isinstance(error, TimeoutError) or not is_lost(fault(error)):
+            raise fault(error) from error
+        return None
+
+
+async def _roll_back(connection: Connection, tx: PostgresTx) -> None:
+    """Undo everything; a connection on which that cannot be done is given up, and the server does it."""
+    try:
+        if tx.failed is not None and is_lost(tx.failed):
+            connection.terminate()
+        else:
+            await connection.execute("ROLLBACK")
+    except FAULTS:
+        connection.terminate()
+    except BaseException:
+        connection.terminate()
+        raise

@@ -1,0 +1,201 @@
+"""A transaction: one connection, from its beginning to its commit."""
+
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import astuple
+
+from stateward.store.changes import Changes
+from stateward.store.errors import Conflict, StoreError
+from stateward.store.port import LaneLoad, Topic
+from stateward.store.postgres import claiming, reading, topics
+from stateward.store.postgres.choosing import chosen_objects
+from stateward.store.postgres.connections import Connection, Row
+from stateward.store.postgres.faults import FAULTS, fault
+from stateward.store.postgres.names import Names
+from stateward.store.postgres.rows import claim, operation
+from stateward.store.postgres.writing import Part, parts_of, statement, waves
+from stateward.store.records import (
+    Answer,
+    Claim,
+    Key,
+    LaneGroup,
+    Lock,
+    Object,
+    Operation,
+    Timer,
+    Work,
+    Worker,
+)
+from stateward.store.selection import Selector
+
+
+class PostgresTx:
+    """A transaction that may write. It remembers what failed: after that it can only be rolled back."""
+
+    def __init__(self, connection: Connection, names: Names, now: float) -> None:
+        self._connection = connection
+        self._names = names
+        self._now = now
+        self._held: set[Key] = set()  # objects that this transaction has locked, or found missing
+        self._known: dict[Key, Object] = {}
+        self._ripened = False
+        self.topics = topics.NOTHING
+        self.failed: StoreError | None = None
+
+    @property
+    def now(self) -> float:
+        """The database's clock, at the transaction's beginning."""
+        return self._now
+
+    async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
+        """Return the objects there are, removed ones included, locked in the order of their keys."""
+        rows = await self._fetch(reading.OBJECTS, list(set(keys)))
+        found = {Key(row[0], row[1]): Object(*row) for row in rows}
+        self._held.update(keys)
+        self._known.update(found)
+        return found
+
+    async def select(self, selector: Selector) -> list[Object]:
+        """Return the chosen objects in the order of their keys, locked."""
+        chosen = chosen_objects(selector)
+        rows = await self._fetch(reading.SELECTED.replace("<chosen>", str(chosen)), *chosen.values)
+        found = {Key(row[0], row[1]): Object(*row) for row in rows}
+        self._held.update(found)
+        self._known.update(found)
+        return list(found.values())
+
+    async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
+        """Return the operations there are."""
+        rows = await self._fetch(reading.OPERATIONS, list(set(keys)))
+        return {Key(row[0], row[1]): operation(row) for row in rows}
+
+    async def work(self, keys: Collection[Key]) -> dict[Key, Work]:
+        """Return the work there is for these operations, locked."""
+        rows = await self._fetch(reading.WORK, list(set(keys)))
+        return {Key(row[0], row[1]): Work(*row) for row in rows}
+
+    async def queues(self, keys: Collection[Key]) -> list[Work]:
+        """Return all work that stands in the queues of these objects, in the order of acceptance, locked.
+
+        Whoever appends to a queue locks its object first. So do we, and read in a later statement: nothing that was
+        appended while we waited is overlooked.
+        """
+        wanted = set(keys)
+        if not wanted <= self._held:
+            await self._fetch(reading.LOCK_OBJECTS, list(wanted - self._held))
+            self._held |= wanted
+        return [Work(*row) for row in await self._fetch(reading.QUEUES, list(wanted))]
+
+    async def locks(self, trees: Collection[Key]) -> list[Lock]:
+        """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
+        wanted = list(set(trees))
+        if len(await self._fetch(reading.LOCK_TREES, wanted)) < len(wanted):
+            await self._fetch(reading.PLANT_TREES, wanted)
+            await self._fetch(reading.LOCK_TREES, wanted)
+        return [Lock(*row) for row in await self._fetch(reading.LOCKS, wanted)]
+
+    async def answers(self, keys: Collection[Key]) -> dict[Key, Answer]:
+        """Return what these idempotency keys were answered with.
+
+        They need no lock: of two who answer the same key the later one is in `Conflict`, and reads again.
+        """
+        rows = await self._fetch(reading.ANSWERS, list(set(keys)))
+        return {Key(row[0], row[1]): Answer(*row) for row in rows}
+
+    async def due_timers(self, limit: int) -> list[Timer]:
+        """Return timers that are due, in order, locked with their objects; those locked by others are passed over."""
+        held = await self._fetch(reading.LOCK_DUE, self._now, limit)
+        return [Timer(*row) for row in await self._fetch(reading.DUE, self._now, limit, self._hold(held))]
+
+    async def loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+        """Return the groups and lanes that have claimable or running work, locked against other claimers."""
+        self._ripened = True
+        args = (self._now, claiming.RIPE_AT_ONCE, self._names.groups_seed)
+        locked = {row[0] for row in await self._fetch(claiming.LOCK_GROUPS, *args)}
+        return claiming.loads_of(await self._fetch(claiming.LOADS), locked)
+
+    async def take(self, rooms: Mapping[str, int], owner: str) -> list[Claim]:
+        """Claim up to so many operations of each lane: highest priority first, then first come."""
+        if not self._ripened:
+            await self._fetch(claiming.RIPEN, self._now, claiming.RIPE_AT_ONCE)
+        lanes, room = list(rooms), list(rooms.values())
+        taken = [Work(*row) for row in await self._fetch(claiming.TAKE, lanes, room, owner, self._now)]
+        if not taken:
+            return []
+        rows = await self._fetch(claiming.TAKEN, [one.key for one in taken])
+        return [claim(work, row) for work, row in zip(taken, rows, strict=True)]
+
+    async def overdue(self, limit: int) -> list[Work]:
+        """Return work whose deadline has passed and that no live worker owns, locked with its objects."""
+        held = await self._fetch(reading.LOCK_OVERDUE, self._now, limit)
+        return [Work(*row) for row in await self._fetch(reading.OVERDUE, self._now, limit, self._hold(held))]
+
+    async def worker_seen(self, worker: Worker) -> None:
+        """Record a worker's sign of life, at the database's time."""
+        await self._fetch(reading.SEEN, worker.id, worker.lease, self._now, worker.host, worker.pid)
+
+    async def worker_gone(self, worker: str) -> None:
+        """Forget a worker that has stopped."""
+        await self._fetch(reading.GONE, worker)
+
+    async def dead_workers(self) -> list[Worker]:
+        """Return the workers whose lease has passed, locked; those locked by others are passed over."""
+        return [Worker(*row) for row in await self._fetch(reading.DEAD, self._now)]
+
+    async def owned(self, worker: str) -> list[Work]:
+        """Return the work that a worker owns, locked with its objects."""
+        await self._fetch(reading.LOCK_OWNED, worker)
+        return [Work(*row) for row in await self._fetch(reading.OWNED, worker)]
+
+    async def apply(self, changes: Changes) -> None:
+        """Write a set of changes; a version that does not match raises `Conflict` and nothing is written.
+
+        Lines of the journal hold up everybody else's until the commit: this is to be a program's last act.
+        """
+        *earlier, last = waves(parts_of(changes, self._known, self._now))
+        for parts in earlier:
+            await self._write(parts, Changes(), topics.NOTHING)
+        await self._write(last, changes, topics.topics_of(changes))
+
+    async def commit(self) -> None:
+        """Make everything durable, unless something failed, even if the program took no notice."""
+        if self.failed is not None:
+            raise self.failed
+        try:
+            outcome = await self._connection.execute("COMMIT")
+        except FAULTS as error:
+            self.failed = fault(error)
+            raise self.failed from error
+        if outcome != "COMMIT":
+            raise Conflict(f"the database answered {outcome}")
+
+    async def _write(self, parts: list[Part], changes: Changes, about: Topic) -> None:
+        if not (parts or changes.journal or about):
+            return
+        written = tuple(part.clause for part in parts)
+        values: list[object] = [part.rows for part in parts]
+        if changes.journal:
+            values += [list(map(astuple, changes.journal)), self._names.journal_lock]
+        if about:
+            values += [self._names.channel, topics.written(about, self._names.sender)]
+        sql = statement(written, journaled=bool(changes.journal), told=bool(about))
+        self._check(parts, (await self._fetch(sql, *values))[0])
+        self.topics |= about
+
+    def _check(self, parts: list[Part], tally: Row) -> None:
+        for part, count in zip(parts, tally[1:], strict=False):
+            if part.clause.exact and count != len(part.rows):
+                self.failed = Conflict(f"{len(part.rows) - count} of {len(part.rows)} rows of {part.clause.table}")
+                raise self.failed
+
+    def _hold(self, rows: list[Row]) -> list[Key]:
+        held = [Key(*row) for row in rows]
+        self._held.update(held)
+        return held
+
+    async def _fetch(self, sql: str, *values: object) -> list[Row]:
+        try:
+            return await self._connection.fetch(sql, *values)
+        except FAULTS as error:
+            self.failed = fault(error)
+            raise self.failed from error

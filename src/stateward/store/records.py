@@ -1,0 +1,241 @@
+"""The rows of the store, as frozen records. Every key leads with the namespace.
+
+Times are seconds since the epoch, by the store's own clock. `spec`, `labels`, `args`, `result` and `steps` are JSON
+text that the store keeps and never reads, except labels, which can be selected by.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from msgspec import Struct
+
+
+class Key(NamedTuple):
+    """The name of an object or an operation: its namespace and its id."""
+
+    ns: str
+    id: str
+
+
+class Status(StrEnum):
+    """Where an operation is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Object(Struct, frozen=True):
+    """Something with a lifecycle. `op` is the operation that holds its public state, if one does."""
+
+    ns: str
+    id: str
+    kind: str
+    state: str
+    since: float
+    version: int
+    generation: int
+    op: str | None
+    queue: str  # the object in whose queue its operations stand: normally itself
+    parent: str | None
+    spec: str
+    labels: str
+    error: str | None
+    created: float
+    removed: bool = False
+
+    @property
+    def key(self) -> Key:
+        return Key(self.ns, self.id)
+
+
+class Operation(Struct, frozen=True):
+    """An accepted action: what was asked, what undo needs, and in the end how it ended."""
+
+    ns: str
+    id: str
+    object: str
+    kind: str
+    action: str
+    actor: str
+    who: str  # the person or program behind the actor
+    facts: str  # JSON list
+    args: str
+    origin: str  # the state in which it was accepted
+    via: str
+    desired: str
+    failing: str  # where it goes on error
+    hidden: bool
+    within: float
+    generation: int
+    previous_spec: str | None
+    parent: str | None
+    tree: str | None  # the tree of locks that it holds some of
+    status: Status
+    attempts: int
+    steps: str  # JSON object: the composite's steps that are done, with their results
+    result: str | None
+    error: str | None
+    created: float
+    started: float | None = None
+    ended: float | None = None
+
+    @property
+    def key(self) -> Key:
+        return Key(self.ns, self.id)
+
+
+class Work(Struct, frozen=True):
+    """An operation that has not ended, as the claimers see it: a small row that comes and goes with the work.
+
+    It is claimable when it is `ready` (the head of its queue, its locks granted, its children ended), not `remote`
+    (another party works on it), unowned, and `not_before` has passed. A `fenced` row stands for work whose result no
+    longer counts, and stays until its worker has confirmed that it stopped, or is dead.
+    """
+
+    ns: str
+    op: str
+    object: str
+    queue: str
+    seq: int  # given by the store: the order of acceptance
+    lane: str
+    grp: str
+    priority: int
+    ready: bool
+    remote: bool
+    fenced: bool
+    cancelled: bool  # its worker is to stop, and to say what has become of it
+    children: int  # how many children have not ended
+    not_before: float
+    deadline: float | None  # set when the work starts
+    owner: str | None
+    epoch: int
+    attempts: int
+    observe: bool  # its last worker vanished: see what is true before doing anything
+
+    @property
+    def key(self) -> Key:
+        return Key(self.ns, self.op)
+
+
+class Line(Struct, frozen=True):
+    """A line of the journal: who, what, from, to, why, when. `seq` is given by the store, in the order of commits."""
+
+    ns: str
+    object: str
+    kind: str
+    op: str | None
+    at: float
+    actor: str
+    who: str
+    event: str
+    source: str | None
+    target: str | None
+    reason: str | None
+    spec: str | None = None  # where the line changed it
+    seq: int = 0
+
+
+class Timer(Struct, frozen=True):
+    """Something to be done to an object at a time; of several due ones the older goes first, then the lower rank."""
+
+    ns: str
+    id: str
+    due: float
+    rank: int
+    object: str
+    event: str
+    facts: str
+    args: str
+
+    @property
+    def key(self) -> Key:
+        return Key(self.ns, self.id)
+
+
+class LaneGroup(Struct, frozen=True):
+    """Lanes that share a limit: how many of them may be active at once."""
+
+    grp: str
+    lanes: int
+
+
+class Lane(Struct, frozen=True):
+    """The unit of limits: how many operations may run in it at once, and until when it is backed off."""
+
+    lane: str
+    grp: str
+    capacity: int
+    back_off: float  # no claims before this time
+    opened: float  # since when it is active, for taking turns
+    throttled: int  # how many times in a row
+
+
+UNLIMITED = 2**31 - 1  # the capacity of the default lane, whose name is empty
+DEFAULT_CAPACITY = 30
+DEFAULT_LANES = 10
+
+
+def default_lane(lane: str, grp: str) -> Lane:
+    """Return the lane as it is while nobody has said anything about it."""
+    return Lane(lane, grp, DEFAULT_CAPACITY if lane else UNLIMITED, 0.0, 0.0, 0)
+
+
+def default_group(grp: str) -> LaneGroup:
+    """Return the group as it is while nobody has said anything about it."""
+    return LaneGroup(grp, DEFAULT_LANES if grp else UNLIMITED)
+
+
+class Worker(Struct, frozen=True):
+    """A process that claims work; alive as long as it was seen within its lease."""
+
+    id: str
+    lease: float
+    seen: float
+    host: str
+    pid: int
+
+
+class Lock(Struct, frozen=True):
+    """An intention lock on a path of a tree, held or waited for by an operation."""
+
+    ns: str
+    tree: str
+    path: str
+    mode: str
+    op: str
+    waiting: bool
+    seq: int  # the order of asking
+
+
+class Answer(Struct, frozen=True):
+    """What an idempotency key was answered with."""
+
+    ns: str
+    key: str
+    fingerprint: str
+    op: str | None
+    object: str
+    at: float
+
+
+class Progress(Struct, frozen=True):
+    """A line of progress of an operation."""
+
+    ns: str
+    op: str
+    at: float
+    text: str
+    done: int | None
+    total: int | None
+    seq: int = 0
+
+
+class Claim(Struct, frozen=True):
+    """A claimed piece of work with all that its handler needs."""
+
+    work: Work
+    operation: Operation
+    object: Object

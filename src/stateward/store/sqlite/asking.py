@@ -1,0 +1,70 @@
+"""The questions that both transactions and readers ask, on whichever connection they have."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
+
+from msgspec.json import encode
+
+from stateward.store.records import Answer, Key, Lock, Object, Operation, Work
+from stateward.store.selection import Selector
+from stateward.store.sqlite.choosing import chosen_objects
+from stateward.store.sqlite.rows import Row, lock_of, object_of, operation_of, work_of
+from stateward.store.sqlite.spelling import spelled
+
+T = TypeVar("T")
+
+AMONG = "IN (SELECT value FROM json_each(?))"
+OBJECTS = spelled("SELECT {Object} FROM objects WHERE ns = ? AND id <among> ORDER BY id", among=AMONG)
+SELECTED = spelled("SELECT {Object} FROM objects WHERE <chosen> ORDER BY id")
+OPERATIONS = spelled("SELECT {Operation} FROM operations WHERE ns = ? AND id <among>", among=AMONG)
+WORK = spelled("SELECT {Work} FROM work WHERE ns = ? AND op <among>", among=AMONG)
+QUEUES = spelled("SELECT {Work} FROM work WHERE ns = ? AND queue <among>", among=AMONG)
+LOCKS = spelled("SELECT {Lock} FROM locks WHERE ns = ? AND tree <among>", among=AMONG)
+ANSWERS = spelled("SELECT {Answer} FROM answers WHERE ns = ? AND key <among>", among=AMONG)
+
+
+def objects(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Object]:
+    """Return the objects there are, in the order of their keys."""
+    return list(_asked(connection, OBJECTS, keys, object_of))
+
+
+def selected(connection: sqlite3.Connection, selector: Selector) -> list[Object]:
+    """Return the chosen objects in the order of their ids."""
+    chosen = chosen_objects(selector)
+    rows = connection.execute(spelled(SELECTED, chosen=str(chosen)), chosen.values).fetchall()
+    return [object_of(row) for row in rows]
+
+
+def operations(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Operation]:
+    """Return the operations there are."""
+    return list(_asked(connection, OPERATIONS, keys, operation_of))
+
+
+def work(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Work]:
+    """Return the work there is for these operations."""
+    return list(_asked(connection, WORK, keys, work_of))
+
+
+def queues(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Work]:
+    """Return the work in these queues, in the order of acceptance."""
+    return sorted(_asked(connection, QUEUES, keys, work_of), key=lambda one: one.seq)
+
+
+def locks(connection: sqlite3.Connection, trees: Collection[Key]) -> list[Lock]:
+    """Return the locks of these trees, in the order of asking."""
+    return sorted(_asked(connection, LOCKS, trees, lock_of), key=lambda one: one.seq)
+
+
+def answers(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Answer]:
+    """Return what these idempotency keys were answered with."""
+    return list(_asked(connection, ANSWERS, keys, lambda row: Answer(*row)))
+
+
+def _asked(connection: sqlite3.Connection, sql: str, keys: Collection[Key], record: Callable[[Row], T]) -> Iterator[T]:
+    """Ask once for each namespace; all ids of one travel as one value, so that the statement is always the same."""
+    names: dict[str, list[str]] = {}
+    for ns, name in keys:
+        names.setdefault(ns, []).append(name)
+    for ns in sorted(names):
+        yield from map(record, connection.execute(sql, (ns, encode(names[ns]).decode())).fetchall())

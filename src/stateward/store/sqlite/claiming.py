@@ -1,0 +1,116 @@
+"""What the claimers ask: which lanes have work, and the work itself.
+
+The lanes with work are found by leaping from lane to lane in the index of what is claimable, so that it costs the same
+whether one operation waits in a lane or a million.
+"""
+
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping
+
+from msgspec.json import encode
+
+from stateward.store.port import LaneLoad
+from stateward.store.records import Claim, Lane, LaneGroup, default_group, default_lane
+from stateward.store.sqlite.rows import claim_of
+from stateward.store.sqlite.spelling import spelled
+
+FREE = "owner IS NULL AND ready = 1 AND remote = 0 AND fenced = 0 AND children = 0"
+CLAIMABLE = f"delayed = 0 AND {FREE}"
+DELAYED = f"delayed = 1 AND {FREE}"
+
+PROMOTE = spelled("UPDATE work SET delayed = 0 WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
+RUNNING = "SELECT lane, grp, count(*) FROM work WHERE owner IS NOT NULL GROUP BY lane, grp"
+WAITING = spelled(
+    """
+WITH RECURSIVE waiting (lane) AS (
+    SELECT min(lane) FROM work WHERE <claimable>
+    UNION ALL
+    SELECT (SELECT min(lane) FROM work WHERE <claimable> AND lane > waiting.lane) FROM waiting WHERE lane IS NOT NULL
+)
+SELECT lane, (SELECT grp FROM work WHERE <claimable> AND lane = waiting.lane LIMIT 1) FROM waiting
+WHERE lane IS NOT NULL
+""",
+    claimable=CLAIMABLE,
+)
+DUE = spelled("SELECT DISTINCT lane, grp FROM work WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
+LANES = spelled("SELECT {Lane} FROM lanes")
+LANES_AMONG = spelled("SELECT {Lane} FROM lanes WHERE lane IN (SELECT value FROM json_each(?))")
+GROUPS = spelled("SELECT {LaneGroup} FROM lane_groups")
+GROUPS_AMONG = spelled("SELECT {LaneGroup} FROM lane_groups WHERE grp IN (SELECT value FROM json_each(?))")
+
+CANDIDATES = spelled("""
+SELECT {Work:w}, {Operation:p}, {Object:o}
+FROM work w
+CROSS JOIN operations p ON p.ns = w.ns AND p.id = w.op
+CROSS JOIN objects o ON o.ns = w.ns AND o.id = w.object
+WHERE w.lane = ? AND w.delayed = 0 AND w.owner IS NULL AND w.ready = 1 AND w.remote = 0 AND w.fenced = 0
+  AND w.children = 0
+ORDER BY w.priority DESC, w.seq LIMIT ?
+""")
+TAKE = """
+UPDATE work
+SET owner = ?, epoch = epoch + 1, attempts = attempts + 1,
+    deadline = coalesce(deadline, ? + (SELECT within FROM operations p WHERE p.ns = work.ns AND p.id = work.op))
+WHERE seq IN (SELECT value FROM json_each(?))
+"""
+
+
+def promote(connection: sqlite3.Connection, now: float) -> None:
+    """Move what has fallen due over to what can be claimed."""
+    connection.execute(PROMOTE, (now,))
+
+
+def busy_lanes(connection: sqlite3.Connection) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    """Return the lanes that have claimable or running work, and their groups."""
+    running, waiting = _running(connection), dict(connection.execute(WAITING).fetchall())
+    groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
+    lanes = _lanes(connection, groups)
+    return _groups(connection, {one.grp for one in lanes}), _loads(lanes, running, waiting)
+
+
+def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    """Return all lanes and groups that are known or have work; writes nothing, so what has fallen due is looked for."""
+    running = _running(connection)
+    waiting = dict(connection.execute(WAITING).fetchall()) | dict(connection.execute(DUE, (now,)).fetchall())
+    groups = {lane: grp for lane, (grp, _) in running.items()} | waiting
+    known = {row[0]: Lane(*row) for row in connection.execute(LANES)}
+    lanes = [known.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(known.keys() | groups.keys())]
+    named = {row[0]: LaneGroup(*row) for row in connection.execute(GROUPS)}
+    names = sorted(named.keys() | {one.grp for one in lanes})
+    return [named.get(name) or default_group(name) for name in names], _loads(lanes, running, waiting)
+
+
+def take(connection: sqlite3.Connection, rooms: Mapping[str, int], owner: str, now: float) -> list[Claim]:
+    """Claim up to so many operations of each lane."""
+    claims = [
+        claim_of(row, owner, now)
+        for lane, room in rooms.items()
+        if room > 0
+        for row in connection.execute(CANDIDATES, (lane, room)).fetchall()
+    ]
+    if claims:
+        connection.execute(TAKE, (owner, now, encode([claim.work.seq for claim in claims]).decode()))
+    return claims
+
+
+def _running(connection: sqlite3.Connection) -> dict[str, tuple[str, int]]:
+    running: dict[str, tuple[str, int]] = {}
+    for lane, grp, count in connection.execute(RUNNING):
+        running[lane] = grp, count + running.get(lane, (grp, 0))[1]
+    return running
+
+
+def _loads(lanes: Iterable[Lane], running: Mapping[str, tuple[str, int]], waiting: Collection[str]) -> list[LaneLoad]:
+    return [LaneLoad(one, running.get(one.lane, ("", 0))[1], one.lane in waiting) for one in lanes]
+
+
+def _lanes(connection: sqlite3.Connection, groups: Mapping[str, str]) -> list[Lane]:
+    rows = connection.execute(LANES_AMONG, (encode(list(groups)).decode(),)) if groups else ()
+    known = {row[0]: Lane(*row) for row in rows}
+    return [known.get(lane) or default_lane(lane, groups[lane]) for lane in sorted(groups)]
+
+
+def _groups(connection: sqlite3.Connection, names: Collection[str]) -> list[LaneGroup]:
+    rows = connection.execute(GROUPS_AMONG, (encode(list(names)).decode(),)) if names else ()
+    known = {row[0]: LaneGroup(*row) for row in rows}
+    return [known.get(name) or default_group(name) for name in sorted(names)]

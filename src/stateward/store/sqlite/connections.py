@@ -1,0 +1,69 @@
+"""Opening SQLite: what every connection needs to be told."""
+
+import sqlite3
+from pathlib import Path
+
+from stateward.store.errors import NotADatabase, Unavailable
+from stateward.store.sqlite.faults import fault
+from stateward.store.sqlite.settings import Settings
+
+PAGE_BYTES = 4096
+STATEMENTS = 512  # prepared ones to keep: each way of writing has one for each size of batch
+OLDEST = (3, 35, 0)
+
+
+def open_writer(settings: Settings) -> sqlite3.Connection:
+    """Open the connection that writes; the file is made if there is none."""
+    _check_place(settings)
+    connection = _connect(settings)
+    try:
+        _prepare_writer(connection, settings)
+    except sqlite3.Error as error:
+        connection.close()
+        raise fault(error) from error
+    return connection
+
+
+def open_reader(settings: Settings) -> sqlite3.Connection:
+    """Open a connection that only reads; it may be lent from thread to thread."""
+    connection = _connect(settings, check_same_thread=False)
+    connection.execute(f"PRAGMA cache_size = -{settings.cache_bytes // 8 // 1024}")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _connect(settings: Settings, *, check_same_thread: bool = True) -> sqlite3.Connection:
+    return sqlite3.connect(
+        settings.path,
+        timeout=settings.busy_timeout,
+        isolation_level=None,
+        check_same_thread=check_same_thread,
+        cached_statements=STATEMENTS,
+    )
+
+
+def _prepare_writer(connection: sqlite3.Connection, settings: Settings) -> None:
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # here it shows whether it is a database
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
+    connection.execute(f"PRAGMA cache_size = -{settings.cache_bytes // 1024}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {settings.log_bytes // PAGE_BYTES}").fetchone()
+    connection.execute(f"PRAGMA journal_size_limit = {4 * settings.log_bytes}").fetchone()
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA secure_delete = OFF").fetchone()
+    if settings.max_bytes is not None:
+        connection.execute(f"PRAGMA max_page_count = {settings.max_bytes // PAGE_BYTES}").fetchone()
+
+
+def _check_place(settings: Settings) -> None:
+    if sqlite3.sqlite_version_info < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        raise Unavailable(f"SQLite {needed} or newer is needed, and this is {sqlite3.sqlite_version}")
+    path = Path(settings.path)
+    if settings.in_memory:
+        return
+    if path.is_dir():
+        raise NotADatabase(f"{path} is a folder")
+    if not path.parent.is_dir():
+        raise Unavailable(f"there is no folder {path.parent}")

@@ -1,0 +1,36 @@
+"""What SQLite says when something goes wrong, in the words of the store."""
+
+import sqlite3
+
+from stateward.store.errors import Busy, Conflict, Full, NotADatabase, ReadOnly, StoreError, Unavailable
+
+BY_CODE: dict[int, type[StoreError]] = {
+    sqlite3.SQLITE_AUTH: ReadOnly,
+    sqlite3.SQLITE_BUSY: Busy,
+    sqlite3.SQLITE_CANTOPEN: Unavailable,
+    sqlite3.SQLITE_CORRUPT: NotADatabase,
+    sqlite3.SQLITE_FULL: Full,
+    sqlite3.SQLITE_IOERR: Unavailable,
+    sqlite3.SQLITE_LOCKED: Busy,
+    sqlite3.SQLITE_NOMEM: Unavailable,
+    sqlite3.SQLITE_NOTADB: NotADatabase,
+    sqlite3.SQLITE_PERM: ReadOnly,
+    sqlite3.SQLITE_PROTOCOL: Busy,
+    sqlite3.SQLITE_READONLY: ReadOnly,
+    sqlite3.SQLITE_TOOBIG: StoreError,
+}
+TAKEN = frozenset(
+    (sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_ROWID)
+)
+"""The constraints that say that somebody else was first; any other is a mistake of ours and is shown as it is."""
+
+
+def fault(error: sqlite3.Error) -> Exception:
+    """Translate an error of SQLite; what is not the database's doing stays what it is."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return error
+    if code in TAKEN:
+        return Conflict(str(error))
+    kind = BY_CODE.get(code & 0xFF)  # the upper bits tell varieties of the same trouble apart
+    return error if kind is None else kind(f"{error} ({error.sqlite_errorname})")

@@ -1,0 +1,81 @@
+"""Connections that only read, and the threads that use them: beside the writer, and never waiting for it."""
+
+import sqlite3
+from asyncio import get_running_loop, to_thread
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from stateward.store.errors import Unavailable
+from stateward.store.sqlite.connections import open_reader
+from stateward.store.sqlite.faults import fault
+from stateward.store.sqlite.settings import Settings
+
+T = TypeVar("T")
+
+
+class Reading(Protocol):
+    """Where questions are asked."""
+
+    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Answer a question that may take several statements, all of which see the same state."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
+class Pool:
+    """A few threads, each with a connection while it answers. Nothing stays open between two questions."""
+
+    def __init__(self, settings: Settings, size: int) -> None:
+        self._settings = settings
+        self._idle: list[sqlite3.Connection] = []
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="stateward-reader")
+        self._closed = False
+
+    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        if self._closed:
+            raise Unavailable("the store is closed")
+        return await get_running_loop().run_in_executor(self._threads, self._answer, question)
+
+    async def close(self) -> None:
+        self._closed = True
+        await to_thread(self._threads.shutdown)
+        while self._idle:
+            self._idle.pop().close()
+
+    def _answer(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection = self._idle.pop() if self._idle else open_reader(self._settings)
+        except sqlite3.Error as error:
+            raise fault(error) from error
+        try:
+            return answer(connection, question)
+        finally:
+            self._idle.append(connection)
+
+
+class InlineReading:
+    """Answers on the spot, on the connection that writes; nothing can be under way there."""
+
+    def __init__(self, connection: Callable[[], sqlite3.Connection]) -> None:
+        self._connection = connection
+
+    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        return answer(self._connection(), question)
+
+    async def close(self) -> None:
+        pass
+
+
+def answer(connection: sqlite3.Connection, question: Callable[[sqlite3.Connection], T]) -> T:
+    """Ask within a read transaction that ends with the answer, so that the log can be cleared behind it."""
+    try:
+        connection.execute("BEGIN")
+        try:
+            return question(connection)
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        raise fault(error) from error

@@ -1,0 +1,79 @@
+"""The store in an SQLite file: nothing to install, one writer, readers beside it, any number of processes."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from os import PathLike, fspath
+from typing import TypeVar
+
+from stateward.store.errors import Busy
+from stateward.store.port import Program, Reader, Topic, Tx
+from stateward.store.sqlite.desk import furnish
+from stateward.store.sqlite.listeners import Listeners
+from stateward.store.sqlite.reader import SqliteReader
+from stateward.store.sqlite.reading import InlineReading, Pool, Reading
+from stateward.store.sqlite.settings import Settings, Synchronous
+from stateward.store.sqlite.writer import Writer
+from stateward.store.sqlite.writing import InlineWriting, Writing
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """A database file, or with the path `:memory:` a database that is gone when it is closed.
+
+    `inline` does without threads: everything runs on the event loop at once, in one order. It is for simulations, and
+    is how a database in memory is always run. A store that runs inline does not hear of what other processes commit.
+    """
+
+    reader: Reader
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        synchronous: Synchronous = "FULL",
+        busy_timeout: float = 5.0,
+        max_bytes: int | None = None,
+        readers: int = 2,
+        inline: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = Settings(fspath(path), synchronous, busy_timeout, max_bytes)
+        self._listeners = Listeners()
+        desk = partial(furnish, self.settings, clock)
+        self._writing: Writing
+        self._reading: Reading
+        if inline or self.settings.in_memory:
+            self._writing = InlineWriting(desk, self._listeners.tell)
+            self._reading = InlineReading(lambda: self._writing.desk.connection)
+        else:
+            self._writing = Writer(desk, self._listeners.tell)
+            self._reading = Pool(self.settings, readers)
+        self.reader = SqliteReader(self._reading, clock)
+
+    async def open(self) -> None:
+        await self._writing.start()
+
+    async def close(self) -> None:
+        await self._writing.stop()
+        await self._reading.close()
+
+    async def transact(self, program: Program[T]) -> T:
+        return await self._writing.run(program)
+
+    def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
+        return self._listeners.add(listener)
+
+    async def alone(self) -> bool:
+        lock = self._writing.desk.lock
+        if lock is None or lock.undisturbed():
+            return True
+
+        async def test(_: Tx) -> bool:
+            return lock.test()
+
+        try:
+            return await self.transact(test)
+        except Busy:
+            return False

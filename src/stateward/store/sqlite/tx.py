@@ -1,0 +1,116 @@
+"""A transaction on SQLite: it holds the database's one write lock, so whatever it has read stays as it is."""
+
+import sqlite3
+from collections.abc import Collection, Mapping
+
+from stateward.store.changes import Changes
+from stateward.store.port import LaneLoad
+from stateward.store.records import (
+    Answer,
+    Claim,
+    Key,
+    LaneGroup,
+    Lock,
+    Object,
+    Operation,
+    Timer,
+    Work,
+    Worker,
+)
+from stateward.store.selection import Selector
+from stateward.store.sqlite import asking, claiming
+from stateward.store.sqlite.applying import Pen
+from stateward.store.sqlite.faults import fault
+from stateward.store.sqlite.numbers import Numbers
+from stateward.store.sqlite.rows import work_of
+from stateward.store.sqlite.spelling import spelled
+from stateward.store.sqlite.topics import NOTHING, topics_of
+
+TIMERS = spelled("SELECT {Timer} FROM timers WHERE due <= ? ORDER BY due, rank, ns, id LIMIT ?")
+LATE = spelled("""
+SELECT {Work} FROM work
+WHERE deadline <= ?1
+  AND NOT EXISTS (SELECT 1 FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= ?1)
+ORDER BY deadline, seq LIMIT ?2
+""")
+SEEN = """
+INSERT INTO workers (id, lease, seen, host, pid) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid
+"""
+GONE = "DELETE FROM workers WHERE id = ?"
+DEAD = spelled("SELECT {Worker} FROM workers WHERE seen + lease < ? ORDER BY id")
+OWNED = spelled("SELECT {Work} FROM work WHERE owner = ? ORDER BY seq")
+
+
+class SqliteTx:
+    """One program's transaction. Its methods never wait: they are coroutines because the port's are."""
+
+    def __init__(self, connection: sqlite3.Connection, numbers: Numbers, now: float) -> None:
+        self.now = now
+        self.topics = NOTHING
+        self.spoiled: Exception | None = None
+        self._connection = connection
+        self._numbers = numbers
+        self._known: dict[tuple[str, str], Object] = {}
+
+    async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
+        found = {one.key: one for one in asking.objects(self._connection, keys)}
+        self._known.update(found.items())
+        return found
+
+    async def select(self, selector: Selector) -> list[Object]:
+        found = asking.selected(self._connection, selector)
+        self._known |= {(one.ns, one.id): one for one in found}
+        return found
+
+    async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
+        return {one.key: one for one in asking.operations(self._connection, keys)}
+
+    async def work(self, keys: Collection[Key]) -> dict[Key, Work]:
+        return {one.key: one for one in asking.work(self._connection, keys)}
+
+    async def queues(self, keys: Collection[Key]) -> list[Work]:
+        return asking.queues(self._connection, keys)
+
+    async def locks(self, trees: Collection[Key]) -> list[Lock]:
+        return asking.locks(self._connection, trees)
+
+    async def answers(self, keys: Collection[Key]) -> dict[Key, Answer]:
+        return {Key(one.ns, one.key): one for one in asking.answers(self._connection, keys)}
+
+    async def due_timers(self, limit: int) -> list[Timer]:
+        return [Timer(*row) for row in self._connection.execute(TIMERS, (self.now, limit)).fetchall()]
+
+    async def loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+        claiming.promote(self._connection, self.now)
+        return claiming.busy_lanes(self._connection)
+
+    async def take(self, rooms: Mapping[str, int], owner: str) -> list[Claim]:
+        claiming.promote(self._connection, self.now)
+        return claiming.take(self._connection, rooms, owner, self.now)
+
+    async def overdue(self, limit: int) -> list[Work]:
+        return [work_of(row) for row in self._connection.execute(LATE, (self.now, limit)).fetchall()]
+
+    async def worker_seen(self, worker: Worker) -> None:
+        self._connection.execute(SEEN, (worker.id, worker.lease, self.now, worker.host, worker.pid))
+
+    async def worker_gone(self, worker: str) -> None:
+        self._connection.execute(GONE, (worker,))
+
+    async def dead_workers(self) -> list[Worker]:
+        return [Worker(*row) for row in self._connection.execute(DEAD, (self.now,)).fetchall()]
+
+    async def owned(self, worker: str) -> list[Work]:
+        return [work_of(row) for row in self._connection.execute(OWNED, (worker,)).fetchall()]
+
+    async def apply(self, changes: Changes) -> None:
+        try:
+            Pen(self._connection, self._numbers, self.now).write(changes, self._known)
+        except sqlite3.Error as error:
+            self.spoiled = fault(error)
+            raise self.spoiled from error
+        except Exception as error:
+            self.spoiled = error
+            raise
+        self.topics |= topics_of(changes)

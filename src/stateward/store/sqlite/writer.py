@@ -1,0 +1,121 @@
+"""The one thread that writes.
+
+Programs are queued from the event loop. The thread takes all that are queued at once and commits them together, so the
+busier it gets, the more programs share the price of a commit; nobody is kept waiting for company.
+"""
+
+from asyncio import AbstractEventLoop, Future, get_running_loop
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from stateward.store.errors import Unavailable
+from stateward.store.port import EVERYTHING, Program, Topic
+from stateward.store.sqlite.desk import Desk
+from stateward.store.sqlite.others import Others
+from stateward.store.sqlite.topics import NOTHING
+from stateward.store.sqlite.transactions import AnyProgram, Outcome
+
+T = TypeVar("T")
+
+
+class Job(Struct, frozen=True):
+    """A program and who waits for it."""
+
+    program: AnyProgram
+    future: Future[Any]
+
+
+class Writer:
+    """A thread with a connection of its own, which runs programs in groups."""
+
+    def __init__(self, furnish: Callable[[], Desk], tell: Callable[[Topic], None]) -> None:
+        self._furnish = furnish
+        self._tell = tell
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._desk: Desk | None = None
+        self._loop: AbstractEventLoop
+        self._thread: Thread
+
+    @property
+    def desk(self) -> Desk:
+        if self._desk is None:
+            raise Unavailable("the store is closed")
+        return self._desk
+
+    async def start(self) -> None:
+        self._loop = get_running_loop()
+        ready: Future[Desk] = self._loop.create_future()
+        self._thread = Thread(target=self._main, args=(ready,), name="stateward-writer", daemon=True)
+        self._thread.start()
+        self._desk = await ready
+
+    async def run(self, program: Program[T]) -> T:
+        if self._desk is None:
+            raise Unavailable("the store is closed")
+        future: Future[T] = self._loop.create_future()
+        self._jobs.put(Job(program, future))
+        return await future
+
+    async def stop(self) -> None:
+        if self._desk is not None:
+            self._desk = None
+            self._jobs.put(None)
+            await self._loop.run_in_executor(None, self._thread.join)
+
+    def _main(self, ready: Future[Desk]) -> None:
+        try:
+            desk = self._furnish()
+        except BaseException as error:
+            self._later(_settle, ready, Outcome(error=error))
+            return
+        self._later(_settle, ready, Outcome(desk))
+        try:
+            self._work(desk)
+        finally:
+            desk.close()
+
+    def _work(self, desk: Desk) -> None:
+        """Do all that is queued; when there is nothing, look what others have done."""
+        assert desk.lock is not None, "only a file has a thread of its own"
+        others = Others(desk.connection, desk.lock)
+        queued: list[Job | None] = []
+        while None not in queued:
+            queued = self._queued(others.every)
+            jobs = [job for job in queued if job is not None and not job.future.cancelled()]
+            outcomes = desk.transactions.run([job.program for job in jobs]) if jobs else []
+            topics = EVERYTHING if others.have_written() else NOTHING
+            for outcome in outcomes:
+                topics |= outcome.topics
+            if jobs or topics:
+                self._later(self._deliver, jobs, outcomes, topics)
+
+    def _queued(self, patience: float) -> list[Job | None]:
+        queued: list[Job | None] = []
+        with suppress(Empty):
+            queued.append(self._jobs.get(timeout=patience))
+            while True:
+                queued.append(self._jobs.get_nowait())
+        return queued
+
+    def _deliver(self, jobs: list[Job], outcomes: list[Outcome], topics: Topic) -> None:
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            _settle(job.future, outcome)
+        self._tell(topics)
+
+    def _later(self, callback: Callable[..., None], *args: object) -> None:
+        with suppress(RuntimeError):  # the loop is gone, and so is everybody who waited
+            self._loop.call_soon_threadsafe(callback, *args)
+
+
+def _settle(future: Future[Any], outcome: Outcome) -> None:
+    if future.done():  # whoever waited has given up
+        return
+    if outcome.error is not None:
+        future.set_exception(outcome.error)
+    else:
+        future.set_result(outcome.value)

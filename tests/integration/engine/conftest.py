@@ -1,0 +1,58 @@
+"""A site: an engine on a real store, with a plant behind it. Every test runs on both stores."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from stateward.engine import Accepted, Engine
+from stateward.store.port import Store
+from stateward.store.records import Operation
+from tests.integration.engine.plant import PUMP, Plant
+from tests.stores import fresh_store
+
+
+class Site:
+    """An engine at work, and ways to say what a test waits for."""
+
+    def __init__(self, engine: Engine, plant: Plant) -> None:
+        self.engine = engine
+        self.plant = plant
+
+    async def built(self, name: str, **how: Any) -> None:
+        """Build a pump and wait until it is there."""
+        await self.ended(await self.engine.create("ns", name, PUMP.kind, "build", **how))
+
+    async def ended(self, accepted: Accepted) -> Operation:
+        """Wait for the end of an operation."""
+        return await self.engine.wait(accepted.op.ns, accepted.op.id, 30)
+
+    async def state(self, name: str) -> str:
+        """Return an object's state."""
+        return (await self.engine.get("ns", name)).state
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something has become true in this process."""
+        async with asyncio.timeout(30):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def new_store(store_name: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
+    """Return how to open one and the same fresh database, as often as wanted."""
+    return fresh_store(store_name, request)
+
+
+@pytest.fixture
+async def site(new_store: Callable[[], Store]) -> AsyncIterator[Site]:
+    plant = Plant()
+    async with Engine(new_store(), [plant.pump(), plant.station()], lease=3.0) as engine:
+        yield Site(engine, plant)
+        plant.release()

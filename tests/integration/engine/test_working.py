@@ -1,0 +1,300 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from stateward.engine import Engine, Kind, LockWish, Permanent, Route, Temporary, Throttled, Unknown, Word
+from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
+from stateward.engine.groups import NoneAllowed
+from stateward.engine.handlers import Job
+from stateward.engine.requests import Locked
+from stateward.store.port import Store
+from stateward.store.records import Key, Lane, LaneGroup, Status, Timer
+from stateward.store.selection import JournalFilter, Selector
+from tests.integration.engine.conftest import Site
+from tests.integration.engine.plant import PUMP, STATION, Plant
+
+
+async def test_a_temporary_error_is_tried_again(site: Site) -> None:
+    await site.built("p1")
+    site.plant.fail("pump", Temporary("busy", after=0.01), Temporary("busy", after=0.01))
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert (ended.status, ended.attempts) == (Status.SUCCEEDED, 3)
+
+
+async def test_a_permanent_error_ends_in_the_error_state_with_its_text(site: Site) -> None:
+    await site.built("p1")
+    site.plant.fail("pump", Permanent("the shaft is broken"))
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    found = await site.engine.get("ns", "p1")
+    assert (ended.status, found.state, found.error) == (Status.FAILED, "broken", "the shaft is broken")
+
+
+async def test_a_bug_in_a_handler_fails_the_operation_and_not_the_worker(site: Site) -> None:
+    await site.built("p1")
+    site.plant.fail("pump", ZeroDivisionError("oops"))
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert ended.error == "ZeroDivisionError: oops"
+    await site.engine.act("ns", "p1", "mend")
+    assert (await site.ended(await site.engine.act("ns", "p1", "pump"))).status is Status.SUCCEEDED
+
+
+async def test_after_an_unclear_answer_it_looks_before_it_works_again(site: Site) -> None:
+    await site.built("p1")
+
+    async def done_but_unheard(job: Job) -> None:
+        site.plant.begun["pump"] += 1
+        site.plant.true.add(job.key.id)
+        raise Unknown("no answer", after=0.01)
+
+    site.engine.kinds[PUMP.kind].does("pump", observe=site.plant.observe)(done_but_unheard)
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert (ended.status, site.plant.begun["pump"]) == (Status.SUCCEEDED, 1)
+
+
+async def test_steps_that_were_done_are_not_done_again(site: Site) -> None:
+    await site.built("p1")
+    counted: list[str] = []
+
+    async def step(name: str) -> str:
+        counted.append(name)
+        return name
+
+    async def in_steps(job: Job) -> list[str]:
+        first = await job.once("drain", lambda: step("drain"))
+        if job.attempt == 1:
+            raise Temporary("interrupted", after=0.01)
+        return [first, await job.once("fill", lambda: step("fill"))]
+
+    site.engine.kinds[PUMP.kind].does("pump")(in_steps)
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert counted == ["drain", "fill"]
+    assert ended.result == '["drain","fill"]'
+
+
+async def test_progress_is_kept_in_order(site: Site) -> None:
+    await site.built("p1")
+
+    async def talkative(job: Job) -> None:
+        for number in range(3):
+            await job.progress(f"stroke {number}", done=number + 1, total=3)
+
+    site.engine.kinds[PUMP.kind].does("pump")(talkative)
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    lines = await site.engine.store.reader.progress_of(ended.key, 0)
+    assert [(line.text, line.done, line.total) for line in lines] == [(f"stroke {n}", n + 1, 3) for n in range(3)]
+
+
+async def test_what_waits_is_cancelled_at_once_and_goes_back(site: Site) -> None:
+    await site.built("p1")
+    accepted = await site.engine.act("ns", "p1", "pump", not_before=4e9)
+    await site.engine.cancel("ns", accepted.op.id, "ann")
+    ended = await site.ended(accepted)
+    assert (ended.status, await site.state("p1")) == (Status.CANCELLED, "idle")
+    with pytest.raises(AlreadyEnded):
+        await site.engine.cancel("ns", accepted.op.id)
+    with pytest.raises(NoSuchOperation):
+        await site.engine.cancel("ns", "nothing")
+
+
+async def test_what_runs_is_stopped_when_cancelled_and_goes_back_if_it_was_not_done(site: Site) -> None:
+    await site.built("p1")
+    site.plant.hold()
+    accepted = await site.engine.act("ns", "p1", "pump")
+    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await site.engine.cancel("ns", accepted.op.id)
+    ended = await site.ended(accepted)
+    assert (ended.status, await site.state("p1")) == (Status.CANCELLED, "idle")
+
+
+async def test_a_group_action_is_accepted_at_once_for_all_and_ends_when_all_have(site: Site) -> None:
+    await site.engine.create("ns", "s1", STATION.kind, "found")
+    for number in range(5):
+        await site.built(f"p{number}", parent="s1")
+    await site.engine.act("ns", "p4", "pump", not_before=4e9)
+    site.plant.hold()
+    verdict = await site.engine.group(
+        site.engine.request("ns", "s1", "pump"), Selector("ns", parent="s1"), site.engine.request("ns", "", "pump")
+    )
+    assert verdict.whole is not None
+    assert ([one.object.id for one in verdict.begun], list(verdict.skipped)) == (["p0", "p1", "p2", "p3"], ["p4"])
+    assert await site.state("s1") == "working"
+    site.plant.release()
+    assert (await site.ended(verdict.whole)).status is Status.SUCCEEDED
+    assert [await site.state(f"p{number}") for number in range(4)] == ["idle"] * 4
+    children = await site.engine.store.reader.children_of(verdict.whole.op.key)
+    assert {child.status for child in children} == {Status.SUCCEEDED}
+
+
+async def test_a_group_action_that_no_member_allows_changes_nothing(site: Site) -> None:
+    await site.engine.create("ns", "s1", STATION.kind, "found")
+    await site.built("p1", parent="s1")
+    members = Selector("ns", parent="s1")
+    with pytest.raises(NoneAllowed) as caught:
+        await site.engine.group(site.engine.request("ns", "s1", "pump"), members, site.engine.request("ns", "", "mend"))
+    assert list(caught.value.skipped) == ["p1"]
+    assert (await site.state("s1"), await site.state("p1")) == ("quiet", "idle")
+
+
+async def test_limits_of_lanes_and_groups_hold(site: Site) -> None:
+    lanes = [Lane(f"cloud/{number}", "cloud", 2, 0.0, 0.0, 0) for number in range(4)]
+    await site.engine.set_limits([LaneGroup("cloud", 2)], lanes)
+    for number in range(16):
+        site.plant.lanes[f"p{number}"] = Route("cloud", f"cloud/{number % 4}")
+    most: dict[str, int] = {}
+
+    async def counting(job: Job) -> None:
+        lane = job.claim.work.lane
+        site.plant.inside[lane] += 1
+        active = {name: count for name, count in site.plant.inside.items() if count}
+        most["lanes"] = max(most.get("lanes", 0), len(active))
+        most["lane"] = max(most.get("lane", 0), *active.values())
+        await asyncio.sleep(0.01)
+        site.plant.inside[lane] -= 1
+
+    site.engine.kinds[PUMP.kind].does("build")(counting)
+    created = [await site.engine.create("ns", f"p{number}", PUMP.kind, "build") for number in range(16)]
+    for one in created:
+        assert (await site.ended(one)).status is Status.SUCCEEDED
+    assert most == {"lanes": 2, "lane": 2}
+
+
+async def test_throttling_backs_off_one_lane_only(site: Site) -> None:
+    for name, lane in (("p1", "cloud/a"), ("p2", "cloud/a"), ("p3", "cloud/b")):
+        site.plant.lanes[name] = Route("cloud", lane)
+        await site.built(name)
+    site.plant.fail("pump", Throttled("slow down", after=30.0))
+    slow = await site.engine.act("ns", "p1", "pump")
+    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await asyncio.sleep(0.1)
+    held = await site.engine.act("ns", "p2", "pump")
+    assert (await site.ended(await site.engine.act("ns", "p3", "pump"))).status is Status.SUCCEEDED
+    for waiting in (slow, held):
+        found = await site.engine.store.reader.op(waiting.op.key)
+        assert found is not None
+        assert found.status is Status.WAITING
+
+
+async def test_of_what_waits_in_a_lane_the_most_urgent_goes_first(site: Site) -> None:
+    await site.engine.set_limits([LaneGroup("cloud", 1)], [Lane("cloud/a", "cloud", 1, 0.0, 0.0, 0)])
+    order: list[str] = []
+
+    async def noting(job: Job) -> None:
+        order.append(job.object)
+        await site.plant.open.wait()
+
+    site.engine.kinds[PUMP.kind].does("build")(noting)
+    site.plant.hold()
+    created = []
+    for name, urgent in (("p1", 0), ("p2", 0), ("p3", 5)):
+        site.plant.lanes[name] = Route("cloud", "cloud/a")
+        created.append(await site.engine.create("ns", name, PUMP.kind, "build", priority=urgent))
+        await site.until(lambda: bool(order))
+    site.plant.release()
+    for one in created:
+        await site.ended(one)
+    assert order == ["p1", "p3", "p2"]
+
+
+async def test_a_timer_is_an_event_by_the_clock_and_fires_once(site: Site) -> None:
+    await site.built("p1")
+    now = await site.engine.store.reader.time()
+    await site.engine.set_timer(Timer("ns", "t1", now + 0.05, 0, "p1", "pump", "[]", "{}"))
+    await site.until(lambda: site.plant.done["pump"] == 1)
+    assert await site.engine.store.reader.timers("ns", 10) == []
+    lines = [line for line in await site.engine.history("ns", "p1") if line.event == "pump"]
+    assert [line.actor for line in lines] == ["clock"]
+
+
+async def test_a_timer_whose_object_is_in_transition_waits(site: Site) -> None:
+    await site.built("p1")
+    site.plant.hold()
+    tuning = await site.engine.act("ns", "p1", "tune")
+    await site.engine.set_timer(Timer("ns", "t1", 1.0, 0, "p1", "pump", "[]", "{}"))
+    await site.until(lambda: site.plant.begun["tune"] == 1)
+    site.plant.release()
+    await site.ended(tuning)
+    await site.until(lambda: site.plant.done["pump"] == 1)
+
+
+async def test_another_partys_report_counts_only_for_the_current_operation(site: Site) -> None:
+    remote = Kind(STATION)
+    site.engine.kinds._kinds[STATION.kind] = remote
+    await site.engine.create("ns", "s1", STATION.kind, "found")
+    asked = (await site.engine.act("ns", "s1", "pump")).op
+    assert not await site.engine.hear(Word("ns", "s1", "another", asked.generation, "calm", "controller"))
+    assert not await site.engine.hear(Word("ns", "s1", asked.id, asked.generation + 1, "calm", "controller"))
+    assert not await site.engine.hear(Word("ns", "s1", asked.id, asked.generation, "calm", "user"))
+    assert await site.state("s1") == "working"
+    assert await site.engine.hear(Word("ns", "s1", asked.id, asked.generation, "calm", "controller"))
+    assert await site.state("s1") == "quiet"
+    assert not await site.engine.hear(Word("ns", "s1", asked.id, asked.generation, "calm", "controller"))
+    rejected = [line for line in await site.engine.history("ns", "s1") if line.event.startswith("rejected")]
+    assert len(rejected) == 4
+
+
+async def test_locks_are_held_until_the_end_and_refused_or_waited_for(site: Site) -> None:
+    for name in ("p1", "p2", "p3"):
+        await site.built(name)
+    site.plant.hold()
+    upper, lower = LockWish("/a", "X"), LockWish("/a/b", "X")
+    first = await site.engine.act("ns", "p1", "pump", tree="t", locks=[upper])
+    with pytest.raises(Locked) as caught:
+        await site.engine.act("ns", "p2", "pump", tree="t", locks=[lower])
+    assert [(one.op, one.path, one.mode) for one in caught.value.blockers] == [(first.op.id, "/a", "X")]
+    assert await site.state("p2") == "idle"
+    waiting = await site.engine.act("ns", "p2", "pump", tree="t", locks=[lower], wait=True)
+    stranger = await site.engine.act("ns", "p3", "pump", tree="t", locks=[LockWish("/ab", "X")])
+    await site.until(lambda: site.plant.begun["pump"] == 2)
+    site.plant.release()
+    for one in (first, waiting, stranger):
+        assert (await site.ended(one)).status is Status.SUCCEEDED
+    assert await site.engine.store.reader.locks_of(Key("ns", "t")) == []
+
+
+async def test_the_journal_is_watched_without_gap_or_duplicate(site: Site) -> None:
+    await site.built("p1")
+    seen: list[int] = []
+
+    async def watching() -> None:
+        async for line in site.engine.watch(0):
+            seen.append(line.seq)  # noqa: PERF401 - read while it grows
+
+    task = asyncio.create_task(watching())
+    for _ in range(20):
+        await site.ended(await site.engine.act("ns", "p1", "pump"))
+    last = await site.engine.store.reader.last_line()
+    await site.until(lambda: bool(seen) and seen[-1] == last)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    everything = [line.seq for line in await site.engine.store.reader.lines(0, 1000, JournalFilter())]
+    assert seen == everything == sorted(set(everything))
+
+
+async def test_the_state_at_a_time_is_read_off_the_journal(site: Site) -> None:
+    before = await site.engine.store.reader.time() - 1
+    await site.built("p1")
+    lines = await site.engine.history("ns", "p1")
+    assert await site.engine.state_at("ns", "p1", before) is None
+    assert await site.engine.state_at("ns", "p1", lines[-1].at) == "idle"
+
+
+async def test_a_worker_that_vanished_is_replaced_and_the_work_looked_at_first(
+    new_store: Callable[[], Store], site: Site
+) -> None:
+    await site.built("p1")
+    site.plant.hold()
+    accepted = await site.engine.act("ns", "p1", "pump")
+    await site.until(lambda: site.plant.begun["pump"] == 1)
+    assert site.engine.worker is not None
+    for task in site.engine.worker._loops:  # it claims nothing more and renews nothing
+        task.cancel()
+    site.plant.true.add(accepted.op.id)  # and yet its work has had its effect
+    second = Plant()
+    second.true = site.plant.true
+    async with Engine(new_store(), [second.pump(), second.station()], lease=3.0) as other:
+        ended = await other.wait("ns", accepted.op.id, 30)
+    assert (ended.status, second.begun["pump"]) == (Status.SUCCEEDED, 0)
+    site.plant.release()
+    await site.until(lambda: site.engine.worker is not None and site.engine.worker.busy == 0)
+    assert any(line.event == "rejected: succeeded" for line in await site.engine.history("ns", "p1"))

