@@ -31,9 +31,10 @@ class Desk:
         self._work: dict[Key, Work] = {}
         self._new_work: dict[Key, Work] = {}
         self._work_changed: dict[Key, Work] = {}
-        self._work_gone: set[Key] = set()
+        self._work_gone: dict[Key, None] = {}
+        self._left: dict[Key, Key] = {}  # operations whose work is gone, with the queue that they have left
         self._locks: dict[Key, list[Lock]] = {}
-        self._trees_touched: set[Key] = set()
+        self._trees_touched: dict[Key, None] = {}
 
     # --- loading -----------------------------------------------------------------------------------------------------
 
@@ -46,7 +47,9 @@ class Desk:
         hosts = {Key(one.ns, one.queue) for one in found.values() if one.queue != one.id} - self.objects.keys()
         if hosts:
             self._keep(await self.tx.objects(hosts))
-        queues = {Key(one.ns, one.queue) for one in found.values()}
+        # An object that does not exist yet may stand in a queue, or be the host of one, all the same.
+        queues = {*wanted, *(Key(one.ns, one.queue) for one in found.values())} - self._queues.keys()
+        self._queues.update((queue, []) for queue in queues)
         for work in await self.tx.queues(queues):
             self._queues[Key(work.ns, work.queue)].append(work)
             self._work[work.key] = work
@@ -88,10 +91,6 @@ class Desk:
         """Return the work of an operation, if it has not ended."""
         return self._work.get(key)
 
-    def know(self, rows: Iterable[Work]) -> None:
-        """Take work onto the desk that was read in another way than with its queue."""
-        self._work.update((work.key, work) for work in rows)
-
     def enqueue(self, operation: Operation, work: Work) -> None:
         """Add an operation and its work, at the end of its queue."""
         self.operations[operation.key] = operation
@@ -109,20 +108,21 @@ class Desk:
         line[:] = [work if one.op == work.op else one for one in line]
 
     def drop(self, work: Work) -> None:
-        """Remove a work row with its locks, and let the next in its queue come forward."""
+        """Remove a work row with its locks; `bring_forward` sees to whoever waited behind it."""
         key = work.key
         del self._work[key]
         self._work_changed.pop(key, None)
         if self._new_work.pop(key, None) is None:
-            self._work_gone.add(key)
-        line = self._queues[Key(work.ns, work.queue)]
+            self._work_gone[key] = None
+        queue = self._left[key] = Key(work.ns, work.queue)
+        line = self._queues[queue]
         line[:] = [one for one in line if one.op != work.op]
-        self._release(key)
-        self._promote(line)
+        self.release(key)
 
-    def _promote(self, line: list[Work]) -> None:
-        if line and not line[0].ready and not self._waits_for_locks(line[0]):
-            self.change(replace(line[0], ready=True))
+    def take_left(self) -> dict[Key, Key]:
+        """Return operations whose work is gone since the last time, with the queues that they have left."""
+        left, self._left = self._left, {}
+        return left
 
     # --- locks -------------------------------------------------------------------------------------------------------
 
@@ -135,12 +135,13 @@ class Desk:
         self._locks[Key(lock.ns, lock.tree)].append(lock)
         self.changes.locks.append(lock)
 
-    def _release(self, op: Key) -> None:
+    def release(self, op: Key) -> None:
+        """Give back an operation's locks on the trees that are loaded."""
         for tree, locks in self._locks.items():
             if tree.ns == op.ns and any(lock.op == op.id for lock in locks):
                 locks[:] = [lock for lock in locks if lock.op != op.id]
                 self.changes.locks_gone.append(op)
-                self._trees_touched.add(tree)
+                self._trees_touched[tree] = None
 
     def grant_locks(self) -> list[Key]:
         """Give released locks to those who wait for them, in turn; returns operations that now hold all of theirs."""
@@ -155,7 +156,8 @@ class Desk:
         self._trees_touched.clear()
         return ready
 
-    def _waits_for_locks(self, work: Work) -> bool:
+    def waits_for_locks(self, work: Work) -> bool:
+        """Tell whether an operation waits for locks on the trees that are loaded."""
         return any(lock.waiting and lock.op == work.op for locks in self._locks.values() for lock in locks)
 
     # --- the journal, and the end ------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ async def test_throttling_backs_off_one_lane_only(site: Site) -> None:
     held = await site.engine.act("ns", "p2", "pump")
     assert (await site.ended(await site.engine.act("ns", "p3", "pump"))).status is Status.SUCCEEDED
     for waiting in (slow, held):
-        found = await site.engine.store.reader.op(waiting.op.key)
+        found = await site.engine.store.reader.operation(waiting.op.key)
         assert found is not None
         assert found.status is Status.WAITING
 
