@@ -10,6 +10,7 @@ NAMES = (
     "decide",
     "memory",
     "locks",
+    "explore",
 )
 
 

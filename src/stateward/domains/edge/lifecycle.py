@@ -17,6 +17,8 @@ IGNORE_AGENT = "ignore agent"  # overrides that an administrator may put on a ca
 IGNORE_AGENT_ERRORS = "ignore agent errors"
 IGNORE_TRANSIENT = "ignore transient state"
 DEPENDENCIES = "dependencies"  # the AppInst's cluster must be made or reserved first
+MISSING = "missing"  # the agent's list shows that it is not there any more
+NEVER_READY = "never ready"  # it was deleted before it had ever been there
 UPGRADING = "upgrading"  # an upgrade of the cloudlet is under way
 
 
@@ -83,6 +85,7 @@ def _instance_rows(s: type[ClusterInstState] | type[AppInstState]) -> tuple[Row,
         failure(s.CREATE_REQUESTED | s.CREATING, "give up",      CONTROLLER,                     s.CREATE_ERROR),
         timeout(s.CREATE_REQUESTED | s.CREATING,                                                s.CREATE_ERROR),
         step(   s.CREATE_ERROR,                 "undone",       CONTROLLER,                     s.NOT_PRESENT),
+        request(s.READY,                        "re-create",    CONTROLLER, s.CREATE_REQUESTED, s.READY,        s.CREATE_ERROR, 15 * MINUTE, MISSING),
 
         # Update. The previous spec is kept with the operation until the end, for the undo.
         request(s.READY | s.UPDATE_ERROR,       "update",       USER,       s.UPDATE_REQUESTED, s.READY,        s.UPDATE_ERROR, 15 * MINUTE),
@@ -101,7 +104,8 @@ def _instance_rows(s: type[ClusterInstState] | type[AppInstState]) -> tuple[Row,
         step(   s.DELETE_PREPARE,               "prepared",     CONTROLLER,                     s.DELETE_REQUESTED, within=15 * MINUTE),
         failure(s.DELETE_PREPARE,               "in use",       CONTROLLER,                     BACK),
         failure(s.DELETE_PREPARE,               "in use",       CONTROLLER,                     s.DELETE_ERROR, needs=IGNORE_TRANSIENT),
-        timeout(s.DELETE_PREPARE,                                                               s.DELETE_ERROR),
+        timeout(s.DELETE_PREPARE,                                                               BACK),
+        timeout(s.DELETE_PREPARE,                                                               s.DELETE_ERROR, needs=IGNORE_TRANSIENT),
         step(   s.DELETE_REQUESTED | s.DELETING, "deleting",     AGENT,                          s.DELETING,     within=15 * MINUTE),
         success(s.DELETE_REQUESTED | s.DELETING, "deleted",      AGENT,                          s.NOT_PRESENT),
         success(s.DELETE_REQUESTED | s.DELETING, "deleted",      CONTROLLER,                     s.NOT_PRESENT,  needs=IGNORE_AGENT),
@@ -110,6 +114,7 @@ def _instance_rows(s: type[ClusterInstState] | type[AppInstState]) -> tuple[Row,
         failure(s.DELETE_REQUESTED | s.DELETING, "give up",      CONTROLLER,                     s.DELETE_ERROR),
         timeout(s.DELETE_REQUESTED | s.DELETING,                                                s.DELETE_ERROR),
         step(   s.DELETE_ERROR,                 "undone",       CONTROLLER,                     s.READY),
+        step(   s.DELETE_ERROR,                 "undone",       CONTROLLER,                     s.NOT_PRESENT,  needs=NEVER_READY),
     )
 
 

@@ -1,0 +1,276 @@
+"""The agent protocol, explored: the right one holds, and each rule taken away is missed with the shortest story why."""
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.edge.guard import Record, Rejected, Report, Why, fence, weigh
+from stateward.domains.edge.lifecycle import CLUSTERINST, ClusterInstState
+from stateward.domains.edge.protocol import (
+    ABSENT_IS_TRUE,
+    APPLIED_TWICE,
+    AT_REST,
+    FORCED_DELETE,
+    ILLEGAL,
+    MISSING_IS_TRUE,
+    ORPHAN,
+    READY_IS_TRUE,
+    TWO_AT_ONCE,
+    WISHES,
+    Admission,
+    Agent,
+    Bell,
+    Controller,
+    Order,
+    Rules,
+    Scenario,
+    admit,
+    fulfils,
+    instance_protocol,
+    listing,
+)
+from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Refusal, declare
+from stateward.lifecycle.explore import Bounds, Claim, Exploration, Faults, Protocol, Violation, Wrong, explore
+
+S = ClusterInstState
+BOUNDS = Bounds(copies=1)
+
+LOSSY = Faults(losses=1, duplicates=1, spared=listing)
+MORTAL = Faults(duplicates=1, crashes={AGENT: 1, CONTROLLER: 1})
+BOTH = Faults(losses=1, crashes={AGENT: 1, CONTROLLER: 1}, spared=listing)
+CREATED = Scenario(asks=1)
+CHANGED = Scenario(ready=True, asks=1)
+
+
+def patient(scenario: Scenario) -> Scenario:
+    return replace(scenario, patient=True)
+
+
+def explored(scenario: Scenario, faults: Faults, rules: Rules | None = None) -> Exploration:
+    return explore(instance_protocol(scenario, rules), faults, BOUNDS)
+
+
+def found(scenario: Scenario, faults: Faults, rules: Rules | None = None) -> Violation:
+    violation = explored(scenario, faults, rules).violation
+    assert violation is not None
+    return violation
+
+
+def what(violation: Violation) -> tuple[Wrong, str]:
+    return violation.kind, violation.name
+
+
+@pytest.mark.parametrize(
+    ("scenario", "faults"),
+    [
+        pytest.param(Scenario(asks=2), LOSSY, id="create and one more, with loss"),
+        pytest.param(CHANGED, Faults(2, 2, spared=listing), id="update or delete, with more loss"),
+        pytest.param(patient(CREATED), MORTAL, id="create, with crashes and no help from the clock"),
+        pytest.param(patient(CHANGED), MORTAL, id="update or delete, with crashes and no help from the clock"),
+        pytest.param(CHANGED, BOTH, id="update or delete, with loss and crashes"),
+        pytest.param(
+            patient(Scenario(asks=2, wishes=(*WISHES, FORCED_DELETE))), Faults(duplicates=1), id="a forced delete"
+        ),
+    ],
+)
+def test_the_protocol_holds_whatever_happens(scenario: Scenario, faults: Faults) -> None:
+    result = explored(scenario, faults)
+    assert result.violation is None, str(result)
+    assert result.complete
+
+
+def test_every_state_of_the_table_is_met_and_every_way_to_end_in_it() -> None:
+    met: set[Controller] = set()
+
+    def note(controller: Controller) -> bool:
+        met.add(controller)
+        return True
+
+    protocol = instance_protocol(patient(CHANGED))
+    explore(replace(protocol, invariants=(Claim("note", (CONTROLLER,), note),)), MORTAL, BOUNDS)
+    explore(replace(instance_protocol(CREATED), invariants=(Claim("note", (CONTROLLER,), note),)), LOSSY, BOUNDS)
+    assert {one.book.state for one in met} == set(S)
+    assert {one.book.state for one in met if not one.book.operation} == {
+        S.NOT_PRESENT,
+        S.READY,
+        S.CREATE_ERROR,
+        S.UPDATE_ERROR,
+        S.DELETE_ERROR,
+    }
+    assert not any(one.book.missing for one in met)
+
+
+@pytest.mark.parametrize("faults", [Faults(), Faults(losses=1, spared=listing)])
+def test_forgetting_what_is_moot_hides_nothing(faults: Faults) -> None:
+    protocol = instance_protocol(CREATED)
+    plain = replace(protocol, parties=tuple(replace(party, moot=None) for party in protocol.parties))
+    assert _met(plain, faults) == _met(protocol, faults)
+
+
+def _met(protocol: Protocol, faults: Faults) -> set[tuple[Controller, Agent]]:
+    met: set[tuple[Controller, Agent]] = set()
+
+    def note(controller: Controller, agent: Agent) -> bool:
+        met.add((controller, agent))
+        return True
+
+    watched = replace(protocol, invariants=(Claim("note", (CONTROLLER, AGENT), note), *protocol.invariants))
+    result = explore(watched, faults, Bounds(copies=1, in_flight=20))
+    assert result.complete, str(result)
+    return met
+
+
+def without_ids(record: Record, report: Report) -> Rejected | None:
+    """Heed any report of the connection, as if reports named neither operation nor generation."""
+    rejected = fence(record, report)
+    return rejected if rejected and rejected.why in (Why.OLD_NOTIFY, Why.FOREIGN_NOTIFY) else None
+
+
+def with_generation_only(record: Record, report: Report) -> Rejected | None:
+    return without_ids(record, report) or (
+        None if report.generation == record.generation else Rejected(Why.STALE_GENERATION, record, report)
+    )
+
+
+def at_its_word(lifecycle: Lifecycle, record: Record, report: Report) -> Move | Refusal | Rejected:
+    """Take the state from the agent's word, whatever the table says."""
+    words = {"creating": S.CREATING, "updating": S.UPDATING, "deleting": S.DELETING, "ready": S.READY}
+    if report.event in words:
+        return Move(record.state, report.event, AGENT, words[report.event], Meaning.STEP)
+    return weigh(lifecycle, record, report)
+
+
+def instead(wrong: Admission, *of: Admission) -> Rules:
+    """Return rules with an agent that does the wrong thing in place of some right ones."""
+
+    def admits(agent: Agent, order: Order) -> Admission:
+        right = admit(agent, order)
+        return wrong if right in of else right
+
+    return Rules(admit=admits)
+
+
+def in_any_order(agent: Agent, order: Order) -> Admission:
+    """Take orders of this connection even if a newer one was seen."""
+    right = admit(agent, order)
+    if right is not Admission.STALE or order.notify != agent.mind.connection:
+        return right
+    if agent.mind.work is not None:
+        return Admission.BUSY
+    return Admission.DONE if fulfils(agent.site.generation, agent.site.whole, order) else Admission.BEGIN
+
+
+def of_any_connection(agent: Agent, order: Order) -> Admission:
+    return admit(agent, replace(order, notify=agent.mind.connection))
+
+
+def without_timeouts() -> Lifecycle:
+    rows = [row for row in CLUSTERINST.rows if row.meaning is not Meaning.TIMEOUT or S.DELETE_PREPARE in row.sources]
+    return declare("edge.clusterinst", S, rows, CLUSTERINST.declaration.actors, initial=S.NOT_PRESENT)
+
+
+def test_reports_without_operation_ids_let_a_stale_ready_complete_a_newer_update() -> None:
+    violation = found(Scenario(asks=2), LOSSY, Rules(fence=without_ids))
+    assert what(violation) == (Wrong.BROKEN, READY_IS_TRUE)
+    assert violation.trace.steps == (
+        "agent connects and sends its list; controller: gives notify id 1",
+        "user asks for create; controller: create, CreateRequested, operation 1",
+        "controller hears end of list (0, notify 1): settles",
+        "controller sends create (operation 1, generation 1, notify 1)",
+        "agent hears create (operation 1, generation 1, notify 1): begins",
+        "agent finishes, says 'ready'",
+        "controller hears 'ready' (operation 1, generation 1, notify 1): agrees, Ready (network doubled it)",
+        "user asks for update; controller: update, UpdateRequested, operation 2",
+        "controller hears 'ready' (operation 1, generation 1, notify 1): agrees, Ready",
+    )
+    assert violation.trace.end[:2] == (
+        "controller: Ready, no operation, generation 2, settled",
+        "agent: has generation 1, idle",
+    )
+
+
+def test_the_generation_alone_does_not_tell_an_operation_from_its_undo() -> None:
+    violation = found(Scenario(asks=2), LOSSY, Rules(fence=with_generation_only))
+    assert violation.kind is Wrong.BROKEN
+
+
+def test_an_agent_taken_at_its_word_makes_moves_that_the_table_does_not_have() -> None:
+    assert what(found(CREATED, LOSSY, Rules(weigh=at_its_word))) == (Wrong.BREACH, ILLEGAL)
+
+
+def test_an_agent_that_does_not_know_its_operations_does_the_work_twice() -> None:
+    rules = instead(Admission.BEGIN, Admission.AGAIN, Admission.DONE)
+    assert what(found(CREATED, LOSSY, rules)) == (Wrong.BREACH, APPLIED_TWICE)
+
+
+def test_an_agent_that_does_not_look_at_the_site_first_does_the_work_again_after_a_crash() -> None:
+    violation = found(CREATED, MORTAL, instead(Admission.BEGIN, Admission.DONE))
+    assert what(violation) == (Wrong.BREACH, APPLIED_TWICE)
+    assert any(step.startswith("agent crashes") for step in violation.trace.steps)
+
+
+def test_an_agent_without_a_guard_of_its_own_works_at_two_things_at_once() -> None:
+    assert what(found(CREATED, LOSSY, instead(Admission.BEGIN, Admission.BUSY))) == (Wrong.BREACH, TWO_AT_ONCE)
+
+
+def test_an_agent_that_drops_an_order_while_busy_leaves_the_undo_waiting_for_the_clock() -> None:
+    violation = found(patient(CREATED), Faults(), instead(Admission.IGNORED, Admission.BUSY))
+    assert what(violation) == (Wrong.DEAD_END, AT_REST)
+    assert "agent hears delete (operation 2, generation 1, notify 1): ignores it" in violation.trace.steps
+
+
+def test_an_order_that_was_overtaken_by_its_undo_must_not_be_obeyed() -> None:
+    assert what(found(CREATED, Faults(), Rules(admit=in_any_order))) == (Wrong.BROKEN, ABSENT_IS_TRUE)
+
+
+def test_what_was_left_behind_unknown_is_seen_as_an_orphan_at_the_next_connection() -> None:
+    protocol = replace(instance_protocol(CREATED, Rules(admit=in_any_order)), invariants=())
+    violation = explore(protocol, Faults(crashes={AGENT: 1}), BOUNDS).violation
+    assert violation is not None
+    assert what(violation) == (Wrong.BREACH, ORPHAN)
+
+
+def test_an_order_of_an_older_connection_must_not_be_obeyed() -> None:
+    violation = found(CREATED, MORTAL, Rules(admit=of_any_connection))
+    assert violation.kind is Wrong.BROKEN
+    assert "controller: gives notify id 2" in " ".join(violation.trace.steps)
+
+
+def test_before_the_end_of_the_list_nothing_is_known_to_be_missing() -> None:
+    assert what(found(CHANGED, Faults(), Rules(listed=lambda _: True))) == (Wrong.BROKEN, MISSING_IS_TRUE)
+
+
+def test_before_the_end_of_the_list_nothing_is_known_to_be_deleted() -> None:
+    protocol = instance_protocol(CHANGED, Rules(listed=lambda _: True))
+    absent = tuple(claim for claim in protocol.invariants if claim.name == ABSENT_IS_TRUE)
+    violation = explore(replace(protocol, invariants=absent), MORTAL, BOUNDS).violation
+    assert violation is not None
+    assert what(violation) == (Wrong.BROKEN, ABSENT_IS_TRUE)
+    assert violation.trace.end[0].startswith("controller: NotPresent")
+
+
+def test_an_end_of_list_that_overtook_the_list_is_not_the_end_of_it() -> None:
+    rules = Rules(listed=lambda link: link.expected is not None)
+    assert what(found(CHANGED, Faults(), rules)) == (Wrong.BROKEN, MISSING_IS_TRUE)
+
+
+def test_a_list_of_an_older_connection_says_nothing_about_now() -> None:
+    rules = Rules(heeds=lambda _link, _line: True)
+    assert what(found(CREATED, MORTAL, rules)) == (Wrong.BROKEN, MISSING_IS_TRUE)
+
+
+def test_without_time_outs_a_lost_order_is_waited_for_for_ever() -> None:
+    violation = found(CREATED, LOSSY, Rules(lifecycle=without_timeouts()))
+    assert what(violation) == (Wrong.DEAD_END, AT_REST)
+    assert violation.trace.steps[-1] == "network loses create (operation 1, generation 1, notify 1) to agent"
+    assert violation.trace.end[0].startswith("controller: CreateRequested")
+
+
+def test_an_undo_that_is_not_sent_again_is_lost_for_ever_because_an_error_state_has_no_deadline() -> None:
+    violation = found(replace(CREATED, bells=(Bell.DEADLINE,)), LOSSY)
+    assert what(violation) == (Wrong.DEAD_END, AT_REST)
+    assert violation.trace.end[0].startswith("controller: CreateError")
+
+
+def test_an_undo_under_the_id_of_what_failed_is_never_done_by_an_agent_that_did_it_late() -> None:
+    violation = found(CREATED, Faults(), Rules(undo=lambda book: book.operation))
+    assert what(violation) == (Wrong.NO_REST, AT_REST)
