@@ -6,7 +6,7 @@ COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench setup lock format draw clean
+.PHONY: help run test check bench simulate chaos setup lock format draw clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,12 @@ check: .venv/.dev ## format, lint, types, floors
 
 bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit and against peers
 	@$(VENV)/python -m bench $(ARGS)
+
+simulate: .venv/.dev ## run the whole engine under a seeded scheduler: SEEDS=1000, or ARGS="--seed 7" to replay one
+	@$(VENV)/python -m tests.simulation --seeds $(or $(SEEDS),200) $(ARGS)
+
+chaos: .venv/.dev ## kill real processes under load, on both stores
+	@$(VENV)/python -m tests.chaos $(ARGS)
 
 setup: .venv/.run .venv/.dev .venv/.bench ## set up everything at once
 

@@ -14,7 +14,7 @@ BIN = Path(sys.executable).parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-ELSEWHERE = ("make test", "make check", "make bench", "make format", "make lock")
+ELSEWHERE = ("make test", "make check", "make bench", "make simulate", "make chaos", "make format", "make lock")
 """What runs this suite, runs beside it in CI, takes its time, or would change the tree under test."""
 
 

@@ -8,12 +8,14 @@ import typer
 
 from stateward import __version__
 from stateward.cli import lifecycle
+from stateward.cli.migrate import migrate
 from stateward.cli.output import BAD_USAGE, err, print_json
 from stateward.errors import StatewardError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(lifecycle.app, name="lifecycle")
 app.command()(lifecycle.validate)
+app.command()(migrate)
 
 
 def _print_version(wanted: bool) -> None:
