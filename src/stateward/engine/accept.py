@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from stateward.engine.begin import begin
 from stateward.engine.change import change_state, fence
 from stateward.engine.desk import Desk
+from stateward.engine.endings import advance
 from stateward.engine.kinds import Kind, Kinds
 from stateward.engine.promotion import bring_forward
 from stateward.engine.requests import (
@@ -29,7 +30,7 @@ from stateward.engine.requests import (
     blocker_of,
 )
 from stateward.errors import StatewardError
-from stateward.lifecycle import TRANSITIONAL, Move, decide
+from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
 from stateward.store.port import Tx
 from stateward.store.records import Answer, Key, Object
 
@@ -71,7 +72,9 @@ async def _load(desk: Desk, requests: Sequence[Request]) -> None:
     holders = {Key(one.ns, one.op) for one in desk.objects.values() if one.op is not None}
     repeated = {Key(one.ns, one.op) for one in requests if one.op}
     await desk.load_operations(holders | repeated)
-    await desk.load_locks({Key(one.ns, one.tree) for one in requests if one.tree is not None})
+    asked = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
+    held = {Key(one.ns, one.tree) for one in desk.operations.values() if one.tree is not None}
+    await desk.load_locks(asked | held)
 
 
 async def _admit(desk: Desk, kinds: Kinds, request: Request, answers: dict[Key, Answer]) -> Accepted:
@@ -84,7 +87,9 @@ async def _admit(desk: Desk, kinds: Kinds, request: Request, answers: dict[Key, 
     move = _decided(desk, kind, request, found)
     if kind.guard is not None:
         await kind.guard(desk, request, found)
-    accepted = begin(desk, kind, request, found, move) if move.begins else _step(desk, request, found, move)
+    # A step from rest into a transitional state begins something too: it must end in time.
+    begins = move.begins or (found.op is None and move.target.state_class is TRANSITIONAL)
+    accepted = begin(desk, kind, request, found, move) if begins else _step(desk, request, found, move)
     if request.key is not None:
         op = accepted.operation.id if accepted.operation else None
         answer = Answer(request.ns, request.key, _fingerprint(request), op, request.object, desk.now)
@@ -142,7 +147,9 @@ def _born(desk: Desk, kinds: Kinds, request: Request, former: Object | None) -> 
 
 
 def _decided(desk: Desk, kind: Kind, request: Request, found: Object) -> Move:
-    verdict = decide(kind.lifecycle, found.state, request.action, request.actor, request.facts)
+    holder = desk.operations.get(Key(found.ns, found.op)) if found.op is not None else None
+    origin = holder.origin if holder is not None else None
+    verdict = decide(kind.lifecycle, found.state, request.action, request.actor, request.facts, origin)
     if not isinstance(verdict, Move):
         raise Refused(verdict, _holder(desk, found))
     return verdict
@@ -154,9 +161,11 @@ def _holder(desk: Desk, found: Object) -> Blocker | None:
 
 
 def _step(desk: Desk, request: Request, found: Object, move: Move) -> Accepted:
-    """Change a state at once; an operation that held the object is over when the object comes to rest."""
-    if move.target.state_class is not TRANSITIONAL:
-        fence(desk, found, f"{request.action} by {request.actor}")
+    """Change a state at once; an operation that held the object goes on with it, or is over."""
+    if found.op is not None and (move.meaning is not Meaning.STEP or move.target.state_class is TRANSITIONAL):
+        advance(desk, found, desk.operations[Key(found.ns, found.op)], move, request.who)
+        return Accepted(desk.objects[found.key], None)
+    fence(desk, found, f"{request.action} by {request.actor}")
     return Accepted(change_state(desk, found, move, request.who, found.op, spec=request.spec), None)
 
 

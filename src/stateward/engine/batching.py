@@ -62,6 +62,10 @@ class Batcher(Generic[Item, Answer]):
         try:
             answers: Sequence[Answer | StatewardError] = await self._persist([item for item, _ in batch])
         except Exception as error:
+            if len(batch) > 1 and not isinstance(error, StoreError):
+                for one in batch:  # one bad item is to harm nobody else
+                    await self._answer([one])
+                return
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)

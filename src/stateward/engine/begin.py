@@ -21,6 +21,7 @@ def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move) -
     if hidden:
         _refuse_company(desk, request, line)
     locks = _wished(desk, request)
+    route = kind.route(found if request.spec is None else replace(found, spec=request.spec), request.action)
     if move.preempts:
         fence(desk, found, f"pre-empted by {request.op}")
         line = desk.queue(Key(found.ns, found.queue))
@@ -37,7 +38,6 @@ def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move) -
             spec=request.spec,
             generation=operation.generation,
         )
-    route = kind.route(changed, request.action)
     for lock in locks:
         desk.add_lock(lock)
     handled = request.action in kind.handlers
@@ -51,7 +51,7 @@ def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move) -
         grp=route.grp,
         priority=request.priority,
         ready=not line and not any(lock.waiting for lock in locks),
-        remote=not handled and move.meaning is Meaning.REQUEST,
+        remote=not handled and move.meaning in (Meaning.REQUEST, Meaning.STEP),
         fenced=False,
         cancelled=False,
         children=request.children,
@@ -113,12 +113,12 @@ def _wished(desk: Desk, request: Request) -> list[Lock]:
         return []
     present = desk.locks(Key(request.ns, request.tree))
     wishes = [Lock(request.ns, request.tree, one.path, one.mode, request.op, False, 0) for one in request.locks]
-    obstacles = {wish.path: in_the_way(wish, present) for wish in wishes}
-    if not any(obstacles.values()):
+    obstacles = [in_the_way(wish, present) for wish in wishes]
+    if not any(obstacles):
         return wishes
     if not request.wait:
-        wish = next(one for one in request.locks if obstacles[one.path])
-        raise Locked(request.tree, wish, tuple(_lock_blockers(desk, obstacles[wish.path])))
+        wish, blockers = next(pair for pair in zip(request.locks, obstacles, strict=True) if pair[1])
+        raise Locked(request.tree, wish, tuple(_lock_blockers(desk, blockers)))
     return [replace(wish, waiting=True) for wish in wishes]
 
 

@@ -51,12 +51,13 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
     work = desk.work(key)
     if work is None or work.fenced:
         raise AlreadyEnded(operation.id, operation.status)
-    if work.owner is None:
+    if work.owner is None and not work.observe:
         found = desk.objects[Key(operation.ns, operation.object)]
         ending = Ending(CANCELLED, error=f"cancelled by {who}" if who else "cancelled")
         settle(desk, kinds[operation.kind].lifecycle, found, operation, work, ending)
     else:
-        desk.change(replace(work, cancelled=True))
+        # Somebody is at it, or was and has vanished: a worker has to look before anything can be said.
+        desk.change(replace(work, cancelled=True, not_before=min(work.not_before, desk.now)))
         desk.changes.fences = True
     await bring_forward(desk)
     await desk.apply()

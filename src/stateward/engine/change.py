@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from stateward.engine.desk import Desk
 from stateward.lifecycle import GONE, TRANSITIONAL, Move
-from stateward.store.records import Key, Line, Object, Status
+from stateward.store.records import Key, Line, Object, Status, Work
 
 
 def change_state(
@@ -71,8 +71,12 @@ def fence(desk: Desk, found: Object, why: str) -> None:
     operation = desk.operations[Key(found.ns, found.op)]
     work = desk.work(operation.key)
     desk.end(operation, Status.CANCELLED, work, None, why)
-    if work is None:
-        return
+    if work is not None:
+        void(desk, work)
+
+
+def void(desk: Desk, work: Work) -> None:
+    """Take work away whose operation has ended; a worker that may still be at it leaves a ghost behind."""
     if work.owner is None:
         desk.drop(work)
     else:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stateward.store.changes import Changes
 from stateward.store.port import LaneLoad, Tx
-from stateward.store.records import Claim, Lane, LaneGroup
+from stateward.store.records import Claim, Lane, LaneGroup, Worker
 
 TURN = 5.0
 """How many seconds a lane may stay active while others of its group wait for a place."""
@@ -28,26 +28,33 @@ class Allotment(Struct, frozen=True):
     opened: list[Lane]
 
 
-async def claim(tx: Tx, owner: str, room: int) -> tuple[float, list[Claim]]:
-    """Claim up to `room` operations for a worker; returns the store's time with them."""
+async def claim(tx: Tx, worker: Worker, room: int) -> tuple[float, list[Claim]]:
+    """Claim up to `room` operations for a worker; returns the store's time with them.
+
+    A claim is a sign of life as well: a worker that was taken for dead meanwhile must not hold anything as a dead one.
+    """
     groups, loads = await tx.loads()
     allotment = allot(groups, loads, room, tx.now)
     if not allotment.rooms:
         return tx.now, []
-    claims = await tx.take(allotment.rooms, owner)
+    claims = await tx.take(allotment.rooms, worker.id)
+    if claims:
+        await tx.worker_seen(worker)
     if allotment.opened:
         await tx.apply(Changes(lanes=allotment.opened))
     return tx.now, claims
 
 
-async def throttle(tx: Tx, lane: str, after: float | None) -> None:
-    """Back one lane off, longer each time that it is throttled again."""
+async def throttle(tx: Tx, lane: str, after: float) -> float:
+    """Back one lane off, longer each time that it is throttled again; returns for how many seconds."""
     _, loads = await tx.loads()
     for load in loads:
         if load.lane.lane == lane:
             times = load.lane.throttled + 1 if tx.now < load.lane.back_off + 60 else 1
-            until = tx.now + max(after or 0.0, min(60.0, 0.5 * 2**times))
-            await tx.apply(Changes(lanes=[replace(load.lane, back_off=until, throttled=times)]))
+            pause = max(after, min(60.0, 0.5 * 2.0**times))
+            await tx.apply(Changes(lanes=[replace(load.lane, back_off=tx.now + pause, throttled=times)]))
+            return pause
+    return 0.0
 
 
 def allot(groups: Sequence[LaneGroup], loads: Sequence[LaneLoad], room: int, now: float) -> Allotment:

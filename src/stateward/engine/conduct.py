@@ -5,15 +5,20 @@ from random import Random
 
 import msgspec
 
-from stateward.engine.handlers import Handler, Job, Permanent, Seen, Throttled, Unknown, WorkError
+from stateward.engine.handlers import Fenced, Handler, Job, Permanent, Seen, Throttled, Unknown, WorkError
 from stateward.engine.outcomes import Ending, Retry
 from stateward.engine.pacing import back_off
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
+from stateward.store.errors import StoreError
 
 Outcome = Ending | Retry
 
 UNCLEAR = (OSError, EOFError, asyncio.TimeoutError)
 """What a handler lets through that talked to somebody: nobody knows how far it got."""
+
+
+LOOK = 30.0
+"""How many seconds a look may take before it counts as not having seen anything."""
 
 
 class Conduct:
@@ -33,6 +38,8 @@ class Conduct:
             if limit.expired():
                 return Ending(TIMED_OUT, CLOCK, error=f"not done {job.claim.operation.within:g} s after it was begun")
             return self._read(job, error, remaining)
+        except (Fenced, StoreError):
+            raise  # it says nothing about the work, only about who may go on with it
         except Exception as error:
             return Ending(FAILED, error=f"{type(error).__name__}: {error}")
 
@@ -67,7 +74,10 @@ class Conduct:
         if self._handler.observe is None:
             return Seen.UNKNOWN
         try:
-            return await self._handler.observe(job)
+            async with asyncio.timeout(LOOK):
+                return await self._handler.observe(job)
+        except (Fenced, StoreError):
+            raise
         except Exception:
             return Seen.UNKNOWN
 
@@ -82,6 +92,9 @@ class Conduct:
 
     async def cancel(self, job: Job) -> Ending:
         """Say how an operation that was cancelled while it ran has ended: done after all, or back to where it was."""
-        if await self.look(job) is Seen.DONE:
+        seen = await self.look(job)
+        if seen is Seen.DONE:
             return Ending(SUCCEEDED)
+        if seen is Seen.UNKNOWN and self._handler.observe is not None:
+            return Ending(UNKNOWN, error="cancelled, and nobody can say whether it was done")
         return Ending(CANCELLED, error="cancelled")

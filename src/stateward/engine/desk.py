@@ -50,7 +50,7 @@ class Desk:
         # An object that does not exist yet may stand in a queue, or be the host of one, all the same.
         queues = {*wanted, *(Key(one.ns, one.queue) for one in found.values())} - self._queues.keys()
         self._queues.update((queue, []) for queue in queues)
-        for work in await self.tx.queues(queues):
+        for work in await self.tx.queues(queues) if queues else ():
             self._queues[Key(work.ns, work.queue)].append(work)
             self._work[work.key] = work
 
@@ -141,6 +141,7 @@ class Desk:
             if tree.ns == op.ns and any(lock.op == op.id for lock in locks):
                 locks[:] = [lock for lock in locks if lock.op != op.id]
                 self.changes.locks_gone.append(op)
+                self.changes.locks = [lock for lock in self.changes.locks if (lock.ns, lock.op) != op]
                 self._trees_touched[tree] = None
 
     def grant_locks(self) -> list[Key]:

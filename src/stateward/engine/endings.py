@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from stateward.engine.change import change_state, journal
+from stateward.engine.change import change_state, journal, void
 from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kinds
-from stateward.engine.outcomes import Ending, Report, Retry, Stopped
+from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped
 from stateward.engine.promotion import bring_forward
 from stateward.lifecycle import (
     CANCELLED,
@@ -34,17 +34,20 @@ from stateward.store.records import Key, Object, Operation, Status, Work
 async def report(tx: Tx, kinds: Kinds, reports: Sequence[Report]) -> list[bool]:
     """Take a batch of reports; tells for each whether it counted."""
     desk = Desk(tx)
+    desk.operations.update((one.operation.key, one.operation) for one in reports)
     await desk.load({Key(one.operation.ns, one.operation.object) for one in reports})
     await desk.load_locks(
         {Key(one.operation.ns, one.operation.tree) for one in reports if one.operation.tree is not None}
     )
-    counted = [_take(desk, kinds, one) for one in reports]
+    phases = {one.operation.key for one in reports if isinstance(one.says, Phase)}
+    kept = await tx.operations(phases) if phases else {}
+    counted = [_take(desk, kinds, one, kept) for one in reports]
     await bring_forward(desk)
     await desk.apply()
     return counted
 
 
-def _take(desk: Desk, kinds: Kinds, one: Report) -> bool:
+def _take(desk: Desk, kinds: Kinds, one: Report, kept: dict[Key, Operation]) -> bool:
     found = desk.objects[Key(one.operation.ns, one.operation.object)]
     work = desk.work(one.operation.key)
     if work is None or work.owner != one.owner or work.epoch != one.epoch:
@@ -59,8 +62,26 @@ def _take(desk: Desk, kinds: Kinds, one: Report) -> bool:
         put_back(desk, work, one.says)
     elif isinstance(one.says, Stopped):
         desk.change(replace(work, owner=None, observe=True))
+    elif isinstance(one.says, Phase):
+        return _advance(desk, kinds[found.kind].lifecycle, found, kept[work.key], one)
     else:
-        settle(desk, kinds[found.kind].lifecycle, found, one.operation, work, one.says)
+        given_up = replace(work, owner=None)  # whoever says how it ended is no longer at it
+        settle(desk, kinds[found.kind].lifecycle, found, one.operation, given_up, one.says)
+    return True
+
+
+def _advance(desk: Desk, lifecycle: Lifecycle, found: Object, operation: Operation, one: Report) -> bool:
+    """Enter the next phase, together with the note that it was entered: a repeated report finds the note."""
+    says = one.says
+    assert isinstance(says, Phase)
+    if operation.steps == says.steps:
+        return True
+    move = _known_move(lifecycle, found.state, operation, says)
+    if move is None or move.target.state_class is not TRANSITIONAL:
+        _reject(desk, found, one, f"{found.state} has no phase that ends with it")
+        return False
+    change_state(desk, found, move, operation.who, operation.id)
+    desk.changes.steps.append((operation.key, says.steps))
     return True
 
 
@@ -100,12 +121,31 @@ def settle_with(
         _over(desk, operation, work, STATUSES[move.meaning], result, error)
 
 
+def advance(
+    desk: Desk,
+    found: Object,
+    operation: Operation,
+    move: Move,
+    who: str,
+    result: str | None = None,
+    error: str | None = None,
+) -> None:
+    """Let another party's move end an operation, or bring it further: a sign of life renews the deadline."""
+    work = desk.work(operation.key)
+    if move.target.state_class is not TRANSITIONAL:
+        settle_with(desk, found, operation, work, move, result, error)
+        return
+    change_state(desk, found, move, who, operation.id)
+    if work is not None and move.within is not None:
+        desk.change(replace(work, deadline=desk.now + move.within))
+
+
 def _over(
     desk: Desk, operation: Operation, work: Work | None, status: Status, result: str | None, error: str | None
 ) -> None:
     desk.end(operation, status, work, result, error)
     if work is not None:
-        desk.drop(work)
+        void(desk, work)
 
 
 STATUSES = {
@@ -123,7 +163,7 @@ def _status(event: str) -> Status:
 
 FALLBACKS = {
     # event     tried in turn, where the table does not know it in this state
-    SUCCEEDED: (Meaning.SUCCESS,),
+    SUCCEEDED: (Meaning.SUCCESS, Meaning.FAILURE, Meaning.TIMEOUT),
     FAILED: (Meaning.FAILURE, Meaning.TIMEOUT),
     UNKNOWN: (Meaning.TIMEOUT, Meaning.FAILURE),
     TIMED_OUT: (Meaning.TIMEOUT, Meaning.FAILURE),
@@ -133,14 +173,23 @@ FALLBACKS = {
 
 def ending_move(lifecycle: Lifecycle, state: str, operation: Operation, ending: Ending) -> Move:
     """Return the move that an ending makes; one that the table does not know counts as what it means."""
-    verdict = decide(lifecycle, state, ending.event, ending.actor, ending.facts, operation.origin)
-    if isinstance(verdict, Move):
-        return verdict
+    move = _known_move(lifecycle, state, operation, ending)
+    if move is not None:
+        return move
     for meaning in FALLBACKS.get(ending.event, (Meaning.FAILURE, Meaning.TIMEOUT)):
         found = _exits(lifecycle, state, meaning, operation)
         if found:
-            return min(found, key=lambda move: move.target.word != operation.failing)
+            wanted = operation.desired if meaning is Meaning.SUCCESS else operation.failing
+            return min(found, key=lambda move: move.target.word != wanted)
     raise LookupError(f"{lifecycle.kind} has no way out of {state} for {ending.event!r}")
+
+
+def _known_move(lifecycle: Lifecycle, state: str, operation: Operation, says: Ending | Phase) -> Move | None:
+    """Return the move that the table has for an event; a worker's own events are not in every table."""
+    if (state, says.event, says.actor) not in lifecycle.moves:
+        return None
+    verdict = decide(lifecycle, state, says.event, says.actor, says.facts, operation.origin)
+    return verdict if isinstance(verdict, Move) else None
 
 
 def _exits(lifecycle: Lifecycle, state: str, meaning: Meaning, operation: Operation) -> list[Move]:
@@ -152,7 +201,7 @@ def _exits(lifecycle: Lifecycle, state: str, meaning: Meaning, operation: Operat
 
 
 def _reject(desk: Desk, found: Object, one: Report, why: str) -> None:
-    said = one.says.event if isinstance(one.says, Ending) else type(one.says).__name__.lower()
+    said = one.says.event if isinstance(one.says, Ending | Phase) else type(one.says).__name__.lower()
     journal(desk, found, one.operation.id, WORKER, one.owner, f"rejected: {said}", reason=why)
 
 

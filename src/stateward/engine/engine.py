@@ -133,6 +133,9 @@ class Engine:
 
     async def submit(self, request: Request) -> Accepted:
         """Submit a request; a denial is raised, and has changed nothing."""
+        if request.key is None and request.action in self.kinds.steps:
+            # Where no operation tells that it was done, a key must: the answer to a commit may be lost.
+            request = msgspec.structs.replace(request, key=f"op:{request.op}")
         return await self._requests.submit(request)
 
     async def plan(self, requests: Sequence[Request]) -> list[Verdict]:

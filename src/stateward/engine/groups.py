@@ -65,7 +65,7 @@ async def accept_group(
     skipped = {one.id: why for one, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)}
     if not begun:
         raise NoneAllowed(each.action, skipped)
-    answer = await _whole(desk, kinds, whole, len(begun))
+    answer = await _whole(desk, kinds, whole, sum(one.operation is not None for one in begun))
     await bring_forward(desk)
     await desk.apply()
     return GroupVerdict(answer, begun, skipped)

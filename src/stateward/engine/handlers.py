@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from stateward.engine.outcomes import Ending
+from stateward.engine.outcomes import Phase
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, NO_FACTS
 from stateward.store.records import Claim, Key
@@ -47,6 +47,17 @@ class Throttled(WorkError):
     """The provider asks for a pause: the whole lane is backed off."""
 
 
+class Fenced(StatewardError):
+    """The work no longer belongs to this worker: whatever it says or does now does not count."""
+
+    def __init__(self, op: str) -> None:
+        super().__init__(op)
+        self.op = op
+
+    def __str__(self) -> str:
+        return f"operation {self.op} belongs to another worker now, or has ended"
+
+
 class Seen(StrEnum):
     """What a look at the world tells about an operation."""
 
@@ -64,7 +75,7 @@ class Desktop(Protocol):
     async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
         """Keep the steps that are done."""
 
-    async def phase(self, job: Job, ending: Ending) -> None:
+    async def phase(self, job: Job, phase: Phase) -> None:
         """Report the end of a phase."""
 
 
@@ -135,8 +146,12 @@ class Job:
         return self._steps[step]
 
     async def phase(self, event: str, actor: str = CONTROLLER, facts: frozenset[str] = NO_FACTS) -> None:
-        """Report that a phase has ended: a row of the table that leads to another transitional state."""
-        await self._desk.phase(self, Ending(event, actor, facts))
+        """Report, once, that a phase has ended: a row of the table that leads to another transitional state."""
+        done = f"phase: {event}"
+        if done not in self._steps:
+            steps = {**self._steps, done: None}
+            await self._desk.phase(self, Phase(event, actor, facts, msgspec.json.encode(steps).decode()))
+            self._steps = steps
 
 
 Run = Callable[[Job], Awaitable[Any]]

@@ -5,23 +5,11 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from stateward.engine.desk import Desk
-from stateward.engine.handlers import Job
+from stateward.engine.handlers import Fenced, Job
 from stateward.engine.promotion import bring_forward
-from stateward.errors import StatewardError
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key, Progress, Work
-
-
-class Fenced(StatewardError):
-    """The work no longer belongs to this worker: whatever it says or does now does not count."""
-
-    def __init__(self, op: str) -> None:
-        super().__init__(op)
-        self.op = op
-
-    def __str__(self) -> str:
-        return f"operation {self.op} belongs to another worker now, or has ended"
 
 
 async def keep(tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None) -> None:

@@ -9,6 +9,7 @@ from stateward.engine.handlers import Handler, Observe, Run
 from stateward.engine.requests import Request
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
+from stateward.lifecycle.rows import BEGINNINGS
 from stateward.store.records import Object
 
 Guard = Callable[[Desk, Request, Object], Awaitable[None]]
@@ -61,10 +62,13 @@ class Kind:
 class Kinds:
     """All kinds, by name."""
 
-    __slots__ = ("_kinds",)
+    __slots__ = ("_kinds", "steps")
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._kinds = {kind.lifecycle.kind: kind for kind in kinds}
+        rows = (row for kind in self for row in kind.lifecycle.rows)
+        self.steps = frozenset(row.event for row in rows if row.meaning not in BEGINNINGS)
+        """The events that change a state at once and leave no operation behind."""
 
     def __getitem__(self, name: str) -> Kind:
         try:

@@ -24,6 +24,15 @@ class Retry(Struct, frozen=True):
     observe: bool = False
 
 
+class Phase(Struct, frozen=True):
+    """A phase of the work has ended; `steps` are those done so far, this one included, by which a repeat is known."""
+
+    event: str
+    actor: str
+    facts: frozenset[str]
+    steps: str
+
+
 class Stopped(Struct, frozen=True):
     """The worker has stopped working on it without a result: it was fenced, or the worker is shutting down."""
 
@@ -34,4 +43,4 @@ class Report(Struct, frozen=True):
     operation: Operation
     owner: str
     epoch: int
-    says: Ending | Retry | Stopped
+    says: Ending | Phase | Retry | Stopped

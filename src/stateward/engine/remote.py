@@ -1,14 +1,14 @@
 """Reports of other parties (agents, controllers) about requests that they work on, guarded by the operation's id."""
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from stateward.engine.change import change_state, journal
+from stateward.engine.change import journal
 from stateward.engine.desk import Desk
-from stateward.engine.endings import settle_with
+from stateward.engine.endings import advance
 from stateward.engine.kinds import Kinds
 from stateward.engine.promotion import bring_forward
-from stateward.lifecycle import NO_FACTS, TRANSITIONAL, Move, decide
+from stateward.errors import UnknownName
+from stateward.lifecycle import NO_FACTS, Move, decide
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
 
@@ -50,16 +50,16 @@ def _hear(desk: Desk, kinds: Kinds, word: Word) -> bool:
         return _reject(desk, found, word, "it is about an operation that is not the current one")
     if word.generation != operation.generation:
         return _reject(desk, found, word, f"it is about generation {word.generation}, not {operation.generation}")
-    verdict = decide(kinds[found.kind].lifecycle, found.state, word.event, word.actor, word.facts, operation.origin)
+    lifecycle = kinds[found.kind].lifecycle
+    try:
+        verdict = decide(lifecycle, found.state, word.event, word.actor, word.facts, operation.origin)
+    except UnknownName as unknown:
+        return _reject(desk, found, word, str(unknown))
     if not isinstance(verdict, Move):
         return _reject(desk, found, word, str(verdict))
-    work = desk.work(operation.key)
-    if verdict.target.state_class is TRANSITIONAL:
-        change_state(desk, found, verdict, word.who, word.op)
-        if work is not None and verdict.within is not None:
-            desk.change(replace(work, deadline=desk.now + verdict.within))  # a sign of life renews the deadline
-    else:
-        settle_with(desk, found, operation, work, verdict, word.result, word.error)
+    if verdict.begins:
+        return _reject(desk, found, word, "it would begin something, and a report only tells")
+    advance(desk, found, operation, verdict, word.who, word.result, word.error)
     return True
 
 

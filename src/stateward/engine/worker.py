@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, Literal, TypeVar
 
@@ -19,17 +20,17 @@ from stateward.engine.batching import Batcher
 from stateward.engine.claiming import claim, throttle
 from stateward.engine.conduct import Conduct
 from stateward.engine.endings import report
-from stateward.engine.handlers import Job
+from stateward.engine.handlers import Fenced, Handler, Job, Permanent
 from stateward.engine.healer import bury, settle_overdue
-from stateward.engine.holding import Fenced, keep, review
+from stateward.engine.holding import keep, review
 from stateward.engine.kinds import Kinds
-from stateward.engine.outcomes import Ending, Report, Stopped
+from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped
 from stateward.engine.timers import fire
 from stateward.errors import StatewardError
 from stateward.store import records
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic, Tx
-from stateward.store.records import Claim, Key, Progress
+from stateward.store.records import Claim, Key, Operation, Progress, Work
 
 T = TypeVar("T")
 
@@ -41,6 +42,8 @@ LEASE = 15.0
 SAFETY = 5.0
 """How many seconds pass at most between two looks around, should every wake-up call be lost."""
 
+SOON = 0.1
+"""How many seconds pass before what is due, and could not be done, is tried again."""
 
 Why = Literal["", "fenced", "cancelled", "lost"]
 
@@ -85,7 +88,8 @@ class Worker:
         self._reports: Batcher[Report, bool] = Batcher(self._report, chance, patience=lease)
         self._claim_lock = asyncio.Lock()  # between a claim's commit and its start, it looks like a stray
         self._hungry, self._restless, self._fences = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._loops: list[asyncio.Task[None]] = []
+        self._seekers: list[asyncio.Task[None]] = []
+        self._keepers: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
         self._seen = 0.0
 
@@ -95,22 +99,24 @@ class Worker:
         """Come to life; alone on the database, what was held before a crash is freed at once."""
         if await self._store.alone():
             for former in await self._store.reader.workers():
-                if not former.id.startswith(self._process):
+                if former.id.split("/")[0] != self._process:
                     await self._freed(former.id)
         await self._renew()
         self._unsubscribe = self._store.subscribe(self._woken)
-        loops = (self._claiming, self._keeping_the_lease, self._keeping_time, self._watching_fences)
-        self._loops = [asyncio.create_task(loop(), name=f"{self.name} {loop.__name__}") for loop in loops]
+        self._seekers = [self._tireless(loop) for loop in (self._claiming, self._keeping_time)]
+        keepers = (self._keeping_the_lease, self._minding_the_lease, self._watching_fences)
+        self._keepers = [self._tireless(loop) for loop in keepers]
         self._woken(Topic.WORK | Topic.TIMER)
 
     async def stop(self) -> None:
         """Claim nothing more, let what runs end within the grace time, give the rest back."""
         self._unsubscribe()
-        await _cancelled(self._loops)
+        await _cancelled(self._seekers)
         if self._running:
             await asyncio.wait(self._tasks(), timeout=self._grace)
         await _cancelled(self._tasks())
         await self._reports.drain()
+        await _cancelled(self._keepers)  # only now: what still ran needed the lease
         try:
             await self._freed(self.name)
         except StoreError as error:
@@ -120,6 +126,20 @@ class Worker:
     def busy(self) -> int:
         """How many operations it works on."""
         return len(self._running)
+
+    def _tireless(self, loop: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Run a loop, and again should it fail: a worker that keeps its lease and does nothing would be the worst."""
+        name = f"{self.name} {loop.__name__}"
+
+        async def again() -> None:
+            while True:
+                try:
+                    await loop()
+                except Exception:
+                    log.exception("worker %s has failed and goes on", name)
+                    await asyncio.sleep(1.0)
+
+        return asyncio.create_task(again(), name=name)
 
     async def _freed(self, name: str) -> None:
         await self._store.transact(lambda tx: bury(tx, name))
@@ -142,50 +162,78 @@ class Worker:
             await self._hungry.wait()
             self._hungry.clear()
             room = self._slots - len(self._running)
-            if room > 0 and await self._claim(room):
+            if room > 0 and self._left > 0 and await self._claim(room):
                 self._hungry.set()
 
     async def _claim(self, room: int) -> bool:
         async with self._claim_lock:
-            now, claims = await self._patiently(lambda tx: claim(tx, self.name, room))
+            begun = asyncio.get_running_loop().time()
+            now, claims = await self._patiently(lambda tx: claim(tx, self._record, room))
+            if claims:
+                self._seen = max(self._seen, begun)
             for one in claims:
-                self._begin(one, self._run, now)
+                self._begin(one, now)
         return bool(claims)
 
-    def _begin(self, one: Claim, how: Callable[[Running, Conduct, float], Awaitable[None]], now: float) -> None:
+    def _begin(self, one: Claim, now: float) -> None:
+        if self._left <= 0:  # the answer took too long: it may have been taken over already
+            self._fences.set()
+            return
+        former = self._running.get(one.work.key)
+        if former is not None:  # it was taken from us, and has come back
+            _tell_to_stop(former, "lost")
         running = self._running[one.work.key] = Running(one)
-        handler = self._kinds[one.operation.kind].handlers[one.operation.action]
-        running.task = asyncio.create_task(self._guarded(running, how(running, Conduct(handler, self._chance), now)))
+        conduct = Conduct(self._handler(one.operation), self._chance)
+        running.task = asyncio.create_task(self._guarded(running, conduct, now))
+        running.task.add_done_callback(lambda _: self._done(running))
 
-    async def _guarded(self, running: Running, work: Awaitable[None]) -> None:
+    def _handler(self, operation: Operation) -> Handler:
         try:
-            await work
+            return self._kinds[operation.kind].handlers[operation.action]
+        except (StatewardError, KeyError):
+            return Handler(_unknown)
+
+    async def _guarded(self, running: Running, conduct: Conduct, now: float) -> None:
+        try:
+            await self._run(running, conduct, now)
         except (Fenced, StoreError) as error:
             log.warning("operation %s is left to others: %s", running.claim.operation.id, error)
+            self._fences.set()
         except Exception:
             log.exception("operation %s is put back: the worker itself failed", running.claim.operation.id)
             self._fences.set()
-        finally:
-            self._running.pop(running.claim.work.key, None)
-            self._hungry.set()
+
+    def _done(self, running: Running) -> None:
+        """Forget what has ended, be it that it was stopped before it began."""
+        if running.task is not None and running.task.cancelled():
+            self._fences.set()
+        if self._running.get(running.claim.work.key) is running:
+            del self._running[running.claim.work.key]
+        self._hungry.set()
 
     async def _run(self, running: Running, conduct: Conduct, now: float) -> None:
         work = running.claim.work
         job = Job(running.claim, self)
+        remaining = (work.deadline or now) - now
         try:
-            says: Ending | Stopped | Any = await conduct.run(job, (work.deadline or now) - now)
+            if work.cancelled:
+                says: Ending | Retry | Stopped = await conduct.cancel(job)
+            else:
+                says = await (conduct.run(job, remaining) if remaining > 0 else conduct.settle(job))
         except asyncio.CancelledError:
             if running.why == "lost":
                 return
             says = await conduct.cancel(job) if running.why == "cancelled" else Stopped()
         if conduct.throttled is not None:
-            await self._store.transact(lambda tx: throttle(tx, work.lane, conduct.throttled))
+            await self._back_off(work.lane, conduct.throttled)
         await self._tell(running.claim, says)
 
-    async def _settle(self, running: Running, conduct: Conduct, _: float) -> None:
-        await self._tell(running.claim, await conduct.settle(Job(running.claim, self)))
+    async def _back_off(self, lane: str, after: float) -> None:
+        with suppress(StoreError):
+            pause = await self._store.transact(lambda tx: throttle(tx, lane, after))
+            asyncio.get_running_loop().call_later(pause, self._hungry.set)
 
-    async def _tell(self, one: Claim, says: Any) -> None:  # noqa: ANN401 - an ending, a retry or a stop
+    async def _tell(self, one: Claim, says: Ending | Retry | Stopped) -> None:
         await self._reports.submit(Report(one.operation, self.name, one.work.epoch, says))
 
     async def _report(self, reports: Sequence[Report]) -> Sequence[bool | StatewardError]:
@@ -194,41 +242,52 @@ class Worker:
     # --- the lease ---------------------------------------------------------------------------------------------------
 
     async def _keeping_the_lease(self) -> None:
+        pause = self._lease / 3
         while True:
-            await asyncio.sleep(self._lease / 3)
+            await asyncio.sleep(pause)
             try:
                 await self._renew()
+                pause = self._lease / 3
                 await self._store.transact(bury)
                 self._fences.set()
             except StoreError as error:
                 log.warning("worker %s cannot renew its lease: %s", self.name, error)
-                self._give_up_if_lost()
+                pause = min(1.0, self._lease / 15)
             self._hungry.set()
+
+    @property
+    def _left(self) -> float:
+        """How many seconds the lease still holds, as far as this worker knows."""
+        return self._seen + self._lease - asyncio.get_running_loop().time()
 
     async def _renew(self) -> None:
         begun = asyncio.get_running_loop().time()
         await self._store.transact(lambda tx: tx.worker_seen(self._record))
         self._seen = begun
 
-    def _give_up_if_lost(self) -> None:
-        """Stop everything when the lease has passed: by now others may have taken over."""
-        if asyncio.get_running_loop().time() - self._seen > self._lease:
-            for running in self._running.values():
-                _tell_to_stop(running, "lost")
+    async def _minding_the_lease(self) -> None:
+        """Stop everything when the lease has passed, be the store down or silent: by then others may take over."""
+        while True:
+            left = self._left
+            if left <= 0:
+                for running in self._running.values():
+                    _tell_to_stop(running, "lost")
+            await asyncio.sleep(left if left > 0 else self._lease / 3)
 
     async def _watching_fences(self) -> None:
         while True:
             await self._fences.wait()
             self._fences.clear()
             async with self._claim_lock:
-                owned = await self._patiently(lambda tx: review(tx, self.name, self._running.keys()))
-            for work in owned:
-                running = self._running.get(work.key)
-                if running is not None and work.epoch == running.claim.work.epoch:
-                    if work.fenced:
-                        _tell_to_stop(running, "fenced")
-                    elif work.cancelled:
-                        _tell_to_stop(running, "cancelled")
+                await self._compare()
+
+    async def _compare(self) -> None:
+        """Compare what runs here with what the store says is ours."""
+        running = dict(self._running)
+        held = await self._patiently(lambda tx: review(tx, self.name, running.keys()))
+        owned = {work.key: work for work in held}
+        for key, one in running.items():
+            _heed(one, owned.get(key))
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -236,9 +295,7 @@ class Worker:
         while True:
             while await self._patiently(lambda tx: fire(tx, self._kinds, self._new_id, 500)):
                 pass
-            async with self._claim_lock:
-                for one in await self._patiently(lambda tx: settle_overdue(tx, self._kinds, self.name, 100)):
-                    self._begin(one, self._settle, 0.0)
+            await self._patiently(lambda tx: settle_overdue(tx, self._kinds, self.name, 100))
             await self._nap()
             self._hungry.set()
 
@@ -248,7 +305,7 @@ class Worker:
         try:
             wake = await self._store.reader.next_wake()
             pause = SAFETY if wake is None else wake - await self._store.reader.time()
-            async with asyncio.timeout(min(max(pause, 0.001), SAFETY)):
+            async with asyncio.timeout(min(pause if pause > 0 else SOON, SAFETY)):
                 await self._restless.wait()
         except (TimeoutError, StoreError):
             return
@@ -266,9 +323,9 @@ class Worker:
         encoded = msgspec.json.encode(steps).decode()
         await self._store.transact(lambda tx: keep(tx, self.name, job, steps=encoded))
 
-    async def phase(self, job: Job, ending: Ending) -> None:
+    async def phase(self, job: Job, phase: Phase) -> None:
         """Report the end of a phase, if the job still belongs to this worker."""
-        if not await self._reports.submit(Report(job.claim.operation, self.name, job.epoch, ending)):
+        if not await self._reports.submit(Report(job.claim.operation, self.name, job.epoch, phase)):
             raise Fenced(job.key.id)
 
     async def _patiently(self, program: Callable[[Tx], Awaitable[T]]) -> T:
@@ -282,10 +339,24 @@ class Worker:
                 await asyncio.sleep(0.2 + self._chance.random())
 
 
+def _heed(running: Running, work: Work | None) -> None:
+    """Stop what is no longer to be done, now that it is known who owns what."""
+    if work is None or work.epoch != running.claim.work.epoch:
+        _tell_to_stop(running, "lost")
+    elif work.fenced:
+        _tell_to_stop(running, "fenced")
+    elif work.cancelled and not running.claim.work.cancelled:
+        _tell_to_stop(running, "cancelled")
+
+
 def _tell_to_stop(running: Running, why: Why) -> None:
-    if running.task is not None and not running.why:
+    if running.task is not None and (not running.why or (running.why == "cancelled" and why != "cancelled")):
         running.why = why
         running.task.cancel()
+
+
+async def _unknown(job: Job) -> None:
+    raise Permanent(f"nobody here knows how to {job.action} a {job.claim.operation.kind}")
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -287,7 +287,7 @@ async def test_a_worker_that_vanished_is_replaced_and_the_work_looked_at_first(
     accepted = await site.engine.act("ns", "p1", "pump")
     await site.until(lambda: site.plant.begun["pump"] == 1)
     assert site.engine.worker is not None
-    for task in site.engine.worker._loops:  # it claims nothing more and renews nothing
+    for task in (*site.engine.worker._seekers, *site.engine.worker._keepers):  # it claims nothing more and renews nothing
         task.cancel()
     site.plant.true.add(accepted.op.id)  # and yet its work has had its effect
     second = Plant()

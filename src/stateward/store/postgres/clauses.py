@@ -15,158 +15,165 @@ class Clause(Struct, frozen=True):
     name: str
     table: str
     sql: str
-    exact: bool = False
+    exact: bool
 
 
-BORN = Clause(
+def clause(name: str, table: str, sql: str, *, exact: bool = False, number: str = "r.seq") -> Clause:
+    """Make a clause; `number` is what gives a row its number, where the store does."""
+    return Clause(name, table, spelled(sql).replace("r.seq", number), exact)
+
+
+BORN = clause(
     "born",
     "objects",
-    spelled(
-        "INSERT INTO objects SELECT {Object:r} FROM unnest({rows}::objects[]) r ON CONFLICT DO NOTHING RETURNING 1"
-    ),
+    "INSERT INTO objects SELECT {Object:r} FROM unnest({rows}::objects[]) r ON CONFLICT DO NOTHING RETURNING 1",
     exact=True,
 )
-MOVED = Clause(
+MOVED = clause(
     "moved",
     "objects",
     """
     UPDATE objects o
     SET state = r.state, since = r.since, version = r.version, generation = r.generation, op = r.op, error = r.error
     FROM unnest({rows}::moved_row[]) r
-    WHERE o.ns = r.ns AND o.id = r.id AND o.version = r.version - 1
+    WHERE {o.ns==r.ns} AND {o.id==r.id} AND o.version = r.version - 1
     RETURNING 1
     """,
     exact=True,
 )
-REPLACED = Clause(
+REPLACED = clause(
     "replaced",
     "objects",
-    spelled("""
+    """
     UPDATE objects o SET {Object=r}
     FROM unnest({rows}::objects[]) r
-    WHERE o.ns = r.ns AND o.id = r.id AND o.version = r.version - 1
+    WHERE {o.ns==r.ns} AND {o.id==r.id} AND o.version = r.version - 1
     RETURNING 1
-    """),
+    """,
     exact=True,
 )
-ACCEPTED = Clause(
+ACCEPTED = clause(
     "accepted",
     "operations",
-    spelled("INSERT INTO operations SELECT {Operation:r} FROM unnest({rows}::operations[]) r RETURNING 1"),
+    "INSERT INTO operations SELECT {Operation:r} FROM unnest({rows}::operations[]) r RETURNING 1",
 )
-STEPPED = Clause(
+STEPPED = clause(
     "stepped",
     "operations",
     """
     UPDATE operations o SET steps = r.steps
-    FROM unnest({rows}::steps_row[]) r WHERE o.ns = r.ns AND o.id = r.op
+    FROM unnest({rows}::steps_row[]) r WHERE {o.ns==r.ns} AND {o.id==r.op}
     RETURNING 1
     """,
     exact=True,
 )
-ENDED = Clause(
+ENDED = clause(
     "ended",
     "operations",
     """
     UPDATE operations o
     SET status = r.status, attempts = r.attempts, started = r.started, ended = r.ended, result = r.result,
         error = r.error
-    FROM unnest({rows}::ended_row[]) r WHERE o.ns = r.ns AND o.id = r.op
+    FROM unnest({rows}::ended_row[]) r WHERE {o.ns==r.ns} AND {o.id==r.op}
     RETURNING 1
     """,
     exact=True,
 )
-ENQUEUED = Clause(
+ENQUEUED = clause(
     "enqueued",
     "work",
-    spelled("INSERT INTO work SELECT {Work:r}, r.delayed FROM unnest({rows}::work[]) r RETURNING 1").replace(
-        "r.seq", "coalesce(nullif(r.seq, 0), nextval('work_seq'))"
-    ),
+    "INSERT INTO work SELECT {Work:r}, r.delayed FROM unnest({rows}::work[]) r RETURNING 1",
+    number="coalesce(nullif(r.seq, 0), nextval('work_seq'))",
 )
-REQUEUED = Clause(
+REQUEUED = clause(
     "requeued",
     "work",
-    spelled("""
+    """
     UPDATE work w SET {Work=r}, delayed = r.delayed
-    FROM unnest({rows}::work[]) r WHERE w.ns = r.ns AND w.op = r.op
+    FROM unnest({rows}::work[]) r WHERE {w.ns==r.ns} AND {w.op==r.op}
     RETURNING 1
-    """),
+    """,
     exact=True,
 )
-DEQUEUED = Clause(
+DEQUEUED = clause(
     "dequeued",
     "work",
-    "DELETE FROM work w USING unnest({rows}::row_key[]) r WHERE w.ns = r.ns AND w.op = r.id RETURNING 1",
+    "DELETE FROM work w USING unnest({rows}::row_key[]) r WHERE {w.ns==r.ns} AND {w.op==r.id} RETURNING 1",
 )
 # The parents are locked in a fixed order, as children of the same parents may end in several processes at once.
-RELIEVED = Clause(
+RELIEVED = clause(
     "relieved",
     "work",
     """
     WITH parents AS MATERIALIZED (
         SELECT w.ns, w.op, e.ended
         FROM (SELECT ns, id, count(*)::integer AS ended FROM unnest({rows}::row_key[]) r GROUP BY ns, id) e
-        JOIN work w ON w.ns = e.ns AND w.op = e.id
+        JOIN work w ON {w.ns==e.ns} AND {w.op==e.id}
         ORDER BY w.seq
         FOR UPDATE OF w
     )
-    UPDATE work w SET children = greatest(w.children - p.ended, 0) FROM parents p WHERE w.ns = p.ns AND w.op = p.op
+    UPDATE work w SET children = greatest(w.children - p.ended, 0) FROM parents p WHERE {w.ns==p.ns} AND {w.op==p.op}
     RETURNING 1
     """,
 )
-PROGRESSED = Clause(
+PROGRESSED = clause(
     "progressed",
     "progress",
-    spelled("INSERT INTO progress SELECT {Progress:r} FROM unnest({rows}::progress[]) r RETURNING 1").replace(
-        "r.seq", "nextval('progress_seq')"
-    ),
+    "INSERT INTO progress SELECT {Progress:r} FROM unnest({rows}::progress[]) r RETURNING 1",
+    number="nextval('progress_seq')",
 )
-LOCKED = Clause(
+LOCKED = clause(
     "locked",
     "locks",
-    spelled("INSERT INTO locks SELECT {Lock:r} FROM unnest({rows}::locks[]) r RETURNING 1").replace(
-        "r.seq", "coalesce(nullif(r.seq, 0), nextval('lock_seq'))"
-    ),
+    "INSERT INTO locks SELECT {Lock:r} FROM unnest({rows}::locks[]) r RETURNING 1",
+    number="coalesce(nullif(r.seq, 0), nextval('lock_seq'))",
 )
-GRANTED = Clause(
+GRANTED = clause(
     "granted",
     "locks",
     """
     UPDATE locks l SET waiting = false
     FROM unnest({rows}::locks[]) r
-    WHERE l.ns = r.ns AND l.tree = r.tree AND l.path = r.path AND l.op = r.op AND l.mode = r.mode
+    WHERE {l.ns==r.ns} AND {l.tree==r.tree} AND {l.path==r.path} AND {l.op==r.op} AND {l.mode==r.mode}
     RETURNING 1
     """,
     exact=True,
 )
-UNLOCKED = Clause(
+UNLOCKED = clause(
     "unlocked",
     "locks",
-    "DELETE FROM locks l USING unnest({rows}::row_key[]) r WHERE l.ns || '' = r.ns AND l.op = r.id RETURNING 1",
+    "DELETE FROM locks l USING unnest({rows}::row_key[]) r WHERE {l.ns || ''==r.ns} AND {l.op==r.id} RETURNING 1",
 )
-STOPPED = Clause(
+STOPPED = clause(
     "stopped",
     "timers",
-    "DELETE FROM timers t USING unnest({rows}::row_key[]) r WHERE t.ns = r.ns AND t.id = r.id RETURNING 1",
+    "DELETE FROM timers t USING unnest({rows}::row_key[]) r WHERE {t.ns==r.ns} AND {t.id==r.id} RETURNING 1",
 )
-TIMED = Clause(
+TIMED = clause(
     "timed",
     "timers",
-    spelled("""
+    """
     INSERT INTO timers SELECT {Timer:r} FROM unnest({rows}::timers[]) r
     ON CONFLICT (ns, id) DO UPDATE SET {Timer=excluded}
     RETURNING 1
-    """),
+    """,
 )
-ANSWERED = Clause(
+ANSWERED = clause(
     "answered",
     "answers",
-    spelled(
-        "INSERT INTO answers SELECT {Answer:r} FROM unnest({rows}::answers[]) r ON CONFLICT DO NOTHING RETURNING 1"
-    ),
+    "INSERT INTO answers SELECT {Answer:r} FROM unnest({rows}::answers[]) r ON CONFLICT DO NOTHING RETURNING 1",
     exact=True,
 )
-GROUPED = Clause(
+LANED = clause(
+    "laned",
+    "lanes",
+    """
+    INSERT INTO lanes SELECT {Lane:r} FROM unnest({rows}::lanes[]) r
+    ON CONFLICT (lane) DO UPDATE SET grp = excluded.grp, {Lane=excluded}
+    RETURNING 1
+    """,
+)
+GROUPED = clause(
     "grouped",
     "lane_groups",
     """
@@ -175,27 +182,18 @@ GROUPED = Clause(
     RETURNING 1
     """,
 )
-LANED = Clause(
-    "laned",
-    "lanes",
-    spelled("""
-    INSERT INTO lanes SELECT {Lane:r} FROM unnest({rows}::lanes[]) r
-    ON CONFLICT (lane) DO UPDATE SET grp = excluded.grp, {Lane=excluded}
-    RETURNING 1
-    """),
-)
 # Lines get their numbers when it is their turn, in the order in which they were given.
-JOURNALED = Clause(
+JOURNALED = clause(
     "journaled",
     "journal",
     spelled(
         """
     INSERT INTO journal
-    SELECT <numbered> FROM turn, unnest({rows}::journal[]) WITH ORDINALITY AS r(<named>, place)
+    SELECT {Line:r} FROM turn, unnest({rows}::journal[]) WITH ORDINALITY AS r(<columns>, place)
     ORDER BY r.place
     RETURNING 1
     """,
-        numbered=spelled("{Line:r}").replace("r.seq", "nextval('journal_seq')"),
-        named=", ".join(RECORDS["Line"]),
+        columns=", ".join(RECORDS["Line"]),
     ),
+    number="nextval('journal_seq')",
 )

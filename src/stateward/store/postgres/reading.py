@@ -11,47 +11,47 @@ from stateward.store.postgres.rows import spelled
 NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 
 OBJECTS = spelled("""
-SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON o.ns = k.ns AND o.id = k.id
+SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND {o.id==k.id}
 ORDER BY o.ns, o.id FOR UPDATE OF o
 """)
 SELECTED = spelled("SELECT {Object:o} FROM objects o WHERE <chosen> ORDER BY o.ns, o.id FOR UPDATE OF o")
-LOCK_OBJECTS = """
-SELECT FROM unnest($1::row_key[]) k JOIN objects o ON o.ns = k.ns AND o.id = k.id
+LOCK_OBJECTS = spelled("""
+SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND {o.id==k.id}
 ORDER BY o.ns, o.id FOR UPDATE OF o
-"""
+""")
 OPERATIONS = spelled("""
-SELECT {Operation:o} FROM unnest($1::row_key[]) k JOIN operations o ON o.ns = k.ns AND o.id = k.id
+SELECT {Operation:o} FROM unnest($1::row_key[]) k JOIN operations o ON {o.ns==k.ns} AND {o.id==k.id}
 """)
 WORK = spelled("""
-SELECT {Work:w} FROM unnest($1::row_key[]) k JOIN work w ON w.ns = k.ns AND w.op = k.id
+SELECT {Work:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns==k.ns} AND {w.op==k.id}
 ORDER BY w.seq FOR UPDATE OF w
 """)
 QUEUES = spelled("""
-SELECT {Work:w} FROM unnest($1::row_key[]) k JOIN work w ON w.ns || '' = k.ns AND w.queue = k.id
+SELECT {Work:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns || ''==k.ns} AND {w.queue==k.id}
 ORDER BY w.seq FOR UPDATE OF w
 """)
 ANSWERS = spelled("""
-SELECT {Answer:a} FROM unnest($1::row_key[]) k JOIN answers a ON a.ns = k.ns AND a.key = k.id
+SELECT {Answer:a} FROM unnest($1::row_key[]) k JOIN answers a ON {a.ns==k.ns} AND {a.key==k.id}
 """)
 
-LOCK_TREES = """
-SELECT t.ns, t.id FROM unnest($1::row_key[]) k JOIN trees t ON t.ns = k.ns AND t.id = k.id
+LOCK_TREES = spelled("""
+SELECT t.ns, t.id FROM unnest($1::row_key[]) k JOIN trees t ON {t.ns==k.ns} AND {t.id==k.id}
 ORDER BY t.ns, t.id FOR UPDATE OF t
-"""
+""")
 PLANT_TREES = """
 INSERT INTO trees SELECT k.ns, k.id FROM unnest($1::row_key[]) k ORDER BY k.ns, k.id ON CONFLICT DO NOTHING
 """
 LOCKS = spelled("""
-SELECT {Lock:l} FROM unnest($1::row_key[]) k JOIN locks l ON l.ns = k.ns AND l.tree = k.id ORDER BY l.seq
+SELECT {Lock:l} FROM unnest($1::row_key[]) k JOIN locks l ON {l.ns==k.ns} AND {l.tree==k.id} ORDER BY l.seq
 """)
 
-LOCK_DUE = """
+LOCK_DUE = spelled("""
 SELECT o.ns, o.id FROM objects o
 JOIN (SELECT DISTINCT ns, object FROM (
     SELECT ns, object FROM timers WHERE due <= $1 ORDER BY due, rank, ns, id LIMIT $2
-) first) d ON o.ns = d.ns AND o.id = d.object
+) first) d ON {o.ns==d.ns} AND {o.id==d.object}
 ORDER BY o.ns, o.id FOR UPDATE OF o SKIP LOCKED
-"""
+""")
 DUE = spelled("""
 SELECT {Timer:t} FROM timers t
 WHERE t.due <= $1 AND NOT EXISTS (
@@ -60,7 +60,7 @@ WHERE t.due <= $1 AND NOT EXISTS (
 ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2 FOR UPDATE OF t SKIP LOCKED
 """)
 
-LOCK_OVERDUE = """
+LOCK_OVERDUE = spelled("""
 WITH late AS (
     SELECT w.ns, w.object, w.queue FROM work w
     WHERE w.deadline < $1
@@ -68,9 +68,9 @@ WITH late AS (
     ORDER BY w.deadline LIMIT $2
 )
 SELECT o.ns, o.id FROM objects o
-JOIN (SELECT ns, object AS id FROM late UNION SELECT ns, queue FROM late) l ON o.ns = l.ns AND o.id = l.id
+JOIN (SELECT ns, object AS id FROM late UNION SELECT ns, queue FROM late) l ON {o.ns==l.ns} AND {o.id==l.id}
 ORDER BY o.ns, o.id FOR UPDATE OF o SKIP LOCKED
-"""
+""")
 OVERDUE = spelled("""
 SELECT {Work:w} FROM work w
 WHERE w.deadline < $1
@@ -82,13 +82,13 @@ WHERE w.deadline < $1
 ORDER BY w.deadline LIMIT $2 FOR UPDATE OF w SKIP LOCKED
 """)
 
-LOCK_OWNED = """
+LOCK_OWNED = spelled("""
 SELECT FROM objects o
 JOIN (
     SELECT ns, object AS id FROM work WHERE owner = $1 UNION SELECT ns, queue FROM work WHERE owner = $1
-) l ON o.ns = l.ns AND o.id = l.id
+) l ON {o.ns==l.ns} AND {o.id==l.id}
 ORDER BY o.ns, o.id FOR UPDATE OF o
-"""
+""")
 OWNED = spelled("SELECT {Work:w} FROM work w WHERE w.owner = $1 ORDER BY w.seq FOR UPDATE OF w")
 
 SEEN = """

@@ -27,16 +27,20 @@ OPERATION_WIDTH = len(Operation.__struct_fields__)
 STATUSES = {status.value: status for status in Status}
 COLUMNS = re.compile(r"\{(\w+):(\w+)\}")
 SETTINGS = re.compile(r"\{(\w+)=(\w+)\}")
+LOOKED_UP = re.compile(r"\{([^{}]+)==([^{}]+)\}")
 
 
 def spelled(sql: str, **pieces: str) -> str:
     """Spell out a statement.
 
     `<name>` stands for a piece; `{Record:alias}` for the columns of that record, and `{Record=alias}` for setting all
-    that are not its key, which are the first two.
+    that are not its key, which are the first two. `{column==value}` is equality in a form with which the planner can do
+    nothing but look each value up in the column's index. With a plain `=` it may turn the join round and read the whole
+    table for each value, if it takes the table for empty.
     """
     for name, piece in pieces.items():
         sql = sql.replace(f"<{name}>", piece)
+    sql = LOOKED_UP.sub(r"\1 = ANY (ARRAY[\2])", sql)
     sql = COLUMNS.sub(lambda place: ", ".join(f"{place[2]}.{one}" for one in RECORDS[place[1]]), sql)
     return SETTINGS.sub(lambda place: ", ".join(f"{one} = {place[2]}.{one}" for one in RECORDS[place[1]][2:]), sql)
 

@@ -33,11 +33,7 @@ class Pen:
         self._operations(changes)
         self._work(changes)
         self._locks(changes)
-        self._put(orders.STOPPED, [[*key] for key in changes.timers_gone])
-        self._put(orders.TIMED, [list(astuple(one)) for one in changes.timers])
-        self._put(orders.ANSWERED, [row(one, values.ANSWER) for one in changes.answers])
-        self._put(orders.LANED, [list(astuple(one)) for one in changes.lanes])
-        self._put(orders.GROUPED, [list(astuple(one)) for one in changes.groups])
+        self._rest(changes)
         self._lines(changes)
 
     def _put(self, order: Order, rows: list[Values]) -> None:
@@ -71,7 +67,8 @@ class Pen:
             given = iter(self._numbers.give("work", len(changes.new_work)))
             self._put(orders.ENQUEUED, [work_row(one, one.seq or next(given), now) for one in changes.new_work])
         self._put(orders.REQUEUED, [work_row(one, one.seq, now) for one in changes.work])
-        self._put(orders.RELIEVED, [[*key, times] for key, times in Counter(changes.children_ended).items()])
+        if changes.children_ended:
+            self._put(orders.RELIEVED, [[*key, times] for key, times in Counter(changes.children_ended).items()])
 
     def _locks(self, changes: Changes) -> None:
         self._put(orders.UNLOCKED, [[*key] for key in changes.locks_gone])
@@ -79,6 +76,13 @@ class Pen:
             given, at = iter(self._numbers.give("lock", len(changes.locks))), values.LOCK_SEQ
             self._put(orders.LOCKED, [numbered(one, values.LOCK, at, one.seq or next(given)) for one in changes.locks])
         self._put(orders.GRANTED, [[one.ns, one.tree, one.op, one.path, one.mode] for one in changes.locks_granted])
+
+    def _rest(self, changes: Changes) -> None:
+        self._put(orders.STOPPED, [[*key] for key in changes.timers_gone])
+        self._put(orders.TIMED, [list(astuple(one)) for one in changes.timers])
+        self._put(orders.ANSWERED, [row(one, values.ANSWER) for one in changes.answers])
+        self._put(orders.LANED, [list(astuple(one)) for one in changes.lanes])
+        self._put(orders.GROUPED, [list(astuple(one)) for one in changes.groups])
 
     def _lines(self, changes: Changes) -> None:
         if changes.progress:

@@ -24,8 +24,8 @@ class Listeners:
 
         return stop
 
-    def tell(self, topics: Topic) -> None:
+    def tell(self, topics: int) -> None:
         """Call everybody, if there is anything to tell."""
         if topics:
             for listener in tuple(self._listeners):
-                listener(topics)
+                listener(Topic(topics))

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from stateward.store.errors import Conflict, Full
-from stateward.store.port import Program, Topic
+from stateward.store.port import Program
 from stateward.store.sqlite.faults import fault
 from stateward.store.sqlite.numbers import Numbers
 from stateward.store.sqlite.topics import NOTHING
@@ -28,7 +28,7 @@ class Outcome(Struct, frozen=True):
 
     value: object = None
     error: BaseException | None = None
-    topics: Topic = NOTHING
+    topics: int = NOTHING
 
     def unwrap(self) -> Any:  # noqa: ANN401 - whatever the program returns
         """Return the value or raise the error."""

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from stateward.store.errors import Unavailable
-from stateward.store.port import EVERYTHING, Program, Topic
+from stateward.store.port import Program
 from stateward.store.sqlite.desk import Desk
 from stateward.store.sqlite.others import Others
-from stateward.store.sqlite.topics import NOTHING
+from stateward.store.sqlite.topics import ANYTHING, NOTHING
 from stateward.store.sqlite.transactions import AnyProgram, Outcome
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Job(Struct, frozen=True):
 class Writer:
     """A thread with a connection of its own, which runs programs in groups."""
 
-    def __init__(self, furnish: Callable[[], Desk], tell: Callable[[Topic], None]) -> None:
+    def __init__(self, furnish: Callable[[], Desk], tell: Callable[[int], None]) -> None:
         self._furnish = furnish
         self._tell = tell
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -88,7 +88,7 @@ class Writer:
             queued = self._queued(others.every)
             jobs = [job for job in queued if job is not None and not job.future.cancelled()]
             outcomes = desk.transactions.run([job.program for job in jobs]) if jobs else []
-            topics = EVERYTHING if others.have_written() else NOTHING
+            topics = ANYTHING if others.have_written() else NOTHING
             for outcome in outcomes:
                 topics |= outcome.topics
             if jobs or topics:
@@ -102,7 +102,7 @@ class Writer:
                 queued.append(self._jobs.get_nowait())
         return queued
 
-    def _deliver(self, jobs: list[Job], outcomes: list[Outcome], topics: Topic) -> None:
+    def _deliver(self, jobs: list[Job], outcomes: list[Outcome], topics: int) -> None:
         for job, outcome in zip(jobs, outcomes, strict=True):
             _settle(job.future, outcome)
         self._tell(topics)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from stateward.store.errors import Unavailable
-from stateward.store.port import Program, Topic
+from stateward.store.port import Program
 from stateward.store.sqlite.desk import Desk
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class Writing(Protocol):
 class InlineWriting:
     """Runs each program at once and on the event loop: no threads, so everything happens in one order."""
 
-    def __init__(self, furnish: Callable[[], Desk], tell: Callable[[Topic], None]) -> None:
+    def __init__(self, furnish: Callable[[], Desk], tell: Callable[[int], None]) -> None:
         self._furnish = furnish
         self._tell = tell
         self._desk: Desk | None = None
