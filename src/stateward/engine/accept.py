@@ -54,7 +54,8 @@ async def plan(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verdic
 async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
     """Put a batch of requests onto the desk."""
     await _load(desk, requests)
-    answers = await desk.tx.answers({Key(one.ns, one.key) for one in requests if one.key is not None})
+    keys = {Key(one.ns, one.key) for one in requests if one.key is not None}
+    answers = await desk.tx.answers(keys) if keys else {}
     await desk.load_operations({Key(one.ns, one.op) for one in answers.values() if one.op is not None})
     verdicts: list[Verdict] = []
     for request in requests:

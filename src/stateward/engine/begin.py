@@ -9,8 +9,10 @@ from stateward.engine.change import change_state, fence, journal
 from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kind
 from stateward.engine.locking import in_the_way
-from stateward.engine.requests import EMPTY, Accepted, Blocker, Locked, Occupied, Request, blocker_of
+from stateward.engine.requests import EMPTY, Accepted, Blocker, Locked, LockWish, Occupied, Request, blocker_of
 from stateward.lifecycle import Meaning, Move
+from stateward.locks.modes import as_mode
+from stateward.locks.paths import parse_path
 from stateward.store.records import Key, Lock, Object, Operation, Status, Work
 
 
@@ -112,12 +114,13 @@ def _wished(desk: Desk, request: Request) -> list[Lock]:
     if request.tree is None:
         return []
     present = desk.locks(Key(request.ns, request.tree))
-    wishes = [Lock(request.ns, request.tree, one.path, one.mode, request.op, False, 0) for one in request.locks]
+    wanted = dict.fromkeys(LockWish(str(parse_path(one.path)), as_mode(one.mode).value) for one in request.locks)
+    wishes = [Lock(request.ns, request.tree, one.path, one.mode, request.op, False, 0) for one in wanted]
     obstacles = [in_the_way(wish, present) for wish in wishes]
     if not any(obstacles):
         return wishes
     if not request.wait:
-        wish, blockers = next(pair for pair in zip(request.locks, obstacles, strict=True) if pair[1])
+        wish, blockers = next(pair for pair in zip(wanted, obstacles, strict=True) if pair[1])
         raise Locked(request.tree, wish, tuple(_lock_blockers(desk, blockers)))
     return [replace(wish, waiting=True) for wish in wishes]
 

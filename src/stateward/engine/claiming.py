@@ -81,16 +81,23 @@ def _served(lanes: Sequence[LaneLoad], limit: int, now: float) -> list[LaneLoad]
     ready = [load for load in lanes if load.waiting and load.lane.back_off <= now and load.running < load.lane.capacity]
     waiting = sorted((load for load in ready if not load.running), key=lambda load: load.lane.opened)
     crowded = len(active) + len(waiting) > limit
-    going_on = [load for load in ready if load.running and not (crowded and now - load.lane.opened > TURN)]
+    # Where the limit was lowered, those go on that were opened last; the others run dry.
+    kept = {load.lane.lane for load in sorted(active, key=lambda load: -load.lane.opened)[:limit]}
+    tired = {load.lane.lane for load in active if crowded and now - load.lane.opened > TURN}
+    going_on = [load for load in ready if load.lane.lane in kept - tired]
     return going_on + waiting[: max(0, limit - len(active))]
 
 
 def _shared(lanes: Iterable[LaneLoad], room: int) -> dict[str, int]:
-    """Share room evenly; what one lane cannot use goes to the others."""
-    free = {load.lane.lane: load.lane.capacity - load.running for load in lanes}
+    """Share room evenly, what one lane cannot use going to the others; what is left over to the least served."""
     rooms: dict[str, int] = {}
-    left = room
-    for number, (lane, most) in enumerate(sorted(free.items(), key=lambda item: item[1])):
-        rooms[lane] = min(most, -(-left // (len(free) - number)))
-        left -= rooms[lane]
+    hungry = sorted(lanes, key=lambda load: (load.running, load.lane.opened, load.lane.lane))
+    while room and hungry:
+        share = max(1, room // len(hungry))
+        for load in hungry:
+            given = rooms.get(load.lane.lane, 0)
+            more = min(share, room, load.lane.capacity - load.running - given)
+            rooms[load.lane.lane] = given + more
+            room -= more
+        hungry = [load for load in hungry if rooms[load.lane.lane] < load.lane.capacity - load.running]
     return {lane: share for lane, share in rooms.items() if share > 0}

@@ -12,6 +12,7 @@ import msgspec
 from stateward.engine import cancelling, groups, remote
 from stateward.engine.accept import Verdict, accept, plan
 from stateward.engine.batching import Batcher
+from stateward.engine.healing import Healed, Stuck, healed, stuck
 from stateward.engine.kinds import Kind, Kinds
 from stateward.engine.remote import Word
 from stateward.engine.requests import EMPTY, Accepted, Birth, LockWish, NotFound, Request
@@ -197,6 +198,14 @@ class Engine:
             0, 1_000_000, JournalFilter(ns=ns, object=object, until=nextafter(time, inf))
         )
         return next((line.target for line in reversed(lines) if line.target is not None), None)
+
+    async def stuck(self) -> list[Stuck]:
+        """Return what has passed its deadline and has no live worker; the healer is about to settle it."""
+        return await stuck(self.store)
+
+    async def healed(self, since: float) -> list[Healed]:
+        """Return what was settled since a time: taken from dead workers, finished, restored, timed out."""
+        return await healed(self.store.reader, since)
 
     def watch(self, after: int, only: JournalFilter | None = None) -> AsyncIterator[Line]:
         """Yield the journal from a number on, for ever."""

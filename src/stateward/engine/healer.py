@@ -5,6 +5,8 @@ ended if another party worked on it; otherwise it is handed to a living worker, 
 it. Nothing is taken from a worker that is alive and renewing: it keeps the deadline itself.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from stateward.engine.change import journal
@@ -20,15 +22,16 @@ URGENT = 2**31 - 1
 """The priority of what is overdue."""
 
 
-async def bury(tx: Tx, worker: str | None = None) -> int:
-    """Put back what dead workers held (or a certain one, known to be dead); returns how much it was."""
-    dead = [worker] if worker is not None else [one.id for one in await tx.dead_workers()]
+async def bury_dead(tx: Tx, by: str) -> int:
+    """Put back what dead workers held; returns how much it was. Whoever asks is not dead, whatever the clock says."""
+    return await bury(tx, [one.id for one in await tx.dead_workers() if one.id != by])
+
+
+async def bury(tx: Tx, dead: Sequence[str]) -> int:
+    """Put back what workers held that are known to be dead, or to have stopped."""
     held = [work for one in dead for work in await tx.owned(one)]
     desk = Desk(tx)
     await desk.load({Key(work.ns, work.object) for work in held})
-    await desk.load_operations(work.key for work in held)
-    trees = {Key(one.ns, one.tree) for one in desk.operations.values() if one.tree is not None}
-    await desk.load_locks(trees)
     for work in held:
         _free(desk, work)
     for one in dead:

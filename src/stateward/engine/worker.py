@@ -21,7 +21,7 @@ from stateward.engine.claiming import claim, throttle
 from stateward.engine.conduct import Conduct
 from stateward.engine.endings import report
 from stateward.engine.handlers import Fenced, Handler, Job, Permanent
-from stateward.engine.healer import bury, settle_overdue
+from stateward.engine.healer import bury, bury_dead, settle_overdue
 from stateward.engine.holding import keep, review
 from stateward.engine.kinds import Kinds
 from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped
@@ -44,6 +44,9 @@ SAFETY = 5.0
 
 SOON = 0.1
 """How many seconds pass before what is due, and could not be done, is tried again."""
+
+SHORTLY = 0.01
+"""How many seconds pass before the time of the next thing due is asked for again, after something has changed."""
 
 Why = Literal["", "fenced", "cancelled", "lost"]
 
@@ -142,7 +145,7 @@ class Worker:
         return asyncio.create_task(again(), name=name)
 
     async def _freed(self, name: str) -> None:
-        await self._store.transact(lambda tx: bury(tx, name))
+        await self._store.transact(lambda tx: bury(tx, [name]))
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [one.task for one in self._running.values() if one.task is not None]
@@ -248,7 +251,7 @@ class Worker:
             try:
                 await self._renew()
                 pause = self._lease / 3
-                await self._store.transact(bury)
+                await self._store.transact(lambda tx: bury_dead(tx, self.name))
                 self._fences.set()
             except StoreError as error:
                 log.warning("worker %s cannot renew its lease: %s", self.name, error)
@@ -293,22 +296,34 @@ class Worker:
 
     async def _keeping_time(self) -> None:
         while True:
-            while await self._patiently(lambda tx: fire(tx, self._kinds, self._new_id, 500)):
-                pass
-            await self._patiently(lambda tx: settle_overdue(tx, self._kinds, self.name, 100))
-            await self._nap()
-            self._hungry.set()
+            pause = await self._until_due()
+            if pause <= 0 and not await self._do_what_is_due():
+                pause = SOON  # it waits for somebody: for room in its lane, or for a free worker
+            await self._nap(pause)
 
-    async def _nap(self) -> None:
-        """Sleep until something falls due, or somebody adds what may fall due earlier."""
+    async def _until_due(self) -> float:
+        """Return in how many seconds something falls due; news that come later are heard."""
         self._restless.clear()
         try:
             wake = await self._store.reader.next_wake()
-            pause = SAFETY if wake is None else wake - await self._store.reader.time()
-            async with asyncio.timeout(min(pause if pause > 0 else SOON, SAFETY)):
+            return SAFETY if wake is None else wake - await self._store.reader.time()
+        except StoreError:
+            return SOON
+
+    async def _do_what_is_due(self) -> int:
+        fired = await self._patiently(lambda tx: fire(tx, self._kinds, self._new_id, 500))
+        late = await self._patiently(lambda tx: settle_overdue(tx, self._kinds, self.name, 100))
+        self._hungry.set()
+        return fired + late
+
+    async def _nap(self, pause: float) -> None:
+        """Sleep, but not on when somebody may have added what falls due earlier; several such news are one."""
+        try:
+            async with asyncio.timeout(min(max(pause, 0.001), SAFETY)):
                 await self._restless.wait()
-        except (TimeoutError, StoreError):
-            return
+            await asyncio.sleep(SHORTLY)
+        except TimeoutError:
+            self._hungry.set()
 
     # --- what jobs ask for -------------------------------------------------------------------------------------------
 

@@ -2,13 +2,15 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.engine import Engine, Kind, LockWish, Permanent, Route, Temporary, Throttled, Unknown, Word
 from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
 from stateward.engine.groups import NoneAllowed
 from stateward.engine.handlers import Job
 from stateward.engine.requests import Locked
-from stateward.store.port import Store
+from stateward.store.changes import Changes
+from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Lane, LaneGroup, Status, Timer
 from stateward.store.selection import JournalFilter, Selector
 from tests.integration.engine.conftest import Site
@@ -287,7 +289,10 @@ async def test_a_worker_that_vanished_is_replaced_and_the_work_looked_at_first(
     accepted = await site.engine.act("ns", "p1", "pump")
     await site.until(lambda: site.plant.begun["pump"] == 1)
     assert site.engine.worker is not None
-    for task in (*site.engine.worker._seekers, *site.engine.worker._keepers):  # it claims nothing more and renews nothing
+    for task in (
+        *site.engine.worker._seekers,
+        *site.engine.worker._keepers,
+    ):  # it claims nothing more and renews nothing
         task.cancel()
     site.plant.true.add(accepted.op.id)  # and yet its work has had its effect
     second = Plant()
@@ -298,3 +303,27 @@ async def test_a_worker_that_vanished_is_replaced_and_the_work_looked_at_first(
     site.plant.release()
     await site.until(lambda: site.engine.worker is not None and site.engine.worker.busy == 0)
     assert any(line.event == "rejected: succeeded" for line in await site.engine.history("ns", "p1"))
+
+
+async def test_what_nobody_reports_on_is_timed_out_and_stands_in_the_healers_report(site: Site) -> None:
+    site.engine.kinds._kinds[STATION.kind] = Kind(STATION)
+    await site.engine.create("ns", "s1", STATION.kind, "found")
+    before = await site.engine.store.reader.time()
+    asked = (await site.engine.act("ns", "s1", "pump")).op
+    await late(site, asked.key)
+    ended = await site.engine.wait("ns", asked.id, 30)
+    assert (ended.status, await site.state("s1")) == (Status.FAILED, "tired")
+    (settled,) = await site.engine.healed(before)
+    assert (settled.object, settled.op, settled.how, settled.state) == ("s1", asked.id, "timed out", "tired")
+    assert settled.began == asked.created
+    assert await site.engine.stuck() == []
+
+
+async def late(site: Site, key: Key) -> None:
+    """Let an operation's deadline pass at once."""
+
+    async def program(tx: Tx) -> None:
+        work = (await tx.work([key]))[key]
+        await tx.apply(Changes(work=[replace(work, deadline=1.0)]))
+
+    await site.engine.store.transact(program)

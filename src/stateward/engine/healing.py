@@ -1,0 +1,54 @@
+"""The healer's report: what is stuck now, and what was settled since a time, with how."""
+
+from msgspec import Struct
+
+from stateward.lifecycle import CLOCK, HEALER, TIMED_OUT
+from stateward.store.port import Reader, Store
+from stateward.store.records import Key, Line, Work
+from stateward.store.selection import JournalFilter
+
+PUT_BACK = "put back"
+
+
+class Stuck(Struct, frozen=True):
+    """Work that has passed its deadline and that no live worker has."""
+
+    ns: str
+    object: str
+    op: str
+    since: float  # when it should have ended
+    owner: str | None
+
+
+class Healed(Struct, frozen=True):
+    """Something that the healer, or the clock, has settled: what, since when it was under way, how it was settled."""
+
+    ns: str
+    object: str
+    kind: str
+    op: str | None
+    began: float | None
+    at: float
+    how: str
+    state: str | None
+    reason: str | None
+
+
+async def stuck(store: Store, limit: int = 1000) -> list[Stuck]:
+    """Return what is stuck now."""
+    overdue: list[Work] = await store.transact(lambda tx: tx.overdue(limit))
+    return [Stuck(one.ns, one.object, one.op, one.deadline or 0.0, one.owner) for one in overdue]
+
+
+async def healed(reader: Reader, since: float, limit: int = 1000) -> list[Healed]:
+    """Return what was settled since a time, oldest first: taken from the dead, finished, restored, timed out."""
+    by_healer = await reader.lines(0, limit, JournalFilter(actor=HEALER, since=since))
+    by_clock = await reader.lines(0, limit, JournalFilter(actor=CLOCK, since=since))
+    lines = [*by_healer, *(line for line in by_clock if line.event == TIMED_OUT)]
+    return [await _healed(reader, line) for line in sorted(lines, key=lambda line: line.seq)]
+
+
+async def _healed(reader: Reader, line: Line) -> Healed:
+    operation = await reader.operation(Key(line.ns, line.op)) if line.op is not None else None
+    began = None if operation is None else operation.created
+    return Healed(line.ns, line.object, line.kind, line.op, began, line.at, line.event, line.target, line.reason)
