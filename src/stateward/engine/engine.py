@@ -56,13 +56,19 @@ class Engine:
 
     async def __aenter__(self) -> "Engine":
         await self.store.open()
-        self._waiting.start()
-        if self.worker is not None:
-            await self.worker.start()
+        try:
+            self._waiting.start()
+            if self.worker is not None:
+                await self.worker.start()
+        except BaseException:  # whoever tries again is not to find us still there
+            await self._waiting.stop()
+            await self.store.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._requests.drain()
+        await self._words.drain()
         if self.worker is not None:
             await self.worker.stop()
         await self._waiting.stop()

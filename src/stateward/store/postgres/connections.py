@@ -66,6 +66,12 @@ class Address(Struct, frozen=True):
         return connection
 
 
+async def let_go(connection: Connection) -> None:
+    """Close a connection politely, if it can be done."""
+    with suppress(*FAULTS):
+        await connection.close(timeout=5)
+
+
 def quoted(name: str) -> str:
     """Spell a name so that SQL takes it as it is."""
     return '"' + name.replace('"', '""') + '"'
@@ -98,8 +104,7 @@ class Connections:
         for _ in range(self.size):
             await self._turns.acquire()
         while self._idle:
-            with suppress(*FAULTS):
-                await self._idle.pop().close(timeout=5)
+            await let_go(self._idle.pop())
         for _ in range(self.size):
             self._turns.release()
 

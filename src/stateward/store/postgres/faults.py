@@ -17,6 +17,7 @@ FAULTS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientE
 """Everything that the driver raises, the time-out of a command and a broken socket included."""
 
 BY_STATE: dict[str, type[StoreError]] = {
+    "0A000": Conflict,  # feature_not_supported: a prepared statement whose tables were migrated meanwhile
     "23505": Conflict,  # unique_violation: another was first
     "25006": ReadOnly,  # read_only_sql_transaction: a standby, or made so
     "25P03": Unavailable,  # idle_in_transaction_session_timeout: we stood still for too long

@@ -6,15 +6,14 @@ connection can also die without a word (a cable, a firewall), so it is asked for
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from logging import getLogger
 from random import Random
 
 from stateward.store.errors import StoreError
 from stateward.store.port import EVERYTHING, Topic
 from stateward.store.postgres import topics
-from stateward.store.postgres.connections import Address, Connection
-from stateward.store.postgres.faults import FAULTS
+from stateward.store.postgres.connections import Address, Connection, let_go
+from stateward.store.postgres.faults import FAULTS, fault
 from stateward.store.postgres.names import Names
 from stateward.store.postgres.settings import CALM
 
@@ -50,14 +49,15 @@ class Listener:
         """Stop listening."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        await self._drop()
+            await asyncio.gather(self._task, return_exceptions=True)  # not to swallow a cancellation of our own
+        if self._connection is not None:
+            await let_go(self._connection)
 
     async def _watch(self) -> None:
         while True:
             await self._until_lost()
-            await self._drop()
+            if self._connection is not None:
+                self._connection.terminate()
             self._connection = await self._listen_again()
             self._report(EVERYTHING)
 
@@ -90,15 +90,17 @@ class Listener:
         self._lost = lost = asyncio.Event()
         connection = await self._address.connect(CALM)
         connection.add_termination_listener(lambda _: lost.set())
-        await connection.add_listener(self._names.channel, self._heard)
+        try:
+            await connection.add_listener(self._names.channel, self._heard)
+        except FAULTS as error:
+            connection.terminate()
+            raise fault(error) from error
+        except asyncio.CancelledError:
+            connection.terminate()
+            raise
         return connection
 
     def _heard(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
         about, sender = topics.read(payload)
         if sender != self._names.sender:
             self._report(about)
-
-    async def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.terminate()
-            self._connection = None

@@ -3,7 +3,8 @@
 Locks are taken in one order everywhere, so that programs wait for each other but do not deadlock: first objects, by
 key; then trees, timers and workers; then work, by number. What starts from work or timers (a dead worker's, what is
 overdue) therefore locks the objects behind it first, in a statement of its own, and reads in the next one, which sees
-what was committed while the first one waited.
+what was committed while the first one waited. Rows are ordered by the keys that were asked for rather than by those
+found, which are the same, because an order that an index has is one more reason to read all of it.
 """
 
 from stateward.store.postgres.rows import spelled
@@ -12,12 +13,12 @@ NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 
 OBJECTS = spelled("""
 SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND {o.id==k.id}
-ORDER BY o.ns, o.id FOR UPDATE OF o
+ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
 SELECTED = spelled("SELECT {Object:o} FROM objects o WHERE <chosen> ORDER BY o.ns, o.id FOR UPDATE OF o")
 LOCK_OBJECTS = spelled("""
 SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND {o.id==k.id}
-ORDER BY o.ns, o.id FOR UPDATE OF o
+ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
 OPERATIONS = spelled("""
 SELECT {Operation:o} FROM unnest($1::row_key[]) k JOIN operations o ON {o.ns==k.ns} AND {o.id==k.id}
@@ -36,10 +37,11 @@ SELECT {Answer:a} FROM unnest($1::row_key[]) k JOIN answers a ON {a.ns==k.ns} AN
 
 LOCK_TREES = spelled("""
 SELECT t.ns, t.id FROM unnest($1::row_key[]) k JOIN trees t ON {t.ns==k.ns} AND {t.id==k.id}
-ORDER BY t.ns, t.id FOR UPDATE OF t
+ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF t
 """)
 PLANT_TREES = """
-INSERT INTO trees SELECT k.ns, k.id FROM unnest($1::row_key[]) k ORDER BY k.ns, k.id ON CONFLICT DO NOTHING
+INSERT INTO trees SELECT k.ns, k.id FROM unnest($1::row_key[]) k ORDER BY k.ns COLLATE "C", k.id COLLATE "C"
+ON CONFLICT DO NOTHING
 """
 LOCKS = spelled("""
 SELECT {Lock:l} FROM unnest($1::row_key[]) k JOIN locks l ON {l.ns==k.ns} AND {l.tree==k.id} ORDER BY l.seq
@@ -50,12 +52,12 @@ SELECT o.ns, o.id FROM objects o
 JOIN (SELECT DISTINCT ns, object FROM (
     SELECT ns, object FROM timers WHERE due <= $1 ORDER BY due, rank, ns, id LIMIT $2
 ) first) d ON {o.ns==d.ns} AND {o.id==d.object}
-ORDER BY o.ns, o.id FOR UPDATE OF o SKIP LOCKED
+ORDER BY d.ns, d.object FOR UPDATE OF o SKIP LOCKED
 """)
 DUE = spelled("""
 SELECT {Timer:t} FROM timers t
 WHERE t.due <= $1 AND NOT EXISTS (
-    SELECT FROM objects o WHERE o.ns = t.ns AND o.id = t.object AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
+    SELECT FROM objects o WHERE {o.ns==t.ns} AND {o.id==t.object} AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
 )
 ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2 FOR UPDATE OF t SKIP LOCKED
 """)
@@ -69,7 +71,7 @@ WITH late AS (
 )
 SELECT o.ns, o.id FROM objects o
 JOIN (SELECT ns, object AS id FROM late UNION SELECT ns, queue FROM late) l ON {o.ns==l.ns} AND {o.id==l.id}
-ORDER BY o.ns, o.id FOR UPDATE OF o SKIP LOCKED
+ORDER BY l.ns, l.id FOR UPDATE OF o SKIP LOCKED
 """)
 OVERDUE = spelled("""
 SELECT {Work:w} FROM work w
@@ -77,17 +79,16 @@ WHERE w.deadline < $1
   AND NOT EXISTS (SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= $1)
   AND NOT EXISTS (
       SELECT FROM objects o
-      WHERE o.ns = w.ns AND o.id IN (w.object, w.queue) AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
+      WHERE {o.ns==w.ns} AND o.id = ANY (ARRAY[w.object, w.queue]) AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
   )
 ORDER BY w.deadline LIMIT $2 FOR UPDATE OF w SKIP LOCKED
 """)
 
 LOCK_OWNED = spelled("""
+WITH mine AS MATERIALIZED (SELECT ns, object, queue FROM work WHERE owner = $1)
 SELECT FROM objects o
-JOIN (
-    SELECT ns, object AS id FROM work WHERE owner = $1 UNION SELECT ns, queue FROM work WHERE owner = $1
-) l ON {o.ns==l.ns} AND {o.id==l.id}
-ORDER BY o.ns, o.id FOR UPDATE OF o
+JOIN (SELECT ns, object AS id FROM mine UNION SELECT ns, queue FROM mine) l ON {o.ns==l.ns} AND {o.id==l.id}
+ORDER BY l.ns, l.id FOR UPDATE OF o
 """)
 OWNED = spelled("SELECT {Work:w} FROM work w WHERE w.owner = $1 ORDER BY w.seq FOR UPDATE OF w")
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stateward.store.errors import Conflict, Unavailable
 from stateward.store.port import Program, Topic
 from stateward.store.postgres import schema as schemas
-from stateward.store.postgres.connections import Address, Connection, Connections
+from stateward.store.postgres.connections import Address, Connection, Connections, let_go
 from stateward.store.postgres.faults import FAULTS, fault, is_lost
 from stateward.store.postgres.listener import Listener
 from stateward.store.postgres.names import Names
@@ -66,7 +66,7 @@ class PostgresStore:
                 await schemas.migrate(connection, self._address.schema, self._names)
             await schemas.check(connection)
         finally:
-            connection.terminate()
+            await let_go(connection)
         await self._listener.open()
 
     async def close(self) -> None:
@@ -88,7 +88,11 @@ class PostgresStore:
         """Call back on the event loop after commits, anybody's; returns how to stop."""
         token = object()
         self._listeners[token] = listener
-        return lambda: self._listeners.pop(token, None) and None
+
+        def stop() -> None:
+            self._listeners.pop(token, None)
+
+        return stop
 
     async def alone(self) -> bool:
         """Tell that there may be others."""

@@ -8,20 +8,20 @@ from msgspec.json import encode
 
 from stateward.store.records import Answer, Key, Lock, Object, Operation, Work
 from stateward.store.selection import Selector
-from stateward.store.sqlite.choosing import chosen_objects
-from stateward.store.sqlite.rows import Row, lock_of, object_of, operation_of, work_of
-from stateward.store.sqlite.spelling import spelled
+from stateward.store.sqlite.choosing import chosen_objects, source_of
+from stateward.store.sqlite.rows import Row, answer_of, fetched, lock_of, object_of, operation_of, work_of
+from stateward.store.sqlite.spelling import packed, spelled
 
 T = TypeVar("T")
 
 AMONG = "IN (SELECT value FROM json_each(?))"
-OBJECTS = spelled("SELECT {Object} FROM objects WHERE ns = ? AND id <among> ORDER BY id", among=AMONG)
-SELECTED = spelled("SELECT {Object} FROM objects WHERE <chosen> ORDER BY id")
-OPERATIONS = spelled("SELECT {Operation} FROM operations WHERE ns = ? AND id <among>", among=AMONG)
-WORK = spelled("SELECT {Work} FROM work WHERE ns = ? AND op <among>", among=AMONG)
-QUEUES = spelled("SELECT {Work} FROM work WHERE ns = ? AND queue <among>", among=AMONG)
-LOCKS = spelled("SELECT {Lock} FROM locks WHERE ns = ? AND tree <among>", among=AMONG)
-ANSWERS = spelled("SELECT {Answer} FROM answers WHERE ns = ? AND key <among>", among=AMONG)
+OBJECTS = packed("{Object}", "FROM objects WHERE ns = ? AND id <among> ORDER BY id", among=AMONG)
+SELECTED = packed("{Object}", "FROM <source> WHERE <chosen> ORDER BY id")
+OPERATIONS = packed("{Operation}", "FROM operations WHERE ns = ? AND id <among>", among=AMONG)
+WORK = packed("{Work}", "FROM work WHERE ns = ? AND op <among>", among=AMONG)
+QUEUES = packed("{Work}", "FROM work WHERE ns = ? AND queue <among>", among=AMONG)
+LOCKS = packed("{Lock}", "FROM locks WHERE ns = ? AND tree <among>", among=AMONG)
+ANSWERS = packed("{Answer}", "FROM answers WHERE ns = ? AND key <among>", among=AMONG)
 
 
 def objects(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Object]:
@@ -32,7 +32,7 @@ def objects(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Objec
 def selected(connection: sqlite3.Connection, selector: Selector) -> list[Object]:
     """Return the chosen objects in the order of their ids."""
     chosen = chosen_objects(selector)
-    rows = connection.execute(spelled(SELECTED, chosen=str(chosen)), chosen.values).fetchall()
+    rows = fetched(connection, spelled(SELECTED, source=source_of(selector), chosen=str(chosen)), tuple(chosen.values))
     return [object_of(row) for row in rows]
 
 
@@ -58,7 +58,7 @@ def locks(connection: sqlite3.Connection, trees: Collection[Key]) -> list[Lock]:
 
 def answers(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Answer]:
     """Return what these idempotency keys were answered with."""
-    return list(_asked(connection, ANSWERS, keys, lambda row: Answer(*row)))
+    return list(_asked(connection, ANSWERS, keys, answer_of))
 
 
 def _asked(connection: sqlite3.Connection, sql: str, keys: Collection[Key], record: Callable[[Row], T]) -> Iterator[T]:
@@ -67,4 +67,4 @@ def _asked(connection: sqlite3.Connection, sql: str, keys: Collection[Key], reco
     for ns, name in keys:
         names.setdefault(ns, []).append(name)
     for ns in sorted(names):
-        yield from map(record, connection.execute(sql, (ns, encode(names[ns]).decode())).fetchall())
+        yield from map(record, fetched(connection, sql, (ns, encode(names[ns]).decode())))

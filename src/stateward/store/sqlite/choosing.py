@@ -22,6 +22,15 @@ class Condition(Struct):
         return " AND ".join(self.parts) or "true"
 
 
+def source_of(selector: Selector) -> str:
+    """Return the table with the index that serves a choice; left alone, SQLite takes the one that spares it a sort."""
+    if selector.states == ():
+        return "objects"  # nothing will be read, and an index that must be used and cannot would be an error
+    if selector.parent is not None:
+        return "objects INDEXED BY objects_by_parent"
+    return "objects" if selector.kind is None else "objects INDEXED BY objects_by_state"
+
+
 def chosen_objects(selector: Selector, state: str | None = None) -> Condition:
     """Say which objects are chosen, or which of them that are in one state."""
     chosen = Condition()

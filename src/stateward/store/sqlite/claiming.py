@@ -11,8 +11,8 @@ from msgspec.json import encode
 
 from stateward.store.port import LaneLoad
 from stateward.store.records import Claim, Lane, LaneGroup, default_group, default_lane
-from stateward.store.sqlite.rows import claim_of
-from stateward.store.sqlite.spelling import spelled
+from stateward.store.sqlite.rows import claim_of, fetched
+from stateward.store.sqlite.spelling import packed, spelled
 
 FREE = "owner IS NULL AND ready = 1 AND remote = 0 AND fenced = 0 AND children = 0"
 CLAIMABLE = f"delayed = 0 AND {FREE}"
@@ -38,15 +38,17 @@ LANES_AMONG = spelled("SELECT {Lane} FROM lanes WHERE lane IN (SELECT value FROM
 GROUPS = spelled("SELECT {LaneGroup} FROM lane_groups")
 GROUPS_AMONG = spelled("SELECT {LaneGroup} FROM lane_groups WHERE grp IN (SELECT value FROM json_each(?))")
 
-CANDIDATES = spelled("""
-SELECT {Work:w}, {Operation:p}, {Object:o}
+CANDIDATES = packed(
+    "{Work:w}, {Operation:p}, {Object:o}",
+    """
 FROM work w
 CROSS JOIN operations p ON p.ns = w.ns AND p.id = w.op
 CROSS JOIN objects o ON o.ns = w.ns AND o.id = w.object
 WHERE w.lane = ? AND w.delayed = 0 AND w.owner IS NULL AND w.ready = 1 AND w.remote = 0 AND w.fenced = 0
   AND w.children = 0
 ORDER BY w.priority DESC, w.seq LIMIT ?
-""")
+""",
+)
 TAKE = """
 UPDATE work
 SET owner = ?, epoch = epoch + 1, attempts = attempts + 1,
@@ -86,11 +88,11 @@ def take(connection: sqlite3.Connection, rooms: Mapping[str, int], owner: str, n
         claim_of(row, owner, now)
         for lane, room in rooms.items()
         if room > 0
-        for row in connection.execute(CANDIDATES, (lane, room)).fetchall()
+        for row in fetched(connection, CANDIDATES, (lane, room))
     ]
     if claims:
         connection.execute(TAKE, (owner, now, encode([claim.work.seq for claim in claims]).decode()))
-    return claims
+    return claims if len(rooms) == 1 else sorted(claims, key=lambda claim: (-claim.work.priority, claim.work.seq))
 
 
 def _running(connection: sqlite3.Connection) -> dict[str, tuple[str, int]]:

@@ -1,6 +1,7 @@
 """Opening SQLite: what every connection needs to be told."""
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from stateward.store.errors import NotADatabase, Unavailable
@@ -15,32 +16,40 @@ OLDEST = (3, 35, 0)
 def open_writer(settings: Settings) -> sqlite3.Connection:
     """Open the connection that writes; the file is made if there is none."""
     _check_place(settings)
-    connection = _connect(settings)
+    return _prepared(_connect(settings, timeout=settings.busy_timeout), _prepare_writer, settings)
+
+
+def open_reader(settings: Settings) -> sqlite3.Connection:
+    """Open a connection that only reads; it may be lent from thread to thread."""
+    connection = _connect(settings, timeout=settings.busy_timeout, shared=True)
+    return _prepared(connection, _prepare_reader, settings)
+
+
+def _connect(settings: Settings, *, timeout: float, shared: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(
+        settings.path,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=not shared,
+        cached_statements=STATEMENTS,
+    )
+
+
+def _prepared(
+    connection: sqlite3.Connection, prepare: Callable[[sqlite3.Connection, Settings], None], settings: Settings
+) -> sqlite3.Connection:
     try:
-        _prepare_writer(connection, settings)
+        prepare(connection, settings)
     except sqlite3.Error as error:
         connection.close()
         raise fault(error) from error
     return connection
 
 
-def open_reader(settings: Settings) -> sqlite3.Connection:
-    """Open a connection that only reads; it may be lent from thread to thread."""
-    connection = _connect(settings, check_same_thread=False)
+def _prepare_reader(connection: sqlite3.Connection, settings: Settings) -> None:
     connection.execute(f"PRAGMA cache_size = -{settings.cache_bytes // 8 // 1024}")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA query_only = ON")
-    return connection
-
-
-def _connect(settings: Settings, *, check_same_thread: bool = True) -> sqlite3.Connection:
-    return sqlite3.connect(
-        settings.path,
-        timeout=settings.busy_timeout,
-        isolation_level=None,
-        check_same_thread=check_same_thread,
-        cached_statements=STATEMENTS,
-    )
 
 
 def _prepare_writer(connection: sqlite3.Connection, settings: Settings) -> None:
@@ -52,6 +61,7 @@ def _prepare_writer(connection: sqlite3.Connection, settings: Settings) -> None:
     connection.execute(f"PRAGMA journal_size_limit = {4 * settings.log_bytes}").fetchone()
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA secure_delete = OFF").fetchone()
+    connection.execute("PRAGMA busy_timeout = 0").fetchone()  # from here on, whoever begins to write waits by itself
     if settings.max_bytes is not None:
         connection.execute(f"PRAGMA max_page_count = {settings.max_bytes // PAGE_BYTES}").fetchone()
 

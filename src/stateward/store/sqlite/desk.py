@@ -12,6 +12,7 @@ from stateward.store.sqlite.lockfile import LockFile
 from stateward.store.sqlite.schema import migrate
 from stateward.store.sqlite.settings import Settings
 from stateward.store.sqlite.transactions import Transactions
+from stateward.store.sqlite.turns import begin
 
 
 class Desk(Struct, frozen=True):
@@ -32,11 +33,12 @@ def furnish(settings: Settings, clock: Callable[[], float]) -> Desk:
     """Open a database, bring it to this version's schema, and join its users."""
     connection, lock = open_writer(settings), None
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        begin(connection, settings.busy_timeout)
         if not settings.in_memory:
             lock = LockFile(settings.lock_path)
             lock.enter()
         migrate(connection)
+        connection.execute("UPDATE numbers SET work = work WHERE false")  # a read-only file shows only now
         connection.execute("COMMIT")
         install(connection)
     except BaseException as error:
@@ -44,4 +46,4 @@ def furnish(settings: Settings, clock: Callable[[], float]) -> Desk:
         if lock is not None:
             lock.close()
         raise (fault(error) if isinstance(error, sqlite3.Error) else error) from None
-    return Desk(connection, Transactions(connection, clock), lock)
+    return Desk(connection, Transactions(connection, clock, settings.busy_timeout), lock)

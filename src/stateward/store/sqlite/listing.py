@@ -8,12 +8,13 @@ import sqlite3
 
 from stateward.store.records import Object
 from stateward.store.selection import Page, Selector
-from stateward.store.sqlite.choosing import chosen_objects
-from stateward.store.sqlite.rows import object_of
-from stateward.store.sqlite.spelling import spelled
+from stateward.store.sqlite.choosing import chosen_objects, source_of
+from stateward.store.sqlite.rows import fetched, object_of
+from stateward.store.sqlite.spelling import packed, spelled
 
 MOST_PARTS = 100
-PART = spelled("SELECT {Object} FROM objects WHERE <chosen> ORDER BY id LIMIT ?")
+PART = spelled("SELECT * FROM (SELECT {Object} FROM <source> WHERE <chosen> ORDER BY id LIMIT ?)")
+WHOLE = packed("{Object}", "FROM (<parts> ORDER BY id LIMIT ?)")
 STATES = """
 WITH RECURSIVE found (state) AS (
     SELECT min(state) FROM objects WHERE ns = ?1 AND kind = ?2 AND removed = 0
@@ -30,12 +31,12 @@ def listed(connection: sqlite3.Connection, selector: Selector, page: Page) -> li
     states = _states(connection, selector)
     parts, values = [], []
     for state in states if len(states) <= MOST_PARTS else (None,):
-        sql, places = _part(selector, page, state)
-        parts.append(spelled("SELECT * FROM (<part>)", part=sql))
+        part, places = _part(selector, page, state)
+        parts.append(part)
         values += places
     if not parts:
         return []
-    rows = connection.execute(f"{' UNION ALL '.join(parts)} ORDER BY id LIMIT ?", (*values, page.limit)).fetchall()
+    rows = fetched(connection, spelled(WHOLE, parts=" UNION ALL ".join(parts)), (*values, page.limit))
     return [object_of(row) for row in rows]
 
 
@@ -52,4 +53,4 @@ def _part(selector: Selector, page: Page, state: str | None) -> tuple[str, list[
     chosen = chosen_objects(selector, state)
     if page.after is not None:
         chosen.add("id > ?", page.after)
-    return spelled(PART, chosen=str(chosen)), [*chosen.values, page.limit]
+    return spelled(PART, source=source_of(selector), chosen=str(chosen)), [*chosen.values, page.limit]

@@ -41,7 +41,7 @@ class Others:
         return version
 
     def _test(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute("BEGIN IMMEDIATE")  # without waiting: who is kept out is not alone
         try:
             self._lock.test()
         finally:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from stateward.store.port import LaneLoad
 from stateward.store.records import (
@@ -19,31 +19,38 @@ from stateward.store.records import (
 )
 from stateward.store.selection import JournalFilter, Page, Selector
 from stateward.store.sqlite import asking
-from stateward.store.sqlite.choosing import chosen_lines, chosen_objects
+from stateward.store.sqlite.choosing import chosen_lines, chosen_objects, source_of
 from stateward.store.sqlite.claiming import DELAYED, all_lanes
 from stateward.store.sqlite.listing import listed
 from stateward.store.sqlite.reading import Reading
-from stateward.store.sqlite.rows import Row, operation_of
-from stateward.store.sqlite.spelling import spelled
+from stateward.store.sqlite.rows import Row, fetched, line_of, operation_of, progress_of, timer_of, worker_of
+from stateward.store.sqlite.spelling import packed, spelled
+from stateward.store.sqlite.turns import snapshot
 
+T = TypeVar("T")
 Value: TypeAlias = object
 
 # An operation is stored as waiting until it has ended; that somebody works on it is known from its work.
 SHOWN_STATUS = (
     "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL OR w.remote = 1) THEN 'running' ELSE o.status END"
 )
-SHOWN = spelled("SELECT {Operation:o} FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id").replace(
-    "o.status", SHOWN_STATUS
-)
-OPERATION = spelled("<shown> WHERE o.ns = ? AND o.id = ?", shown=SHOWN)
-OPERATIONS_OF = spelled("<shown> WHERE o.ns = ? AND o.object = ? ORDER BY o.rowid DESC LIMIT ?", shown=SHOWN)
-CHILDREN_OF = spelled("<shown> WHERE o.ns = ? AND o.parent = ? ORDER BY o.rowid", shown=SHOWN)
-STATES = "SELECT kind, state, count(*) FROM objects WHERE <chosen> GROUP BY kind, state"
-LINES = spelled("SELECT {Line} FROM journal WHERE seq > ? AND <chosen> ORDER BY seq LIMIT ?")
+SHOWN = "FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id WHERE o.ns = ? AND <which>"
+
+
+def _shown(which: str) -> str:
+    """Spell out a question for operations."""
+    return packed("{Operation:o}", SHOWN, which=which).replace("o.status", SHOWN_STATUS, 1)
+
+
+OPERATION = _shown("o.id = ?")
+OPERATIONS_OF = _shown("o.object = ? ORDER BY o.rowid DESC LIMIT ?")
+CHILDREN_OF = _shown("o.parent = ? ORDER BY o.rowid")
+STATES = "SELECT kind, state, count(*) FROM <source> WHERE <chosen> GROUP BY kind, state"
+LINES = packed("{Line}", "FROM journal WHERE seq > ? AND <chosen> ORDER BY seq LIMIT ?")
 LAST_LINE = "SELECT coalesce(max(seq), 0) FROM journal"
-PROGRESS_OF = spelled("SELECT {Progress} FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
-WORKERS = spelled("SELECT {Worker} FROM workers ORDER BY id")
-TIMERS = spelled("SELECT {Timer} FROM timers WHERE ?1 IS NULL OR ns = ?1 ORDER BY due, rank, ns, id LIMIT ?2")
+PROGRESS_OF = packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
+WORKERS = packed("{Worker}", "FROM workers ORDER BY id")
+TIMERS = packed("{Timer}", "FROM timers WHERE ?1 IS NULL OR ns = ?1 ORDER BY due, rank, ns, id LIMIT ?2")
 # A deadline that has passed under a live worker wakes nobody: that worker is about to answer for it.
 NEXT_WAKE = spelled(
     """
@@ -77,64 +84,67 @@ class SqliteReader:
         return found[0] if found else None
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
-        return await self._reading.ask(lambda connection: listed(connection, selector, page))
+        def question(connection: sqlite3.Connection) -> list[Object]:
+            with snapshot(connection):
+                return listed(connection, selector, page)
+
+        return await self._reading.ask(question)
 
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
         chosen = chosen_objects(selector)
-        rows = await self._rows(spelled(STATES, chosen=str(chosen)), *chosen.values)
+        sql = spelled(STATES, source=source_of(selector), chosen=str(chosen))
+        rows = await self._reading.ask(lambda connection: connection.execute(sql, chosen.values).fetchall())
         return {(kind, state): count for kind, state, count in rows}
 
     async def operation(self, key: Key) -> Operation | None:
-        found = await self._operations(OPERATION, *key)
+        found = await self._all(operation_of, OPERATION, *key)
         return found[0] if found else None
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
-        return await self._operations(OPERATIONS_OF, *key, limit)
+        return await self._all(operation_of, OPERATIONS_OF, *key, limit)
 
     async def children_of(self, key: Key) -> list[Operation]:
-        return await self._operations(CHILDREN_OF, *key)
+        return await self._all(operation_of, CHILDREN_OF, *key)
 
     async def queue_of(self, key: Key) -> list[Work]:
         return await self._reading.ask(lambda connection: asking.queues(connection, (key,)))
 
     async def lines(self, after: int, limit: int, only: JournalFilter) -> list[Line]:
         chosen = chosen_lines(only)
-        rows = await self._rows(spelled(LINES, chosen=str(chosen)), after, *chosen.values, limit)
-        return [Line(*row) for row in rows]
+        return await self._all(line_of, spelled(LINES, chosen=str(chosen)), after, *chosen.values, limit)
 
     async def last_line(self) -> int:
-        rows = await self._rows(LAST_LINE)
-        last: int = rows[0][0]
+        last: int = await self._one(LAST_LINE)
         return last
 
     async def progress_of(self, key: Key, after: int) -> list[Progress]:
-        return [Progress(*row) for row in await self._rows(PROGRESS_OF, *key, after)]
+        return await self._all(progress_of, PROGRESS_OF, *key, after)
 
     async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
-        return await self._reading.ask(lambda connection: all_lanes(connection, self._clock()))
+        def question(connection: sqlite3.Connection) -> tuple[list[LaneGroup], list[LaneLoad]]:
+            with snapshot(connection):
+                return all_lanes(connection, self._clock())
+
+        return await self._reading.ask(question)
 
     async def workers(self) -> list[Worker]:
-        return [Worker(*row) for row in await self._rows(WORKERS)]
+        return await self._all(worker_of, WORKERS)
 
     async def timers(self, ns: str | None, limit: int) -> list[Timer]:
-        return [Timer(*row) for row in await self._rows(TIMERS, ns, limit)]
+        return await self._all(timer_of, TIMERS, ns, limit)
 
     async def locks_of(self, tree: Key) -> list[Lock]:
         return await self._reading.ask(lambda connection: asking.locks(connection, (tree,)))
 
     async def next_wake(self) -> float | None:
-        rows = await self._rows(NEXT_WAKE, self._clock())
-        wake: float | None = rows[0][0]
+        wake: float | None = await self._one(NEXT_WAKE, self._clock())
         return wake
 
     async def time(self) -> float:
         return self._clock()
 
-    async def _operations(self, sql: str, *values: Value) -> list[Operation]:
-        return [operation_of(row) for row in await self._rows(sql, *values)]
+    async def _all(self, record: Callable[[Row], T], sql: str, *values: Value) -> list[T]:
+        return await self._reading.ask(lambda connection: [record(row) for row in fetched(connection, sql, values)])
 
-    async def _rows(self, sql: str, *values: Value) -> list[Row]:
-        def question(connection: sqlite3.Connection) -> list[Row]:
-            return connection.execute(sql, values).fetchall()
-
-        return await self._reading.ask(question)
+    async def _one(self, sql: str, *values: Value) -> Any:  # noqa: ANN401 - one value of any type
+        return await self._reading.ask(lambda connection: connection.execute(sql, values).fetchone()[0])

@@ -18,7 +18,7 @@ class Reading(Protocol):
     """Where questions are asked."""
 
     async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        """Answer a question that may take several statements, all of which see the same state."""
+        """Answer a question."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -45,14 +45,17 @@ class Pool:
             self._idle.pop().close()
 
     def _answer(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            connection = self._idle.pop() if self._idle else open_reader(self._settings)
-        except sqlite3.Error as error:
-            raise fault(error) from error
+        connection = self._lent()
         try:
             return answer(connection, question)
         finally:
             self._idle.append(connection)
+
+    def _lent(self) -> sqlite3.Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return open_reader(self._settings)
 
 
 class InlineReading:
@@ -69,13 +72,8 @@ class InlineReading:
 
 
 def answer(connection: sqlite3.Connection, question: Callable[[sqlite3.Connection], T]) -> T:
-    """Ask within a read transaction that ends with the answer, so that the log can be cleared behind it."""
+    """Ask, and say what went wrong in the words of the store."""
     try:
-        connection.execute("BEGIN")
-        try:
-            return question(connection)
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+        return question(connection)
     except sqlite3.Error as error:
         raise fault(error) from error

@@ -1,12 +1,37 @@
-"""Rows as records. Columns are selected in the order of a record's fields; only truth values and words need a touch."""
+"""Rows as records. They come packed, in the order of a record's fields; truth values and fractions need a touch."""
 
-from collections.abc import Sequence
+import sqlite3
 from typing import Any, TypeAlias
 
-from stateward.store.records import Claim, Lock, Object, Operation, Status, Work
-from stateward.store.sqlite.values import LOCK, OBJECT, OPERATION, WORK
+from msgspec.json import decode
 
-Row: TypeAlias = Sequence[Any]
+from stateward.store.records import (
+    Answer,
+    Claim,
+    Line,
+    Lock,
+    Object,
+    Operation,
+    Progress,
+    Status,
+    Timer,
+    Work,
+    Worker,
+)
+from stateward.store.sqlite.values import (
+    ANSWER,
+    LINE,
+    LOCK,
+    OBJECT,
+    OPERATION,
+    PROGRESS,
+    TIMER,
+    WORK,
+    WORKER,
+    Shape,
+)
+
+Row: TypeAlias = list[Any]
 
 STATUSES = {status.value: status for status in Status}
 STATUS = OPERATION.columns.index("status")
@@ -15,32 +40,63 @@ OPERATION_AT = len(WORK.columns)
 OBJECT_AT = OPERATION_AT + len(OPERATION.columns)
 
 
-def object_of(row: Row) -> Object:
-    """Make an object of a row."""
-    return Object(*_true_or_false(row, OBJECT.flags))
+def fetched(connection: sqlite3.Connection, packed: str, values: tuple[object, ...]) -> list[Row]:
+    """Ask a packed question and return its rows."""
+    (text,) = connection.execute(packed, values).fetchone()
+    rows: list[Row] = [] if text is None else decode(text)
+    return rows
 
 
-def operation_of(row: Row) -> Operation:
-    """Make an operation of a row."""
-    values = _true_or_false(row, OPERATION.flags)
-    values[STATUS] = STATUSES[values[STATUS]]
-    return Operation(*values)
+def answer_of(row: Row) -> Answer:
+    """Make an answer of a row."""
+    return Answer(*_plain(row, ANSWER))
 
 
-def work_of(row: Row) -> Work:
-    """Make work of a row."""
-    return Work(*_true_or_false(row, WORK.flags))
+def line_of(row: Row) -> Line:
+    """Make a line of the journal of a row."""
+    return Line(*_plain(row, LINE))
 
 
 def lock_of(row: Row) -> Lock:
     """Make a lock of a row."""
-    return Lock(*_true_or_false(row, LOCK.flags))
+    return Lock(*_plain(row, LOCK))
+
+
+def object_of(row: Row) -> Object:
+    """Make an object of a row."""
+    return Object(*_plain(row, OBJECT))
+
+
+def operation_of(row: Row) -> Operation:
+    """Make an operation of a row."""
+    row[STATUS] = STATUSES[row[STATUS]]
+    return Operation(*_plain(row, OPERATION))
+
+
+def progress_of(row: Row) -> Progress:
+    """Make a line of progress of a row."""
+    return Progress(*_plain(row, PROGRESS))
+
+
+def timer_of(row: Row) -> Timer:
+    """Make a timer of a row."""
+    return Timer(*_plain(row, TIMER))
+
+
+def work_of(row: Row) -> Work:
+    """Make work of a row."""
+    return Work(*_plain(row, WORK))
+
+
+def worker_of(row: Row) -> Worker:
+    """Make a worker of a row."""
+    return Worker(*_plain(row, WORKER))
 
 
 def claim_of(row: Row, owner: str, now: float) -> Claim:
     """Make a claim of a row that holds free work, its operation and its object: as they are once it is taken."""
     operation = operation_of(row[OPERATION_AT:OBJECT_AT])
-    work = _true_or_false(row[:OPERATION_AT], WORK.flags)
+    work = _plain(row[:OPERATION_AT], WORK)
     work[OWNER] = owner
     work[EPOCH] += 1
     work[ATTEMPTS] += 1
@@ -49,8 +105,11 @@ def claim_of(row: Row, owner: str, now: float) -> Claim:
     return Claim(Work(*work), operation, object_of(row[OBJECT_AT:]))
 
 
-def _true_or_false(row: Row, flags: tuple[int, ...]) -> list[Any]:
-    values = list(row)
-    for at in flags:
-        values[at] = values[at] == 1
-    return values
+def _plain(row: Row, shape: Shape) -> Row:
+    """Turn what was packed back into what it was."""
+    for at in shape.flags:
+        row[at] = row[at] == 1
+    for at in shape.floats:
+        if row[at] is not None:
+            row[at] = float(row[at])
+    return row

@@ -1,7 +1,7 @@
 """Running programs: several in one durable transaction, each as if it had one of its own.
 
-The price of durability is paid per commit, so whatever is waiting is committed together. Each program stands between
-savepoints: one that fails is undone alone, and the others are none the wiser.
+The price of durability is paid per commit, so whatever is waiting is committed together. A program that fails is undone
+alone: the group is then run again with each program between savepoints, and the others are none the wiser.
 """
 
 import sqlite3
@@ -15,6 +15,7 @@ from stateward.store.port import Program
 from stateward.store.sqlite.faults import fault
 from stateward.store.sqlite.numbers import Numbers
 from stateward.store.sqlite.topics import NOTHING
+from stateward.store.sqlite.turns import begin
 from stateward.store.sqlite.tx import SqliteTx
 
 ATTEMPTS = 5
@@ -45,11 +46,20 @@ class Lost(Exception):
         self.error = error
 
 
+class Entangled(Exception):
+    """A program failed after it had written something, and there was no savepoint to go back to."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
 class Transactions:
     """Runs programs on the connection that writes."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
+    def __init__(self, connection: sqlite3.Connection, clock: Callable[[], float], patience: float) -> None:
         self._connection = connection
+        self._patience = patience
         self._clock = clock
         self._numbers = Numbers(connection)
 
@@ -68,54 +78,57 @@ class Transactions:
         return [Outcome(error=error) for _ in programs]
 
     def _together(self, programs: Sequence[AnyProgram]) -> list[Outcome]:
-        self._begin()
+        """Run programs without savepoints first: few fail, and most that do have not written anything by then."""
         try:
-            alone = len(programs) == 1
-            outcomes = [self._one(program, alone) for program in programs]
-            if self._connection.in_transaction:
-                self._numbers.keep()
-                self._connection.execute("COMMIT")
+            return self._committed(programs, careful=False)
+        except Entangled as entangled:
+            if len(programs) == 1 and not isinstance(entangled.outcome.error, Conflict):
+                return [entangled.outcome]
+        return self._committed(programs, careful=True)
+
+    def _committed(self, programs: Sequence[AnyProgram], *, careful: bool) -> list[Outcome]:
+        begin(self._connection, self._patience)
+        self._numbers.forget()
+        try:
+            outcomes = [self._one(program, careful) for program in programs]
+            self._numbers.keep()
+            self._connection.execute("COMMIT")
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         return outcomes
 
-    def _one(self, program: AnyProgram, alone: bool) -> Outcome:
+    def _one(self, program: AnyProgram, careful: bool) -> Outcome:
         outcome = Outcome()
         for _ in range(ATTEMPTS):
-            self._enter(alone)
-            outcome = self._driven(program)
-            if outcome.error is None:
-                self._leave(alone)
-                break
-            self._undo(outcome.error, alone)
+            outcome = self._between_savepoints(program) if careful else self._hoping(program)
             if not isinstance(outcome.error, Conflict):
                 break
         return outcome
 
-    def _begin(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        self._numbers.forget()
+    def _between_savepoints(self, program: AnyProgram) -> Outcome:
+        """Run a program such that it can be undone alone. This costs a copy of every page that it changes."""
+        self._connection.execute("SAVEPOINT program")
+        outcome = self._driven(program)
+        if outcome.error is not None:
+            self._check(outcome.error)
+            self._connection.execute("ROLLBACK TO program")
+        self._connection.execute("RELEASE program")
+        return outcome
 
-    def _enter(self, alone: bool) -> None:
-        """Begin a program. One that is alone needs no savepoint, which would cost a copy of every page it touches."""
-        if not alone:
-            self._connection.execute("SAVEPOINT program")
-        elif not self._connection.in_transaction:
-            self._begin()
+    def _hoping(self, program: AnyProgram) -> Outcome:
+        """Run a program that can be undone only if it fails before it writes."""
+        before = self._connection.total_changes
+        outcome = self._driven(program)
+        if outcome.error is not None:
+            self._check(outcome.error)
+            if self._connection.total_changes != before:
+                raise Entangled(outcome)
+        return outcome
 
-    def _leave(self, alone: bool) -> None:
-        if not alone:
-            self._connection.execute("RELEASE program")
-
-    def _undo(self, error: BaseException, alone: bool) -> None:
+    def _check(self, error: BaseException) -> None:
         if not self._connection.in_transaction:
             raise Lost(error)
-        if alone:
-            self._connection.execute("ROLLBACK")
-        else:
-            self._connection.execute("ROLLBACK TO program")
-            self._connection.execute("RELEASE program")
 
     def _driven(self, program: AnyProgram) -> Outcome:
         """Run a program to its end in one go: nothing that it may await ever waits."""

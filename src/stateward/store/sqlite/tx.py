@@ -22,24 +22,27 @@ from stateward.store.sqlite import asking, claiming
 from stateward.store.sqlite.applying import Pen
 from stateward.store.sqlite.faults import fault
 from stateward.store.sqlite.numbers import Numbers
-from stateward.store.sqlite.rows import work_of
-from stateward.store.sqlite.spelling import spelled
+from stateward.store.sqlite.rows import fetched, timer_of, work_of, worker_of
+from stateward.store.sqlite.spelling import packed
 from stateward.store.sqlite.topics import NOTHING, topics_of
 
-TIMERS = spelled("SELECT {Timer} FROM timers WHERE due <= ? ORDER BY due, rank, ns, id LIMIT ?")
-LATE = spelled("""
-SELECT {Work} FROM work
+TIMERS = packed("{Timer}", "FROM timers WHERE due <= ? ORDER BY due, rank, ns, id LIMIT ?")
+LATE = packed(
+    "{Work}",
+    """
+FROM work
 WHERE deadline <= ?1
   AND NOT EXISTS (SELECT 1 FROM workers k WHERE k.id = work.owner AND k.seen + k.lease >= ?1)
 ORDER BY deadline, seq LIMIT ?2
-""")
+""",
+)
 SEEN = """
 INSERT INTO workers (id, lease, seen, host, pid) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid
 """
 GONE = "DELETE FROM workers WHERE id = ?"
-DEAD = spelled("SELECT {Worker} FROM workers WHERE seen + lease < ? ORDER BY id")
-OWNED = spelled("SELECT {Work} FROM work WHERE owner = ? ORDER BY seq")
+DEAD = packed("{Worker}", "FROM workers WHERE seen + lease < ? ORDER BY id")
+OWNED = packed("{Work}", "FROM work INDEXED BY work_owned WHERE owner = ? ORDER BY seq")
 
 
 class SqliteTx:
@@ -79,7 +82,7 @@ class SqliteTx:
         return {Key(one.ns, one.key): one for one in asking.answers(self._connection, keys)}
 
     async def due_timers(self, limit: int) -> list[Timer]:
-        return [Timer(*row) for row in self._connection.execute(TIMERS, (self.now, limit)).fetchall()]
+        return [timer_of(row) for row in fetched(self._connection, TIMERS, (self.now, limit))]
 
     async def loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         claiming.promote(self._connection, self.now)
@@ -90,7 +93,7 @@ class SqliteTx:
         return claiming.take(self._connection, rooms, owner, self.now)
 
     async def overdue(self, limit: int) -> list[Work]:
-        return [work_of(row) for row in self._connection.execute(LATE, (self.now, limit)).fetchall()]
+        return [work_of(row) for row in fetched(self._connection, LATE, (self.now, limit))]
 
     async def worker_seen(self, worker: Worker) -> None:
         self._connection.execute(SEEN, (worker.id, worker.lease, self.now, worker.host, worker.pid))
@@ -99,10 +102,10 @@ class SqliteTx:
         self._connection.execute(GONE, (worker,))
 
     async def dead_workers(self) -> list[Worker]:
-        return [Worker(*row) for row in self._connection.execute(DEAD, (self.now,)).fetchall()]
+        return [worker_of(row) for row in fetched(self._connection, DEAD, (self.now,))]
 
     async def owned(self, worker: str) -> list[Work]:
-        return [work_of(row) for row in self._connection.execute(OWNED, (worker,)).fetchall()]
+        return [work_of(row) for row in fetched(self._connection, OWNED, (worker,))]
 
     async def apply(self, changes: Changes) -> None:
         try:

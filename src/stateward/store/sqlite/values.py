@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, fields
 
 from stateward.store.changes import Ended
-from stateward.store.records import Answer, Line, Lock, Object, Operation, Progress, Work
+from stateward.store.records import Answer, Line, Lock, Object, Operation, Progress, Timer, Work, Worker
 
 Values: TypeAlias = list[Any]
 
@@ -29,6 +29,7 @@ class Shape(Struct, frozen=True):
     texts: tuple[int, ...]
     numbers: tuple[int, ...]
     words: tuple[int, ...]
+    floats: tuple[int, ...] = ()
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -46,6 +47,7 @@ def shape_of(record: type[Struct]) -> Shape:
         texts=tuple(at for at, kind in enumerate(types) if kind == str | None),
         numbers=tuple(at for at, kind in enumerate(types) if kind in (int | None, float | None)),
         words=tuple(at for at, kind in enumerate(types) if isinstance(kind, type) and issubclass(kind, StrEnum)),
+        floats=tuple(at for at, kind in enumerate(types) if kind in (float, float | None)),
     )
 
 
@@ -56,7 +58,9 @@ LOCK = shape_of(Lock)
 OBJECT = shape_of(Object)
 OPERATION = shape_of(Operation)
 PROGRESS = shape_of(Progress)
+TIMER = shape_of(Timer)
 WORK = shape_of(Work)
+WORKER = shape_of(Worker)
 
 LINE_SEQ = LINE.columns.index("seq")
 LOCK_SEQ = LOCK.columns.index("seq")

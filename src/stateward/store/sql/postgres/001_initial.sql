@@ -24,7 +24,7 @@ CREATE TABLE objects (
     created     double precision NOT NULL,
     removed     boolean NOT NULL,
     PRIMARY KEY (ns, id)
-) WITH (fillfactor = 80);
+);
 CREATE TYPE moved_row AS (
     ns text, id text, state text, since double precision, version bigint, generation bigint, op text, error text
 );
@@ -60,7 +60,7 @@ CREATE TABLE operations (
     started        double precision,
     ended          double precision,
     PRIMARY KEY (ns, id)
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 50);  -- room for the ending of each on its own page: it then needs no new entries in the indexes
 CREATE INDEX operations_by_object ON operations ((ns || ''), object, created);
 CREATE INDEX operations_by_parent ON operations (ns, parent) WHERE parent IS NOT NULL;
 

@@ -1,0 +1,46 @@
+"""Workers in processes of their own: `python -m bench.engine.crew URL LEASE` works until it is told to stop."""
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, Process, create_subprocess_exec
+
+from bench.engine.lamps import lamps, tell_the_time
+from bench.engine.places import store_at
+from stateward.engine import Engine
+from stateward.store import Store
+
+
+class Crew:
+    """So many worker processes."""
+
+    def __init__(self, url: str, size: int, lease: float = 15.0) -> None:
+        self._command = (sys.executable, "-m", "bench.engine.crew", url, str(lease))
+        self._size = size
+        self.processes: list[Process] = []
+
+    async def start(self, store: Store) -> None:
+        """Start them, and return when all are known to the store."""
+        known = len(await store.reader.workers()) if self._size else 0
+        self.processes = [await create_subprocess_exec(*self._command, stdin=DEVNULL) for _ in range(self._size)]
+        while self._size and len(await store.reader.workers()) < known + self._size:
+            await asyncio.sleep(0.02)
+
+    async def stop(self) -> None:
+        """Tell them to stop, and wait until they have."""
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            await process.wait()
+
+
+async def work(url: str, lease: float) -> None:
+    """Work until the process is told to stop."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with Engine(store_at(url), [lamps(tell_the_time)], lease=lease):
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(sys.argv[1], float(sys.argv[2])))

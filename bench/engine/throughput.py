@@ -1,0 +1,71 @@
+"""Actions that do nothing, end to end: accepted, claimed, run and finished, durable and journaled.
+
+The raw limit is bare SQL that writes the same rows in batches as large as there are callers (see `bare`). The other
+engines run jobs that do nothing, on the same PostgreSQL; they know no objects, no states and no journal. Two of them
+can be fed in batches by hand; how they do then is told as well.
+"""
+
+from bench.engine.places import filled, new_database, new_file
+from bench.engine.race import Result, Runner, race
+
+ACTIONS, CALLERS, ROUNDS = 3_000, 100, 7
+LIMIT = 0.4
+TARGETS = {"pgqueuer": 1, "Procrastinate": 20, "DBOS": 50}
+
+
+def report() -> list[str]:
+    """Measure and return lines to print."""
+    return [*sqlite(), *postgres()]
+
+
+def sqlite() -> list[str]:
+    """Measure on SQLite."""
+    callers, stored = str(CALLERS), str(ACTIONS)
+    bare, ours, waited = race(
+        [
+            Runner("bare SQL", ("bare-sqlite", filled(new_file(), ACTIONS), callers), ACTIONS),
+            Runner("engine", ("ours", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
+            Runner("engine, waiting", ("waited", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
+        ],
+        ROUNDS,
+    )
+    return [
+        f"actions that do nothing, end to end, on SQLite; {CALLERS} callers",
+        against(bare, ours),
+        against(bare, waited, "each caller waits for the end"),
+        *(one.rate() for one in (bare, ours, waited)),
+    ]
+
+
+def postgres() -> list[str]:
+    """Measure on PostgreSQL."""
+    callers, stored = str(CALLERS), str(ACTIONS)
+    bare, ours, spread, *peers, pgqueuer, procrastinate = results = race(
+        [
+            Runner("bare SQL", ("bare-postgres", filled(new_database(), ACTIONS), callers), ACTIONS),
+            Runner("engine, 1 process", ("ours", filled(new_database(), ACTIONS), callers, stored), ACTIONS),
+            Runner("engine, 3 workers", ("ours", filled(new_database(), ACTIONS), callers, stored, "3"), ACTIONS),
+            Runner("pgqueuer", ("pgqueuer", new_database(), callers), ACTIONS),
+            Runner("Procrastinate", ("procrastinate", new_database(), callers), 300),
+            Runner("DBOS", ("dbos", new_database(), callers), 100),
+            Runner("pgqueuer, fed in batches", ("pgqueuer", new_database(), callers, "1"), ACTIONS),
+            Runner("Procrastinate, fed in batches", ("procrastinate", new_database(), callers, "1"), 300),
+        ],
+        ROUNDS,
+    )
+    return [
+        f"actions that do nothing, end to end, on PostgreSQL; {CALLERS} callers",
+        against(bare, ours, "1 process"),
+        against(bare, spread, "3 worker processes"),
+        *(faster(one, ours, f"   target {TARGETS[one.runner.name]}") for one in peers),
+        *(faster(one, ours) for one in (pgqueuer, procrastinate)),
+        *(one.rate() for one in results),
+    ]
+
+
+def against(bare: Result, ours: Result, how: str = "") -> str:
+    return f"  {bare.timing.times(ours.timing):7.2f} of the raw limit{f' ({how})' if how else '':<34} target {LIMIT}"
+
+
+def faster(peer: Result, ours: Result, target: str = "") -> str:
+    return f"  {peer.timing.times(ours.timing):7.2f} x the speed of {peer.runner.name}{target}"

@@ -1,0 +1,53 @@
+"""Both stores under one suite: a test that asks for `store` runs once on each."""
+
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from stateward.store import Store
+from stateward.store.sqlite import SqliteStore
+from tests.servers import PostgresServer
+
+Place: TypeAlias = Callable[[], Store]
+"""One database: each call gives another store on it, which is not open yet."""
+
+SCHEMAS = count(1)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Give a new database of each sort."""
+    if request.param == "sqlite":
+        return lambda: SqliteStore(tmp_path / "stateward.db")
+    from stateward.store.postgres.store import PostgresStore
+
+    dsn: str = request.getfixturevalue("postgres_database")
+    schema = f"contract {next(SCHEMAS)}"
+    return lambda: PostgresStore(dsn, migrate=True, schema=schema)
+
+
+@pytest.fixture(scope="session")
+def postgres_database(postgres_server: PostgresServer) -> str:
+    """Give one database for all tests, each of which has a schema of its own: that is much faster to make."""
+    return postgres_server.new_database()
+
+
+@pytest.fixture
+async def store(place: Place) -> AsyncIterator[Store]:
+    """Give an open store on a new database."""
+    store = place()
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def second(place: Place, store: Store) -> AsyncIterator[Store]:
+    """Give another store on the same database, as another process has it."""
+    other = place()
+    await other.open()
+    yield other
+    await other.close()

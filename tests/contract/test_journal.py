@@ -1,0 +1,70 @@
+"""The journal can be read from any point, by what it is about."""
+
+from msgspec.structs import replace
+
+from stateward.store import JournalFilter, Store
+from stateward.store.records import Line
+from tests.contract.hands import write
+from tests.contract.samples import NS, a_line
+
+
+async def events(store: Store, after: int = 0, limit: int = 100, **about: object) -> list[str]:
+    """Return the events of the lines that are chosen."""
+    return [line.event for line in await store.reader.lines(after, limit, JournalFilter(**about))]  # type: ignore[arg-type]
+
+
+async def test_a_line_is_stored_as_it_is(store: Store) -> None:
+    full = Line(NS, "vm", "vm", "op", 1.7e9 + 1 / 3, "user", "ann 日本", "resize", "A", "B", "because", '{"n": 1}')
+    bare = Line(NS, "vm", "vm", None, 0.0, "clock", "", "expire", None, None, None)
+    await write(store, journal=[full, bare])
+    first, second = await store.reader.lines(0, 10, JournalFilter())
+    assert (first.seq, second.seq) == (first.seq, first.seq + 1)
+    assert first == replace(full, seq=first.seq)
+    assert second == replace(bare, seq=second.seq)
+
+
+async def test_an_empty_journal_ends_at_nought(store: Store) -> None:
+    assert await store.reader.last_line() == 0
+    assert await events(store) == []
+
+
+async def test_it_is_read_from_a_number_on_and_in_portions(store: Store) -> None:
+    await write(store, journal=[a_line(event=f"{number}") for number in range(10)])
+    first = await store.reader.lines(0, 4, JournalFilter())
+    assert [line.event for line in first] == ["0", "1", "2", "3"]
+    assert await events(store, first[-1].seq, 3) == ["4", "5", "6"]
+    assert await events(store, await store.reader.last_line()) == []
+
+
+async def test_lines_are_chosen_by_what_they_are_about(store: Store) -> None:
+    await write(
+        store,
+        journal=[
+            a_line("a", event="1", op="x", at=10.0),
+            a_line("b", event="2", kind="disk", actor="clock", at=20.0),
+            a_line("a", event="3", ns="other", at=30.0),
+            a_line("a", event="4", actor="worker", at=40.0),
+        ],
+    )
+    assert await events(store, ns=NS) == ["1", "2", "4"]
+    assert await events(store, ns=NS, object="a") == ["1", "4"]
+    assert await events(store, object="a") == ["1", "3", "4"]
+    assert await events(store, kind="disk") == ["2"]
+    assert await events(store, op="x") == ["1"]
+    assert await events(store, actor="worker") == ["4"]
+    assert await events(store, ns=NS, object="a", actor="user") == ["1"]
+    assert await events(store, ns=NS, object="nobody") == []
+
+
+async def test_times_are_chosen_from_the_beginning_and_before_the_end(store: Store) -> None:
+    await write(store, journal=[a_line(event=f"{at:.0f}", at=at) for at in (10.0, 20.0, 30.0)])
+    assert await events(store, since=20.0) == ["20", "30"]
+    assert await events(store, until=20.0) == ["10"]
+    assert await events(store, since=10.0, until=30.0) == ["10", "20"]
+
+
+async def test_an_objects_lines_are_read_from_a_number_on(store: Store) -> None:
+    await write(store, journal=[a_line("ab"[number % 2], event=f"{number}") for number in range(10)])
+    lines = await store.reader.lines(0, 2, JournalFilter(ns=NS, object="b"))
+    assert [line.event for line in lines] == ["1", "3"]
+    assert await events(store, lines[-1].seq, 2, ns=NS, object="b") == ["5", "7"]

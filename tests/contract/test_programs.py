@@ -1,0 +1,134 @@
+"""A program is one transaction: all of it happens, or none."""
+
+import asyncio
+
+import pytest
+
+from stateward.store import Changes, Store, Tx
+from stateward.store.errors import Conflict, StoreError
+from stateward.store.records import Key
+from tests.contract.hands import ask, stored, write
+from tests.contract.samples import a_line, an_object, an_operation, key, moved
+
+
+async def test_a_program_returns_its_value(store: Store) -> None:
+    async def program(tx: Tx) -> tuple[str, dict[Key, object]]:
+        return "value", dict(await tx.objects([key("a")]))
+
+    assert await store.transact(program) == ("value", {})
+
+
+async def test_an_exception_in_a_program_undoes_it_and_reaches_the_caller(store: Store) -> None:
+    class Refused(Exception):
+        pass
+
+    async def program(tx: Tx) -> None:
+        await tx.apply(Changes(objects=[an_object("a")], journal=[a_line()]))
+        raise Refused("no")
+
+    with pytest.raises(Refused, match="no"):
+        await store.transact(program)
+    assert await store.reader.object(key("a")) is None
+    assert await store.reader.last_line() == 0
+
+
+async def test_the_store_works_on_after_an_exception(store: Store) -> None:
+    async def program(tx: Tx) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await store.transact(program)
+    await write(store, objects=[an_object("a")])
+    assert (await stored(store, "a")).version == 1
+
+
+async def test_a_program_that_loses_is_run_again_and_sees_the_winner(store: Store) -> None:
+    first = an_object("a")
+    await write(store, objects=[first])
+    await write(store, objects=[moved(first, state="Suspending")])
+    runs: list[str] = []
+
+    async def program(tx: Tx) -> None:
+        seen = (await tx.objects([key("a")]))[key("a")]
+        runs.append(seen.state)
+        mine = moved(first if len(runs) == 1 else seen, state="Mine")
+        await tx.apply(Changes(objects=[mine]))
+
+    await store.transact(program)
+    assert runs == ["Suspending", "Suspending"]
+    assert (await stored(store, "a")).state == "Mine"
+
+
+async def test_a_program_that_always_loses_is_given_up(store: Store) -> None:
+    runs: list[float] = []
+
+    async def program(tx: Tx) -> None:
+        runs.append(tx.now)
+        await tx.apply(Changes(objects=[an_object("a", version=7)]))
+
+    with pytest.raises(Conflict) as raised:
+        await store.transact(program)
+    assert raised.value.retry
+    assert 2 <= len(runs) <= 20
+
+
+async def test_a_program_that_raises_something_else_is_run_once(store: Store) -> None:
+    runs: list[None] = []
+
+    async def program(tx: Tx) -> None:
+        runs.append(None)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await store.transact(program)
+    assert len(runs) == 1
+
+
+async def test_failures_among_many_programs_harm_nobody_else(store: Store) -> None:
+    def program_of(number: int) -> asyncio.Future[int]:
+        async def program(tx: Tx) -> int:
+            await tx.apply(Changes(objects=[an_object(f"o{number:02}")], journal=[a_line(f"o{number:02}")]))
+            if number % 3 == 0:
+                raise ValueError(number)
+            if number % 3 == 1:
+                await tx.apply(Changes(objects=[an_object("nobody", version=5)]))
+            return number
+
+        return asyncio.ensure_future(store.transact(program))
+
+    ends = await asyncio.gather(*map(program_of, range(60)), return_exceptions=True)
+    for number, end in enumerate(ends):
+        expected = (ValueError, Conflict, int)[number % 3]
+        assert isinstance(end, expected), end
+    found = await ask(store, "objects", [key(f"o{number:02}") for number in range(60)])
+    assert list(found) == [key(f"o{number:02}") for number in range(2, 60, 3)]
+
+
+async def test_a_program_sees_what_it_has_written(store: Store) -> None:
+    async def program(tx: Tx) -> str:
+        await tx.apply(Changes(objects=[an_object("a")], operations=[an_operation("op")]))
+        await tx.operations([key("op")])
+        return (await tx.objects([key("a")]))[key("a")].state
+
+    assert await store.transact(program) == "Running"
+
+
+async def test_the_time_of_a_transaction_is_the_stores(store: Store) -> None:
+    async def program(tx: Tx) -> float:
+        return tx.now
+
+    before = await store.reader.time()
+    now = await store.transact(program)
+    after = await store.reader.time()
+    assert before <= now <= after
+
+
+async def test_an_operation_whose_key_is_taken_is_in_conflict(store: Store) -> None:
+    await write(store, operations=[an_operation("op")])
+    with pytest.raises(StoreError):
+        await write(store, operations=[an_operation("op", who="another")])
+
+
+async def test_nothing_at_all_may_be_applied(store: Store) -> None:
+    await write(store, Changes())
+    assert await store.reader.last_line() == 0

@@ -1,0 +1,173 @@
+"""Processes that share a file notice each other."""
+
+import asyncio
+import signal
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from stateward.store import Selector, Topic
+from stateward.store.sqlite import SqliteStore
+from stateward.store.sqlite.lockfile import LockFile
+from stateward.store.sqlite.others import LOOK_EVERY, LOOK_WHEN_ALONE_EVERY, TEST_EVERY, Others
+from tests.contract.hands import Ear, write
+from tests.contract.samples import NS, a_line
+
+NEIGHBOUR = """
+import asyncio, sys
+from stateward.store.sqlite import SqliteStore
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    await store.open()
+    print(await store.alone(), flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main())
+"""
+
+
+DILIGENT = """
+import asyncio, sys
+from stateward.store.sqlite import SqliteStore
+from tests.contract.hands import write
+from tests.contract.samples import a_line, an_object
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    await store.open()
+    for number in range(1_000_000):
+        await write(store, objects=[an_object(f"o{number}")], journal=[a_line(f"o{number}")])
+        print(number, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give the place of a database."""
+    return tmp_path / "stateward.db"
+
+
+async def opened(path: Path, **options: float) -> SqliteStore:
+    """Open a store."""
+    store = SqliteStore(path, **options)  # type: ignore[arg-type]
+    await store.open()
+    return store
+
+
+async def test_who_opens_a_file_first_is_alone(path: Path) -> None:
+    store = await opened(path)
+    assert await store.alone()
+    assert await store.alone()
+    await store.close()
+
+
+async def test_two_are_not_alone_until_one_leaves(path: Path) -> None:
+    first = await opened(path)
+    assert await first.alone()
+    second = await opened(path)
+    assert not await second.alone()
+    assert not await first.alone()
+    await second.close()
+    assert await first.alone()
+    third = await opened(path)
+    assert not await first.alone()
+    await first.close()
+    assert await third.alone()
+    await third.close()
+
+
+async def test_nobody_ever_finds_to_be_alone_while_there_are_two(path: Path) -> None:
+    first, second = await opened(path), await opened(path)
+    found = await asyncio.gather(*(store.alone() for store in (first, second) * 50))
+    assert not any(found)
+    await asyncio.gather(first.close(), second.close())
+
+
+async def test_another_process_is_noticed_and_so_is_its_death(path: Path) -> None:
+    store = await opened(path)
+    neighbour = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", NEIGHBOUR, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert neighbour.stdout is not None
+    assert await neighbour.stdout.readline() == b"False\n"
+    assert not await store.alone()
+    neighbour.send_signal(signal.SIGKILL)
+    await neighbour.communicate()
+    assert await store.alone()
+    await store.close()
+
+
+async def test_who_cannot_look_does_not_claim_to_be_alone(path: Path) -> None:
+    first, second = await opened(path, busy_timeout=0.02), await opened(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert not await first.alone()
+        other.execute("ROLLBACK")
+    await asyncio.gather(first.close(), second.close())
+
+
+async def test_who_was_alone_hears_a_newcomer(path: Path) -> None:
+    first = await opened(path)
+    ear = Ear(first)
+    assert await first.alone()
+    second = await opened(path)
+    await write(second, journal=[a_line()])
+    await ear.hears(Topic.JOURNAL)
+    await asyncio.gather(first.close(), second.close())
+
+
+async def test_what_was_acknowledged_survives_a_kill_and_the_next_one_is_alone_at_once(path: Path) -> None:
+    writer = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DILIGENT, str(path), stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert writer.stdout is not None
+    for number in range(40):
+        assert await writer.stdout.readline() == f"{number}\n".encode()
+    writer.send_signal(signal.SIGKILL)
+    rest, _ = await writer.communicate()
+    last = max(39, *(int(line) for line in rest.split(b"\n")[:-1] if line), 0)
+    store = await opened(path)
+    assert await store.alone()
+    found = sum((await store.reader.count_states(Selector(NS))).values())
+    assert found in (last + 1, last + 2)
+    assert await store.reader.last_line() == found
+    await store.close()
+
+
+@pytest.fixture
+def neighbours(path: Path) -> Iterator[tuple[sqlite3.Connection, LockFile, LockFile]]:
+    """Give a connection and the lock files of two who use the same database."""
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
+        mine, theirs = LockFile(path.with_suffix(".lock")), LockFile(path.with_suffix(".lock"))
+        mine.enter()
+        theirs.enter()
+        yield connection, mine, theirs
+        mine.close()
+
+
+def test_who_is_left_alone_stops_looking_so_often(neighbours: tuple[sqlite3.Connection, LockFile, LockFile]) -> None:
+    connection, mine, theirs = neighbours
+    others = Others(connection, mine)
+    assert not any(others.have_written() for _ in range(TEST_EVERY))
+    assert others.every == LOOK_EVERY
+    theirs.close()
+    assert not any(others.have_written() for _ in range(TEST_EVERY + 1))
+    assert others.every == LOOK_WHEN_ALONE_EVERY
+
+
+def test_who_cannot_look_takes_it_that_something_happened(
+    neighbours: tuple[sqlite3.Connection, LockFile, LockFile], path: Path
+) -> None:
+    connection, mine, theirs = neighbours
+    others = Others(connection, mine)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert any(others.have_written() for _ in range(TEST_EVERY))
+    theirs.close()

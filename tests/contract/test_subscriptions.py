@@ -1,0 +1,93 @@
+"""Who listens hears of commits, whoever made them."""
+
+import asyncio
+
+import pytest
+
+from stateward.store import EVERYTHING, Changes, Store, Topic, Tx
+from tests.contract.hands import Ear, ask, write
+from tests.contract.samples import a_line, a_timer, accepted, an_object, key, some_work
+
+
+async def test_new_work_is_heard_of(store: Store) -> None:
+    ear = Ear(store)
+    await write(store, accepted("a"))
+    await ear.hears(Topic.WORK)
+
+
+async def test_each_change_is_heard_as_what_it_may_concern(store: Store) -> None:
+    await write(store, accepted("a", "b", "parent", children=1))
+    work = (await ask(store, "work", [key("a")]))[key("a")]
+    for changes, topic in (
+        (Changes(journal=[a_line()]), Topic.JOURNAL),
+        (Changes(timers=[a_timer("t", 1e12)]), Topic.TIMER),
+        (Changes(work=[work], fences=True), Topic.FENCE),
+        (Changes(work=[work]), Topic.WORK),
+        (Changes(children_ended=[key("parent")]), Topic.WORK),
+        (Changes(work_gone=[key("b")]), Topic.WORK),
+    ):
+        ear = Ear(store)
+        await write(store, changes)
+        await ear.hears(topic)
+        ear.stop()
+
+
+async def test_a_listener_hears_only_what_it_may_concern(store: Store) -> None:
+    ear = Ear(store)
+    await write(store, journal=[a_line()])
+    await ear.hears(Topic.JOURNAL)
+    assert set(ear.heard) == {Topic.JOURNAL}
+
+
+async def test_a_program_that_failed_is_not_heard_of(store: Store) -> None:
+    async def fails(tx: Tx) -> None:
+        await tx.apply(Changes(timers=[a_timer("t", 1e12)]))
+        raise LookupError
+
+    ear = Ear(store)
+    with pytest.raises(LookupError):
+        await store.transact(fails)
+    await write(store, journal=[a_line()])
+    await ear.hears(Topic.JOURNAL)
+    assert not any(heard & Topic.TIMER for heard in ear.heard)
+
+
+async def test_what_is_heard_of_can_be_read(store: Store) -> None:
+    ear = Ear(store)
+    writing = asyncio.ensure_future(write(store, journal=[a_line(event="seen")]))
+    await ear.hears(Topic.JOURNAL)
+    assert await store.reader.last_line() > 0
+    await writing
+
+
+async def test_who_has_stopped_listening_hears_nothing_more(store: Store) -> None:
+    deaf, ear = Ear(store), Ear(store)
+    deaf.stop()
+    deaf.stop()
+    await write(store, journal=[a_line()])
+    await ear.hears(Topic.JOURNAL)
+    assert deaf.heard == []
+
+
+async def test_the_commits_of_another_process_are_heard_of(store: Store, second: Store) -> None:
+    ear = Ear(store)
+    await write(second, accepted("a"))
+    await ear.hears(Topic.WORK)
+    await write(second, journal=[a_line()])
+    await ear.hears(Topic.JOURNAL)
+
+
+async def test_both_sides_hear_each_other_while_both_are_busy(store: Store, second: Store) -> None:
+    ears = [Ear(store), Ear(second)]
+    for number in range(20):
+        await asyncio.gather(
+            write(store, objects=[an_object(f"left {number}")]), write(second, objects=[an_object(f"right {number}")])
+        )
+    await write(store, timers=[a_timer("left", 1e12)])
+    await ears[1].hears(Topic.TIMER)
+    await write(second, new_work=[some_work("right")])
+    await ears[0].hears(Topic.WORK)
+
+
+async def test_everything_is_all_that_can_be_heard(store: Store) -> None:
+    assert all(topic in EVERYTHING for topic in Topic)

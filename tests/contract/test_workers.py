@@ -1,0 +1,98 @@
+"""Who is alive, what the dead held, and what is overdue."""
+
+from msgspec.structs import replace
+
+from stateward.store import Store
+from stateward.store.records import Worker
+from tests.contract.hands import ask, see, take, write
+from tests.contract.samples import a_worker, accepted, key
+
+
+async def late(store: Store, limit: int = 100) -> list[str]:
+    """Return the names of what is overdue."""
+    return [work.op for work in await ask(store, "overdue", limit)]
+
+
+async def test_a_worker_is_seen_at_the_stores_time(store: Store) -> None:
+    before = await store.reader.time()
+    await see(store, a_worker("w"))
+    after = await store.reader.time()
+    (worker,) = await store.reader.workers()
+    assert before <= worker.seen <= after
+    assert worker == Worker("w", 60.0, worker.seen, "host", 4711)
+
+
+async def test_each_sign_of_life_renews_the_lease(store: Store) -> None:
+    await see(store, a_worker("w", lease=-1.0))
+    (first,) = await store.reader.workers()
+    await see(store, a_worker("w", lease=30.0))
+    (then,) = await store.reader.workers()
+    assert then.seen >= first.seen
+    assert then.lease == 30.0
+    assert await ask(store, "dead_workers") == []
+
+
+async def test_only_workers_whose_lease_has_passed_are_dead(store: Store) -> None:
+    await see(store, a_worker("alive"), a_worker("dead", lease=-1.0))
+    assert [worker.id for worker in await ask(store, "dead_workers")] == ["dead"]
+
+
+async def test_a_worker_that_has_gone_is_forgotten(store: Store) -> None:
+    await see(store, a_worker("a"), a_worker("b", lease=-1.0))
+    await ask(store, "worker_gone", "b")
+    await ask(store, "worker_gone", "nobody")
+    assert [worker.id for worker in await store.reader.workers()] == ["a"]
+    assert await ask(store, "dead_workers") == []
+
+
+async def test_work_past_its_deadline_that_nobody_owns_is_overdue(store: Store) -> None:
+    now = await store.reader.time()
+    await write(store, accepted("past", deadline=now - 10))
+    await write(store, accepted("future", deadline=now + 1000))
+    await write(store, accepted("none"))
+    assert await late(store) == ["past"]
+
+
+async def test_what_is_overdue_longest_comes_first(store: Store) -> None:
+    await write(store, accepted("second", deadline=20.0))
+    await write(store, accepted("first", deadline=10.0))
+    await write(store, accepted("third", deadline=30.0))
+    assert await late(store) == ["first", "second", "third"]
+    assert await late(store, 2) == ["first", "second"]
+
+
+async def test_overdue_work_of_a_live_worker_is_left_alone(store: Store) -> None:
+    await see(store, a_worker("alive"), a_worker("dead", lease=-1.0))
+    await write(store, accepted("a", deadline=10.0, owner="alive"))
+    await write(store, accepted("b", deadline=10.5, owner="dead"))
+    await write(store, accepted("c", deadline=11.0, owner="never seen"))
+    await write(store, accepted("d", deadline=11.5, owner="alive", fenced=True))
+    assert await late(store) == ["b", "c"]
+
+
+async def test_remote_and_fenced_work_can_be_overdue_too(store: Store) -> None:
+    await write(store, accepted("remote", deadline=10.0, remote=True))
+    await write(store, accepted("fenced", deadline=11.0, fenced=True))
+    await write(store, accepted("queued", deadline=12.0, ready=False))
+    assert await late(store) == ["remote", "fenced", "queued"]
+
+
+async def test_what_a_dead_worker_held_can_be_freed_by_another(store: Store) -> None:
+    await see(store, a_worker("dead", lease=-1.0))
+    await write(store, accepted("a", "b"))
+    await take(store, "dead")
+    (gone,) = await ask(store, "dead_workers")
+    held = await ask(store, "owned", gone.id)
+    await write(store, work=[replace(work, owner=None, observe=True) for work in held])
+    await ask(store, "worker_gone", gone.id)
+    again = await take(store, "alive")
+    assert [(claim.work.op, claim.work.observe, claim.work.epoch) for claim in again] == [
+        ("a", True, 2),
+        ("b", True, 2),
+    ]
+
+
+async def test_ended_work_is_no_longer_overdue(store: Store) -> None:
+    await write(store, accepted("a", deadline=10.0))
+    await write(store, work_gone=[key("a")])
+    assert await late(store) == []

@@ -1,0 +1,59 @@
+"""Hands for the tests on PostgreSQL: running in a loop, opening stores, looking over the server's shoulder."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any, ParamSpec
+
+import asyncpg  # type: ignore[import-untyped]
+
+from stateward.store.postgres import PostgresStore
+
+P = ParamSpec("P")
+
+
+def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test in an event loop of its own, and never for more than a minute."""
+
+    @wraps(test)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        asyncio.run(asyncio.wait_for(test(*arguments, **named), 60))
+
+    return run
+
+
+@asynccontextmanager
+async def opened(dsn: str, **options: Any) -> AsyncIterator[PostgresStore]:
+    """Open a store, migrating where needed."""
+    store = PostgresStore(dsn, migrate=True, **options)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def looking_at(dsn: str) -> AsyncIterator[Any]:
+    """Open a connection of one's own."""
+    connection = await asyncpg.connect(dsn, server_settings={"search_path": "stateward", "application_name": "test"})
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def until_somebody_waits(connection: Any, how_many: int = 1) -> None:
+    """Return when so many transactions wait for a lock."""
+    while await connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") < how_many:
+        await asyncio.sleep(0)
+
+
+async def kill(connection: Any, which: str) -> int:
+    """End the server's side of connections of the store; return how many there were."""
+    found = await connection.fetch(
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'stateward' AND {which}"
+        " AND datname = current_database()"
+    )
+    return len(found)

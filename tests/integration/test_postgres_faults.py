@@ -1,0 +1,230 @@
+"""Connections that are cut, servers that restart, processes that stand still: a clear error or a second try."""
+
+import asyncio
+from functools import partial
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from msgspec.structs import replace
+
+from stateward.store.changes import Changes
+from stateward.store.errors import Busy, Conflict, Full, NotADatabase, ReadOnly, StoreError, Unavailable
+from stateward.store.port import Tx
+from stateward.store.postgres import PostgresStore
+from stateward.store.postgres.faults import fault
+from stateward.store.records import Key, Object
+from tests.integration.postgres_hands import in_loop, kill, looking_at, opened, until_somebody_waits
+from tests.integration.postgres_samples import NS, a_line, an_object, creates
+from tests.servers import PostgresServer
+
+IN_TRANSACTION = "state = 'idle in transaction'"
+AT_REST = "state = 'idle'"
+
+
+@in_loop
+async def test_a_connection_cut_in_mid_transaction_is_unavailable_and_leaves_nothing(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as store, looking_at(postgres_dsn) as connection:
+
+        async def cut(tx: Tx) -> None:
+            await tx.apply(Changes(objects=[an_object("a")], journal=[a_line("a")]))
+            assert await kill(connection, IN_TRANSACTION) == 1
+
+        with pytest.raises(Unavailable):
+            await store.transact(cut)
+        assert await store.reader.object(Key(NS, "a")) is None
+        await store.transact(creates("a"))
+        assert await store.reader.object(Key(NS, "a")) is not None
+
+
+@in_loop
+async def test_connections_cut_at_rest_are_replaced_unnoticed(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as store, looking_at(postgres_dsn) as connection:
+        await asyncio.gather(*(store.transact(creates(name)) for name in "abcd"))
+        await asyncio.gather(*(store.reader.last_line() for _ in range(4)))
+        assert await kill(connection, AT_REST) > 2
+        await asyncio.gather(*(store.transact(creates(name)) for name in "efgh"))
+        assert await store.reader.object(Key(NS, "h")) is not None
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+@in_loop
+async def test_a_restart_under_load_loses_and_doubles_nothing(
+    postgres_server: PostgresServer, postgres_dsn: str, mode: str
+) -> None:
+    writers, first, restarted = 4, 20, asyncio.Event()
+
+    async def write(store: PostgresStore, writer: int) -> int:
+        number = 0
+        while number < first or not restarted.is_set():
+            try:
+                await store.transact(creates(f"{writer}.{number}"))
+            except Unavailable:
+                continue  # whether it was committed is found out by trying again
+            except Conflict:
+                pass  # it was
+            number += 1
+        return number
+
+    async def restart() -> None:
+        try:
+            await asyncio.to_thread(postgres_server.restart, mode)  # type: ignore[arg-type]
+        finally:
+            restarted.set()
+
+    async with opened(postgres_dsn) as store:
+        *made, _ = await asyncio.gather(*(write(store, writer) for writer in range(writers)), restart())
+        keys = {Key(NS, f"{writer}.{number}") for writer in range(writers) for number in range(made[writer] or 0)}
+        await store.transact(creates("after"))
+        assert await store.transact(partial(names_of, keys)) == keys
+
+
+async def names_of(keys: set[Key], tx: Tx) -> set[Key]:
+    return set(await tx.objects(keys))
+
+
+@in_loop
+async def test_a_process_that_stands_still_in_a_transaction_is_cut_off(postgres_dsn: str) -> None:
+    holding, other_is_done = asyncio.Event(), asyncio.Event()
+
+    async def stand_still(tx: Tx) -> None:
+        await tx.objects([Key(NS, "a")])
+        holding.set()
+        await other_is_done.wait()
+
+    async with opened(postgres_dsn) as store, opened(postgres_dsn, idle_within=0.1) as still:
+        await store.transact(creates("a"))
+        standing = asyncio.create_task(still.transact(stand_still))
+        await holding.wait()
+        assert await store.transact(partial(names_of, {Key(NS, "a")}))
+        other_is_done.set()
+        with pytest.raises(Unavailable):
+            await standing
+
+
+@in_loop
+async def test_a_deadlock_is_resolved_by_running_one_of_them_again(postgres_dsn: str) -> None:
+    keys = [Key(NS, "a"), Key(NS, "b")]
+    holding = [asyncio.Event(), asyncio.Event()]
+
+    async def cross(me: int, tx: Tx) -> None:
+        mine = (await tx.objects([keys[me]]))[keys[me]]
+        holding[me].set()
+        await holding[1 - me].wait()
+        theirs = (await tx.objects([keys[1 - me]]))[keys[1 - me]]
+        await tx.apply(Changes(objects=[moved(mine), moved(theirs)]))
+
+    async with opened(postgres_dsn) as store:
+        await store.transact(creates("a", "b"))
+        await asyncio.gather(store.transact(partial(cross, 0)), store.transact(partial(cross, 1)))
+        assert [one.version for one in [await store.reader.object(key) for key in keys] if one] == [3, 3]
+
+
+def moved(one: Object) -> Object:
+    return replace(one, version=one.version + 1)
+
+
+@in_loop
+async def test_a_cancelled_transaction_leaves_nothing_and_the_connection_is_kept(postgres_dsn: str) -> None:
+    holding, never = asyncio.Event(), asyncio.Event()
+
+    async def hold(tx: Tx) -> None:
+        await tx.apply(Changes(objects=[an_object("a")]))
+        holding.set()
+        await never.wait()
+
+    async with opened(postgres_dsn, writers=1) as store:
+        task = asyncio.create_task(store.transact(hold))
+        await holding.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await store.transact(creates("a"))
+
+
+@in_loop
+async def test_a_transaction_cancelled_while_it_waits_lets_go(postgres_dsn: str) -> None:
+    holding, may_go = asyncio.Event(), asyncio.Event()
+
+    async def hold(tx: Tx) -> None:
+        await tx.objects([Key(NS, "a")])
+        holding.set()
+        await may_go.wait()
+
+    async with opened(postgres_dsn, writers=2) as store, looking_at(postgres_dsn) as connection:
+        await store.transact(creates("a"))
+        holder = asyncio.create_task(store.transact(hold))
+        await holding.wait()
+        waiter = asyncio.create_task(store.transact(partial(names_of, {Key(NS, "a")})))
+        await until_somebody_waits(connection)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+        assert await store.transact(partial(names_of, {Key(NS, "b")})) == set()
+        may_go.set()
+        await holder
+
+
+@in_loop
+async def test_an_error_of_the_program_undoes_everything_and_is_passed_on(postgres_dsn: str) -> None:
+    async def fail(tx: Tx) -> None:
+        await tx.apply(Changes(objects=[an_object("a")]))
+        raise LookupError("mine")
+
+    async with opened(postgres_dsn) as store:
+        with pytest.raises(LookupError, match="mine"):
+            await store.transact(fail)
+        assert await store.reader.object(Key(NS, "a")) is None
+
+
+@in_loop
+async def test_a_database_made_read_only_says_so(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn), looking_at(postgres_dsn) as connection:
+        name = await connection.fetchval("SELECT current_database()")
+        await connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        store = PostgresStore(postgres_dsn)
+        await store.open()
+        with pytest.raises(ReadOnly):
+            await store.transact(creates("a"))
+        await store.close()
+
+
+@in_loop
+async def test_an_answer_that_never_comes_is_unavailable(postgres_dsn: str) -> None:
+    holding, may_go = asyncio.Event(), asyncio.Event()
+
+    async def hold(tx: Tx) -> None:
+        await tx.objects([Key(NS, "a")])
+        holding.set()
+        await may_go.wait()
+
+    async with opened(postgres_dsn) as store, opened(postgres_dsn, answer_within=0.05) as hasty:
+        await store.transact(creates("a"))
+        holder = asyncio.create_task(store.transact(hold))
+        await holding.wait()
+        with pytest.raises(Unavailable):
+            await hasty.transact(partial(names_of, {Key(NS, "a")}))
+        may_go.set()
+        await holder
+        assert await hasty.transact(partial(names_of, {Key(NS, "a")}))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (asyncpg.DiskFullError("no room"), Full),
+        (asyncpg.DeadlockDetectedError("circle"), Conflict),
+        (asyncpg.SerializationError("race"), Conflict),
+        (asyncpg.LockNotAvailableError("wait"), Busy),
+        (asyncpg.TooManyConnectionsError("many"), Unavailable),
+        (asyncpg.CannotConnectNowError("starting"), Unavailable),
+        (asyncpg.AdminShutdownError("stopping"), Unavailable),
+        (asyncpg.DataCorruptedError("damaged"), NotADatabase),
+        (asyncpg.DataError("no number"), StoreError),
+        (ConnectionResetError("gone"), Unavailable),
+        (TimeoutError(), Unavailable),
+    ],
+)
+def test_what_the_driver_says_is_told_apart(error: Exception, expected: type[StoreError]) -> None:
+    translated = fault(error)
+    assert type(translated) is expected
+    assert translated.detail

@@ -1,0 +1,106 @@
+"""Hearing of commits: one's own at once, those of others over a connection that is opened again when it is lost."""
+
+import asyncio
+import os
+import signal
+
+from stateward.store.changes import Changes
+from stateward.store.port import EVERYTHING, Topic, Tx
+from stateward.store.postgres import PostgresStore
+from stateward.store.postgres.topics import read, written
+from tests.integration.postgres_hands import in_loop, kill, looking_at, opened
+from tests.integration.postgres_samples import a_line, a_timer
+from tests.servers import PostgresServer
+
+LISTENING = "query LIKE 'LISTEN%'"
+
+
+class Ear:
+    """Keeps what was heard, and waits for more."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self.heard: asyncio.Queue[Topic] = asyncio.Queue()
+        self.stop = store.subscribe(self.heard.put_nowait)
+
+
+async def write_a_line(tx: Tx) -> None:
+    await tx.apply(Changes(journal=[a_line("a")]))
+
+
+async def set_a_timer(tx: Tx) -> None:
+    await tx.apply(Changes(timers=[a_timer("t", 5.0)], fences=True))
+
+
+@in_loop
+async def test_a_commit_is_heard_once_here_and_once_there(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as one, opened(postgres_dsn) as other:
+        here, there = Ear(one), Ear(other)
+        await one.transact(write_a_line)
+        await other.transact(set_a_timer)
+        for ear in (here, there):
+            assert {await ear.heard.get(), await ear.heard.get()} == {Topic.JOURNAL, Topic.TIMER | Topic.FENCE}
+            assert ear.heard.empty()
+
+
+@in_loop
+async def test_what_is_rolled_back_is_not_heard(postgres_dsn: str) -> None:
+    async def give_up(tx: Tx) -> None:
+        await set_a_timer(tx)
+        raise LookupError
+
+    async with opened(postgres_dsn) as one, opened(postgres_dsn) as other:
+        there = Ear(other)
+        await asyncio.gather(one.transact(give_up), return_exceptions=True)
+        await one.transact(write_a_line)
+        assert await there.heard.get() == Topic.JOURNAL
+
+
+@in_loop
+async def test_who_has_unsubscribed_hears_nothing(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as one, opened(postgres_dsn) as other:
+        deaf, hearing = Ear(other), Ear(other)
+        deaf.stop()
+        deaf.stop()
+        await one.transact(write_a_line)
+        await hearing.heard.get()
+        assert deaf.heard.empty()
+
+
+@in_loop
+async def test_a_lost_connection_is_opened_again_and_everything_is_reported(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as one, opened(postgres_dsn) as other, looking_at(postgres_dsn) as connection:
+        here, there = Ear(one), Ear(other)
+        assert await kill(connection, LISTENING) == 2
+        assert [await here.heard.get(), await there.heard.get()] == [EVERYTHING, EVERYTHING]
+        await one.transact(write_a_line)
+        assert await there.heard.get() == Topic.JOURNAL
+
+
+@in_loop
+async def test_commits_are_heard_again_after_the_server_has_restarted(
+    postgres_server: PostgresServer, postgres_dsn: str
+) -> None:
+    async with opened(postgres_dsn) as one, opened(postgres_dsn) as other:
+        there = Ear(other)
+        await asyncio.to_thread(postgres_server.restart, "immediate")
+        assert await there.heard.get() == EVERYTHING
+        await one.transact(write_a_line)
+        assert await there.heard.get() == Topic.JOURNAL
+
+
+@in_loop
+async def test_a_connection_that_gives_no_sign_of_life_is_replaced(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn, ask_every=0.1) as store, looking_at(postgres_dsn) as connection:
+        there = Ear(store)
+        (pid,) = await connection.fetchrow(f"SELECT pid FROM pg_stat_activity WHERE {LISTENING}")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            assert await there.heard.get() == EVERYTHING
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_topics_survive_the_wire_and_what_cannot_be_read_may_be_anything() -> None:
+    assert read(written(Topic.WORK | Topic.FENCE, "me")) == (Topic.WORK | Topic.FENCE, "me")
+    assert read("hello world") == (EVERYTHING, "world")
+    assert read("99 me") == (EVERYTHING, "me")

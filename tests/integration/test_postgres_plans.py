@@ -1,0 +1,73 @@
+"""The plans of the writers: by key, whatever the planner believes of the tables.
+
+A queue is often empty when statistics are taken, and full a moment later. A plan that was made for an empty table and
+reads the whole of it is the slow death of such a system, so here every statement is planned for empty tables.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from stateward.store.postgres import claiming, clauses, reading
+from stateward.store.postgres.clauses import Clause
+from stateward.store.postgres.settings import writing
+from stateward.store.postgres.writing import statement
+from tests.integration.postgres_hands import in_loop, opened
+
+READ = {
+    f"{module.__name__.rpartition('.')[2]}.{name}": sql
+    for module in (reading, claiming)
+    for name, sql in vars(module).items()
+    if isinstance(sql, str) and sql.strip().startswith(("SELECT", "WITH", "INSERT")) and "<chosen>" not in sql
+}
+WRITTEN = {
+    clause.name: statement((clause,), journaled=False, told=False)
+    for clause in vars(clauses).values()
+    if isinstance(clause, Clause) and clause is not clauses.JOURNALED
+}
+GROWING = {"objects", "operations", "work", "journal", "progress", "locks", "timers", "answers", "trees"}
+WHOLE = {"work_claimable", "work_owned"}
+"""Partial indexes that hold only what is wanted: the lanes that have work, and what runs."""
+
+
+def read_as_a_whole(node: dict[str, Any]) -> Iterator[str]:
+    """Yield what a plan reads from end to end."""
+    scans = "Scan" in node["Node Type"] and node.get("Relation Name") in GROWING
+    by_key = "Index Cond" in node or "Recheck Cond" in node or node.get("Index Name") in WHOLE
+    if scans and not by_key:
+        yield f"{node['Node Type']} on {node['Relation Name']} by {node.get('Index Name')}"
+    for below in node.get("Plans", ()):
+        yield from read_as_a_whole(below)
+
+
+@pytest.mark.parametrize("name", [*READ, *WRITTEN])
+@in_loop
+async def test_nothing_is_read_as_a_whole_even_if_all_tables_seem_empty(postgres_server: Any, name: str) -> None:
+    settings = {**writing(5.0), "search_path": "stateward"}
+    connection = await asyncpg.connect(await emptied(postgres_server), server_settings=settings)
+    sql = {**READ, **WRITTEN}[name]
+    places = len((await connection.prepare(sql)).get_parameters())
+    await connection.execute(f"PREPARE it AS {sql}")
+    values = f"({', '.join(['NULL'] * places)})" if places else ""
+    plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE it{values}"))
+    await connection.close()
+    assert list(read_as_a_whole(plan[0]["Plan"])) == []
+
+
+known: list[str] = []
+
+
+async def emptied(server: Any) -> str:
+    """Return a database whose tables were found to be empty."""
+    if not known:
+        dsn = server.new_database()
+        async with opened(dsn):
+            pass
+        connection = await asyncpg.connect(dsn)
+        await connection.execute("VACUUM ANALYZE")
+        await connection.close()
+        known.append(dsn)
+    return known[0]

@@ -1,0 +1,61 @@
+"""Run many simulated worlds: `python -m tests.simulation --seeds 1000`; `--seed 7` replays one with all its events."""
+
+import argparse
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+
+from tests.simulation.life import SIZE, simulate
+from tests.simulation.world import Outcome
+
+LAST = 60  # how many events of a failed run are shown
+
+
+def main() -> int:
+    """Run what was asked for; returns 1 if a world went wrong."""
+    options = _options()
+    if options.seed is not None:
+        outcome = simulate(options.seed, listener=print)
+        print(_summary(outcome))
+        return int(outcome.wrong is not None)
+    return _many(range(options.start, options.start + options.seeds), options.jobs)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="how many worlds to run")
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="replay this one, and show everything")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at once")
+    return parser.parse_args()
+
+
+def _many(seeds: range, jobs: int) -> int:
+    begun, commits, operations, effects, done = time.monotonic(), 0, 0, 0, 0
+    with ProcessPoolExecutor(jobs) as pool:
+        for outcome in pool.map(simulate, seeds, repeat(SIZE), chunksize=4):
+            done += 1
+            commits += outcome.commits
+            operations += outcome.operations
+            effects += outcome.effects
+            if outcome.wrong is not None:
+                print("\n".join(outcome.events[-LAST:]))
+                print(_summary(outcome))
+                pool.shutdown(cancel_futures=True)
+                return 1
+            if done % 50 == 0 or done == len(seeds):
+                seconds = time.monotonic() - begun
+                print(f"{done} worlds, {operations} operations, {effects} effects, {commits} commits, {seconds:.1f} s")
+                sys.stdout.flush()
+    return 0
+
+
+def _summary(outcome: Outcome) -> str:
+    fate = "all is well" if outcome.wrong is None else f"WRONG: {outcome.wrong}"
+    figures = f"{outcome.operations} operations, {outcome.commits} commits, {outcome.seconds:.0f} virtual seconds"
+    return f"seed {outcome.seed}: {fate} ({figures}; digest {outcome.digest})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,282 @@
+"""What must be true after every commit, read straight from the tables.
+
+The inspector keeps what it saw at the commit before, so that it can also judge the steps between two commits: who was
+given what, who was taken from, what has ended.
+"""
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import Struct, field
+
+from stateward.lifecycle import FINAL, GONE, TRANSITIONAL
+from stateward.locks.modes import Mode, compatible, intention
+from stateward.store.records import DEFAULT_CAPACITY, DEFAULT_LANES, Lock, Object, Worker
+from tests.simulation.faulty import Tape
+from tests.simulation.kinds import LIFECYCLES
+from tests.simulation.loop import Party
+
+EDGES = {
+    (kind, move.source.word, move.event, str(move.actor), move.target.word)
+    for kind, lifecycle in LIFECYCLES.items()
+    for move in lifecycle.every_move()
+}
+STATES = {(kind, state.word): state for kind, lifecycle in LIFECYCLES.items() for state in lifecycle.states}
+
+
+class Row(Struct, frozen=True):
+    """What matters of a work row."""
+
+    op: str
+    object: str
+    queue: str
+    seq: int
+    lane: str
+    grp: str
+    ready: bool
+    fenced: bool
+    remote: bool
+    children: int
+    owner: str | None
+    epoch: int
+    deadline: float | None
+
+
+class Seen(Struct):
+    """The tables as they were after a commit."""
+
+    work: dict[str, Row] = field(default_factory=dict)
+    objects: dict[str, Object] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+
+
+class Violation(Exception):
+    """Something is not as it must be."""
+
+
+class Inspector:
+    """Looks at the tables after each commit, and says what is wrong with them."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Callable[[], float]) -> None:
+        self._connection = connection
+        self._clock = clock
+        self.seen = Seen()
+        self.former: dict[str, Object] = {}  # objects as they were before their last change
+        self.replayed: dict[str, str] = {}  # states, from the journal alone
+        self.specs: dict[str, str] = {}
+        self.last_line = 0
+        self.done: set[str] = set()  # the requests that took effect, by the id of the operation that was to be
+        self.ended: dict[str, str] = {}  # operations, with their status
+        self.wishes: dict[str, set[tuple[str, str]]] = {}  # what locks an operation was accepted with
+        self.children: dict[str, list[str]] = defaultdict(list)
+        self.taken: set[tuple[str, int]] = set()  # claims (operation, epoch) that others took from their owner
+        self.robbed: Callable[[str, Row], None] = lambda *_: None
+        self.commits = 0
+
+    def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Ask the database itself."""
+        return self._connection.execute(sql, values).fetchall()
+
+    def look(self, party: Party, tape: Tape) -> None:
+        """Check everything; raises at the first thing that is wrong."""
+        self.commits += 1
+        before, self.seen = self.seen, self._read(tape)
+        self._note(tape)
+        for problem in self._problems(before, party, tape):
+            raise Violation(problem)
+
+    def _problems(self, before: Seen, party: Party, tape: Tape) -> Iterator[str]:
+        yield from self._endings(tape)
+        yield from self._journal()
+        yield from self._objects()
+        yield from self._work()
+        yield from self._queues()
+        yield from self._limits(before, tape)
+        yield from self._owners(before, party)
+        yield from self._locks()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _read(self, tape: Tape) -> Seen:
+        ask = self._connection.execute
+        work = ask(
+            "SELECT op, object, queue, seq, lane, grp, ready, fenced, remote, children, owner, epoch, deadline"
+            " FROM work ORDER BY seq"
+        )
+        seen = Seen({row[0]: Row(*row) for row in work}, self.seen.objects)
+        if any(changes.objects for changes in tape.changes):
+            seen.objects = {row[1]: Object(*row) for row in ask("SELECT * FROM objects ORDER BY id")}
+            for name, was in self.seen.objects.items():
+                if seen.objects[name].version != was.version:
+                    self.former[name] = was
+        seen.workers = {row[0]: Worker(*row) for row in ask("SELECT * FROM workers")}
+        seen.limits = dict(ask("SELECT lane, capacity FROM lanes").fetchall())
+        seen.groups = dict(ask("SELECT grp, lanes FROM lane_groups").fetchall())
+        return seen
+
+    def _note(self, tape: Tape) -> None:
+        for changes in tape.changes:
+            self.done.update(answer.key.removeprefix("op:") for answer in changes.answers)
+            for operation in changes.operations:
+                self.done.add(operation.id)
+                if operation.parent is not None:
+                    self.children[operation.parent].append(operation.id)
+            for lock in changes.locks:
+                self.wishes.setdefault(lock.op, set()).add((lock.path, lock.mode))
+
+    # --- the journal -------------------------------------------------------------------------------------------------
+
+    def _journal(self) -> Iterator[str]:
+        lines = self._connection.execute(
+            "SELECT seq, object, kind, actor, event, source, target, spec FROM journal WHERE seq > ? ORDER BY seq",
+            (self.last_line,),
+        ).fetchall()
+        for seq, name, kind, actor, event, source, target, spec in lines:
+            if seq <= self.last_line:
+                yield f"journal line {seq} comes after {self.last_line}"
+            self.last_line = seq
+            if target is None:
+                continue
+            stands = self.replayed.get(name, GONE.word)
+            if source != stands and not (stands == GONE and source == LIFECYCLES[kind].initial):
+                yield f"line {seq}: {name} goes from {source} to {target}, but is {stands}"
+            if (kind, source, event, actor, target) not in EDGES:
+                yield f"line {seq}: {kind} {name} {source} -> {event!r} by {actor} -> {target} is no edge of the table"
+            self.replayed[name] = target
+            if spec is not None or stands == GONE:
+                self.specs[name] = spec or "{}"
+
+    # --- objects and their work --------------------------------------------------------------------------------------
+
+    def _objects(self) -> Iterator[str]:
+        for name, found in self.seen.objects.items():
+            if self.replayed.get(name) != found.state:
+                yield f"{name} is {found.state}, and the journal says {self.replayed.get(name)}"
+            if self.specs.get(name) != found.spec:
+                yield f"{name} has spec {found.spec}, and the journal says {self.specs.get(name)}"
+            moving = STATES[found.kind, found.state].state_class is TRANSITIONAL
+            work = self.seen.work.get(found.op) if found.op is not None else None
+            if moving and (work is None or work.fenced):
+                yield f"{name} is {found.state}, and nothing works on it (operation {found.op})"
+            if not moving and found.op is not None:
+                yield f"{name} rests in {found.state}, and is held by {found.op}"
+            if bool(found.removed) != (found.state == GONE):
+                yield f"{name} is {found.state}, and removed is {found.removed}"
+
+    def _work(self) -> Iterator[str]:
+        held = {found.op for found in self.seen.objects.values()}
+        for row in self.seen.work.values():
+            if row.fenced and row.owner is None:
+                yield f"{row.op} is a ghost without a worker"
+            if row.fenced != (row.op in self.ended):
+                yield f"{row.op} has work (fenced: {row.fenced}), and has ended: {self.ended.get(row.op)}"
+            if row.op not in held and not row.fenced and not self._hidden(row.op):
+                yield f"{row.op} works on {row.object}, which is held by {self.seen.objects[row.object].op}"
+
+    def _hidden(self, op: str) -> bool:
+        found = self._connection.execute("SELECT hidden FROM operations WHERE id = ?", (op,)).fetchone()
+        return bool(found[0])
+
+    def _queues(self) -> Iterator[str]:
+        lines: dict[str, list[Row]] = defaultdict(list)
+        for row in self.seen.work.values():
+            lines[row.queue].append(row)
+        for queue, line in lines.items():
+            if sum(row.owner is not None for row in line) > 1:
+                yield f"several at work in the queue of {queue}: {[row.op for row in line if row.owner]}"
+            for row in line[1:]:
+                if row.ready or row.owner is not None:
+                    yield f"{row.op} is ready or at work in the queue of {queue} before {line[0].op}"
+
+    # --- limits and leases -------------------------------------------------------------------------------------------
+
+    def _limits(self, before: Seen, tape: Tape) -> Iterator[str]:
+        given = [row for row in self.seen.work.values() if row.owner and self._was(before, row) != row.epoch]
+        for row in given:
+            late = [child for child in self.children.get(row.op, ()) if child not in self.ended]
+            if row.children or late:
+                yield f"{row.op} is claimed, and its children {late} have not ended"
+        if not given or any(changes.lanes and not tape.claims for changes in tape.changes):
+            return
+        running = Counter(row.lane for row in self.seen.work.values() if row.owner)
+        for lane in {row.lane: None for row in given if row.lane}:
+            most = self.seen.limits.get(lane, DEFAULT_CAPACITY)
+            if running[lane] > most:
+                yield f"{running[lane]} run in lane {lane}, and {most} may"
+        for grp in {row.grp: None for row in given if row.grp}:
+            yield from self._group(before, grp, given)
+
+    def _group(self, before: Seen, grp: str, given: list[Row]) -> Iterator[str]:
+        most = self.seen.groups.get(grp, DEFAULT_LANES)
+        active = {row.lane for row in self.seen.work.values() if row.owner and row.grp == grp}
+        fresh = {row.lane for row in given if row.grp == grp}
+        were = {row.lane for row in before.work.values() if row.owner and row.grp == grp}
+        if (fresh - were and len(active) > most) or len(fresh) > most:
+            yield f"lanes {sorted(active)} of group {grp} are active, {sorted(fresh - were)} newly, and {most} may be"
+
+    def _was(self, before: Seen, row: Row) -> int | None:
+        former = before.work.get(row.op)
+        return former.epoch if former is not None and former.owner is not None else None
+
+    def _owners(self, before: Seen, party: Party) -> Iterator[str]:
+        now = self._clock()
+        for op, former in before.work.items():
+            row = self.seen.work.get(op)
+            if former.owner is None or (row is not None and (row.owner, row.epoch) == (former.owner, former.epoch)):
+                continue
+            if former.owner.split("/")[0] == party.name:
+                continue
+            lease = before.workers.get(former.owner)
+            if lease is not None and lease.seen + lease.lease >= now:
+                yield f"{party.name} takes {op} from {former.owner}, who was seen {now - lease.seen:.3f} s ago"
+            self.taken.add((op, former.epoch))
+            self.robbed(former.owner.split("/")[0], former)
+
+    # --- ends and locks ----------------------------------------------------------------------------------------------
+
+    def _endings(self, tape: Tape) -> Iterator[str]:
+        for changes in tape.changes:
+            for one in changes.ended:
+                if one.op in self.ended:
+                    yield f"{one.op} has ended twice: {self.ended[one.op]}, then {one.status}"
+                self.ended[one.op] = one.status
+
+    def _locks(self) -> Iterator[str]:
+        locks = [Lock(*row) for row in self._connection.execute("SELECT * FROM locks ORDER BY seq")]
+        has: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        for lock in locks:
+            has[lock.op].add((lock.path, lock.mode))
+            row = self.seen.work.get(lock.op)
+            if row is None:
+                yield f"{lock.op} has no work, and a lock on {lock.path}"
+            elif lock.waiting and (row.ready or row.owner):
+                yield f"{lock.op} is ready, and waits for {lock.mode} on {lock.path}"
+        for op in self.seen.work:
+            if has.get(op, set()) != self.wishes.get(op, set()):
+                yield f"{op} asked for locks {self.wishes.get(op)}, and has {has.get(op)}"
+        held = [lock for lock in locks if not lock.waiting]
+        for number, one in enumerate(held):
+            for other in held[:number]:
+                if one.op != other.op and one.tree == other.tree and _clash(one, other):
+                    yield f"{one} and {other} are held at once"
+
+
+def _clash(one: Lock, other: Lock) -> bool:
+    mine, theirs = _spelled_out(one), _spelled_out(other)
+    return any(not compatible(mine[node], theirs[node]) for node in mine.keys() & theirs.keys())
+
+
+def _spelled_out(lock: Lock) -> dict[tuple[str, ...], Mode]:
+    """Return every node that a lock touches, with the mode in which it does."""
+    path = tuple(part for part in lock.path.split("/") if part)
+    above = {path[:depth]: intention(Mode(lock.mode)) for depth in range(len(path))}
+    return {**above, path: Mode(lock.mode)}
+
+
+def at_rest(kind: str, state: str) -> bool:
+    """Tell whether an object may stay in a state."""
+    return STATES[kind, state].state_class is not TRANSITIONAL or STATES[kind, state].state_class is FINAL

@@ -1,0 +1,135 @@
+"""An event loop in virtual time: nothing sleeps, time jumps to the next timer, and one seed gives one run.
+
+Every callback belongs to a party (a simulated process), by the context in which it was scheduled. A party that is
+stopped is not run any further: what would run is parked, exactly as SIGSTOP does it, at whatever await its tasks are. A
+party that is never resumed is a process that was killed: not even its `finally` blocks are run.
+"""
+
+import asyncio
+import heapq
+from asyncio import events
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from typing import Any, TypeVarTuple
+
+Ts = TypeVarTuple("Ts")
+
+BUSIEST = 20_000
+"""How many turns of the loop a virtual second may take before it counts as spinning."""
+
+
+class Stuck(Exception):
+    """Nothing is left that could ever happen, though somebody waits for it."""
+
+
+class Spinning(Exception):
+    """The loop turns without time going on."""
+
+
+class Party:
+    """Something whose code can be stopped as a whole."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stopped = False
+        self.parked: list[events.Handle] = []
+
+
+PARTY: ContextVar[Party | None] = ContextVar("party", default=None)
+
+
+class _Handle(events.Handle):
+    __slots__ = ()
+
+    def _run(self) -> None:
+        if not _parked(self):
+            super()._run()
+
+
+class _TimerHandle(events.TimerHandle):
+    __slots__ = ()
+
+    def _run(self) -> None:
+        if not _parked(self):
+            super()._run()
+
+
+def _parked(handle: events.Handle) -> bool:
+    context: Context = handle._context  # type: ignore[attr-defined]
+    party = context.get(PARTY)
+    if party is None or not party.stopped:
+        return False
+    party.parked.append(handle)
+    return True
+
+
+class _Jump:
+    """Stands where the selector would be: instead of waiting, it moves the time on."""
+
+    def __init__(self, loop: "VirtualLoop") -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[object]:
+        if timeout is None:
+            raise Stuck
+        self._loop.pass_time(timeout)
+        return []
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """A loop whose time is a number."""
+
+    _ready: deque[events.Handle]
+    _scheduled: list[events.TimerHandle]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = _Jump(self)
+        self._now = 0.0
+        self._clock_resolution = 1e-9
+        self._second = 0
+        self._turns = 0
+
+    def time(self) -> float:
+        return self._now
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the time on."""
+        self._now += seconds
+        self._turns += 1
+        if int(self._now) != self._second:
+            self._second, self._turns = int(self._now), 0
+        elif self._turns > BUSIEST:
+            raise Spinning(f"{BUSIEST} turns within second {self._second}")
+
+    def forgive(self) -> None:
+        """Count turns anew."""
+        self._second = -1
+
+    def resume(self, party: Party) -> None:
+        """Let a party go on where it was stopped."""
+        party.stopped = False
+        parked, party.parked = party.parked, []
+        self._ready.extend(handle for handle in parked if not handle.cancelled())
+
+    # What the base class asks of its subclasses, and the two places where it makes handles.
+
+    def _process_events(self, event_list: list[object]) -> None:
+        """Take note of no events: there are no files and no sockets here."""
+
+    def _write_to_self(self) -> None:
+        """Wake nobody up: there are no threads here."""
+
+    def _call_soon(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> _Handle:
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> events.TimerHandle:
+        timer = _TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer

@@ -1,0 +1,102 @@
+"""A simulated process: an engine with its own way to the store, which can be killed, stopped, cut off or shut down."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from random import Random
+from typing import Any
+
+from stateward.engine.engine import Engine
+from stateward.engine.kinds import Kind
+from stateward.store.errors import StoreError
+from stateward.store.port import Store
+from tests.simulation.faulty import FaultyStore, Former, Tape, Way, Weather
+from tests.simulation.loop import PARTY, Party, VirtualLoop
+
+
+class Process(Party):
+    """One process of the deployment."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: VirtualLoop,
+        store: Store,
+        kinds: list[Kind],
+        weather: Weather,
+        chance: Random,
+        new_id: Callable[[], str],
+        committed: Callable[[Party, str, Tape], None],
+        former: Callable[[], Former],
+        lease: float,
+    ) -> None:
+        super().__init__(name)
+        self._loop = loop
+        self._kinds = kinds
+        self._chance = chance
+        self._new_id = new_id
+        self.lease = lease
+        self.slots = chance.choice((1, 2, 3, 8))
+        self.works = chance.random() < 0.9
+        self.way = Way(loop, self, weather, chance)
+        self.store = FaultyStore(store, self.way, committed, former)
+        self.context = copy_context()
+        self.context.run(PARTY.set, self)
+        self.engine: Engine | None = None
+        self.dead = False
+        self.leaving = False
+        self.awake_since = 0.0
+
+    @property
+    def up(self) -> bool:
+        """Whether it can be asked for something."""
+        return self.engine is not None and not (self.dead or self.stopped or self.leaving)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something as part of this process."""
+        self._loop.create_task(work, context=self.context)
+
+    def start(self) -> None:
+        self.spawn(self._live())
+
+    async def _live(self) -> None:
+        while self.engine is None:
+            engine = Engine(
+                self.store,
+                self._kinds,
+                works=self.works,
+                slots=self.slots,
+                lease=self.lease,
+                process=self.name,
+                new_id=self._new_id,
+                chance=self._chance,
+            )
+            try:
+                await engine.__aenter__()
+                self.engine = engine
+            except StoreError:
+                await asyncio.sleep(0.5)
+
+    def kill(self) -> None:
+        """Stop it for ever, at whatever it does."""
+        self.dead = self.stopped = True
+
+    def stop(self) -> None:
+        """Stop it for a while."""
+        self.stopped = True
+
+    def go_on(self) -> None:
+        """Let it go on, unaware that time has passed."""
+        if not self.dead:
+            self.awake_since = self._loop.time()
+            self._loop.resume(self)
+
+    def leave(self) -> None:
+        """Shut it down properly."""
+        self.leaving = True
+        self.spawn(self._leave())
+
+    async def _leave(self) -> None:
+        assert self.engine is not None
+        await self.engine.__aexit__()
+        self.dead = True

@@ -1,0 +1,78 @@
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.cli.answers import JournalPage, Line, OperationInfo
+from stateward.cli.following import IN_TURN, Following, TookTooLong
+
+START = datetime(2026, 11, 15, tzinfo=UTC)
+
+
+def operation(number: int, status: str = "running", hidden: bool = False) -> OperationInfo:
+    return OperationInfo(
+        ns="ns",
+        id=f"op{number}",
+        object=f"o{number}",
+        kind="k",
+        action="a",
+        status=status,
+        hidden=hidden,
+        created=START,
+    )
+
+
+class World:
+    """A server and a clock in one: operations end at given times, and most ends are told by the journal."""
+
+    def __init__(self, ends: list[float], told: Callable[[int], bool] = lambda _: True) -> None:
+        self.now = 0.0
+        self.looks = 0
+        self._ends, self._told = ends, told
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+    def operation(self, ns: str, op: str) -> OperationInfo:
+        self.looks += 1
+        number = int(op.removeprefix("op"))
+        return operation(number, "succeeded" if self._ends[number] <= self.now else "running")
+
+    def journal(self, after: int, ns: str, since: str) -> JournalPage:
+        ended = sorted((at, number) for number, at in enumerate(self._ends) if at <= self.now and self._told(number))
+        lines = [
+            Line(seq=seq, ns="ns", object=f"o{number}", kind="k", at=START, actor="worker", event="succeeded")
+            for seq, (_, number) in enumerate(ended, 1)
+        ]
+        return JournalPage(lines[after:], max(len(lines), after), more=False)
+
+    def follow(self, timeout: float | None = None) -> Following:
+        several = [operation(number) for number in range(len(self._ends))]
+        return Following(self, "ns", several, timeout=timeout, pause=self.pause, clock=lambda: self.now)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.floats(0, 60), max_size=60), st.sets(st.integers(0, 60)))
+def test_every_operation_is_seen_to_end_exactly_once(ends: list[float], untold: set[int]) -> None:
+    world = World(ends, told=lambda number: number not in untold)
+    seen = [one.id for one in world.follow()]
+    assert sorted(seen) == sorted(f"op{number}" for number in range(len(ends)))
+
+
+def test_thousands_are_followed_without_looking_at_each_all_the_time() -> None:
+    world = World([number / 100 for number in range(2000)])
+    assert len(list(world.follow())) == 2000
+    assert world.looks < 2000 + IN_TURN * 25 / 0.05
+
+
+def test_what_takes_too_long_is_given_up_and_named() -> None:
+    world = World([0.0, 100.0])
+    with pytest.raises(TookTooLong, match=r"the operation has not ended after 5 s; it goes on: op1") as caught:
+        list(world.follow(timeout=5.0))
+    assert (caught.value.operations, caught.value.exit_code) == (["op1"], 1)
+
+
+def test_nothing_to_follow_takes_no_time() -> None:
+    world = World([])
+    assert (list(world.follow()), world.now) == ([], 0.0)

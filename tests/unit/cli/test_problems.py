@@ -1,0 +1,52 @@
+import pytest
+
+from stateward.cli.problems import Said, exit_code_of, said
+
+BLOCKER = {"op": "op7", "action": "suspend", "actor": "user", "who": "ann", "since": "2026-11-15T02:57:12Z"}
+
+
+def problem(**facts: object) -> Said:
+    found = said(409, {"type": "urn:x", "title": "Conflict", "status": 409, "code": "refused", **facts})
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, 2), (404, 2), (413, 2), (401, 4), (403, 4), (409, 1), (412, 1), (429, 1), (500, 3), (503, 3), (302, 3)],
+)
+def test_a_status_has_its_exit_code(status: int, code: int) -> None:
+    assert exit_code_of(status) == code
+
+
+def test_the_blocker_is_told_where_the_detail_does_not_name_it() -> None:
+    assert "op7 (suspend by user of ann, since 2026-11-15T02:57:12Z) is in the way" in str(
+        problem(detail="it is busy", blocker=BLOCKER)
+    )
+    assert str(problem(detail="op7 is in the way", blocker=BLOCKER)) == "op7 is in the way"
+
+
+def test_a_lock_is_told_with_its_path_and_mode() -> None:
+    held = {**BLOCKER, "path": "/a", "mode": "X"}
+    assert "X on /a" in str(problem(detail="locked", blocker=held))
+
+
+def test_what_is_allowed_is_told_where_the_detail_does_not() -> None:
+    assert str(problem(detail="no", allowed=["resume", "terminate"])) == "no; allowed now: resume, terminate"
+    assert str(problem(detail="may now: resume", allowed=["resume"])) == "may now: resume"
+
+
+def test_the_facts_are_kept_for_machines() -> None:
+    facts = problem(detail="no", allowed=["resume"], state="Suspended").facts()
+    assert facts == {
+        "status": 409,
+        "code": "refused",
+        "detail": "no",
+        "allowed": ["resume"],
+        "state": "Suspended",
+    }
+
+
+@pytest.mark.parametrize("body", [None, [], "text", {}, {"detail": 7}])
+def test_what_is_no_problem_is_not_taken_for_one(body: object) -> None:
+    assert said(502, body) is None

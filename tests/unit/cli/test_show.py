@@ -1,0 +1,66 @@
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from stateward.cli.bars import Bars, group_of
+from stateward.cli.show import age, clean, span, when
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_would_obey_gets_through(text: str) -> None:
+    shown = clean(text)
+    assert all(one.isprintable() or one == "\n" for one in shown)
+    assert not text.isprintable() or shown == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-3, "0.0 s"), (0.04, "0.0 s"), (3.21, "3.2 s"), (45, "45 s"), (120, "2 min"), (7200, "2 h"), (200_000, "2 d")],
+)
+def test_a_length_of_time_is_rounded_to_what_matters(seconds: float, words: str) -> None:
+    assert span(seconds) == words
+
+
+def test_times_are_shown_in_utc() -> None:
+    at = datetime(2026, 11, 15, 2, 57, 12, 999, tzinfo=UTC)
+    assert when(at) == "2026-11-15 02:57:12Z"
+    assert age(at, at + timedelta(minutes=5)) == "5 min"
+    assert (when(None), age(None)) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("labels", "group"),
+    [
+        ({"provider": "aws", "region": "eu-1"}, "aws/eu-1"),
+        ({"csp": "gcp"}, "gcp"),
+        ({"region": "eu-1", "provider": ""}, "eu-1"),
+        ({"tier": "web"}, "mci.vm"),
+    ],
+)
+def test_a_bar_is_named_by_provider_and_region_or_else_by_kind(labels: dict[str, str], group: str) -> None:
+    assert group_of("mci.vm", labels) == group
+
+
+def shown_by(console: Console) -> str:
+    with Bars(console, Counter({"aws/eu": 2, "gcp": 1})) as bars:
+        bars.ended("aws/eu", good=False)
+        bars.ended("gcp", good=True)
+        bars.said("half way", 1, 2)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_bars_show_what_has_ended_and_what_failed() -> None:
+    shown = shown_by(Console(file=StringIO(), force_terminal=True, width=120))
+    assert "aws/eu" in shown
+    assert "1/2" in shown
+    assert shown.endswith("\x1b[?25h") or "\x1b[?25h" in shown  # the cursor is back
+
+
+def test_bars_say_nothing_where_nobody_looks() -> None:
+    assert shown_by(Console(file=StringIO(), force_terminal=False)) == ""

@@ -1,0 +1,119 @@
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from stateward.cli.problems import NotOurs, Said, Unreachable
+from stateward.cli.secret import Secret
+from stateward.cli.wire import KEY, PATIENCE, PAUSES, Wire
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+class Line:
+    """A wire to a server that a test plays, and what went over it."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.sent: list[httpx.Request] = []
+        self.pauses: list[float] = []
+        self._answers = list(answers)
+        self.wire = Wire("http://s", Secret("tok"), httpx.MockTransport(self._answer), pause=self.pauses.append)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.sent.append(request)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+BROKEN = httpx.ConnectError("refused")
+FINE = httpx.Response(200, json={"a": 1})
+
+
+def test_the_token_and_the_base_go_with_every_request() -> None:
+    line = Line(FINE)
+    assert line.wire.call(dict[str, int], "GET", "/kinds", params={"q": "x", "kind": None}) == {"a": 1}
+    assert str(line.sent[0].url) == "http://s/api/v1/kinds?q=x"
+    assert line.sent[0].headers["Authorization"] == "Bearer tok"
+
+
+def test_reading_is_tried_again_when_the_connection_breaks() -> None:
+    line = Line(BROKEN, httpx.ReadError("reset"), FINE)
+    assert line.wire.call(dict[str, int], "GET", "/kinds") == {"a": 1}
+    assert line.pauses == list(PAUSES)
+
+
+def test_a_request_that_might_have_taken_effect_is_not_repeated() -> None:
+    line = Line(BROKEN, FINE)
+    with pytest.raises(Unreachable, match="refused"):
+        line.wire.call(dict[str, int], "POST", "/heal")
+    assert len(line.sent) == 1
+
+
+def test_a_request_with_a_key_is_repeated_with_the_same_key() -> None:
+    line = Line(BROKEN, FINE)
+    line.wire.call(dict[str, int], "POST", "/ns/a/objects", body={"id": "x"}, headers={KEY: "k1"})
+    assert [(one.headers[KEY], one.content) for one in line.sent] == [("k1", b'{"id":"x"}')] * 2
+
+
+def test_a_server_that_never_answers_is_given_up() -> None:
+    line = Line(BROKEN)
+    with pytest.raises(Unreachable) as caught:
+        line.wire.call(dict[str, int], "GET", "/kinds")
+    assert (caught.value.exit_code, caught.value.url, len(line.sent)) == (3, "http://s", 1 + len(PAUSES))
+
+
+def test_a_slow_server_is_not_asked_again() -> None:
+    line = Line(httpx.ReadTimeout("slow"))
+    with pytest.raises(Unreachable, match="too long"):
+        line.wire.call(dict[str, int], "GET", "/kinds")
+    assert len(line.sent) == 1
+
+
+def test_who_comes_too_fast_waits_as_long_as_the_server_says() -> None:
+    line = Line(httpx.Response(429, headers={"Retry-After": "2"}, json={"detail": "slow down"}), FINE)
+    assert line.wire.call(dict[str, int], "POST", "/heal") == {"a": 1}
+    assert line.pauses == [2.0]
+
+
+def test_who_always_comes_too_fast_is_told_in_the_end() -> None:
+    line = Line(httpx.Response(429, headers={"Retry-After": "soon"}, json={"detail": "slow down"}))
+    with pytest.raises(Said, match="slow down"):
+        line.wire.call(dict[str, int], "GET", "/kinds")
+    assert len(line.sent) == PATIENCE
+
+
+def test_a_problem_is_raised_with_its_facts() -> None:
+    line = Line(httpx.Response(409, json={"detail": "no", "code": "refused", "allowed": ["resume"]}))
+    with pytest.raises(Said) as caught:
+        line.wire.call(dict[str, int], "GET", "/x")
+    assert caught.value.facts()["allowed"] == ["resume"]
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(200, text="<html>hello</html>"),
+        httpx.Response(200, json={"a": "text"}),
+        httpx.Response(502, text="Bad gateway"),
+        httpx.Response(302, headers={"Location": "http://elsewhere"}),
+    ],
+)
+def test_what_is_no_server_of_ours_is_told_apart(answer: httpx.Response) -> None:
+    with pytest.raises(NotOurs) as caught:
+        Line(answer).wire.call(dict[str, int], "GET", "/x")
+    assert caught.value.exit_code == 3
+
+
+def test_a_stream_yields_its_lines() -> None:
+    line = Line(httpx.Response(200, text="data: a\n\ndata: b\n\n"))
+    with line.wire.lines("/events", None, 1.0) as lines:
+        assert list(lines) == ["data: a", "", "data: b", ""]
+
+
+def test_a_stream_that_is_refused_raises_the_problem() -> None:
+    line = Line(httpx.Response(404, json={"detail": "no such operation"}))
+    with pytest.raises(Said, match="no such operation"), line.wire.lines("/events", None, 1.0):
+        pass

@@ -1,0 +1,182 @@
+"""The batcher: many callers, few batches, each caller its own answer; a store out of reach is waited for."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from stateward.engine.batching import Batcher
+from stateward.errors import BadInput, StatewardError
+from stateward.store.errors import NotADatabase, Unavailable
+from tests.simulation.loop import VirtualLoop
+
+
+def run(course: Coroutine[Any, Any, None]) -> VirtualLoop:
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(course)
+    finally:
+        loop.close()
+    return loop
+
+
+class Desk:
+    """Answers each number with its double; notes the batches, and fails when told to."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.batches: list[list[int]] = []
+
+    async def answer(self, items: Sequence[int]) -> Sequence[int | StatewardError]:
+        self.batches.append(list(items))
+        await asyncio.sleep(1.0)
+        if self.errors:
+            raise self.errors.pop(0)
+        return [BadInput("item", item, "positive") if item < 0 else 2 * item for item in items]
+
+    def batcher(self, *, most: int = 500, patience: float = 30.0) -> Batcher[int, int]:
+        return Batcher(self.answer, Random(1), most=most, patience=patience)
+
+
+def test_what_comes_while_a_batch_is_written_is_the_next_batch() -> None:
+    desk = Desk()
+
+    async def course() -> None:
+        batcher = desk.batcher()
+        first = batcher.submit(1)
+        await asyncio.sleep(0.5)
+        others = [batcher.submit(number) for number in (2, 3, 4)]
+        assert [await first, *await asyncio.gather(*others)] == [2, 4, 6, 8]
+
+    run(course())
+    assert desk.batches == [[1], [2, 3, 4]]
+
+
+def test_what_is_submitted_together_is_one_batch() -> None:
+    desk = Desk()
+
+    async def course() -> None:
+        batcher = desk.batcher()
+        await asyncio.gather(*(batcher.submit(number) for number in range(5)))
+
+    run(course())
+    assert desk.batches == [[0, 1, 2, 3, 4]]
+
+
+def test_a_batch_has_a_largest_size() -> None:
+    desk = Desk()
+
+    async def course() -> None:
+        batcher = desk.batcher(most=2)
+        assert await asyncio.gather(*(batcher.submit(number) for number in range(5))) == [0, 2, 4, 6, 8]
+
+    run(course())
+    assert desk.batches == [[0, 1], [2, 3], [4]]
+
+
+def test_an_item_that_is_refused_harms_nobody_else() -> None:
+    desk = Desk()
+
+    async def course() -> None:
+        batcher = desk.batcher()
+        good, bad = batcher.submit(1), batcher.submit(-1)
+        assert await good == 2
+        with pytest.raises(BadInput):
+            await bad
+
+    run(course())
+
+
+def test_a_batch_that_fails_as_a_whole_is_tried_item_by_item() -> None:
+    desk = Desk(LookupError("one of them is impossible"), LookupError("this one"))
+
+    async def course() -> None:
+        batcher = desk.batcher()
+        bad, good = batcher.submit(1), batcher.submit(2)
+        with pytest.raises(LookupError, match="this one"):
+            await bad
+        assert await good == 4
+
+    run(course())
+    assert desk.batches == [[1, 2], [1], [2]]
+
+
+def test_a_store_that_is_out_of_reach_is_tried_again() -> None:
+    desk = Desk(Unavailable("gone"), Unavailable("still gone"))
+
+    async def course() -> None:
+        assert await desk.batcher().submit(1) == 2
+
+    run(course())
+    assert desk.batches == [[1], [1], [1]]
+
+
+def test_patience_ends() -> None:
+    desk = Desk(*(Unavailable("gone") for _ in range(100)))
+
+    async def course() -> None:
+        with pytest.raises(Unavailable):
+            await desk.batcher(patience=10.0).submit(1)
+
+    assert run(course()).time() <= 11.0
+
+
+def test_an_error_that_will_not_pass_is_told_at_once() -> None:
+    desk = Desk(NotADatabase("something else is there"))
+
+    async def course() -> None:
+        with pytest.raises(NotADatabase):
+            await desk.batcher().submit(1)
+
+    run(course())
+    assert desk.batches == [[1]]
+
+
+def test_after_a_failed_batch_the_next_one_is_served() -> None:
+    desk = Desk(NotADatabase("something else is there"))
+
+    async def course() -> None:
+        batcher = desk.batcher()
+        with pytest.raises(NotADatabase):
+            await batcher.submit(1)
+        assert await batcher.submit(2) == 4
+
+    run(course())
+
+
+def test_a_caller_that_gives_up_does_not_hold_up_the_others() -> None:
+    desk = Desk()
+
+    async def course() -> None:
+        batcher = desk.batcher()
+        lost, kept = batcher.submit(1), batcher.submit(2)
+        lost.cancel()
+        assert await kept == 4
+
+    run(course())
+    assert desk.batches == [[1, 2]]
+
+
+def test_draining_waits_for_what_was_submitted_meanwhile_too() -> None:
+    desk = Desk()
+    done: list[int] = []
+
+    async def course() -> None:
+        batcher = desk.batcher()
+        note: Callable[[asyncio.Future[int]], None] = lambda future: done.append(future.result())  # noqa: E731
+        batcher.submit(1).add_done_callback(note)
+        asyncio.get_running_loop().call_later(0.5, lambda: batcher.submit(2).add_done_callback(note))
+        await batcher.drain()
+        await asyncio.sleep(0)
+
+    run(course())
+    assert done == [2, 4]
+
+
+def test_draining_with_nothing_under_way_returns_at_once() -> None:
+    async def course() -> None:
+        await Desk().batcher().drain()
+
+    assert run(course()).time() == 0.0

@@ -1,0 +1,155 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.config import NAMES, Config, Source, describe, load, masked
+from stateward.errors import BadInput, UnknownName
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "stateward.toml"
+    file.write_text(text)
+    return file
+
+
+def test_without_anything_said_the_defaults_are_in_force() -> None:
+    loaded = load({}, {}, None)
+    assert loaded.config == Config()
+    assert set(loaded.sources.values()) == {Source.DEFAULT}
+
+
+def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(tmp_path: Path) -> None:
+    file = written(tmp_path, 'port = 1\nhost = "file"\ndata = "file"')
+    loaded = load({"port": 3, "host": None}, {"STATEWARD_PORT": "2", "STATEWARD_HOST": "environment"}, file)
+    assert (loaded.config.port, loaded.config.host, loaded.config.data) == (3, "environment", "file")
+    assert [loaded.sources[name] for name in ("port", "host", "data", "slots")] == [
+        Source.FLAG,
+        Source.ENVIRONMENT,
+        Source.FILE,
+        Source.DEFAULT,
+    ]
+
+
+def test_a_flag_that_is_false_was_given_all_the_same() -> None:
+    assert load({"worker": False}, {"STATEWARD_WORKER": "true"}, None).config.worker is False
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("FALSE", False), ("0", False), ("1", True)])
+def test_the_environment_says_yes_and_no_in_words_or_digits(text: str, value: bool) -> None:
+    assert load({}, {"STATEWARD_DEMO": text}, None).config.demo is value
+
+
+def test_a_number_as_a_host_stays_text() -> None:
+    assert load({}, {"STATEWARD_HOST": "8"}, None).config.host == "8"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("port", "many", "a whole number of at least 0 and at most 65535"),
+        ("port", "70000", "a whole number of at least 0 and at most 65535"),
+        ("slots", "0", "a whole number of at least 1"),
+        ("lease", "inf", "a number above 0 and at most 86400"),
+        ("lease", "nan", "a number above 0 and at most 86400"),
+        ("worker", "no", "true or false"),
+        ("log_format", "xml", "one of json, text"),
+    ],
+)
+def test_a_bad_value_names_the_setting_where_it_came_from_and_what_would_do(name: str, text: str, allowed: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        load({}, {f"STATEWARD_{name.upper()}": text}, None)
+    assert (refused.value.field, refused.value.value, refused.value.allowed) == (f"{name} (environment)", text, allowed)
+
+
+def test_a_file_is_read_strictly(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"port \(file\)"):
+        load({}, {}, written(tmp_path, 'port = "8420"'))
+
+
+def test_a_whole_number_is_a_number_of_seconds_too(tmp_path: Path) -> None:
+    assert load({}, {}, written(tmp_path, "lease = 5")).config.lease == 5.0
+
+
+def test_a_misspelt_setting_in_the_file_is_refused_and_the_right_one_named(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="did you mean 'port'"):
+        load({}, {}, written(tmp_path, "prot = 1"))
+
+
+def test_an_unknown_flag_is_refused() -> None:
+    with pytest.raises(UnknownName, match="setting"):
+        load({"prot": 1}, {}, None)
+
+
+def test_other_variables_of_the_environment_do_not_matter() -> None:
+    assert load({}, {"STATEWARD_SERVER": "http://x", "PORT": "1"}, None).config == Config()
+
+
+@pytest.mark.parametrize("text", ["port =", "port = 1\nport = 2", "= 3"])
+def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(BadInput, match="TOML"):
+        load({}, {}, written(tmp_path, text))
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "bytes.toml"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadInput, match="TOML"):
+        load({}, {}, file)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"nowhere\.toml.*No such file"):
+        load({}, {}, tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize(("given_one", "missing"), [("tls_cert", "tls_key"), ("tls_key", "tls_cert")])
+def test_a_certificate_without_its_key_is_refused(given_one: str, missing: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        load({given_one: "file.pem"}, {}, None)
+    assert refused.value.field == missing
+
+
+def test_the_store_is_in_the_data_folder_unless_a_database_is_named() -> None:
+    assert load({"data": "d"}, {}, None).config.store_url == str(Path("d") / "stateward.db")
+    assert load({"database": "postgresql://x"}, {}, None).config.store_url == "postgresql://x"
+
+
+def test_every_setting_is_described() -> None:
+    described = describe()
+    assert [name for name, _, _ in described] == list(NAMES)
+    assert all(meaning for _, _, meaning in described)
+    assert {name: default for name, default, _ in described} == {name: getattr(Config(), name) for name in NAMES}
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://me:se@c/r:et@host:5432/db", "postgresql://me:***@host:5432/db"),
+        ("postgresql://:secret@host/db", "postgresql://:***@host/db"),
+        ("postgresql://host:5432/db", "postgresql://host:5432/db"),
+        ("postgresql://me@host/db", "postgresql://me@host/db"),
+        ("postgresql://host/db?user=me&password=secret&x=1", "postgresql://host/db?user=me&password=***&x=1"),
+        ("host=h password=secret dbname=d", "host=h password=*** dbname=d"),
+        ("stateward-data/stateward.db", "stateward-data/stateward.db"),
+        ("cannot reach postgresql://me:secret@host/db now", "cannot reach postgresql://me:***@host/db now"),
+    ],
+)
+def test_passwords_of_database_urls_are_masked(url: str, shown: str) -> None:
+    assert masked(url) == shown
+
+
+SECRET = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=6).map(lambda text: f"Q{text}Q")
+
+
+@given(SECRET, st.sampled_from(["postgresql", "postgres"]))
+def test_no_password_survives_the_mask(secret: str, scheme: str) -> None:
+    assert secret not in masked(f"{scheme}://me:{secret}@host/db")
+
+
+@given(SECRET)
+def test_masking_twice_changes_nothing_more(secret: str) -> None:
+    once = masked(f"postgresql://me:{secret}@host/db?password={secret}")
+    assert masked(once) == once
