@@ -1,0 +1,6 @@
+"""Who may do what: roles, and API tokens as objects with a lifecycle of their own."""
+
+from stateward.access.roles import Right, Role, allows
+from stateward.access.tokens import Grant, TokenInfo, Tokens
+
+__all__ = ["Grant", "Right", "Role", "TokenInfo", "Tokens", "allows"]

@@ -1,0 +1,102 @@
+"""Quotas: how much a namespace may hold and have under way at once.
+
+A quota is an object of the engine beside the tokens, so that every change of it stands in the journal. Each namespace
+has one row for it: whoever accepts a request there locks that row first, so that what is counted stays true until the
+request is written, whatever other processes accept.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from stateward.access.tokens import SYSTEM
+from stateward.engine import AlreadyExists, Denied, Engine, Kind
+from stateward.lifecycle import ADMIN, CONTROLLER, GONE, NEW, STABLE, State, declare, step
+from stateward.store.records import Key, Object
+from stateward.store.selection import Page, Selector
+
+
+class QuotaState(State):
+    """The states of a quota."""
+
+    IN_FORCE = "in force", STABLE, "holds for every request that is accepted from now on"
+
+
+Q = QuotaState
+
+ROWS = (
+    #    from        event     by                  to
+    step(NEW,        "set",    ADMIN | CONTROLLER, Q.IN_FORCE),
+    step(Q.IN_FORCE, "change", ADMIN | CONTROLLER, Q.IN_FORCE),
+    step(Q.IN_FORCE, "lift",   ADMIN | CONTROLLER, GONE),
+)  # fmt: skip
+
+QUOTA = declare("access.quota", QuotaState, ROWS, ADMIN | CONTROLLER, about="the quota of a namespace")
+
+Most = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+
+class Quota(Struct, frozen=True):
+    """How many objects of each kind, and how many operations under way, a namespace may have; None: any number."""
+
+    ns: str
+    objects: dict[str, Most]
+    operations: Most | None
+
+
+class QuotaExceeded(Denied):
+    """The namespace holds, or has under way, as much as it may."""
+
+    code = "quota"
+
+    def __init__(self, ns: str, what: str, limit: int, *, retry: bool) -> None:
+        super().__init__(ns, what, limit)
+        self.ns, self.what, self.limit = ns, what, limit
+        self.retry = retry
+
+    def __str__(self) -> str:
+        return f"namespace {self.ns!r} may have no more than {self.limit} {self.what}"
+
+
+def quota_kind() -> Kind:
+    """Return the kind of quotas, for an engine to know."""
+    return Kind(QUOTA)
+
+
+def quota_key(ns: str) -> Key:
+    """Return where the quota of a namespace is kept."""
+    return Key(SYSTEM, f"quota-{ns}")
+
+
+def quota_in(found: Object | None) -> Quota | None:
+    """Return the quota that an object is, if there is one in force."""
+    if found is None or found.removed:
+        return None
+    return msgspec.json.decode(found.spec, type=Quota)
+
+
+class Quotas:
+    """Sets, finds and lists quotas."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def set(self, quota: Quota, who: str = "") -> Quota:
+        """Put a quota in force, in the place of the former one."""
+        key, spec = quota_key(quota.ns), msgspec.to_builtins(quota)
+        try:
+            await self._engine.create(*key, QUOTA.kind, "set", spec=spec, actor=CONTROLLER, who=who)
+        except AlreadyExists:
+            await self._engine.act(*key, "change", spec=spec, actor=CONTROLLER, who=who)
+        return quota
+
+    async def of(self, ns: str) -> Quota | None:
+        """Return the quota of a namespace, if it has one."""
+        return quota_in(await self._engine.store.reader.object(quota_key(ns)))
+
+    async def list(self, after: str | None = None, limit: int = 1000) -> list[Quota]:
+        """Return the quotas there are, in the order of their namespaces."""
+        behind = None if after is None else quota_key(after).id
+        found = await self._engine.store.reader.list_objects(Selector(SYSTEM, kind=QUOTA.kind), Page(behind, limit))
+        return [quota for one in found if (quota := quota_in(one)) is not None]

@@ -1,0 +1,39 @@
+"""Roles and what they may do. Whatever is not allowed here is denied."""
+
+from enum import StrEnum
+
+from stateward.lifecycle import ADMIN, USER, Actor
+
+
+class Role(StrEnum):
+    """What a token is for."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    AGENT = "agent"
+
+
+class Right(StrEnum):
+    """What a call needs."""
+
+    READ = "read"  # look at objects, operations, the journal of one's namespaces
+    ACT = "act"  # create objects, ask for actions, cancel
+    GOVERN = "govern"  # limits, tokens, quotas, workers, healing: the deployment as a whole
+    REPORT = "report"  # speak as an agent
+
+
+RIGHTS: dict[Role, frozenset[Right]] = {
+    Role.VIEWER:   frozenset({Right.READ}),
+    Role.OPERATOR: frozenset({Right.READ, Right.ACT}),
+    Role.ADMIN:    frozenset({Right.READ, Right.ACT, Right.GOVERN}),
+    Role.AGENT:    frozenset({Right.REPORT}),
+}  # fmt: skip
+
+ACTORS: dict[Role, Actor] = {Role.VIEWER: USER, Role.OPERATOR: USER, Role.ADMIN: ADMIN, Role.AGENT: USER}
+"""As whom a token's holder acts in the tables of the lifecycles."""
+
+
+def allows(role: Role, right: Right) -> bool:
+    """Tell whether a role has a right."""
+    return right in RIGHTS[role]

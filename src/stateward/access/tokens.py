@@ -1,0 +1,139 @@
+"""API tokens: shown once, hashed at rest, expiring, revocable.
+
+A token reads `sw_<id>_<secret>`. The id finds the record; of the secret only a hash is kept. Tokens are objects of the
+engine in a namespace that only administrators see, so that every issue, revocation and expiry stands in the journal.
+"""
+
+import hmac
+import secrets
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+
+from stateward.access.lifecycle import TOKEN, TokenState
+from stateward.access.roles import Role
+from stateward.engine import Engine, Kind
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER
+from stateward.store.records import Key, Object, Timer
+from stateward.store.selection import Page, Selector
+
+SYSTEM = "(system)"
+"""The namespace of the deployment's own objects."""
+
+ANY = "*"
+"""The namespace of a token that opens all of them."""
+
+PREFIX = "sw"
+
+
+class TokenSpec(Struct, frozen=True):
+    """What is kept of a token."""
+
+    name: str
+    role: Role
+    namespaces: list[str]
+    digest: str
+    expires: float | None
+
+
+class TokenInfo(Struct, frozen=True):
+    """A token as it may be shown: without its digest."""
+
+    id: str
+    name: str
+    role: Role
+    namespaces: list[str]
+    state: str
+    created: float
+    expires: float | None
+
+
+class Grant(Struct, frozen=True):
+    """What the holder of a valid token may do."""
+
+    token: str
+    name: str
+    role: Role
+    namespaces: frozenset[str]
+
+    def opens(self, ns: str) -> bool:
+        """Tell whether the token is for a namespace; the deployment's own is for administrators of everything."""
+        if ns == SYSTEM:
+            return self.role is Role.ADMIN and ANY in self.namespaces
+        return ANY in self.namespaces or ns in self.namespaces
+
+
+def token_kind() -> Kind:
+    """Return the kind of tokens, for an engine to know."""
+    return Kind(TOKEN)
+
+
+class Tokens:
+    """Issues, checks, lists and revokes tokens."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def issue(
+        self, name: str, role: Role, namespaces: list[str], expires: float | None = None, who: str = ""
+    ) -> tuple[str, TokenInfo]:
+        """Make a token; its text is returned here and never again."""
+        if not name or len(name) > 200:
+            raise BadInput("name", name, "a name of 1 to 200 characters")
+        if not namespaces:
+            raise BadInput("namespaces", namespaces, f"a list of namespaces, or [{ANY!r}] for all")
+        now = await self._engine.store.reader.time()
+        if expires is not None and expires <= now:
+            raise BadInput("expires", expires, "a time to come")
+        id_, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        spec = TokenSpec(name, role, namespaces, _digest(secret), expires)
+        made = await self._engine.create(
+            SYSTEM, _object(id_), TOKEN.kind, "issue", spec=msgspec.to_builtins(spec), actor=CONTROLLER, who=who
+        )
+        if expires is not None:
+            await self._engine.set_timer(
+                Timer(SYSTEM, f"expiry of {id_}", expires, 0, _object(id_), "expire", "[]", "{}")
+            )
+        return f"{PREFIX}_{id_}_{secret}", _info(made.object)
+
+    async def check(self, text: str) -> Grant | None:
+        """Return what a token opens, or None if it opens nothing."""
+        parts = text.split("_", 2)
+        if len(parts) != 3 or parts[0] != PREFIX:
+            return None
+        found = await self._engine.store.reader.object(Key(SYSTEM, _object(parts[1])))
+        if found is None or found.removed or found.state != TokenState.ACTIVE:
+            return None
+        spec = msgspec.json.decode(found.spec, type=TokenSpec)
+        if not hmac.compare_digest(spec.digest, _digest(parts[2])):
+            return None
+        if spec.expires is not None and spec.expires <= await self._engine.store.reader.time():
+            return None  # the timer is only the record's; a late clock must not keep a door open
+        return Grant(parts[1], spec.name, spec.role, frozenset(spec.namespaces))
+
+    async def revoke(self, id_: str, who: str = "") -> TokenInfo:
+        """Take a token back; it opens nothing from now on."""
+        done = await self._engine.act(SYSTEM, _object(id_), "revoke", actor=CONTROLLER, who=who)
+        await self._engine.unset_timer(SYSTEM, f"expiry of {id_}")
+        return _info(done.object)
+
+    async def list(self, after: str | None = None, limit: int = 1000) -> list[TokenInfo]:
+        """Return the tokens there are, in every state."""
+        chosen = Selector(SYSTEM, kind=TOKEN.kind)
+        return [_info(one) for one in await self._engine.store.reader.list_objects(chosen, Page(after, limit))]
+
+
+def _digest(secret: str) -> str:
+    return sha256(secret.encode()).hexdigest()  # the secret is 32 random bytes: there is nothing to guess or to stretch
+
+
+def _object(id_: str) -> str:
+    return f"token-{id_}"
+
+
+def _info(found: Object) -> TokenInfo:
+    spec = msgspec.json.decode(found.spec, type=TokenSpec)
+    id_ = found.id.removeprefix("token-")
+    return TokenInfo(id_, spec.name, spec.role, spec.namespaces, found.state, found.created, spec.expires)

@@ -1,0 +1,161 @@
+"""Configuration: flags before environment before file before default, and it can be asked where a value came from."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from stateward.errors import BadInput, UnknownName
+
+PREFIX = "STATEWARD_"
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Some = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+def about(text: str) -> Any:  # noqa: ANN401 - becomes part of an annotation
+    """Describe a setting, for `stateward config` and the documentation."""
+    return Meta(description=text)
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that can be set; one line each, with what it means."""
+
+    data: Annotated[str, about("folder of the embedded database and the admin token")] = "stateward-data"
+    database: Annotated[str, about("postgresql://... for scale-out; empty: embedded in the data folder")] = ""
+    host: Annotated[str, about("address to listen on")] = "127.0.0.1"
+    port: Annotated[Port, about("port to listen on; 0 picks a free one")] = 8420
+    worker: Annotated[bool, about("run a worker in the server's process")] = True
+    slots: Annotated[Some, about("operations that one worker runs at once")] = 500
+    lease: Annotated[Seconds, about("seconds of silence after which a worker is taken for dead")] = 15.0
+    demo: Annotated[bool, about("keep a living demo fleet on simulated clouds")] = False
+    tls_cert: Annotated[str, about("certificate file; with tls_key, HTTPS is served")] = ""
+    tls_key: Annotated[str, about("private key file")] = ""
+    body_limit: Annotated[Some, about("largest request body, in bytes")] = 1_000_000
+    page_limit: Annotated[Some, about("most rows in one answer")] = 1_000
+    rate: Annotated[Some, about("requests per second that one token may make")] = 500
+    log_format: Annotated[Literal["text", "json"], about("form of the log")] = "text"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], about("what is logged")] = "info"
+
+    @property
+    def store_url(self) -> str:
+        """Where the data is."""
+        return self.database or str(Path(self.data) / "stateward.db")
+
+
+class Source(StrEnum):
+    """Where a value came from."""
+
+    FLAG = "flag"
+    ENVIRONMENT = "environment"
+    FILE = "file"
+    DEFAULT = "default"
+
+
+class Loaded(Struct, frozen=True):
+    """The configuration in force, and where each value came from."""
+
+    config: Config
+    sources: dict[str, Source]
+
+
+NAMES = Config.__struct_fields__
+
+
+def load(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> Loaded:
+    """Put the configuration together; flags that are None were not given."""
+    given = {
+        Source.FILE: _from_file(file) if file is not None else {},
+        Source.ENVIRONMENT: _from_environment(environ),
+        Source.FLAG: {name: value for name, value in flags.items() if value is not None},
+    }
+    values: dict[str, object] = {}
+    sources = dict.fromkeys(NAMES, Source.DEFAULT)
+    for source, settings in given.items():
+        for name, value in settings.items():
+            values[name] = _read(name, value, source)
+            sources[name] = source
+    return Loaded(_checked(Config(**values)), sources)  # type: ignore[arg-type]
+
+
+def _checked(config: Config) -> Config:
+    """Refuse settings that make no sense together."""
+    if bool(config.tls_cert) != bool(config.tls_key):
+        missing = "tls_key" if config.tls_cert else "tls_cert"
+        raise BadInput(missing, "", "a file: a certificate and its key come together")
+    return config
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    return {name: environ[PREFIX + name.upper()] for name in NAMES if PREFIX + name.upper() in environ}
+
+
+def _from_file(file: Path) -> dict[str, object]:
+    try:
+        settings = tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise BadInput("config", str(file), f"a file that can be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput("config", str(file), f"TOML: {error}") from error
+    for name in settings:
+        if name not in NAMES:
+            raise UnknownName(f"setting in {file}", name, NAMES)
+    return settings
+
+
+def _read(name: str, value: object, source: Source) -> object:
+    """Turn a value into the setting's type; in text, as the environment has it, `false` is false and `8` is eight."""
+    try:
+        return getattr(msgspec.convert({name: value}, Config, strict=source is Source.FILE), name)
+    except msgspec.ValidationError as error:
+        if name not in NAMES:
+            raise UnknownName(f"setting ({source})", name, NAMES) from error
+        raise BadInput(f"{name} ({source})", value, _allowed(_kind(name))) from error
+
+
+def masked(text: str) -> str:
+    """Return a text without the passwords of the database URLs in it."""
+    return PASSWORD.sub(r"\1***", LOGIN.sub(r"\1:***@", text))
+
+
+LOGIN = re.compile(r"(\w://[^\s:/@]*):\S*@")  # up to the last @, for a password may hold one
+PASSWORD = re.compile(r"(\bpassword=)[^\s&]+", re.IGNORECASE)
+
+
+def describe() -> list[tuple[str, object, str]]:
+    """Return every setting with its default and its meaning."""
+    return [(one.name, one.default, _meaning(_kind(one.name))) for one in msgspec.structs.fields(Config)]
+
+
+def _kind(name: str) -> msgspec.inspect.Type:
+    field = next(one for one in msgspec.structs.fields(Config) if one.name == name)
+    return msgspec.inspect.type_info(field.type)
+
+
+def _meaning(kind: msgspec.inspect.Type) -> str:
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return str((kind.extra_json_schema or {}).get("description", ""))
+    return ""
+
+
+def _allowed(kind: msgspec.inspect.Type) -> str:
+    """Say what a setting can be."""
+    match kind:
+        case msgspec.inspect.Metadata(type=inner):
+            return _allowed(inner)
+        case msgspec.inspect.LiteralType(values=values):
+            return f"one of {', '.join(map(str, values))}"
+        case msgspec.inspect.BoolType():
+            return "true or false"
+        case msgspec.inspect.IntType(ge=least, le=most):
+            return f"a whole number of at least {least}" + ("" if most is None else f" and at most {most}")
+        case msgspec.inspect.FloatType(gt=above, le=most):
+            return f"a number above {above:g} and at most {most:g}"
+        case _:
+            return "text"
