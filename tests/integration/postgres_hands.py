@@ -14,13 +14,18 @@ P = ParamSpec("P")
 
 
 def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run a test in an event loop of its own, and never for more than a minute."""
+    """Run a test in an event loop of its own, and never for as long as a minute."""
 
     @wraps(test)
     def run(*arguments: P.args, **named: P.kwargs) -> None:
-        asyncio.run(asyncio.wait_for(test(*arguments, **named), 60))
+        asyncio.run(_in_time(test(*arguments, **named)))
 
     return run
+
+
+async def _in_time(test: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(45):
+        await test
 
 
 @asynccontextmanager
@@ -30,6 +35,10 @@ async def opened(dsn: str, **options: Any) -> AsyncIterator[PostgresStore]:
     await store.open()
     try:
         yield store
+    except BaseException:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()  # or closing would wait for transactions that the failed test holds up
+        raise
     finally:
         await store.close()
 

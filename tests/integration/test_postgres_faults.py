@@ -91,7 +91,7 @@ async def test_a_process_that_stands_still_in_a_transaction_is_cut_off(postgres_
         holding.set()
         await other_is_done.wait()
 
-    async with opened(postgres_dsn) as store, opened(postgres_dsn, idle_within=0.1) as still:
+    async with opened(postgres_dsn) as store, opened(postgres_dsn, idle_within=1.0) as still:
         await store.transact(creates("a"))
         standing = asyncio.create_task(still.transact(stand_still))
         await holding.wait()
@@ -197,7 +197,7 @@ async def test_an_answer_that_never_comes_is_unavailable(postgres_dsn: str) -> N
         holding.set()
         await may_go.wait()
 
-    async with opened(postgres_dsn) as store, opened(postgres_dsn, answer_within=0.05) as hasty:
+    async with opened(postgres_dsn) as store, opened(postgres_dsn, answer_within=1.0) as hasty:
         await store.transact(creates("a"))
         holder = asyncio.create_task(store.transact(hold))
         await holding.wait()

@@ -75,6 +75,7 @@ class Inspector:
         self.children: dict[str, list[str]] = defaultdict(list)
         self.taken: set[tuple[str, int]] = set()  # claims (operation, epoch) that others took from their owner
         self.robbed: Callable[[str, Row], None] = lambda *_: None
+        self.given_up: Callable[[Row], None] = lambda _: None
         self.commits = 0
 
     def ask(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -120,7 +121,7 @@ class Inspector:
 
     def _note(self, tape: Tape) -> None:
         for changes in tape.changes:
-            self.done.update(answer.key.removeprefix("op:") for answer in changes.answers)
+            self.done.update(line.who for line in changes.journal if line.target is not None)  # users sign with its id
             for operation in changes.operations:
                 self.done.add(operation.id)
                 if operation.parent is not None:
@@ -131,14 +132,17 @@ class Inspector:
     # --- the journal -------------------------------------------------------------------------------------------------
 
     def _journal(self) -> Iterator[str]:
-        lines = self._connection.execute(
-            "SELECT seq, object, kind, actor, event, source, target, spec FROM journal WHERE seq > ? ORDER BY seq",
-            (self.last_line,),
-        ).fetchall()
-        for seq, name, kind, actor, event, source, target, spec in lines:
+        lines = self.ask(
+            "SELECT seq, object, kind, actor, event, source, target, spec, reason FROM journal"
+            " WHERE seq > ? ORDER BY seq",
+            self.last_line,
+        )
+        for seq, name, kind, actor, event, source, target, spec, reason in lines:
             if seq <= self.last_line:
                 yield f"journal line {seq} comes after {self.last_line}"
             self.last_line = seq
+            if reason is not None and "has no phase" in reason:
+                yield f"line {seq}: {name} {event}: {reason}"
             if target is None:
                 continue
             stands = self.replayed.get(name, GONE.word)
@@ -229,6 +233,7 @@ class Inspector:
             if former.owner is None or (row is not None and (row.owner, row.epoch) == (former.owner, former.epoch)):
                 continue
             if former.owner.split("/")[0] == party.name:
+                self.given_up(former)
                 continue
             lease = before.workers.get(former.owner)
             if lease is not None and lease.seen + lease.lease >= now:

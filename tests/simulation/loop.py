@@ -87,7 +87,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._selector = _Jump(self)
         self._now = 0.0
-        self._clock_resolution = 1e-9
+        self._clock_resolution = 1e-6
         self._second = 0
         self._turns = 0
 

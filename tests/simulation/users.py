@@ -122,7 +122,9 @@ class Users:
             request = engine.request(NS, name, action, actor=actor, spec=spec, **how)
         if request.key is not None:
             self._repeatable.append(request)
-        self._ask(process, request)
+            self._ask(process, request)
+        else:
+            self._ask(process, replace(request, who=request.op))
 
     def _choose(self, found: Object) -> tuple[str, bool]:
         """Choose what is allowed, mostly; whether it has to be forced comes with it."""
@@ -170,8 +172,8 @@ class Users:
         if found is None:
             return
         whole, each = ("close", "stop") if found.state == "Open" else ("open", "start")
-        if self._chance.random() < 0.1:
-            each = "terminate"
+        if self._chance.random() < 0.2:
+            each = self._chance.choice(("terminate", "remove"))
         process.spawn(self._act_on_all(process, engine.request(NS, site, whole), each))
 
     async def _act_on_all(self, process: Process, whole: Request, each: str) -> None:

@@ -159,7 +159,12 @@ class World:
             if (other.op, other.epoch) not in taken:
                 self.wrong(f"{visit.op}/{visit.epoch} enters {thing}, where {other.op}/{other.epoch} still is")
 
-    def robbed(self, name: str, row: Row) -> None:
+    def _given_up(self, row: Row) -> None:
+        """Judge somebody who has given up its work: it has left by then."""
+        if any((visit.op, visit.epoch) == (row.op, row.epoch) for visit in self.cloud.things[row.object].inside):
+            self.wrong(f"{row.owner} gives {row.op}/{row.epoch} up, and is still at it")
+
+    def _robbed(self, name: str, row: Row) -> None:
         """Judge somebody whose work was taken over: who is awake has stopped by then what it does."""
         process = next(one for one in self.processes if one.name == name)
         late = self.loop.time() - process.way.renewed
@@ -215,7 +220,8 @@ class World:
     async def _live(self, life: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
         await self.store.open()
         self.inspector = Inspector(self.store._writing.desk.connection, self.clock)
-        self.inspector.robbed = self.robbed
+        self.inspector.robbed = self._robbed
+        self.inspector.given_up = self._given_up
         try:
             await life(self)
         except Violation as violation:

@@ -65,7 +65,7 @@ ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2 FOR UPDATE OF t SKIP LOCKED
 LOCK_OVERDUE = spelled("""
 WITH late AS (
     SELECT w.ns, w.object, w.queue FROM work w
-    WHERE w.deadline < $1
+    WHERE w.deadline <= $1
       AND NOT EXISTS (SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= $1)
     ORDER BY w.deadline LIMIT $2
 )
@@ -75,7 +75,7 @@ ORDER BY l.ns, l.id FOR UPDATE OF o SKIP LOCKED
 """)
 OVERDUE = spelled("""
 SELECT {Work:w} FROM work w
-WHERE w.deadline < $1
+WHERE w.deadline <= $1
   AND NOT EXISTS (SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= $1)
   AND NOT EXISTS (
       SELECT FROM objects o

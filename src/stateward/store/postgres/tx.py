@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import astuple
 
 from stateward.store.changes import Changes
-from stateward.store.errors import Conflict, StoreError
+from stateward.store.errors import Busy, Conflict, StoreError
 from stateward.store.port import LaneLoad, Topic
 from stateward.store.postgres import claiming, reading, topics
 from stateward.store.postgres.choosing import chosen_objects
@@ -27,6 +27,7 @@ from stateward.store.records import (
     Worker,
 )
 from stateward.store.selection import Selector
+from stateward.store.topics import NOTHING, topics_of
 
 
 class PostgresTx:
@@ -38,8 +39,9 @@ class PostgresTx:
         self._now = now
         self._held: set[Key] = set()  # objects that this transaction has locked, or found missing
         self._known: dict[Key, Object] = {}
+        self._past_objects = False  # something is locked that comes after the objects in the common order
         self._ripened = False
-        self.topics = topics.NOTHING
+        self.topics = Topic(NOTHING)
         self.failed: StoreError | None = None
 
     @property
@@ -49,9 +51,8 @@ class PostgresTx:
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         """Return the objects there are, removed ones included, locked in the order of their keys."""
-        rows = await self._fetch(reading.OBJECTS, list(set(keys)))
+        rows = await self._lock(reading.OBJECTS, set(keys))
         found = {Key(row[0], row[1]): Object(*row) for row in rows}
-        self._held.update(keys)
         self._known.update(found)
         return found
 
@@ -82,13 +83,13 @@ class PostgresTx:
         """
         wanted = set(keys)
         if not wanted <= self._held:
-            await self._fetch(reading.LOCK_OBJECTS, list(wanted - self._held))
-            self._held |= wanted
+            await self._lock(reading.LOCK_OBJECTS, wanted - self._held)
         return [Work(*row) for row in await self._fetch(reading.QUEUES, list(wanted))]
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
         """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
         wanted = list(set(trees))
+        self._past_objects = True
         if len(await self._fetch(reading.LOCK_TREES, wanted)) < len(wanted):
             await self._fetch(reading.PLANT_TREES, wanted)
             await self._fetch(reading.LOCK_TREES, wanted)
@@ -154,8 +155,8 @@ class PostgresTx:
         """
         *earlier, last = waves(parts_of(changes, self._known, self._now))
         for parts in earlier:
-            await self._write(parts, Changes(), topics.NOTHING)
-        await self._write(last, changes, topics.topics_of(changes))
+            await self._write(parts, Changes(), Topic(NOTHING))
+        await self._write(last, changes, Topic(topics_of(changes)))
 
     async def commit(self) -> None:
         """Make everything durable, unless something failed, even if the program took no notice."""
@@ -187,6 +188,20 @@ class PostgresTx:
             if part.clause.exact and count != len(part.rows):
                 self.failed = Conflict(f"{len(part.rows) - count} of {len(part.rows)} rows of {part.clause.table}")
                 raise self.failed
+
+    async def _lock(self, sql: str, keys: set[Key]) -> list[Row]:
+        """Lock objects; what comes out of the common order, and is held by another, is a `Conflict`.
+
+        Two who wait for each other are told so only after a second, and everybody behind them waits with them.
+        """
+        in_order = not self._past_objects and (not self._held or not keys or max(self._held) < min(keys))
+        try:
+            rows = await self._fetch(sql if in_order else f"{sql} NOWAIT", list(keys))
+        except Busy as busy:
+            self.failed = Conflict(busy.detail)
+            raise self.failed from busy
+        self._held |= keys
+        return rows
 
     def _hold(self, rows: list[Row]) -> list[Key]:
         held = [Key(*row) for row in rows]

@@ -14,9 +14,9 @@ from stateward.store.errors import Conflict, Full
 from stateward.store.port import Program
 from stateward.store.sqlite.faults import fault
 from stateward.store.sqlite.numbers import Numbers
-from stateward.store.sqlite.topics import NOTHING
 from stateward.store.sqlite.turns import begin
 from stateward.store.sqlite.tx import SqliteTx
+from stateward.store.topics import NOTHING
 
 ATTEMPTS = 5
 """How often a program is run that finds its rows changed; it sees them as they are, so a second time should do."""

@@ -24,7 +24,7 @@ from stateward.store.sqlite.faults import fault
 from stateward.store.sqlite.numbers import Numbers
 from stateward.store.sqlite.rows import fetched, timer_of, work_of, worker_of
 from stateward.store.sqlite.spelling import packed
-from stateward.store.sqlite.topics import NOTHING, topics_of
+from stateward.store.topics import NOTHING, topics_of
 
 TIMERS = packed("{Timer}", "FROM timers WHERE due <= ? ORDER BY due, rank, ns, id LIMIT ?")
 LATE = packed(

@@ -18,8 +18,8 @@ from stateward.store.errors import Unavailable
 from stateward.store.port import Program
 from stateward.store.sqlite.desk import Desk
 from stateward.store.sqlite.others import Others
-from stateward.store.sqlite.topics import ANYTHING, NOTHING
 from stateward.store.sqlite.transactions import AnyProgram, Outcome
+from stateward.store.topics import ANYTHING, NOTHING
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """What a set of changes may be interesting for.
 
-Topics are added up as plain numbers: Python takes longer to join two flags than SQLite takes to write a row.
+Topics are added up as plain numbers: Python takes longer to join two flags than a database takes to write a row.
 """
 
 from stateward.store.changes import Changes
