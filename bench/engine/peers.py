@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 import procrastinate
 from dbos import DBOS, DBOSConfig
 from pgqueuer import PgQueuer

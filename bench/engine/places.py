@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import mkdtemp
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 from msgspec.structs import astuple
 
 from bench.engine.lamps import Lamp, lamp

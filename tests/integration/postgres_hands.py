@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, ParamSpec
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 
 from stateward.store.postgres import PostgresStore
 

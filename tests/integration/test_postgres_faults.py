@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 import pytest
 from msgspec.structs import replace
 

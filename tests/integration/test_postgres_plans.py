@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 import pytest
 
 from stateward.store.postgres import claiming, clauses, reading

@@ -169,7 +169,7 @@ class FaultyStore:
         begun = way.loop.time()
         await way.there()
         twice = way.chance.random() < way.weather.conflict
-        asked = program.__qualname__.startswith("Engine._accept")
+        asked = program.__qualname__.startswith("accepting")
         stale = self._former() if asked and way.chance.random() < way.weather.stale else FRESH
 
         async def taped(tx: Tx) -> T:

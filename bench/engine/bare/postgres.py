@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from time import time
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 
 from bench.engine.bare.rows import BEGUN, OVER, OWNER, WITHIN, Pairs, batches, lines, operations, work
 from bench.engine.lamps import NS, Lamp

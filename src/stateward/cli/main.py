@@ -7,7 +7,8 @@ import click
 import typer
 
 from stateward import __version__
-from stateward.cli import lifecycle
+from stateward.cli import lifecycle, serve
+from stateward.cli.backup import backup, restore
 from stateward.cli.migrate import migrate
 from stateward.cli.output import BAD_USAGE, err, print_json
 from stateward.errors import StatewardError
@@ -16,6 +17,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.add_typer(lifecycle.app, name="lifecycle")
 app.command()(lifecycle.validate)
 app.command()(migrate)
+for command in (serve.serve, serve.worker, serve.config, backup, restore):
+    app.command()(command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,6 +7,7 @@ locked while it is decided, and their versions are compared when they are writte
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import count
 
 import msgspec
 from msgspec.structs import replace
@@ -31,16 +32,34 @@ from stateward.engine.requests import (
 )
 from stateward.errors import StatewardError
 from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
-from stateward.store.port import Tx
+from stateward.store.port import Program, Tx
 from stateward.store.records import Answer, Key, Object
 
 Verdict = Accepted | StatewardError
 
 
-async def accept(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
+def accepting(kinds: Kinds, requests: Sequence[Request]) -> Program[list[Verdict]]:
+    """Return a batch of requests as a program.
+
+    Hardly any request was accepted before. So the program looks for that only when it cannot be accepted now: when it
+    is denied, or when its operation's id is taken, by which the program fails and is run again.
+    """
+    runs = count()
+
+    async def program(tx: Tx) -> list[Verdict]:
+        return await accept(tx, kinds, requests, repeated=next(runs) > 0)
+
+    return program
+
+
+async def accept(tx: Tx, kinds: Kinds, requests: Sequence[Request], *, repeated: bool = True) -> list[Verdict]:
     """Decide a batch of requests and write what was accepted; the answers are in the order of the requests."""
     desk = Desk(tx)
+    if repeated:
+        await _recall(desk, requests)
     verdicts = await admit_all(desk, kinds, requests)
+    if not repeated and any(isinstance(verdict, StatewardError) for verdict in verdicts):
+        verdicts = await _reconsidered(desk, requests, verdicts)
     await bring_forward(desk)
     await desk.apply()
     return verdicts
@@ -48,7 +67,24 @@ async def accept(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verd
 
 async def plan(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
     """Decide a batch of requests and write nothing: what would happen, and what is in the way."""
-    return await admit_all(Desk(tx), kinds, requests)
+    desk = Desk(tx)
+    await _recall(desk, requests)
+    return await admit_all(desk, kinds, requests)
+
+
+async def _recall(desk: Desk, requests: Sequence[Request]) -> None:
+    """Load what became of these requests if they were accepted before: their objects first, so that it stays so."""
+    await _load(desk, requests)
+    await desk.load_operations({Key(one.ns, one.op) for one in requests})
+
+
+async def _reconsidered(desk: Desk, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Take back the denial of what was accepted before."""
+    answered = list(zip(requests, verdicts, strict=True))
+    await _recall(desk, [one for one, verdict in answered if isinstance(verdict, StatewardError)])
+    return [
+        (_before(desk, one) or verdict) if isinstance(verdict, StatewardError) else verdict for one, verdict in answered
+    ]
 
 
 async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
@@ -70,9 +106,7 @@ async def _load(desk: Desk, requests: Sequence[Request]) -> None:
     keys = {Key(one.ns, one.object) for one in requests}
     births = {Key(one.ns, one.birth.queue) for one in requests if one.birth is not None and one.birth.queue}
     await desk.load(keys | births)
-    holders = {Key(one.ns, one.op) for one in desk.objects.values() if one.op is not None}
-    repeated = {Key(one.ns, one.op) for one in requests if one.op}
-    await desk.load_operations(holders | repeated)
+    await desk.load_operations({Key(one.ns, one.op) for one in desk.objects.values() if one.op is not None})
     asked = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
     held = {Key(one.ns, one.tree) for one in desk.operations.values() if one.tree is not None}
     await desk.load_locks(asked | held)
@@ -101,19 +135,25 @@ async def _admit(desk: Desk, kinds: Kinds, request: Request, answers: dict[Key, 
 
 def _answered(desk: Desk, request: Request, answers: dict[Key, Answer]) -> Accepted | None:
     """Return the answer that this very request got before: by its idempotency key, or by its operation's id."""
-    done = desk.operations.get(Key(request.ns, request.op))
-    found = desk.objects.get(Key(request.ns, request.object))
-    if done is not None and found is not None:
-        return Accepted(found, done, again=True)
+    before = _before(desk, request)
+    if before is not None:
+        return before
     answer = answers.get(Key(request.ns, request.key)) if request.key is not None else None
     if answer is None:
         return None
     if answer.fingerprint != _fingerprint(request):
         raise KeyReused(answer.key)
+    found = desk.objects.get(Key(request.ns, request.object))
     if found is None:
         raise NotFound(request.ns, request.object)
     operation = desk.operations.get(Key(request.ns, answer.op)) if answer.op else None
     return Accepted(found, operation, again=True)
+
+
+def _before(desk: Desk, request: Request) -> Accepted | None:
+    done = desk.operations.get(Key(request.ns, request.op))
+    found = desk.objects.get(Key(request.ns, request.object)) if done is not None else None
+    return None if found is None else Accepted(found, done, again=True)
 
 
 def _present(request: Request, found: Object | None) -> Object:

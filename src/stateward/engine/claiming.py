@@ -4,7 +4,7 @@ A group allows so many lanes to be active at once, a lane so many operations. La
 group wait for a place, a lane that has been active for a while gets nothing new until it has run dry.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -28,21 +28,31 @@ class Allotment(Struct, frozen=True):
     opened: list[Lane]
 
 
-async def claim(tx: Tx, worker: Worker, room: int) -> tuple[float, list[Claim]]:
-    """Claim up to `room` operations for a worker; returns the store's time with them.
+class Catch(Struct, frozen=True):
+    """What was claimed, the store's time then, and whether a lane gave all it was asked for, and so may have more."""
 
-    A claim is a sign of life as well: a worker that was taken for dead meanwhile must not hold anything as a dead one.
+    at: float
+    claims: list[Claim]
+    more: bool
+
+
+async def claim(tx: Tx, worker: Worker, room: int) -> Catch:
+    """Claim up to `room` operations for a worker.
+
+    Where the last sign of life was a while ago, the claim is one as well: a worker that was taken for dead meanwhile
+    must not hold anything as a dead one.
     """
     groups, loads = await tx.loads()
     allotment = allot(groups, loads, room, tx.now)
     if not allotment.rooms:
-        return tx.now, []
+        return Catch(tx.now, [], more=False)
     claims = await tx.take(allotment.rooms, worker.id)
-    if claims:
+    if claims and tx.now - worker.seen > worker.lease / 3:
         await tx.worker_seen(worker)
     if allotment.opened:
         await tx.apply(Changes(lanes=allotment.opened))
-    return tx.now, claims
+    taken = Counter(one.work.lane for one in claims)
+    return Catch(tx.now, claims, more=any(taken[lane] == share for lane, share in allotment.rooms.items()))
 
 
 async def throttle(tx: Tx, lane: str, after: float) -> float:

@@ -74,12 +74,14 @@ class Desk:
 
     # --- objects -----------------------------------------------------------------------------------------------------
 
-    def put(self, changed: Object) -> Object:
-        """Put a changed object on the desk; its version goes up by one in a transaction, however often it changes."""
+    def next_version(self, found: Object) -> int:
+        """Return the version of an object that is changed: one more in a transaction, however often it changes."""
+        return self._loaded.get(found.key, 0) + 1
+
+    def put(self, changed: Object) -> None:
+        """Put a changed object on the desk."""
         key = changed.key
-        changed = replace(changed, version=self._loaded.get(key, 0) + 1)
         self.objects[key] = self._changed[key] = changed
-        return changed
 
     # --- work --------------------------------------------------------------------------------------------------------
 
@@ -93,10 +95,11 @@ class Desk:
 
     def enqueue(self, operation: Operation, work: Work) -> None:
         """Add an operation and its work, at the end of its queue."""
-        self.operations[operation.key] = operation
+        key = operation.key
+        self.operations[key] = operation
         self.changes.operations.append(operation)
         self._queues[Key(work.ns, work.queue)].append(work)
-        self._work[work.key] = self._new_work[work.key] = work
+        self._work[key] = self._new_work[key] = work
 
     def change(self, work: Work) -> None:
         """Replace a work row."""

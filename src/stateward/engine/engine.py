@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from math import inf, nextafter
 from random import Random
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 
 from stateward.engine import cancelling, groups, remote
-from stateward.engine.accept import Verdict, accept, plan
+from stateward.engine.accept import Verdict, accepting, plan
 from stateward.engine.batching import Batcher
 from stateward.engine.healing import Healed, Stuck, healed, stuck
+from stateward.engine.ids import new_id
 from stateward.engine.kinds import Kind, Kinds
 from stateward.engine.remote import Word
 from stateward.engine.requests import EMPTY, Accepted, Birth, LockWish, NotFound, Request
@@ -39,7 +39,7 @@ class Engine:
         slots: int = 500,
         lease: float = LEASE,
         process: str | None = None,
-        new_id: Callable[[], str] = lambda: uuid4().hex,
+        new_id: Callable[[], str] = new_id,
         chance: Random | None = None,
     ) -> None:
         self.store = store
@@ -218,7 +218,7 @@ class Engine:
         return watch(self.store, after, only or JournalFilter())
 
     async def _accept(self, requests: Sequence[Request]) -> Sequence[Accepted | StatewardError]:
-        return await self.store.transact(lambda tx: accept(tx, self.kinds, requests))
+        return await self.store.transact(accepting(self.kinds, requests))
 
     async def _hear(self, words: Sequence[Word]) -> Sequence[bool | StatewardError]:
         return await self.store.transact(lambda tx: _heard(tx, self.kinds, words))

@@ -49,14 +49,14 @@ async def accept_group(
 ) -> GroupVerdict:
     """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing happens."""
     desk = Desk(tx)
-    if whole is not None:
+    chosen = await tx.select(members)
+    await desk.load((), chosen)
+    if whole is not None:  # after its members: their reports, too, tell the whole while they hold the member
         key = Key(whole.ns, whole.object)
-        await desk.load([key])  # first, so that of two racing requests one waits for the other
+        await desk.load([key])
         before = (await tx.operations([Key(whole.ns, whole.op)])).values()
         if before:
             return GroupVerdict(Accepted(desk.objects[key], next(iter(before)), again=True), [], {})
-    chosen = await tx.select(members)
-    await desk.load((), chosen)
     parent = None if whole is None else whole.op
     verdicts = await admit_all(
         desk, kinds, [replace(each, object=one.id, op=new_id(), parent=parent) for one in chosen]

@@ -9,7 +9,13 @@ from stateward.engine.handlers import Fenced, Job
 from stateward.engine.promotion import bring_forward
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
-from stateward.store.records import Key, Progress, Work
+from stateward.store.records import Key, Progress, Work, Worker
+
+
+async def sign_of_life(tx: Tx, worker: Worker) -> Worker:
+    """Renew a worker's lease; returns the worker with the time of that."""
+    await tx.worker_seen(worker)
+    return replace(worker, seen=tx.now)
 
 
 async def keep(tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None) -> None:

@@ -15,8 +15,8 @@ async def bring_forward(desk: Desk) -> None:
     for op in left:
         desk.release(op)
     lucky = desk.grant_locks()
-    waiting = await desk.tx.work([key for key in lucky if desk.work(key) is None]) if lucky else {}
-    await desk.load({Key(work.ns, work.object) for work in waiting.values()})
+    await desk.load_operations(lucky)
+    await desk.load({Key(key.ns, desk.operations[key].object) for key in lucky if desk.work(key) is None})
     queues = dict.fromkeys(left.values())
     queues.update((Key(work.ns, work.queue), None) for key in lucky if (work := desk.work(key)) is not None)
     await _move_up(desk, queues)

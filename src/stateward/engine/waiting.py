@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from stateward.engine.cancelling import NoSuchOperation
 from stateward.store.errors import StoreError
@@ -41,32 +42,51 @@ class Waiting:
 
     async def ended(self, key: Key) -> Operation:
         """Return an operation when it has ended."""
-        found = await self._store.reader.operation(key)
-        if found is None:
-            raise NoSuchOperation(*key)
-        if found.status in ENDED:
-            return found
         future: asyncio.Future[Operation] = asyncio.get_running_loop().create_future()
         self._futures.setdefault(key, []).append(future)
         self._news.set()
-        return await future
+        try:
+            return await future
+        finally:
+            self._forget(key, future)
+
+    def _forget(self, key: Key, future: "asyncio.Future[Operation]") -> None:
+        """Look no more for somebody who has gone away."""
+        others = [one for one in self._futures.get(key, ()) if one is not future]
+        if others:
+            self._futures[key] = others
+        else:
+            self._futures.pop(key, None)
 
     def _told(self, topics: Topic) -> None:
         if topics & (Topic.JOURNAL | Topic.WORK) and self._futures:
             self._news.set()
 
     async def _looking(self) -> None:
+        """Look whenever there is news, and then rest for as long as that took: half of the time is enough for it."""
+        clock = asyncio.get_running_loop().time
         while True:
             await self._wait()
-            for key in list(self._futures):
-                try:
-                    found = await self._store.reader.operation(key)
-                except StoreError:
-                    break
-                if found is not None and found.status in ENDED:
-                    for future in self._futures.pop(key):
-                        if not future.done():
-                            future.set_result(found)
+            began = clock()
+            with suppress(StoreError):
+                await self._look(list(self._futures))
+            await asyncio.sleep(clock() - began)
+
+    async def _look(self, keys: list[Key]) -> None:
+        found = await self._store.transact(lambda tx: tx.operations(keys)) if keys else {}
+        for key in keys:
+            operation = found.get(key)
+            if operation is None or operation.status in ENDED:
+                self._answer(key, operation)
+
+    def _answer(self, key: Key, operation: Operation | None) -> None:
+        for future in self._futures.pop(key, ()):
+            if future.done():
+                continue
+            if operation is None:
+                future.set_exception(NoSuchOperation(*key))
+            else:
+                future.set_result(operation)
 
     async def _wait(self) -> None:
         try:

@@ -22,7 +22,7 @@ from stateward.engine.conduct import Conduct
 from stateward.engine.endings import report
 from stateward.engine.handlers import Fenced, Handler, Job, Permanent
 from stateward.engine.healer import bury, bury_dead, settle_overdue
-from stateward.engine.holding import keep, review
+from stateward.engine.holding import keep, review, sign_of_life
 from stateward.engine.kinds import Kinds
 from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped
 from stateward.engine.timers import fire
@@ -45,7 +45,7 @@ SAFETY = 5.0
 SOON = 0.1
 """How many seconds pass before what is due, and could not be done, is tried again."""
 
-SHORTLY = 0.01
+SHORTLY = 0.05
 """How many seconds pass before the time of the next thing due is asked for again, after something has changed."""
 
 Why = Literal["", "fenced", "cancelled", "lost"]
@@ -95,6 +95,7 @@ class Worker:
         self._keepers: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
         self._seen = 0.0
+        self._full = False  # no slot was free when there was something to claim
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -165,23 +166,22 @@ class Worker:
             await self._hungry.wait()
             self._hungry.clear()
             room = self._slots - len(self._running)
+            self._full = room <= 0
             if room > 0 and self._left > 0 and await self._claim(room):
                 self._hungry.set()
 
     async def _claim(self, room: int) -> bool:
+        """Claim work and begin it; tells whether there may be more of it."""
         async with self._claim_lock:
-            begun = asyncio.get_running_loop().time()
-            now, claims = await self._patiently(lambda tx: claim(tx, self._record, room))
-            if claims:
-                self._seen = max(self._seen, begun)
-            for one in claims:
-                self._begin(one, now)
-        return bool(claims)
+            catch = await self._patiently(lambda tx: claim(tx, self._record, room))
+            if self._left <= 0:  # the answer took too long: it may have been taken over already
+                self._fences.set()
+                return False
+            for one in catch.claims:
+                self._begin(one, catch.at)
+        return catch.more
 
     def _begin(self, one: Claim, now: float) -> None:
-        if self._left <= 0:  # the answer took too long: it may have been taken over already
-            self._fences.set()
-            return
         former = self._running.get(one.work.key)
         if former is not None:  # it was taken from us, and has come back
             _tell_to_stop(former, "lost")
@@ -212,7 +212,8 @@ class Worker:
             self._fences.set()
         if self._running.get(running.claim.work.key) is running:
             del self._running[running.claim.work.key]
-        self._hungry.set()
+        if self._full:  # otherwise whatever there was to claim has been claimed
+            self._hungry.set()
 
     async def _run(self, running: Running, conduct: Conduct, now: float) -> None:
         work = running.claim.work
@@ -265,7 +266,7 @@ class Worker:
 
     async def _renew(self) -> None:
         begun = asyncio.get_running_loop().time()
-        await self._store.transact(lambda tx: tx.worker_seen(self._record))
+        self._record = await self._store.transact(lambda tx: sign_of_life(tx, self._record))
         self._seen = begun
 
     async def _minding_the_lease(self) -> None:

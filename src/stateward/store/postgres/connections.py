@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeAlias
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 from msgspec import Struct
 
 from stateward.store.errors import Unavailable

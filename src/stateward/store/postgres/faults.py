@@ -1,6 +1,6 @@
 """What PostgreSQL and its driver say when something goes wrong, in the words of the store."""
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 
 from stateward.store.errors import (
     Busy,

@@ -1,0 +1,186 @@
+"""Asking for actions on one object, on several or on all that a selector chooses; and what becomes of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.cli.answers import Accepted, ObjectInfo, OperationInfo, Problem
+from stateward.cli.bars import Bars, group_of
+from stateward.cli.following import Following
+from stateward.cli.names import Ref, Selector
+from stateward.cli.narrating import narrate
+from stateward.cli.output import NO, err, print_json
+from stateward.cli.problems import Said, exit_code_of, said
+from stateward.cli.show import error_text, filled_table, results, state_text, status_text, took
+from stateward.errors import BadInput
+
+if TYPE_CHECKING:
+    from stateward.cli.session import Session
+
+FORCE = "force"
+CARRY_ON = frozenset({404, 409, 412})
+"""Problems of one object, that say nothing about the next."""
+
+GONE = "(gone)"
+
+
+class Outcome(Struct, frozen=True):
+    """What became of an action on one object: accepted (with an operation, or done at once), or refused."""
+
+    id: str
+    object: ObjectInfo | None = None
+    operation: OperationInfo | None = None
+    problem: Problem | None = None
+    skipped: bool = False  # chosen by a selector, and not refused to somebody who named it
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong with it, as far as it has come."""
+        return self.problem is None and (self.operation is None or self.operation.status not in ("failed", "cancelled"))
+
+    @property
+    def exit_code(self) -> int:
+        """What a script sees of it."""
+        if self.good or self.skipped:
+            return 0
+        return NO if self.problem is None else exit_code_of(int(self.problem.get("status", 409)))
+
+
+def how(force: bool, facts: Sequence[str], args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said about an action, beside its name."""
+    given = [*facts, *([FORCE] if force else [])]
+    return {**({"facts": list(dict.fromkeys(given))} if given else {}), **({"args": dict(args)} if args else {})}
+
+
+def ask_each(session: "Session", action: str, named: Sequence[Ref], body: Mapping[str, Any]) -> list[Outcome]:
+    """Ask for an action on each object that was named; what one refuses does not keep the others from it."""
+    return [_ask(session, action, one, body) for one in named]
+
+
+def _ask(session: "Session", action: str, named: Ref, body: Mapping[str, Any]) -> Outcome:
+    try:
+        if named.kind is not None:
+            session.find(named)
+        return accepted(session.client.act(session.ns, named.id, action, body))
+    except Said as problem:
+        if problem.status not in CARRY_ON:
+            raise
+        return Outcome(named.id, problem=problem.facts())
+    except BadInput as problem:
+        return Outcome(named.id, problem={"status": 400, "detail": str(problem)})
+
+
+def ask_group(session: "Session", action: str, chosen: Selector, body: Mapping[str, Any]) -> list[Outcome]:
+    """Ask for an action on all objects that a selector chooses, at once."""
+    if chosen.kind is not None:
+        chosen = replace(chosen, kind=session.kind(chosen.kind))
+    answer = session.client.group(session.ns, action, {"selector": chosen, **body})
+    begun = [accepted(one) for one in ([answer.whole] if answer.whole else []) + answer.begun]
+    return begun + [Outcome(id_, problem=why, skipped=True) for id_, why in answer.skipped.items()]
+
+
+def accepted(answer: Accepted) -> Outcome:
+    """Return an accepted request as an outcome."""
+    return Outcome(answer.object.id, answer.object, answer.operation)
+
+
+def waited(session: "Session", outcomes: list[Outcome], timeout: float | None) -> list[Outcome]:
+    """Wait until all that was begun has ended, with a bar for each group on the terminal."""
+    if timeout is not None and not isfinite(timeout):
+        raise BadInput("--timeout", timeout, "a number of seconds")
+    outcomes = outcomes + _parts(session, outcomes)
+    groups = {one.operation.id: _group(one) for one in outcomes if one.operation is not None}
+    ended: dict[str, OperationInfo] = {}
+    operations = [one.operation for one in outcomes if one.operation is not None]
+    with Bars(err(), Counter(groups.values()), quiet=session.json) as bars:
+        for one in _following(session, operations, bars, timeout):
+            ended[one.id] = one
+            bars.ended(groups[one.id], good=one.status == "succeeded")
+    return [_ended(session, one, ended) for one in outcomes]
+
+
+def _following(
+    session: "Session", operations: Sequence[OperationInfo], bars: Bars, timeout: float | None
+) -> Iterator[OperationInfo]:
+    """Yield operations as they end; what a single one says of its progress is shown meanwhile."""
+    following = Following(session.client, session.ns, operations, timeout=timeout, pause=session.pause)
+    if len(operations) == 1 and session.client.works:
+        narrate(session.client, operations[0], bars.said, timeout)
+    yield from following
+
+
+def _parts(session: "Session", outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Return the operations that the only one asked for is made of: they are what is worth a bar."""
+    if len(outcomes) != 1 or outcomes[0].operation is None:
+        return []
+    children = session.client.children(session.ns, outcomes[0].operation.id)
+    if not children:
+        return []
+    parts = {one.id: one for one in session.client.objects(session.ns, Selector(parent=outcomes[0].id))}
+    return [Outcome(one.object, parts.get(one.object), one) for one in children]
+
+
+def _group(outcome: Outcome) -> str:
+    if outcome.object is None:
+        return outcome.operation.kind if outcome.operation is not None else ""
+    return group_of(outcome.object.kind, outcome.object.labels)
+
+
+def _ended(session: "Session", outcome: Outcome, ended: Mapping[str, OperationInfo]) -> Outcome:
+    """Return an outcome as it is in the end, with the object as it is now."""
+    if outcome.operation is None or outcome.operation.id not in ended:
+        return outcome
+    return replace(outcome, object=_now(session, outcome.id), operation=ended[outcome.operation.id])
+
+
+def _now(session: "Session", id_: str) -> ObjectInfo | None:
+    try:
+        return session.client.object(session.ns, id_)
+    except Said as problem:
+        if problem.status != 404:
+            raise
+        return None
+
+
+def print_outcomes(session: "Session", outcomes: Sequence[Outcome]) -> int:
+    """Print what became of an action on each object; returns the exit code."""
+    if session.json:
+        print_json([_plain(one) for one in outcomes])
+    else:
+        results().print(filled_table(TITLES, (_row(session, one) for one in outcomes)))
+    return max((one.exit_code for one in outcomes), default=0)
+
+
+def _plain(one: Outcome) -> dict[str, Any]:
+    found = msgspec.to_builtins({"object": one.object, "operation": one.operation, "problem": one.problem})
+    return {"id": one.id, **found, "skipped": one.skipped}
+
+
+TITLES = ("object", "state", "result", "took", "operation", "why")
+
+
+def _row(session: "Session", one: Outcome) -> tuple[Any, ...]:
+    if one.problem is not None:
+        told = said(int(one.problem.get("status", 409)), one.problem)
+        word = "skipped" if one.skipped else "refused"
+        return one.id, "", word, "", "", error_text(str(told) if told else str(one.problem))
+    if one.operation is None:
+        return one.id, _state(session, one.object), "done", "", "", ""
+    operation = one.operation
+    state = _state(session, one.object)
+    return one.id, state, status_text(operation.status), took(operation), operation.id, error_text(operation.error)
+
+
+def _state(session: "Session", found: ObjectInfo | None) -> Any:  # noqa: ANN401 - a Text or a plain text
+    return GONE if found is None else state_text(session, found.kind, found.state, found.state_class)
+
+
+def warn_of_waiting(session: "Session", outcomes: Iterable[Outcome]) -> None:
+    """Say that accepted work waits, where nobody is there to do it."""
+    if not session.client.works and any(one.operation is not None for one in outcomes):
+        err().print("No server runs on this data folder: the work waits until one does.", style="yellow")

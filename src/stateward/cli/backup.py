@@ -1,0 +1,52 @@
+"""`stateward backup` and `stateward restore`: copies of an embedded database."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateward.cli.output import Json, out, print_json
+from stateward.cli.serve import Data, Database, File, in_force
+from stateward.config import masked
+
+if TYPE_CHECKING:
+    from stateward.server.copies import Copied
+
+Target = Annotated[Path, typer.Argument(metavar="FILE", help="The file that the copy goes into; it must not exist.")]
+Source = Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `stateward backup` has made.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Give up the database that is there.")]
+
+
+def backup(file: Target, config: File = None, data: Data = None, database: Database = None, json: Json = False) -> None:
+    """Copy the embedded database into a file; servers may go on using it meanwhile."""
+    from stateward.server.copies import back_up, embedded
+
+    where = in_force(config, {"data": data, "database": database}).config.store_url
+    _tell(back_up(embedded(where), file), f"{masked(where)} is copied into {file}", json)
+
+
+def restore(
+    file: Source,
+    config: File = None,
+    data: Data = None,
+    database: Database = None,
+    replace: Replace = False,
+    json: Json = False,
+) -> None:
+    """Put a copy in the place of the embedded database; no server may be using it."""
+    from stateward.server.copies import embedded
+    from stateward.server.copies import restore as put_back
+    from stateward.server.folder import DataFolder
+
+    settings = in_force(config, {"data": data, "database": database}).config
+    if not settings.database:
+        DataFolder(settings).make()
+    copied = put_back(file, embedded(settings.store_url), replace=replace)
+    _tell(copied, f"{file} is restored into {settings.store_url}", json)
+
+
+def _tell(copied: "Copied", text: str, json: bool) -> None:
+    if json:
+        print_json(copied)
+    else:
+        out().print(f"{text}: {copied.objects:,} objects, {copied.bytes:,} bytes.", markup=False, highlight=False)

@@ -1,0 +1,214 @@
+"""The server's calls as typed functions: what the commands speak with."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from stateward.cli.answers import (
+    Accepted,
+    Allowed,
+    GroupAccepted,
+    Healed,
+    JournalPage,
+    Lane,
+    LaneGroup,
+    Lanes,
+    Line,
+    Listed,
+    Namespace,
+    NewToken,
+    ObjectInfo,
+    OperationInfo,
+    Planned,
+    Stuck,
+    Token,
+    Why,
+    Worker,
+)
+from stateward.cli.names import Selector
+from stateward.cli.wire import KEY, Params, Wire
+from stateward.lifecycle.describe import LifecycleInfo
+
+PAGE = 500
+"""How many rows are asked for at once."""
+
+Body = Mapping[str, Any]
+
+
+class Client:
+    """Speaks with one server; `works` tells whether what it accepts is worked on while it runs."""
+
+    def __init__(self, wire: Wire, *, works: bool = True) -> None:
+        self.wire = wire
+        self.works = works
+
+    # --- kinds and objects -------------------------------------------------------------------------------------------
+
+    def kinds(self) -> list[LifecycleInfo]:
+        """Return every kind with its lifecycle."""
+        return self.wire.call(list[LifecycleInfo], "GET", "/kinds")
+
+    def namespaces(self) -> list[Namespace]:
+        """Return the namespaces that have objects, with their counts."""
+        return self.wire.call(list[Namespace], "GET", "/namespaces")
+
+    def object(self, ns: str, id_: str) -> ObjectInfo:
+        """Return one object."""
+        return self.wire.call(ObjectInfo, "GET", _object(ns, id_))
+
+    def objects(self, ns: str, chosen: Selector, most: int | None = None) -> Iterator[ObjectInfo]:
+        """Yield the chosen objects, page by page, at most so many."""
+        after: str | None = None
+        left = most
+        while left is None or left > 0:
+            limit = PAGE if left is None else min(PAGE, left)
+            page = self._page(ns, chosen, after, limit)
+            yield from page.items
+            left = None if left is None else left - len(page.items)
+            after = page.next
+            if after is None:
+                return
+
+    def _page(self, ns: str, chosen: Selector, after: str | None, limit: int) -> Listed[ObjectInfo]:
+        return self.wire.call(
+            Listed[ObjectInfo],
+            "GET",
+            f"/ns/{_part(ns)}/objects",
+            params={
+                "kind": chosen.kind,
+                "state": ",".join(chosen.states) or None,
+                "parent": chosen.parent,
+                "label": [f"{name}={value}" for name, value in chosen.labels.items()],
+                "q": chosen.q,
+                "after": after,
+                "limit": limit,
+            },
+        )
+
+    def allowed(self, ns: str, id_: str) -> Allowed:
+        """Return what may be done to an object now, and why the rest may not."""
+        return self.wire.call(Allowed, "GET", f"{_object(ns, id_)}/allowed")
+
+    def why(self, ns: str, id_: str) -> Why:
+        """Return what an object waits for."""
+        return self.wire.call(Why, "GET", f"{_object(ns, id_)}/why")
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    def create(self, ns: str, body: Body) -> Accepted:
+        """Make an object."""
+        return self.wire.call(Accepted, "POST", f"/ns/{_part(ns)}/objects", body=body, headers=_key())
+
+    def act(self, ns: str, id_: str, action: str, body: Body) -> Accepted:
+        """Ask for an action on an object."""
+        path = f"{_object(ns, id_)}/actions/{_part(action)}"
+        return self.wire.call(Accepted, "POST", path, body=body, headers=_key())
+
+    def group(self, ns: str, action: str, body: Body) -> GroupAccepted:
+        """Ask for an action on all objects that a selector chooses."""
+        return self.wire.call(GroupAccepted, "POST", f"/ns/{_part(ns)}/actions/{_part(action)}", body=body)
+
+    def plan(self, ns: str, requests: list[Body]) -> list[Planned]:
+        """Return what requests would lead to."""
+        return self.wire.call(list[Planned], "POST", f"/ns/{_part(ns)}/plan", body={"requests": requests})
+
+    # --- operations --------------------------------------------------------------------------------------------------
+
+    def operation(self, ns: str, op: str) -> OperationInfo:
+        """Return one operation."""
+        return self.wire.call(OperationInfo, "GET", _operation(ns, op))
+
+    def operations(self, ns: str, id_: str, limit: int) -> list[OperationInfo]:
+        """Return an object's operations, newest first."""
+        params: Params = {"object": id_, "limit": limit}
+        return self.wire.call(Listed[OperationInfo], "GET", f"/ns/{_part(ns)}/operations", params=params).items
+
+    def children(self, ns: str, op: str) -> list[OperationInfo]:
+        """Return the operations that an operation waits for."""
+        return self.wire.call(Listed[OperationInfo], "GET", f"{_operation(ns, op)}/children").items
+
+    @contextmanager
+    def events(self, ns: str, op: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
+        """Open the stream of what an operation says, behind the last event; silence ends it when it is too long."""
+        with self.wire.lines(f"{_operation(ns, op)}/events", last, patience) as lines:
+            yield lines
+
+    def cancel(self, ns: str, op: str) -> OperationInfo:
+        """Cancel an operation."""
+        return self.wire.call(OperationInfo, "POST", f"{_operation(ns, op)}/cancel")
+
+    # --- the journal -------------------------------------------------------------------------------------------------
+
+    def history(self, ns: str, id_: str) -> Iterator[Line]:
+        """Yield the journal's lines about an object, page by page."""
+        after: str | None = "0"
+        while after is not None:
+            params: Params = {"after": after, "limit": PAGE}
+            page = self.wire.call(Listed[Line], "GET", f"{_object(ns, id_)}/history", params=params)
+            yield from page.items
+            after = page.next
+
+    def journal(self, after: int, limit: int = PAGE, **only: str | None) -> JournalPage:
+        """Return the journal's lines that follow a number, of what the token opens."""
+        params: Params = {"after": after, "limit": limit, **only}
+        page = self.wire.call(Listed[Line], "GET", "/journal", params=params)
+        if page.next is not None:
+            return JournalPage(page.items, int(page.next), more=True)
+        return JournalPage(page.items, page.items[-1].seq if page.items else after, more=False)
+
+    # --- the deployment ----------------------------------------------------------------------------------------------
+
+    def lanes(self) -> Lanes:
+        """Return all lanes and their groups."""
+        return self.wire.call(Lanes, "GET", "/lanes")
+
+    def set_lane(self, lane: str, grp: str, capacity: int) -> Lane:
+        """Set how many operations may run in a lane at once."""
+        body = {"grp": grp, "capacity": capacity}
+        return self.wire.call(Lane, "PUT", f"/lanes/{quote(lane, safe='/')}", body=body)
+
+    def set_group(self, grp: str, lanes: int) -> LaneGroup:
+        """Set how many lanes of a group may be active at once."""
+        return self.wire.call(LaneGroup, "PUT", f"/groups/{_part(grp)}", body={"lanes": lanes})
+
+    def heal(self) -> Healed:
+        """Let the healer look now."""
+        return self.wire.call(Healed, "POST", "/heal")
+
+    def stuck(self) -> list[Stuck]:
+        """Return the work that does not end, of the namespaces that the token opens."""
+        return self.wire.call(list[Stuck], "GET", "/stuck")
+
+    def workers(self) -> list[Worker]:
+        """Return the processes that claim work."""
+        return self.wire.call(list[Worker], "GET", "/workers")
+
+    def tokens(self) -> list[Token]:
+        """Return the tokens there are."""
+        return self.wire.call(list[Token], "GET", "/tokens")
+
+    def issue(self, body: Body) -> NewToken:
+        """Make a token."""
+        return self.wire.call(NewToken, "POST", "/tokens", body=body)
+
+    def revoke(self, id_: str) -> Token:
+        """Take a token back."""
+        return self.wire.call(Token, "DELETE", f"/tokens/{_part(id_)}")
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _object(ns: str, id_: str) -> str:
+    return f"/ns/{_part(ns)}/objects/{_part(id_)}"
+
+
+def _operation(ns: str, op: str) -> str:
+    return f"/ns/{_part(ns)}/operations/{_part(op)}"
+
+
+def _key() -> dict[str, str]:
+    return {KEY: uuid4().hex}

@@ -1,0 +1,80 @@
+"""`stateward do` and `stateward plan`: ask for actions, or what they would lead to."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from stateward.cli.answers import Problem
+from stateward.cli.asking import ask_each, ask_group, how, print_outcomes, waited, warn_of_waiting
+from stateward.cli.commands.options import Action, Args, Facts, Force, Objects, Timeout, Wait
+from stateward.cli.names import ref, selector, values
+from stateward.cli.output import NO, print_json
+from stateward.cli.problems import said
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import error_text, filled_table, results
+from stateward.errors import BadInput
+
+Chosen = Annotated[
+    list[str] | None,
+    typer.Option("--selector", metavar="NAME=VALUE,...", help="All that fit: kind=, state=, label=k=v, parent=, q=."),
+]
+
+
+@on_server
+def do(
+    session: Session,
+    action: Action,
+    objects: Objects = None,
+    chosen: Chosen = None,
+    force: Force = False,
+    fact: Facts = None,
+    arg: Args = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
+    """Ask for an action on objects that are named, or on all that a selector chooses."""
+    if bool(objects) == bool(chosen):
+        raise BadInput("object", " ".join(objects or []), "clear: name objects, or choose them with --selector")
+    body = how(force, fact or [], values("arg", arg or []))
+    if chosen:
+        outcomes = ask_group(session, action, selector(chosen), body)
+    else:
+        outcomes = ask_each(session, action, [ref(one) for one in objects or []], body)
+    warn_of_waiting(session, outcomes)
+    code = print_outcomes(session, waited(session, outcomes, timeout) if wait else outcomes)
+    if code:
+        raise typer.Exit(code)
+
+
+@on_server
+def plan(
+    session: Session,
+    action: Action,
+    objects: Objects = None,
+    force: Force = False,
+    fact: Facts = None,
+    arg: Args = None,
+) -> None:
+    """Say whether an action would be accepted, and where it would lead, without doing anything."""
+    named = [ref(one) for one in objects or []]
+    if not named:
+        raise BadInput("object", "", "given: name at least one")
+    for one in named:
+        if one.kind is not None:
+            session.find(one)
+    body = how(force, fact or [], values("arg", arg or []))
+    answers = session.client.plan(session.ns, [{"object": one.id, "action": action, **body} for one in named])
+    if session.json:
+        print_json(answers)
+    else:
+        both = zip(named, answers, strict=True)
+        rows = ((one.id, answer.would, answer.state or "", _why(answer.problem)) for one, answer in both)
+        results().print(filled_table(("object", "would", "state", "why"), rows))
+    if any(answer.would != "accept" for answer in answers):
+        raise typer.Exit(NO)
+
+
+def _why(problem: Problem | None) -> Text:
+    told = None if problem is None else said(409, problem)
+    return error_text("" if problem is None else str(told or problem))

@@ -1,0 +1,37 @@
+"""`stateward heal`: let the healer look now, or see what it would find."""
+
+from typing import Annotated
+
+import typer
+
+from stateward.cli.output import NO, print_json
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import filled_table, results, when
+
+Looking = Annotated[bool, typer.Option("--dry-run", help="Only list what is stuck; exits with 1 if anything is.")]
+
+
+@on_server
+def heal(session: Session, dry_run: Looking = False) -> None:
+    """Put back what dead workers held and settle what is overdue, now."""
+    if dry_run:
+        _list(session)
+        return
+    done = session.client.heal()
+    if session.json:
+        print_json(done)
+    else:
+        results().print(f"{done.freed} put back from dead workers, {done.settled} overdue settled or hurried on.")
+
+
+def _list(session: Session) -> None:
+    found = session.client.stuck()
+    if session.json:
+        print_json(found)
+    elif found:
+        rows = ((one.object, one.ns, one.state, one.action, one.op, one.why, when(one.deadline)) for one in found)
+        results().print(filled_table(("object", "namespace", "state", "action", "operation", "why", "deadline"), rows))
+    else:
+        results().print("Nothing is stuck.")
+    if found:
+        raise typer.Exit(NO)

@@ -1,0 +1,101 @@
+"""`stateward lanes ...`: see and set the limits of the whole deployment."""
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from stateward.cli.answers import Lanes
+from stateward.cli.output import print_json
+from stateward.cli.session import Session, on_server, with_options
+from stateward.cli.show import filled_table, results, when
+from stateward.errors import BadInput
+
+app = typer.Typer(help="Show the lanes, or set their limits.")
+
+Lane = Annotated[str, typer.Argument(metavar="LANE", help="A lane, such as aws/eu-west-1.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="A group of lanes, such as aws.")]
+Of = Annotated[str | None, typer.Option("--group", help="Its group; if new: what stands before the first slash.")]
+Capacity = Annotated[int, typer.Option("--capacity", min=0, help="How many operations may run in it at once.")]
+Count = Annotated[int, typer.Option("--lanes", min=0, help="How many of its lanes may be active at once.")]
+
+UNLIMITED = 2**31 - 1
+
+
+@on_server
+def show(session: Session) -> None:
+    """Show all lanes with their limits and loads."""
+    found = session.client.lanes()
+    if session.json:
+        print_json(found)
+    else:
+        results().print(lane_table(found))
+
+
+@on_server
+def set_(session: Session, lane: Lane, capacity: Capacity, group: Of = None) -> None:
+    """Set how many operations may run in a lane at once."""
+    if not lane:
+        raise BadInput("lane", lane, "a lane's name")
+    known = {one.lane: one.grp for one in session.client.lanes().lanes}
+    set_to = session.client.set_lane(lane, group or known.get(lane) or lane.partition("/")[0], capacity)
+    if session.json:
+        print_json(set_to)
+    else:
+        results().print(
+            f"Lane {set_to.lane} of {set_to.grp} runs up to {limit(set_to.capacity)} at once.", markup=False
+        )
+
+
+@on_server
+def set_group(session: Session, group: Group, lanes: Count) -> None:
+    """Set how many lanes of a group may be active at once."""
+    set_to = session.client.set_group(group, lanes)
+    if session.json:
+        print_json(set_to)
+    else:
+        results().print(f"Group {set_to.grp} has up to {limit(set_to.lanes)} lanes active at once.", markup=False)
+
+
+def lane_table(found: Lanes) -> Table:
+    """Return all lanes as a table."""
+    limits = {one.grp: one.lanes for one in found.groups}
+    rows = (
+        (
+            one.lane or "(any)",
+            one.grp,
+            limit(limits.get(one.grp)),
+            limit(one.capacity),
+            str(one.running),
+            "yes" if one.waiting else "",
+            when(one.back_off),
+        )
+        for one in found.lanes
+    )
+    return filled_table(("lane", "group", "lanes at once", "capacity", "running", "waiting", "backed off until"), rows)
+
+
+def limit(number: int | None) -> str:
+    """Return a limit as it is read."""
+    return "" if number is None else "none" if number >= UNLIMITED else str(number)
+
+
+def _alone(ctx: typer.Context, **given: Any) -> None:  # noqa: ANN401 - the options that all commands share
+    """Show the lanes, or set their limits."""
+    if ctx.invoked_subcommand is None:
+        show(**given)
+    elif any(_was_typed(ctx, name) for name in given):
+        raise typer.BadParameter(f"options go after the word {ctx.invoked_subcommand!r}")
+
+
+def _was_typed(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+CONTEXT = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+app.callback(invoke_without_command=True)(with_options(_alone, [CONTEXT]))
+app.command("show")(show)
+app.command("set")(set_)
+app.command("group")(set_group)

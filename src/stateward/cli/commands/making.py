@@ -1,0 +1,126 @@
+"""`stateward create` and `stateward delete`: objects come, and objects go."""
+
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from stateward.cli.answers import Possible
+from stateward.cli.asking import Outcome, accepted, how, print_outcomes, waited, warn_of_waiting
+from stateward.cli.commands.options import Args, Facts, Force, Kind, Labels, Object, Timeout, Wait
+from stateward.cli.names import Ref, pairs, ref, values
+from stateward.cli.session import Session, on_server
+from stateward.errors import BadInput, StatewardError
+
+Id = Annotated[str | None, typer.Argument(metavar="ID", help="The new object's id, unless given as KIND/ID.")]
+Spec = Annotated[str | None, typer.Option("--spec", metavar="FILE", help="Its spec, a JSON file; - is standard input.")]
+Parent = Annotated[str | None, typer.Option("--parent", metavar="OBJECT", help="What it is a part of.")]
+By = Annotated[str | None, typer.Option("--action", help="The action it begins with, if there are several.")]
+
+GONE = "(gone)"
+
+
+class NotClear(StatewardError):
+    """It is not clear which action would remove an object; says which ones could."""
+
+    def __init__(self, object: str, state: str, choices: Sequence[str]) -> None:  # noqa: A002 - the glossary's word
+        super().__init__(object, state, choices)
+        self.object, self.state, self.choices = object, state, list(choices)
+
+    def __str__(self) -> str:
+        if not self.choices:
+            return f"no action removes {self.object} while it is {self.state}"
+        return f"several actions could remove {self.object}: {'; '.join(self.choices)}. Say which, with: stateward do"
+
+
+@on_server
+def create(
+    session: Session,
+    kind: Kind,
+    id_: Id = None,
+    spec: Spec = None,
+    label: Labels = None,
+    parent: Parent = None,
+    action: By = None,
+    fact: Facts = None,
+    arg: Args = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
+    """Make an object."""
+    said = {
+        "spec": None if spec is None else read_spec(spec),
+        "labels": pairs("label", label or []),
+        "parent": None if parent is None else ref(parent).id,
+        "action": action,
+    }
+    named = ref(kind) if id_ is None else Ref(id_, kind)
+    if named.kind is None:
+        raise BadInput("id", kind, "given: say KIND ID, or KIND/ID")
+    body = {name: value for name, value in said.items() if value}
+    body |= {"kind": session.kind(named.kind), "id": named.id, **how(False, fact or [], values("arg", arg or []))}
+    _finish(session, accepted(session.client.create(session.ns, body)), wait, timeout)
+
+
+@on_server
+def delete(
+    session: Session,
+    object: Object,  # noqa: A002 - the glossary's word
+    force: Force = False,
+    fact: Facts = None,
+    arg: Args = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
+    """Remove an object, by the action of its kind that does so; if several could, they are listed."""
+    found = session.find(ref(object))
+    body = how(force, fact or [], values("arg", arg or []))
+    allowed = session.client.allowed(session.ns, found.id)
+    states = session.kinds[found.kind].states if found.kind in session.kinds else []
+    ends = {one.state for one in states if one.state_class == "final"} | {GONE}
+    action = removing(found.id, allowed.state, allowed.actions, ends, body.get("facts", []))
+    _finish(session, accepted(session.client.act(session.ns, found.id, action, body)), wait, timeout)
+
+
+def removing(
+    object: str,  # noqa: A002
+    state: str,
+    actions: Sequence[Possible],
+    ends: Collection[str],
+    facts: Sequence[str],
+) -> str:
+    """Return the action that removes an object in its state: one called delete, or else the only one that ends it."""
+    if any(one.event == "delete" for one in actions):
+        return "delete"
+    ending = [one for one in actions if one.end in ends]
+    possible = {one.event for one in ending if set(one.needs) <= set(facts)}
+    if len(possible) == 1:
+        return possible.pop()
+    raise NotClear(object, state, [_choice(one) for one in ending if not possible or one.event in possible])
+
+
+def _choice(one: Possible) -> str:
+    needs = f" (needs {', '.join(one.needs)})" if one.needs else ""
+    return f"{one.event}{needs}, to {one.end}"
+
+
+def read_spec(file: str) -> Any:  # noqa: ANN401 - whatever JSON can say
+    """Read a spec from a file, or from standard input."""
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return msgspec.json.decode(text)
+    except OSError as error:
+        raise BadInput("--spec", file, f"a file that can be read ({error.strerror})") from error
+    except msgspec.DecodeError as error:
+        raise BadInput("--spec", file, f"JSON: {error}") from error
+
+
+def _finish(session: Session, outcome: Outcome, wait: bool, timeout: float | None) -> None:
+    warn_of_waiting(session, [outcome])
+    outcomes = waited(session, [outcome], timeout) if wait else [outcome]
+    code = print_outcomes(session, outcomes)
+    if code:
+        raise typer.Exit(code)

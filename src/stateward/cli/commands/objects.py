@@ -1,0 +1,98 @@
+"""`stateward get` and `stateward list`: look at objects."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from stateward.cli.answers import ObjectInfo
+from stateward.cli.bars import picture
+from stateward.cli.commands.options import Labels, Object, OnlyKind
+from stateward.cli.names import Selector, pairs, ref
+from stateward.cli.output import err, out, print_json
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import object_table, object_view, print_line, results
+from stateward.errors import BadInput
+
+States = Annotated[list[str] | None, typer.Option("--state", "-s", metavar="STATE", help="Only in this state.")]
+Parent = Annotated[str | None, typer.Option("--parent", metavar="OBJECT", help="Only parts of this object.")]
+Like = Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only whose id holds this text.")]
+Most = Annotated[int, typer.Option("--limit", min=1, help="Show no more than this many.")]
+All = Annotated[bool, typer.Option("--all", help="Show all, however many there are.")]
+Watching = Annotated[bool, typer.Option("--watch", help="Go on showing them as they change, until Ctrl-C.")]
+
+LOOK_EVERY = 1.0
+
+
+@on_server
+def get(session: Session, object: Object) -> None:  # noqa: A002 - the glossary's word
+    """Show an object, and the operation that works on it."""
+    found = session.find(ref(object))
+    operation = None if found.op is None else session.client.operation(session.ns, found.op)
+    if session.json:
+        print_json({"object": found, "operation": operation})
+    else:
+        results().print(object_view(session, found, operation))
+
+
+@on_server
+def list_(
+    session: Session,
+    kind: OnlyKind = None,
+    state: States = None,
+    label: Labels = None,
+    parent: Parent = None,
+    q: Like = None,
+    limit: Most = 1000,
+    all_: All = False,
+    watch: Watching = False,
+) -> None:
+    """List the objects of a namespace."""
+    chosen = Selector(
+        kind=None if kind is None else session.kind(kind),
+        parent=None if parent is None else ref(parent).id,
+        states=_states(state or []),
+        labels=pairs("label", label or []),
+        q=q,
+    )
+    if watch:
+        _watch(session, chosen, None if all_ else limit)
+        return
+    found = list(session.client.objects(session.ns, chosen, None if all_ else limit + 1))
+    shown = found if all_ else found[:limit]
+    if session.json:
+        print_json(shown)
+    elif shown:
+        results().print(object_table(session, shown))
+    else:
+        results().print(f"No such objects in namespace {session.ns}.", markup=False)
+    if len(shown) < len(found):
+        err().print(f"There are more than {limit}: see --limit and --all.", style="yellow")
+
+
+def _states(texts: Sequence[str]) -> list[str]:
+    found = [one for text in texts for one in text.split(",")]
+    if not all(found):
+        raise BadInput("state", ",".join(texts), "a state, or several with commas")
+    return found
+
+
+def _watch(session: Session, chosen: Selector, limit: int | None) -> None:
+    """Show a listing for ever; as JSON, every object again whenever it has changed."""
+    if session.json:
+        _watch_lines(session, chosen, limit)
+    with picture(out()) as live:
+        while True:
+            live.update(object_table(session, session.client.objects(session.ns, chosen, limit)), refresh=True)
+            session.pause(LOOK_EVERY)
+
+
+def _watch_lines(session: Session, chosen: Selector, limit: int | None) -> None:
+    seen: dict[str, ObjectInfo] = {}
+    while True:
+        found = {one.id: one for one in session.client.objects(session.ns, chosen, limit)}
+        for id_, one in found.items():
+            if seen.get(id_) != one:
+                print_line(one)
+        seen = found
+        session.pause(LOOK_EVERY)

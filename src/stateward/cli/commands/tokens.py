@@ -1,0 +1,72 @@
+"""`stateward token ...`: make, list and take back API tokens."""
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from stateward.cli.output import err, print_json
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import filled_table, results, when
+
+
+class Role(StrEnum):
+    """What a token is for; the same as on the server, whose own list would load the whole engine with it."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    AGENT = "agent"
+
+
+app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API tokens.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Whom or what it is for.")]
+As = Annotated[Role, typer.Option("--role", help="What it may do.")]
+Spaces = Annotated[list[str], typer.Option("--ns", metavar="NAMESPACE", help="What it opens; * is all. Repeatable.")]
+Days = Annotated[float | None, typer.Option("--days", min=0.0001, max=36_500, help="Expires after so many days.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as it is listed.")]
+
+
+@on_server
+def create(session: Session, name: Name, ns: Spaces, role: As = Role.VIEWER, days: Days = None) -> None:
+    """Make a token. Its text is shown now and never again."""
+    expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    body = {"name": name, "role": role, "namespaces": ns, **({} if expires is None else {"expires": expires})}
+    made = session.client.issue(body)
+    if session.json:
+        print_json(made)
+        return
+    info = made.info
+    err().print(f"Token {info.id} for {info.name} ({info.role}); keep its text, it is not shown again:", markup=False)
+    typer.echo(made.token)
+
+
+@on_server
+def list_(session: Session) -> None:
+    """List the tokens there are, without their texts."""
+    found = session.client.tokens()
+    if session.json:
+        print_json(found)
+        return
+    rows = (
+        (one.id, one.name, one.role, " ".join(one.namespaces), one.state, when(one.created), when(one.expires))
+        for one in found
+    )
+    results().print(filled_table(("id", "name", "role", "namespaces", "state", "created", "expires"), rows))
+
+
+@on_server
+def revoke(session: Session, id_: Id) -> None:
+    """Take a token back; it opens nothing from now on."""
+    found = session.client.revoke(id_)
+    if session.json:
+        print_json(found)
+    else:
+        results().print(f"Token {id_} opens nothing any more.", markup=False)
+
+
+app.command("create")(create)
+app.command("list")(list_)
+app.command("revoke")(revoke)

@@ -1,0 +1,139 @@
+"""`stateward top`: what there is and what happens, on one screen."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Annotated, TypeVar
+
+import typer
+from msgspec import Struct
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from stateward.cli.answers import Lanes, Line, Namespace, Stuck, Worker
+from stateward.cli.bars import picture
+from stateward.cli.commands.lanes import lane_table
+from stateward.cli.output import out, plain_table, print_json
+from stateward.cli.problems import NOT_ALLOWED, Said
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import clean, line_text, print_line, state_text, when
+from stateward.cli.stream import newest
+
+T = TypeVar("T")
+
+NEWEST = 10
+"""How many lines of the journal are shown."""
+
+LOOK_BACK = 300
+"""How many lines of the journal are read for them, of whatever namespace, at first."""
+
+Once = Annotated[bool, typer.Option("--once", help="Show one frame and leave.")]
+Every = Annotated[float, typer.Option("--every", min=0.2, max=3600, metavar="SECONDS", help="How often to look again.")]
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces that the token opens.")]
+
+
+class Frame(Struct, frozen=True):
+    """What there is at one moment; what the token does not open is left out."""
+
+    at: datetime
+    namespaces: list[Namespace]
+    lanes: Lanes | None
+    workers: list[Worker] | None
+    stuck: list[Stuck]
+    lines: list[Line]
+
+
+@on_server
+def top(session: Session, once: Once = False, every: Every = 1.0, everywhere: Everywhere = False) -> None:
+    """Show states, lanes, workers and the newest lines of the journal, live, until Ctrl-C."""
+    ns = None if everywhere else session.ns
+    after = max(newest(session) - LOOK_BACK, 0)
+    lines: deque[Line] = deque(maxlen=NEWEST)
+    console = out()
+    if once or (not console.is_terminal and not session.json):
+        _, frame = look(session, ns, after, lines)
+        print_json(frame) if session.json else console.print(view(session, frame))
+        return
+    if session.json:
+        while True:
+            after, frame = look(session, ns, after, lines)
+            print_line(frame)
+            session.pause(every)
+    with picture(console, screen=True) as live:
+        while True:
+            after, frame = look(session, ns, after, lines)
+            live.update(view(session, frame), refresh=True)
+            session.pause(every)
+
+
+def look(session: Session, ns: str | None, after: int, lines: deque[Line]) -> tuple[int, Frame]:
+    """Look once; returns the number of the last line that was seen, too."""
+    client = session.client
+    more = True
+    while more:
+        page = client.journal(after, ns=ns)
+        after, more = page.after, page.more
+        lines.extend(page.lines)
+    frame = Frame(
+        datetime.now(UTC),
+        [one for one in client.namespaces() if ns in (None, one.ns)],
+        _unless_forbidden(client.lanes),
+        _unless_forbidden(client.workers),
+        [one for one in client.stuck() if ns in (None, one.ns)],
+        list(lines),
+    )
+    return after, frame
+
+
+def _unless_forbidden(ask: Callable[[], T]) -> T | None:
+    """Return an answer, or None to whom it is not given: they see the rest."""
+    try:
+        return ask()
+    except Said as problem:
+        if problem.exit_code != NOT_ALLOWED:
+            raise
+        return None
+
+
+def view(session: Session, frame: Frame) -> RenderableType:
+    """Return a frame as it is shown."""
+    parts: list[RenderableType] = [_headline(session, frame), Rule(style="dim"), _states(session, frame)]
+    if frame.lanes is not None and frame.lanes.lanes:
+        parts += [Rule(style="dim"), lane_table(frame.lanes)]
+    if frame.lines:
+        parts += [Rule(style="dim"), *(line_text(session, one) for one in frame.lines)]
+    return Group(*parts)
+
+
+def _headline(session: Session, frame: Frame) -> Text:
+    counts = counted(frame.namespaces)
+    moving = sum(n for (kind, state), n in counts.items() if session.state_class(kind, state) == "transitional")
+    words = f"{when(frame.at)}  {counts.total()} objects, {moving} in transition"
+    if frame.lanes is not None:
+        words += f", {sum(one.running for one in frame.lanes.lanes)} operations running"
+    if frame.workers is not None:
+        words += f", {sum(one.alive for one in frame.workers)} workers"
+    found = Text(words, style="bold")
+    return found.append(f", {len(frame.stuck)} stuck", style="red") if frame.stuck else found
+
+
+def counted(namespaces: Iterable[Namespace]) -> Counter[tuple[str, str]]:
+    """Return how many objects there are by kind and state, in all namespaces together."""
+    found: Counter[tuple[str, str]] = Counter()
+    for one in namespaces:
+        for kind, states in one.counts.items():
+            for state, count in states.items():
+                found[kind, state] += count
+    return found
+
+
+def _states(session: Session, frame: Frame) -> Table:
+    counts = counted(frame.namespaces)
+    table = plain_table("kind", "objects", "states")
+    for kind in sorted({kind for kind, _ in counts}):
+        states = {state: n for (of, state), n in sorted(counts.items()) if of == kind}
+        cells = (state_text(session, kind, state).append(f" {n}") for state, n in states.items())
+        table.add_row(Text(clean(kind)), str(sum(states.values())), Text("  ").join(cells))
+    return table

@@ -1,0 +1,57 @@
+"""`stateward wait` and `stateward cancel`: see operations to their end, or end them."""
+
+from typing import Annotated
+
+import typer
+
+from stateward.cli.answers import OperationInfo
+from stateward.cli.asking import Outcome, print_outcomes, waited
+from stateward.cli.commands.options import Timeout
+from stateward.cli.names import ref
+from stateward.cli.output import print_json
+from stateward.cli.problems import Said
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import operation_view, results
+
+What = Annotated[str, typer.Argument(metavar="OPERATION|OBJECT", help="An operation's id, or an object.")]
+Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="An operation's id.")]
+
+NEWEST = 100
+"""How many of an object's operations are looked through for such that have not ended."""
+
+
+@on_server
+def wait(session: Session, what: What, timeout: Timeout = None) -> None:
+    """Wait until an operation has ended, or all that is under way on an object."""
+    named = _operation(session, what)
+    outcomes = _under_way(session, what) if named is None else [Outcome(named.object, None, named)]
+    code = print_outcomes(session, waited(session, outcomes, timeout))
+    if code:
+        raise typer.Exit(code)
+
+
+def _operation(session: Session, what: str) -> OperationInfo | None:
+    if "/" in what:
+        return None
+    try:
+        return session.client.operation(session.ns, what)
+    except Said as problem:
+        if problem.status != 404:
+            raise
+        return None
+
+
+def _under_way(session: Session, what: str) -> list[Outcome]:
+    found = session.find(ref(what))
+    newest = session.client.operations(session.ns, found.id, NEWEST)
+    return [Outcome(found.id, found, one) for one in newest if not one.over] or [Outcome(found.id, found)]
+
+
+@on_server
+def cancel(session: Session, operation: Operation) -> None:
+    """Cancel an operation: what waits ends at once, what runs is told to stop."""
+    found = session.client.cancel(session.ns, operation)
+    if session.json:
+        print_json(found)
+    else:
+        results().print(operation_view(found))

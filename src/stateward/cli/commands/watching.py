@@ -1,0 +1,78 @@
+"""`stateward watch` and `stateward history`: the journal, as it grows and as it was."""
+
+from typing import Annotated
+
+import typer
+
+from stateward.cli.commands.options import Object, OnlyKind
+from stateward.cli.completion import complete_objects
+from stateward.cli.names import ref
+from stateward.cli.output import print_json
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import by, error_text, filled_table, line_text, print_line, results, state_text, when
+from stateward.cli.stream import Wish, follow
+
+Watched = Annotated[
+    str | None, typer.Argument(metavar="OBJECT", help="Only this object.", autocompletion=complete_objects)
+]
+After = Annotated[int | None, typer.Option("--after", min=0, help="Go on behind this number; else from now on.")]
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Watch all namespaces.")]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Stop after so many lines.")]
+
+
+@on_server
+def watch(
+    session: Session,
+    object: Watched = None,  # noqa: A002 - the glossary's word
+    kind: OnlyKind = None,
+    after: After = None,
+    everywhere: Everywhere = False,
+    count: Count = None,
+) -> None:
+    """Show what happens, line by line, until Ctrl-C; as JSON, one line each."""
+    wish = Wish(
+        after=after,
+        ns=None if everywhere else session.ns,
+        kind=None if kind is None else session.kind(kind),
+        object=None if object is None else session.find(ref(object)).id,
+    )
+    console = results()
+    for number, line in enumerate(follow(session, wish), 1):
+        if session.json:
+            print_line(line)
+        else:
+            console.print(line_text(session, line), soft_wrap=True)
+        if number == count:
+            return
+
+
+@on_server
+def history(
+    session: Session,
+    object: Object,  # noqa: A002
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the newest so many lines.")] = None,
+) -> None:
+    """Show what has happened to an object: who, what, from, to, why, when; removed objects have one too."""
+    named = ref(object)
+    lines = list(session.client.history(session.ns, named.id))
+    shown = lines if limit is None else lines[-limit:]
+    if session.json:
+        print_json(shown)
+        return
+    results().print(
+        filled_table(
+            ("when", "event", "from", "to", "by", "operation", "why"),
+            (
+                (
+                    when(one.at),
+                    one.event,
+                    state_text(session, one.kind, one.source or ""),
+                    state_text(session, one.kind, one.target or ""),
+                    by(one.actor, one.who),
+                    one.op or "",
+                    error_text(one.reason),
+                )
+                for one in shown
+            ),
+        )
+    )

@@ -1,0 +1,98 @@
+"""`stateward why`: what an object waits for, down to its children and up to what it is a part of."""
+
+from rich.text import Text
+from rich.tree import Tree
+
+from stateward.cli.answers import OperationInfo, Parent, Why
+from stateward.cli.commands.options import Object
+from stateward.cli.names import ref
+from stateward.cli.output import print_json
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import by, clean, error_text, results, state_text, status_text, when
+
+MOST = 10
+"""How many children are shown one by one."""
+
+
+@on_server
+def why(session: Session, object: Object) -> None:  # noqa: A002 - the glossary's word
+    """Explain what an object waits for: its operation, queue, lane, locks and children, and on up the tree."""
+    found = session.client.why(session.ns, session.find(ref(object)).id)
+    above = [(one, _reason(session, one)) for one in found.parents]
+    if session.json:
+        print_json([found, *(reason for _, reason in above if reason is not None)])
+        return
+    tree = _tree(session, found)
+    results().print(tree)
+    for one, reason in above:
+        label = Text.assemble("part of ", (clean(one.id), "bold"), f" ({clean(one.kind)}), which is ")
+        label.append_text(state_text(session, one.kind, one.state, one.state_class))
+        results().print(label if reason is None else _tree(session, reason, label))
+
+
+def _reason(session: Session, parent: Parent) -> Why | None:
+    """Return what a parent waits for, if it does."""
+    return None if parent.operation is None else session.client.why(session.ns, parent.id)
+
+
+def _tree(session: Session, found: Why, label: Text | None = None) -> Tree:
+    tree = Tree(label or _label(session, found))
+    tree.add(_sentence(found))
+    if found.operation is not None:
+        tree.add(_operation(found.operation))
+    _add_queue(tree, found)
+    _add_lane(tree, found)
+    for lock in found.locks:
+        how = "waits for" if lock.waiting else "holds"
+        tree.add(Text(clean(f"operation {lock.op} {how} {lock.mode} on {lock.path} of {lock.tree}")))
+    _add_children(tree, found)
+    return tree
+
+
+def _label(session: Session, found: Why) -> Text:
+    label = Text.assemble((clean(found.id), "bold"), f" ({clean(found.kind)}) is ")
+    return label.append_text(state_text(session, found.kind, found.state, found.state_class))
+
+
+def _sentence(found: Why) -> Text:
+    return Text(clean(found.text), style="yellow" if found.reason is not None else "green")
+
+
+def _operation(one: OperationInfo) -> Text:
+    since = one.started or one.created
+    words = clean(f"operation {one.id}: {one.action} by {by(one.actor, one.who)}, since {when(since)}, ")
+    return Text(words).append_text(status_text(one.status))
+
+
+def _add_queue(tree: Tree, found: Why) -> None:
+    mine = found.operation.id if found.operation is not None else None
+    ahead = []
+    for one in found.queue:
+        if one.op == mine:
+            break
+        ahead.append(one)
+    if mine is not None and ahead:
+        branch = tree.add(Text(f"{len(ahead)} ahead in its queue"))
+        for one in ahead[:MOST]:
+            branch.add(Text(clean(f"{one.action} on {one.object} ({one.op}): {one.text}")))
+
+
+def _add_lane(tree: Tree, found: Why) -> None:
+    lane = found.lane
+    if lane is None or not lane.lane:
+        return
+    words = f"lane {lane.lane}: {lane.running} of {lane.capacity} running"
+    if lane.back_off is not None:
+        words += f", backed off until {when(lane.back_off)} (throttled {lane.throttled} times in a row)"
+    tree.add(Text(clean(words)))
+
+
+def _add_children(tree: Tree, found: Why) -> None:
+    if not found.children:
+        return
+    branch = tree.add(Text(f"{len(found.children)} children have not ended"))
+    for one in found.children[:MOST]:
+        words = Text(clean(f"{one.action} on {one.object} ({one.id}), ")).append_text(status_text(one.status))
+        branch.add(words.append_text(error_text(f" {one.error}" if one.error else "")))
+    if len(found.children) > MOST:
+        branch.add(Text(f"and {len(found.children) - MOST} more"))

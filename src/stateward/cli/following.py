@@ -1,0 +1,91 @@
+"""Waiting for operations to end, one or thousands, without asking for each of them all the time.
+
+The journal tells which objects had news, and only their operations are looked at again. Not every end is journaled
+(hidden work that succeeds, work that was fenced off), so a few of the others are looked at in turn as well.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from stateward.cli.answers import OperationInfo
+from stateward.errors import StatewardError
+
+if TYPE_CHECKING:
+    from stateward.cli.client import Client
+
+IN_TURN = 20
+"""How many operations are looked at in each round even if the journal does not tell of them."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+
+
+class TookTooLong(StatewardError):
+    """Operations have not ended within the time that was given; they go on."""
+
+    exit_code = 1
+
+    def __init__(self, operations: Sequence[str], seconds: float) -> None:
+        super().__init__(operations, seconds)
+        self.operations, self.seconds = list(operations), seconds
+
+    def __str__(self) -> str:
+        many = len(self.operations)
+        several = f"{many} operations have" if many > 1 else "the operation has"
+        goes = "they go on" if many > 1 else "it goes on"
+        return f"{several} not ended after {self.seconds:g} s; {goes}: {', '.join(self.operations[:5])}"
+
+
+class Following:
+    """Operations that have not ended, of one namespace."""
+
+    def __init__(
+        self,
+        client: "Client",
+        ns: str,
+        operations: Sequence[OperationInfo],
+        *,
+        timeout: float | None = None,
+        pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._ns = client, ns
+        self._pending = {one.id: one for one in operations}
+        self._timeout, self._pause, self._clock = timeout, pause, clock
+        self._until = None if timeout is None else clock() + timeout
+        self._after = 0
+        created = [one.created for one in operations if one.created is not None]
+        self._since = min(created).isoformat() if created else None
+
+    def __iter__(self) -> Iterator[OperationInfo]:
+        pause = FIRST_PAUSE
+        while self._pending:
+            ended = [one for one in map(self._look, self._due()) if one.over]
+            for one in ended:
+                del self._pending[one.id]
+                yield one
+            pause = FIRST_PAUSE if ended else min(pause * 1.5, LONGEST_PAUSE)
+            if self._pending:
+                self._rest(pause)
+
+    def _due(self) -> list[str]:
+        """Return what is to be looked at: what the journal tells of, and the next few in turn."""
+        named = self._news() if len(self._pending) > IN_TURN else set()
+        turn = list(islice(self._pending, IN_TURN))
+        for op in turn:
+            self._pending[op] = self._pending.pop(op)  # to the end of the queue
+        return list(dict.fromkeys([*turn, *(op for op, one in self._pending.items() if {op, one.object} & named)]))
+
+    def _news(self) -> set[str]:
+        page = self._client.journal(self._after, ns=self._ns, since=self._since)
+        self._after = page.after
+        return {line.object for line in page.lines} | {line.op for line in page.lines if line.op is not None}
+
+    def _look(self, op: str) -> OperationInfo:
+        return self._client.operation(self._ns, op)
+
+    def _rest(self, seconds: float) -> None:
+        if self._until is not None and self._timeout is not None and self._clock() >= self._until:
+            raise TookTooLong(list(self._pending), self._timeout)
+        self._pause(seconds if self._until is None else min(seconds, max(self._until - self._clock(), 0.01)))

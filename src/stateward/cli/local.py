@@ -1,0 +1,84 @@
+"""A data folder whose server does not run: the server's application, in this process and without a worker.
+
+So a folder is read and written by the same code whether a server runs or not: the same checks, the same answers. What
+is accepted is durable and waits for a worker.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+import httpx
+from litestar import Litestar
+
+from stateward.config import Config
+from stateward.server.run import opened
+
+
+@contextmanager
+def in_process(folder: Path) -> Iterator[httpx.BaseTransport]:
+    """Run the application on a folder, on a thread of its own; yields how to send requests to it."""
+    local = Local(folder)
+    thread = Thread(target=local.run, name="local server")
+    thread.start()
+    try:
+        yield InProcess(local)
+    finally:
+        local.stop()
+        thread.join()
+
+
+class Local:
+    """The application on an event loop of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._app: Future[Litestar] = Future()
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+
+    def run(self) -> None:
+        """Run until it is stopped; what keeps it from running is told to whoever asks it something."""
+        try:
+            self._loop.run_until_complete(self._serve())
+        except BaseException as error:
+            if self._app.done():
+                raise
+            self._app.set_exception(error)
+        finally:
+            self._loop.close()
+
+    def stop(self) -> None:
+        """Let it end."""
+        with suppress(RuntimeError):  # it has ended already, because it could not begin
+            self._loop.call_soon_threadsafe(self._over.set)
+
+    def ask(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and wait for the answer."""
+        app = self._app.result()
+        return asyncio.run_coroutine_threadsafe(_answer(app, request), self._loop).result()
+
+    async def _serve(self) -> None:
+        async with opened(Config(data=str(self._folder), worker=False)) as parts, parts.app.lifespan():
+            self._app.set_result(parts.app)
+            await self._over.wait()
+
+
+async def _answer(app: Litestar, request: httpx.Request) -> httpx.Response:
+    same = httpx.Request(request.method, request.url, headers=request.headers, content=request.read())
+    answer = await httpx.ASGITransport(app).handle_async_request(same)  # type: ignore[arg-type]
+    return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+
+
+class InProcess(httpx.BaseTransport):
+    """Sends requests to an application in this process."""
+
+    def __init__(self, local: Local) -> None:
+        self._local = local
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request and return its whole answer."""
+        return self._local.ask(request)

@@ -1,0 +1,109 @@
+"""How things are named on the command line: `kind/id`, `key=value`, selectors."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stateward.errors import BadInput, UnknownName
+
+
+class Ref(Struct, frozen=True):
+    """An object as it was named: by its id, and perhaps with the kind that it is thought to be of."""
+
+    id: str
+    kind: str | None = None
+
+    def __str__(self) -> str:
+        return self.id if self.kind is None else f"{self.kind}/{self.id}"
+
+
+class Selector(Struct, frozen=True, omit_defaults=True):
+    """Objects by what they have in common."""
+
+    kind: str | None = None
+    parent: str | None = None
+    states: list[str] = []
+    labels: dict[str, str] = {}
+    q: str | None = None
+
+
+def ref(text: str) -> Ref:
+    """Read `id` or `kind/id`."""
+    kind, slash, id_ = text.partition("/")
+    found = Ref(id_, kind) if slash else Ref(text)
+    if not found.id or found.kind == "":
+        raise BadInput("object", text, "an object's id, or kind/id")
+    return found
+
+
+def fits(kind: str, wanted: str) -> bool:
+    """Tell whether a kind goes by a name: its own, or the last part of it (`vm` for `mci.vm`)."""
+    return kind == wanted or kind.endswith("." + wanted)
+
+
+def full_kind(name: str, known: Sequence[str]) -> str:
+    """Return the one kind that goes by a name."""
+    found = [kind for kind in known if kind == name] or [kind for kind in known if fits(kind, name)]
+    if not found:
+        raise UnknownName("kind", name, known)
+    if len(found) > 1:
+        raise BadInput("kind", name, f"one kind; say which: {', '.join(found)}")
+    return found[0]
+
+
+def pair(field: str, text: str) -> tuple[str, str]:
+    """Read `key=value`."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise BadInput(field, text, "of the form key=value")
+    return key, value
+
+
+def pairs(field: str, texts: Sequence[str]) -> dict[str, str]:
+    """Read several `key=value`; a key that is given twice is an error."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, value = pair(field, text)
+        if key in found:
+            raise BadInput(field, text, f"possible: {key} is given twice")
+        found[key] = value
+    return found
+
+
+def values(field: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Read several `key=value` whose values are JSON, or text where they are not."""
+    return {key: _value(value) for key, value in pairs(field, texts).items()}
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - whatever JSON can say
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+PARTS = ("kind", "parent", "state", "label", "q")
+
+
+def selector(texts: Sequence[str]) -> Selector:
+    """Read selectors such as `kind=mci.vm,state=Running,label=region=eu`; states add up, labels must all fit."""
+    parts = [pair("selector", part) for text in texts for part in text.split(",")]
+    for name, _ in parts:
+        if name not in PARTS:
+            raise UnknownName("part of a selector", name, PARTS)
+    return Selector(
+        kind=_only(parts, "kind"),
+        parent=_only(parts, "parent"),
+        states=[value for name, value in parts if name == "state"],
+        labels=pairs("label", [value for name, value in parts if name == "label"]),
+        q=_only(parts, "q"),
+    )
+
+
+def _only(parts: Sequence[tuple[str, str]], name: str) -> str | None:
+    found = [value for part, value in parts if part == name]
+    if len(found) > 1:
+        raise BadInput("selector", f"{name}={found[1]}", f"possible: {name} is given twice")
+    return found[0] if found else None

@@ -1,0 +1,110 @@
+"""What can come instead of an answer, each with the exit code that a script sees."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stateward.cli.output import BAD_USAGE, NO
+from stateward.errors import StatewardError
+
+UNREACHABLE = 3
+"""The exit code when no server answers, or none that is able to."""
+
+NOT_ALLOWED = 4
+"""The exit code when the token is missing, not valid, or does not allow it."""
+
+TOO_MANY = 429
+STANDARD = frozenset({"type", "title", "status", "detail", "code", "instance"})
+
+
+class Trouble(StatewardError):
+    """The base of what goes wrong between this program and a server."""
+
+    exit_code = UNREACHABLE
+
+
+class Unreachable(Trouble):
+    """No server answers at the address."""
+
+    retry = True
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(url, why)
+        self.url, self.why = url, why
+
+    def __str__(self) -> str:
+        return f"no server answers at {self.url}: {self.why}"
+
+
+class NotOurs(Trouble):
+    """Something answers at the address that does not speak as a Stateward server does."""
+
+    def __init__(self, url: str, status: int, why: str) -> None:
+        super().__init__(url, status, why)
+        self.url, self.status, self.why = url, status, why
+
+    def __str__(self) -> str:
+        return f"{self.url} answers with {self.status}, but not as a Stateward server: {self.why}"
+
+
+class Said(Trouble):
+    """A problem that the server told of, with its facts."""
+
+    def __init__(self, status: int, code: str, detail: str, more: Mapping[str, Any]) -> None:
+        super().__init__(status, code, detail)
+        self.status, self.code, self.detail = status, code, detail
+        self._more = dict(more)
+        self.retry = bool(more.get("retry", False))
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """What a script sees of it."""
+        return exit_code_of(self.status)
+
+    def facts(self) -> dict[str, object]:
+        """Return the problem as the server told it."""
+        return {"status": self.status, "code": self.code, "detail": self.detail, **self._more}
+
+    def __str__(self) -> str:
+        return "; ".join((self.detail, *self._additions()))
+
+    def _additions(self) -> list[str]:
+        """Return the facts that help on and that the detail does not tell already."""
+        found = []
+        blocker, allowed = self._more.get("blocker"), self._more.get("allowed")
+        if isinstance(blocker, dict) and str(blocker.get("op")) not in self.detail:
+            found.append(_in_the_way(blocker))
+        if isinstance(allowed, list) and not all(str(one) in self.detail for one in allowed):
+            found.append(f"allowed now: {', '.join(map(str, allowed))}")
+        field = self._more.get("field")
+        if isinstance(field, str) and field not in self.detail:
+            found.append(f"see {field}")
+        if "retry_after" in self._more:
+            found.append(f"try again in {self._more['retry_after']} s")
+        return found
+
+
+def exit_code_of(status: int) -> int:
+    """Return what a script sees of an HTTP status."""
+    if status in (401, 403):
+        return NOT_ALLOWED
+    if status in (409, 412, TOO_MANY):
+        return NO
+    return BAD_USAGE if 400 <= status < 500 else UNREACHABLE
+
+
+def said(status: int, body: object, retry_after: str | None = None) -> Said | None:
+    """Return the problem that a body tells of, or None if it is none."""
+    if not isinstance(body, dict) or not isinstance(body.get("detail", body.get("title")), str):
+        return None
+    more = {name: value for name, value in body.items() if name not in STANDARD}
+    if retry_after is not None:
+        more["retry_after"] = retry_after
+    detail = str(body.get("detail") or body.get("title"))
+    return Said(status, str(body.get("code", "")), detail, more)
+
+
+def _in_the_way(blocker: Mapping[str, Any]) -> str:
+    who = f" of {blocker['who']}" if blocker.get("who") else ""
+    where = f", {blocker['mode']} on {blocker['path']}" if blocker.get("path") else ""
+    asked = f"{blocker.get('action')} by {blocker.get('actor')}{who}, since {blocker.get('since')}"
+    return f"operation {blocker.get('op')} ({asked}{where}) is in the way"

@@ -1,0 +1,140 @@
+"""`stateward serve`, `stateward worker` and `stateward config`: the processes, and what is in force for them.
+
+Whatever can be set is set by a flag, by an environment variable (`STATEWARD_PORT`) or in a TOML file, in that order.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stateward import __version__
+from stateward.cli.output import Json, out, plain_table, print_json
+from stateward.config import PREFIX, Config, Loaded, describe, load, masked
+from stateward.errors import BadInput
+
+if TYPE_CHECKING:
+    from stateward.server.run import Started
+
+CONFIG_FILE = f"{PREFIX}CONFIG"
+
+File = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help=f"A TOML file with settings (or {CONFIG_FILE}).")
+]
+Data = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the embedded database and the admin token.")]
+Database = Annotated[str | None, typer.Option(metavar="URL", help="postgresql://... for scale-out.")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.")]
+Worker = Annotated[bool | None, typer.Option("--worker/--no-worker", help="Run a worker in the server's process.")]
+Slots = Annotated[int | None, typer.Option(help="Operations that one worker runs at once.")]
+Lease = Annotated[float | None, typer.Option(help="Seconds of silence after which a worker is taken for dead.")]
+Demo = Annotated[bool | None, typer.Option("--demo/--no-demo", help="Keep a living demo fleet on simulated clouds.")]
+TlsCert = Annotated[str | None, typer.Option(metavar="FILE", help="Certificate; with --tls-key, HTTPS is served.")]
+TlsKey = Annotated[str | None, typer.Option(metavar="FILE", help="Private key.")]
+BodyLimit = Annotated[int | None, typer.Option(help="Largest request body, in bytes.")]
+PageLimit = Annotated[int | None, typer.Option(help="Most rows in one answer.")]
+Rate = Annotated[int | None, typer.Option(help="Requests per second that one token may make.")]
+LogFormat = Annotated[str | None, typer.Option(metavar="text|json", help="Form of the log.")]
+LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help="What is logged: debug, info, warning or error.")]
+
+
+def serve(
+    config: File = None,
+    data: Data = None,
+    database: Database = None,
+    host: Host = None,
+    port: Port = None,
+    worker: Worker = None,
+    slots: Slots = None,
+    lease: Lease = None,
+    demo: Demo = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    body_limit: BodyLimit = None,
+    page_limit: PageLimit = None,
+    rate: Rate = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Serve the API, with a worker in the same process; the data is in a folder unless a database is named."""
+    found = in_force(config, {name: value for name, value in locals().items() if name != "config"})
+    from stateward.server import run  # only those who serve need what serving needs
+    from stateward.server.logs import start_logging
+
+    start_logging(found.config.log_format, found.config.log_level)
+    run.on_the_best_loop(run.serve(found.config, lambda started: _announce(started, found.config)))
+
+
+def worker(
+    config: File = None,
+    data: Data = None,
+    database: Database = None,
+    slots: Slots = None,
+    lease: Lease = None,
+    demo: Demo = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Work, and nothing else: any number of these share the work of a deployment on PostgreSQL."""
+    flags = {name: value for name, value in locals().items() if name != "config"}
+    settings = in_force(config, {**flags, "worker": True}).config
+    from stateward.server import run
+    from stateward.server.folder import DataFolder
+    from stateward.server.logs import start_logging
+
+    start_logging(settings.log_format, settings.log_level)
+    if not settings.database:
+        DataFolder(settings).make()
+    where = masked(settings.store_url)
+    run.on_the_best_loop(run.work(settings, lambda name: _say(f"Worker {name} is at work on {where}")))
+
+
+def config(file: File = None, json: Json = False) -> None:
+    """Show every setting: what is in force, where it came from, and what it means."""
+    found = in_force(file, {})
+    settings = [
+        {"name": name, "value": _shown(getattr(found.config, name)), "source": found.sources[name], "about": about}
+        for name, _, about in describe()
+    ]
+    if json:
+        print_json(settings)
+        return
+    table = plain_table("setting", "value", "from", "meaning")
+    for one in settings:
+        table.add_row(one["name"], str(one["value"]), str(one["source"]), one["about"])
+    out().print(table)
+
+
+def in_force(file: Path | None, flags: Mapping[str, object]) -> Loaded:
+    """Put the configuration together; an error shows no password."""
+    named = os.environ.get(CONFIG_FILE)
+    try:
+        return load(flags, os.environ, file or (Path(named) if named else None))
+    except BadInput as error:
+        raise BadInput(error.field, _shown(error.value), error.allowed) from None
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 - a setting
+    return masked(value) if isinstance(value, str) else value
+
+
+def _announce(started: "Started", settings: Config) -> None:
+    folder = "" if settings.data == Config().data else f" --data {settings.data}"
+    _say(f"Stateward {__version__} answers on {started.url}")
+    _say(f"  database  {masked(settings.store_url)}")
+    _say(f"  token     {started.token_file or 'not known here: it was made at the first start of another server'}")
+    _say("  try")
+    for command in _commands(settings.demo):
+        _say(f"    stateward {command}{folder}")
+
+
+def _commands(demo: bool) -> tuple[str, ...]:
+    if demo:
+        return ("list -n demo", "do reboot ledger -n demo --wait", "top -n demo")
+    return ("create ovc.vm/web-1 --action define", "history web-1", "list")
+
+
+def _say(line: str) -> None:
+    typer.echo(line)

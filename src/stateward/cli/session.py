@@ -1,0 +1,161 @@
+"""What every command that talks to a server has in common: its options, its client, and how its errors are told."""
+
+import inspect
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from stateward.cli.names import Ref, fits, full_kind
+from stateward.cli.output import BAD_USAGE, Json, err, print_json
+from stateward.cli.problems import Said
+from stateward.cli.secret import Secret
+from stateward.cli.show import clean
+from stateward.cli.target import Given, choose, opened
+from stateward.errors import BadInput, StatewardError
+
+if TYPE_CHECKING:
+    from stateward.cli.answers import ObjectInfo
+    from stateward.cli.client import Client
+    from stateward.lifecycle.describe import LifecycleInfo
+
+PANEL = "Where"
+INTERRUPTED = 130
+
+Server = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL", help="A server's address. (env: STATEWARD_SERVER)", rich_help_panel=PANEL),
+]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", metavar="TEXT", help="An API token. (env: STATEWARD_TOKEN)", rich_help_panel=PANEL),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", metavar="FILE", help="A file with an API token.", rich_help_panel=PANEL)
+]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="A local data folder. (env: STATEWARD_DATA)", rich_help_panel=PANEL),
+]
+Namespace = Annotated[
+    str,
+    typer.Option("--namespace", "-n", envvar="STATEWARD_NAMESPACE", help="The namespace.", rich_help_panel=PANEL),
+]
+
+
+def _shared(
+    server: Server = None,
+    token: Token = None,
+    token_file: TokenFile = None,
+    data: Data = None,
+    namespace: Namespace = "default",
+    json: Json = False,
+) -> None:
+    """Stand for the options that all commands share."""
+
+
+SHARED = inspect.signature(_shared).parameters
+
+
+class Session:
+    """A command's client, namespace and way of printing."""
+
+    def __init__(self, client: "Client", ns: str, *, json: bool, pause: Callable[[float], None] = time.sleep) -> None:
+        self.client, self.ns, self.json, self.pause = client, ns, json, pause
+
+    @cached_property
+    def kinds(self) -> "dict[str, LifecycleInfo]":
+        """The kinds that the server knows; asked for once."""
+        return {one.kind: one for one in self.client.kinds()}
+
+    @cached_property
+    def _classes(self) -> dict[tuple[str, str], str]:
+        return {(kind, one.state): one.state_class for kind, all_ in self.kinds.items() for one in all_.states}
+
+    def state_class(self, kind: str, state: str) -> str:
+        """Return the class of a state; empty where it is not known."""
+        return self._classes.get((kind, state), "")
+
+    def kind(self, name: str) -> str:
+        """Return the full name of a kind."""
+        return full_kind(name, list(self.kinds))
+
+    def find(self, named: Ref) -> "ObjectInfo":
+        """Return the object that was named, and is of the kind that was named."""
+        found = self.client.object(self.ns, named.id)
+        if named.kind is not None and not fits(found.kind, named.kind):
+            raise BadInput("object", str(named), f"right: {found.id} is of the kind {found.kind}")
+        return found
+
+
+def on_server(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command a session as its first argument, and the options that say with whom."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [one for name, one in signature.parameters.items() if name != "session"]
+
+    def run(**given: Any) -> None:  # noqa: ANN401 - whatever the command takes
+        shared = {name: given.pop(name) for name in SHARED}
+        with session(**shared) as opened_session:
+            command(opened_session, **given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return with_options(run, own)
+
+
+def with_options(run: Callable[..., None], own: Sequence[inspect.Parameter]) -> Callable[..., None]:
+    """Say that a function takes these parameters and the options that all commands share."""
+    shown = [*own, *SHARED.values()]
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in shown}
+    return run
+
+
+@contextmanager
+def session(
+    server: str | None,
+    token: str | None,
+    token_file: Path | None,
+    data: Path | None,
+    namespace: str,
+    json: bool,
+) -> Iterator[Session]:
+    """Open a session; whatever goes wrong in it becomes one clear line and an exit code."""
+    given = Given(server, None if token is None else Secret(token), token_file, data)
+    used = [given.token or Secret("")]
+    try:
+        with opened(choose(given, os.environ)) as client:
+            used.append(client.wire.token)
+            yield Session(client, namespace, json=json)
+    except StatewardError as error:
+        raise typer.Exit(tell(error, used, json=json)) from None
+    except UnicodeError as error:
+        unreadable = BadInput("input", ascii(error.object) if isinstance(error, UnicodeEncodeError) else "", "text")
+        raise typer.Exit(tell(unreadable, used, json=json)) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def tell(error: StatewardError, secrets: list[Secret], *, json: bool) -> int:
+    """Print an error, without any secret, and return its exit code."""
+    if json:
+        name = error.code if isinstance(error, Said) and error.code else type(error).__name__
+        told = msgspec.json.encode({"error": name, "message": str(error), **error.facts()}, enc_hook=str)
+        print_json(msgspec.Raw(_without(secrets, told.decode()).encode()))
+    else:
+        line = _without(secrets, clean(f"error: {error}"))
+        sys.stdout.flush()
+        err().print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+    return int(getattr(error, "exit_code", BAD_USAGE))
+
+
+def _without(secrets: list[Secret], line: str) -> str:
+    for secret in secrets:
+        line = secret.hidden_in(line)
+    return line

@@ -1,0 +1,186 @@
+"""How objects, operations and lines of the journal look on a terminal."""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stateward.cli.output import out, plain_table
+
+if TYPE_CHECKING:
+    from stateward.cli.answers import Line, ObjectInfo, OperationInfo
+    from stateward.cli.session import Session
+
+CLASS_COLOURS = {"stable": "green", "transitional": "yellow", "final": "blue"}
+STATUS_COLOURS = {"waiting": "cyan", "running": "yellow", "succeeded": "green", "failed": "red", "cancelled": "magenta"}
+SPANS = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+WIDE = 1000
+
+
+def results() -> Console:
+    """Return the console for results; where no terminal sets a width, a row is one line, for whoever searches it."""
+    console = out()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDE
+    return console
+
+
+def clean(text: str) -> str:
+    """Return a text without what a terminal would obey: whoever named an object must not move our cursor."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
+def state_text(session: "Session", kind: str, state: str, state_class: str | None = None) -> Text:
+    """Return a state in the colour of its class."""
+    return Text(clean(state), style=CLASS_COLOURS.get(state_class or session.state_class(kind, state), ""))
+
+
+def status_text(status: str) -> Text:
+    """Return an operation's status in its colour."""
+    return Text(status, style=STATUS_COLOURS.get(status, ""))
+
+
+def error_text(error: str | None) -> Text:
+    """Return what went wrong, in red."""
+    return Text(clean(error or ""), style="red")
+
+
+def when(at: datetime | None) -> str:
+    """Return a time, in UTC, to the second."""
+    return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def span(seconds: float) -> str:
+    """Return a length of time, rounded to what matters."""
+    for length, unit in SPANS:
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def age(at: datetime | None, now: datetime | None = None) -> str:
+    """Return how long ago a time was."""
+    return "" if at is None else span(((now or datetime.now(UTC)) - at).total_seconds())
+
+
+def took(operation: "OperationInfo") -> str:
+    """Return how long an operation took from its acceptance."""
+    if operation.created is None or operation.ended is None:
+        return ""
+    return span((operation.ended - operation.created).total_seconds())
+
+
+def by(actor: str, who: str) -> str:
+    """Return the actor, and the person or program behind it."""
+    return f"{actor} ({who})" if who else actor
+
+
+def filled_table(titles: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
+    """Return a table without the columns that would be empty."""
+    kept = [list(row) for row in rows]
+    used = [n for n in range(len(titles)) if n == 0 or any(str(row[n]) for row in kept)]
+    table = plain_table(*(titles[n] for n in used))
+    for row in kept:
+        table.add_row(*(_cell(row[n]) for n in used))
+    return table
+
+
+def _cell(value: str | Text) -> Text:
+    return value if isinstance(value, Text) else Text(clean(value))
+
+
+OBJECT_TITLES = ("id", "kind", "state", "since", "operation", "parent", "labels", "error")
+
+
+def object_table(session: "Session", objects: Iterable["ObjectInfo"]) -> Table:
+    """Return objects as a table."""
+    return filled_table(OBJECT_TITLES, (_object_row(session, one) for one in objects))
+
+
+def _object_row(session: "Session", one: "ObjectInfo") -> tuple[str | Text, ...]:
+    labels = " ".join(f"{name}={value}" for name, value in sorted(one.labels.items()))
+    state = state_text(session, one.kind, one.state, one.state_class)
+    error = error_text(one.error)
+    return one.id, one.kind, state, age(one.since), one.op or "", one.parent or "", labels, error
+
+
+def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
+    """Return named facts below each other, without those that are empty."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        if str(value):
+            table.add_row(name, _cell(value))
+    return table
+
+
+def object_view(session: "Session", one: "ObjectInfo", operation: "OperationInfo | None") -> RenderableType:
+    """Return an object with all its facts, and the operation that works on it."""
+    facts = facts_table(
+        [
+            ("object", one.id),
+            ("kind", one.kind),
+            ("state", state_text(session, one.kind, one.state, one.state_class)),
+            ("since", f"{when(one.since)} ({age(one.since)})"),
+            ("error", error_text(one.error)),
+            ("parent", one.parent or ""),
+            ("queue", one.queue if one.queue and one.queue != one.id else ""),
+            ("labels", " ".join(f"{name}={value}" for name, value in sorted(one.labels.items()))),
+            ("version", str(one.version)),
+            ("created", when(one.created)),
+            ("spec", as_json(one.spec) if one.spec else ""),
+        ]
+    )
+    return facts if operation is None else Group(facts, Text(), operation_view(operation))
+
+
+def operation_view(one: "OperationInfo") -> RenderableType:
+    """Return an operation with all its facts."""
+    return facts_table(
+        [
+            ("operation", one.id),
+            ("object", one.object),
+            ("action", f"{one.action} by {by(one.actor, one.who)}"),
+            ("facts", ", ".join(one.facts)),
+            ("args", as_json(one.args) if one.args else ""),
+            ("way", f"{one.origin} -> {one.via} -> {one.desired}" if one.desired else ""),
+            ("status", status_text(one.status)),
+            ("attempts", str(one.attempts) if one.attempts > 1 else ""),
+            ("created", when(one.created)),
+            ("took", took(one)),
+            ("error", error_text(one.error)),
+            ("result", as_json(one.result) if one.result is not None else ""),
+        ]
+    )
+
+
+def as_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
+    """Return a value as one line of JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def line_text(session: "Session", line: "Line") -> Text:
+    """Return a line of the journal as a line of the terminal."""
+    found = Text.assemble((when(line.at), "dim"), " ", (clean(line.object), "bold"), " ", clean(line.event))
+    if line.target is not None:
+        source = state_text(session, line.kind, line.source) if line.source else Text("(new)")
+        found.append_text(Text.assemble(" ", source, " -> ", state_text(session, line.kind, line.target)))
+    found.append(clean(f" by {by(line.actor, line.who)}"), style="dim")
+    if line.reason:
+        found.append_text(Text(": ") + error_text(line.reason))
+    return found
+
+
+def print_line(value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
+    """Print a value as one line of JSON, at once."""
+    sys.stdout.write(as_json(value) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,175 @@
+"""The journal as it grows: over one WebSocket from a server, or by looking again and again into a local folder.
+
+Every line comes exactly once and in order. Where the connection breaks, it goes on from the last number that was seen.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from stateward.cli.answers import Line
+from stateward.cli.problems import NotOurs, Unreachable, exit_code_of
+from stateward.errors import StatewardError
+
+if TYPE_CHECKING:
+    from stateward.cli.session import Session
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks into a local folder."""
+
+PAUSES = (0.2, 1.0, 3.0)
+"""Seconds before each new try where a stream broke; after the last one it is given up."""
+
+
+REFUSED = (4400, 4401, 4403)
+"""The codes with which a stream is closed for good: 4000 and an HTTP status."""
+
+
+class Wish(Struct, frozen=True):
+    """Which lines are wanted: those that follow a number (from now on if None), of a namespace, a kind, an object."""
+
+    after: int | None = None
+    ns: str | None = None
+    kind: str | None = None
+    object: str | None = None
+
+    def fits(self, line: Line) -> bool:
+        """Tell whether a line is wanted."""
+        return all(
+            wanted is None or wanted == found
+            for wanted, found in ((self.ns, line.ns), (self.kind, line.kind), (self.object, line.object))
+        )
+
+
+class Page(Struct, frozen=True):
+    """What a server sends: at first a snapshot, then lines, and the number to go on from."""
+
+    seq: int = 0
+    lines: list[Line] = []
+    snapshot: "Snapshot | None" = None
+
+
+class Snapshot(Struct, frozen=True):
+    """Where the stream begins."""
+
+    seq: int
+
+
+class Closed(StatewardError):
+    """The server does not let us watch."""
+
+    def __init__(self, why: str, exit_code: int) -> None:
+        super().__init__(why)
+        self.why, self._exit_code = why, exit_code
+
+    @property
+    def exit_code(self) -> int:
+        """What a script sees of it."""
+        return self._exit_code
+
+    def __str__(self) -> str:
+        return f"the server closed the stream: {self.why}"
+
+
+def follow(session: "Session", wish: Wish) -> Iterator[Line]:
+    """Yield the lines that are wanted, for ever."""
+    pages = _streamed(session, wish) if session.client.works else _looked(session, wish)
+    for lines in pages:
+        yield from (line for line in lines if wish.fits(line))
+
+
+def newest(session: "Session") -> int:
+    """Return the number of the newest line."""
+    if session.client.works:
+        return next(_connection(session, Wish(), None)).seq
+    return _last(lambda number: bool(session.client.journal(number, 1).lines))
+
+
+def _last(more_after: Callable[[int], bool]) -> int:
+    """Return the smallest number that nothing follows, asking only whether something follows a number."""
+    if not more_after(0):
+        return 0
+    high = 1
+    while more_after(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if more_after(middle) else (low, middle)
+    return high
+
+
+def _looked(session: "Session", wish: Wish) -> Iterator[list[Line]]:
+    after = newest(session) if wish.after is None else wish.after
+    while True:
+        page = session.client.journal(after, ns=wish.ns, kind=wish.kind, object=wish.object)
+        after = page.after
+        yield page.lines
+        if not page.more:
+            session.pause(LOOK_EVERY)
+
+
+def _streamed(session: "Session", wish: Wish) -> Iterator[list[Line]]:
+    after = wish.after
+    pauses: Iterator[float] = iter(())  # who has never been reached is not waited for
+    while True:
+        try:
+            for page in _connection(session, wish, after):
+                after, pauses = page.seq, iter(PAUSES)
+                yield page.lines
+        except Unreachable:
+            pause = next(pauses, None)
+            if pause is None:
+                raise
+            session.pause(pause)
+
+
+def _connection(session: "Session", wish: Wish, after: int | None) -> Iterator[Page]:
+    """Yield what one connection brings, until it breaks."""
+    from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+    from websockets.sync.client import connect
+
+    wire = session.client.wire
+    quiet = logging.Logger("stateward.stream", logging.CRITICAL)  # what is sent holds the token
+    headers = {"Authorization": f"Bearer {wire.token.text}"} if wire.token.text else {}
+    url = "ws" + wire.url.removeprefix("http") + "/api/v1/stream"
+    try:
+        with connect(
+            url, additional_headers=headers, logger=quiet, max_size=None, proxy=None if wire.direct else True
+        ) as socket:
+            socket.send(msgspec.json.encode(_hello(wish, after)).decode())
+            for text in socket:
+                yield _page(wire.url, text)
+    except InvalidStatus as error:
+        status = error.response.status_code
+        raise Closed(f"{status} {error.response.reason_phrase}", exit_code_of(status)) from error
+    except ConnectionClosed as error:
+        raise _closed(
+            wire.url, error.rcvd.code if error.rcvd else None, error.rcvd.reason if error.rcvd else ""
+        ) from error
+    except (OSError, WebSocketException) as error:
+        raise Unreachable(wire.url, str(error)) from error
+    raise Unreachable(wire.url, "the stream ended")
+
+
+def _hello(wish: Wish, after: int | None) -> dict[str, object]:
+    found: dict[str, object] = {"after": after, "ns": None if wish.ns is None else [wish.ns], "kind": wish.kind}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _page(url: str, text: str | bytes) -> Page:
+    try:
+        page = msgspec.json.decode(text, type=Page)
+    except msgspec.MsgspecError as error:
+        raise NotOurs(url, 101, str(error)) from error
+    return page if page.snapshot is None else Page(page.snapshot.seq)
+
+
+def _closed(url: str, code: int | None, reason: str) -> StatewardError:
+    """Tell a refusal, which trying again would not change, from a break."""
+    if code in REFUSED:
+        return Closed(reason or str(code), exit_code_of(code - 4000))
+    return Unreachable(url, reason or "the connection was closed")

@@ -1,0 +1,191 @@
+"""Where a command talks to: a server that was named, or the one behind a local data folder.
+
+What is said on the command line goes before what the environment says, and that before the default folder. A folder
+whose server runs is spoken to through that server; otherwise the same application is run in this very process, without
+a worker: what it accepts waits for a server to come.
+"""
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from stateward.cli.secret import Secret
+from stateward.config import PREFIX, Config
+from stateward.errors import BadInput, StatewardError
+
+if TYPE_CHECKING:
+    from stateward.cli.client import Client
+
+TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
+SERVER_FILE = "server.json"
+DATABASE_FILE = "stateward.db"
+
+
+class Given(Struct, frozen=True):
+    """What the command line says about where to talk to."""
+
+    server: str | None = None
+    token: Secret | None = None
+    token_file: Path | None = None
+    data: Path | None = None
+
+
+class Remote(Struct, frozen=True):
+    """A server at an address."""
+
+    url: str
+    token: Secret
+    direct: bool = False  # on this machine: no proxy is asked
+
+
+class Folder(Struct, frozen=True):
+    """A data folder whose server does not run."""
+
+    path: Path
+    token: Secret | None
+
+
+Place = Remote | Folder
+
+
+class Nowhere(StatewardError):
+    """Nothing says where to talk to."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return (
+            f"no server is named (--server, {PREFIX}SERVER) and there is no data folder {self.folder!r} here (--data)"
+        )
+
+
+class ServerFile(Struct, frozen=True):
+    """What a running server leaves in its data folder."""
+
+    url: str
+
+
+def choose(given: Given, environ: Mapping[str, str]) -> Place:
+    """Decide where to talk to."""
+    if given.server is not None and given.data is not None:
+        raise BadInput("--data", str(given.data), "possible together with --server")
+    token = _token(given, environ)
+    if given.server is not None:
+        return Remote(address(given.server), token or Secret(""))
+    if given.data is not None:
+        return _folder(given.data, token)
+    if environ.get(PREFIX + "SERVER"):
+        return Remote(address(environ[PREFIX + "SERVER"]), token or Secret(""))
+    return _default_folder(environ, token)
+
+
+def _default_folder(environ: Mapping[str, str], token: Secret | None) -> Place:
+    named = environ.get(PREFIX + "DATA")
+    path = Path(named or Config().data)
+    if not named and not path.is_dir():
+        raise Nowhere(str(path))
+    return _folder(path, token)
+
+
+def _folder(path: Path, token: Secret | None) -> Place:
+    if not path.is_dir():
+        raise BadInput("data", str(path), "a folder")
+    url = running(path)
+    if url is not None:
+        return Remote(url, token or kept_token(path), direct=True)
+    if not (path / DATABASE_FILE).exists():
+        raise BadInput("data", str(path), "a data folder of Stateward: it holds no database, and no server runs there")
+    return Folder(path, token)
+
+
+def address(text: str) -> str:
+    """Check the address of a server; a password in it would be shown in messages, so it is refused."""
+    shown = text.rpartition("@")[2]
+    if not _is_address(text):
+        raise BadInput("server", shown, "an address such as http://127.0.0.1:8420")
+    if "@" in urlsplit(text).netloc:
+        raise BadInput("server", shown, "to be given with a password in it: use --token-file")
+    return text.rstrip("/")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        plain = text.isascii() and text.isprintable() and " " not in text and not parts.query and not parts.fragment
+        return plain and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none, an unfinished [::1]
+        return False
+
+
+def running(folder: Path) -> str | None:
+    """Return the address of the server that runs on a data folder; a crash may leave the file of one that does not."""
+    try:
+        url = msgspec.json.decode((folder / SERVER_FILE).read_bytes(), type=ServerFile).url
+        parts = urlsplit(url)
+        with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=1.0):
+            return url.rstrip("/")
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return None
+
+
+def _token(given: Given, environ: Mapping[str, str]) -> Secret | None:
+    if given.token is not None and given.token_file is not None:
+        raise BadInput("--token-file", str(given.token_file), "possible together with --token")
+    if given.token is not None:
+        return _checked("--token", given.token.text)
+    if given.token_file is not None:
+        return _checked("--token-file", _read(given.token_file))
+    found = environ.get(PREFIX + "TOKEN")
+    return _checked(PREFIX + "TOKEN", found) if found else None
+
+
+def kept_token(folder: Path) -> Secret:
+    """Return the administrator's token of a data folder; empty if it is not ours to read."""
+    try:
+        return _checked(str(folder / TOKEN_FILE), (folder / TOKEN_FILE).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return Secret("")
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except OSError as error:
+        raise BadInput("--token-file", str(file), f"a file that can be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise BadInput("--token-file", str(file), "a file with a token") from error
+
+
+def _checked(field: str, text: str) -> Secret:
+    found = text.strip()
+    if not found or not found.isascii() or not found.isprintable() or " " in found:
+        raise BadInput(field, "(what is there)", "a token")
+    return Secret(found)
+
+
+@contextmanager
+def opened(place: Place) -> Iterator["Client"]:
+    """Open a client to a place, and close it after use."""
+    from stateward.cli.client import Client  # what is needed to speak HTTP is loaded only by those who do
+    from stateward.cli.wire import Wire
+
+    if isinstance(place, Remote):
+        wire = Wire(place.url, place.token, direct=place.direct)
+        try:
+            yield Client(wire)
+        finally:
+            wire.close()
+        return
+    from stateward.cli.local import in_process
+
+    with in_process(place.path) as transport:
+        wire = Wire("http://local", place.token or kept_token(place.path), transport, direct=True)
+        yield Client(wire, works=False)

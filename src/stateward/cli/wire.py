@@ -1,0 +1,146 @@
+"""Requests and answers over HTTP: repeated only where repeating does no harm, and every problem told as an error.
+
+A request whose connection breaks may have taken effect. So only what can be said twice is said twice: reading, setting,
+deleting, and whatever carries an idempotency key. A request refused for coming too fast has had no effect at all and
+is repeated when the server says so.
+"""
+
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from stateward.cli.problems import TOO_MANY, NotOurs, Trouble, Unreachable, said
+from stateward.cli.secret import Secret
+
+T = TypeVar("T")
+
+BASE = "/api/v1"
+KEY = "Idempotency-Key"
+REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
+PAUSES = (0.1, 0.4)
+"""Seconds between the tries of a request whose connection broke."""
+
+PATIENCE = 10
+"""How many times a request is repeated that was refused for coming too fast."""
+
+LONGEST_PAUSE = 5.0
+BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout)
+
+Params = Mapping[str, str | int | list[str] | None]
+NOTHING: Mapping[str, Any] = {}
+
+
+class Wire:
+    """A connection to one server, with one token."""
+
+    def __init__(
+        self,
+        url: str,
+        token: Secret,
+        transport: httpx.BaseTransport | None = None,
+        *,
+        timeout: float = 30.0,
+        direct: bool = False,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url, self.token, self.direct = url, token, direct
+        self.pause = pause
+        headers = {"Authorization": f"Bearer {token.text}"} if token.text else {}
+        self._http = httpx.Client(
+            base_url=url,
+            headers=headers,
+            transport=transport,
+            timeout=timeout,
+            trust_env=not direct,
+            # Loading certificates takes longer than a call without. Those of the system and of SSL_CERT_FILE count.
+            verify=ssl.create_default_context() if url.startswith("https:") else False,
+        )
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._http.close()
+
+    def call(
+        self,
+        answer: type[T],
+        method: str,
+        path: str,
+        *,
+        params: Params = NOTHING,
+        body: object = None,
+        headers: Mapping[str, str] = NOTHING,
+    ) -> T:
+        """Send a request and return its answer as the type that is expected; a problem is raised."""
+        given = {name: value for name, value in params.items() if value is not None}
+        content = None if body is None else msgspec.json.encode(body)
+        kind = {} if content is None else {"Content-Type": "application/json"}
+        request = self._http.build_request(
+            method, BASE + path, params=given, content=content, headers={**headers, **kind}
+        )
+        response = self._patiently(request)
+        return self._decoded(response, answer)
+
+    @contextmanager
+    def lines(self, path: str, last: str | None, patience: float | None) -> Iterator[Iterator[str]]:
+        """Open a stream of events and yield its lines; silence is allowed for as long as somebody is patient."""
+        timeout = httpx.Timeout(30, read=patience)
+        headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
+        try:
+            with self._http.stream("GET", BASE + path, headers=headers, timeout=timeout) as found:
+                if not found.is_success:
+                    found.read()
+                    raise self._problem(found)
+                yield found.iter_lines()
+        except httpx.TransportError as error:
+            raise self._lost(error) from error
+
+    def _patiently(self, request: httpx.Request) -> httpx.Response:
+        for _ in range(PATIENCE):
+            response = self._repeatedly(request)
+            if response.status_code != TOO_MANY:
+                return response
+            self.pause(_seconds(response.headers.get("Retry-After")))
+        return response
+
+    def _repeatedly(self, request: httpx.Request) -> httpx.Response:
+        pauses = PAUSES if request.method in REPEATABLE or KEY in request.headers else ()
+        for pause in (*pauses, None):
+            try:
+                return self._http.send(request)
+            except httpx.TransportError as error:
+                if pause is None or not isinstance(error, BROKEN):
+                    raise self._lost(error) from error
+                self.pause(pause)
+        raise AssertionError("the last try returns or raises")
+
+    def _decoded(self, response: httpx.Response, answer: type[T]) -> T:
+        if not response.is_success:
+            raise self._problem(response)
+        try:
+            return msgspec.json.decode(response.content, type=answer)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise NotOurs(self.url, response.status_code, str(error)) from error
+
+    def _problem(self, response: httpx.Response) -> Trouble:
+        try:
+            body = msgspec.json.decode(response.content)
+        except msgspec.DecodeError:
+            body = None
+        problem = said(response.status_code, body, response.headers.get("Retry-After"))
+        return problem or NotOurs(self.url, response.status_code, response.reason_phrase or "no reason given")
+
+    def _lost(self, error: httpx.TransportError) -> Unreachable:
+        why = "it takes too long" if isinstance(error, httpx.TimeoutException) else str(error) or type(error).__name__
+        return Unreachable(self.url, why)
+
+
+def _seconds(retry_after: str | None) -> float:
+    try:
+        return min(max(float(retry_after or 1), 0.05), LONGEST_PAUSE)
+    except ValueError:
+        return 1.0

@@ -1,0 +1,1 @@
+"""The server: HTTP, authentication, the API's description."""

@@ -1,0 +1,99 @@
+"""The application: all routes of the API, behind one door.
+
+    app = create_app(engine, tokens, config)
+
+The engine is opened and closed by whoever made it. Further routes (streams, metrics, the domains' own wire formats) are
+passed in; each has to declare what right it needs, or the application is not made.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from litestar import Litestar, Router
+from litestar.datastructures import State
+from litestar.exceptions import ImproperlyConfiguredException
+from litestar.types import ControllerRouterHandler
+
+from stateward.access import Tokens
+from stateward.access.lifecycle import TOKEN
+from stateward.access.quotas import QUOTA, Quotas
+from stateward.config import Config
+from stateward.engine import Engine
+from stateward.server import (
+    actions,
+    admin,
+    health,
+    journal,
+    kinds,
+    looking,
+    objects,
+    operations,
+    quotas,
+    stuck,
+    waiting,
+)
+from stateward.server import (
+    tokens as token_routes,
+)
+from stateward.server.auth import check_guards
+from stateward.server.census import Census
+from stateward.server.classes import state_classes
+from stateward.server.door import Door
+from stateward.server.drawings import Drawings
+from stateward.server.headers import securing
+from stateward.server.openapi import openapi_config
+from stateward.server.problems import answer
+from stateward.server.service import Call, Service
+from stateward.server.strict import StrictJson
+
+BASE = "/api/v1"
+MODULES = (kinds, objects, looking, waiting, actions, operations, journal, admin, stuck, token_routes, quotas)
+
+
+def create_app(
+    engine: Engine,
+    tokens: Tokens,
+    config: Config,
+    *,
+    routes: Sequence[ControllerRouterHandler] = (),
+    api_routes: Sequence[ControllerRouterHandler] = (),
+    clock: Callable[[], float] = time.monotonic,
+) -> Litestar:
+    """Make the application; `routes` are added at the root, `api_routes` below the API's base path."""
+    _check_kinds(engine)
+    api = Router(BASE, route_handlers=[*(one for module in MODULES for one in module.ROUTES), *api_routes])
+    app = Litestar(
+        route_handlers=[*health.ROUTES, api, *routes],
+        request_class=Call,
+        dto=StrictJson,
+        return_dto=None,
+        exception_handlers={Exception: answer},
+        before_send=[securing(tls=bool(config.tls_cert))],
+        request_max_body_size=config.body_limit,
+        openapi_config=openapi_config(),
+        state=State({"service": _service(engine, tokens, config, clock)}),
+        logging_config=None,
+        debug=False,
+    )
+    check_guards(app.routes)
+    return app
+
+
+def _service(engine: Engine, tokens: Tokens, config: Config, clock: Callable[[], float]) -> Service:
+    return Service(
+        engine=engine,
+        tokens=tokens,
+        quotas=Quotas(engine),
+        config=config,
+        door=Door(tokens, config.rate, clock),
+        census=Census(engine.store),
+        classes=state_classes(engine.kinds),
+        drawings=Drawings(),
+    )
+
+
+def _check_kinds(engine: Engine) -> None:
+    known = {kind.name for kind in engine.kinds}
+    for kind in (TOKEN.kind, QUOTA.kind):
+        if kind not in known:
+            raise ImproperlyConfiguredException(f"the engine must know the kind {kind}")

@@ -1,0 +1,131 @@
+"""What can be asked for: the bodies of requests. Unknown fields are refused, and so is a number given as text."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from stateward.access import Role
+from stateward.access.quotas import Most
+from stateward.locks.modes import Mode
+from stateward.server.names import Labels, Namespace, Part, Plain, Priority, Text, TokenName
+
+Facts = Annotated[list[Text], Meta(max_length=100, description="what is true of this request, such as `force`")]
+Time = Annotated[datetime, Meta(tz=True)]
+Spec = Annotated[dict[str, Any], Meta(description="what the object is to be, as its kind has it")]
+Args = Annotated[dict[str, Any], Meta(description="the action's arguments")]
+
+
+class Body(Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of all bodies."""
+
+
+class NewObject(Body, frozen=True, kw_only=True):
+    """An object to be made."""
+
+    id: Plain
+    kind: Text
+    action: Text | None = None
+    spec: Spec | None = None
+    labels: Labels | None = None
+    parent: Part | None = None
+    queue: Part | None = None
+    args: Args | None = None
+    facts: Facts = []
+    priority: Priority = 0
+    not_before: Time | None = None
+
+
+class NewLabels(Body, frozen=True):
+    """All labels that an object is to have."""
+
+    labels: Labels
+
+
+class WishedLock(Body, frozen=True):
+    """An intention lock that the action must hold on its tree."""
+
+    path: Text
+    mode: Mode
+
+
+class Ask(Body, frozen=True, kw_only=True):
+    """An action to be done."""
+
+    args: Args | None = None
+    spec: Spec | None = None
+    facts: Facts = []
+    priority: Priority = 0
+    not_before: Time | None = None
+    tree: Part | None = None
+    locks: Annotated[list[WishedLock], Meta(max_length=100)] = []
+    wait_for_locks: bool = False
+
+
+class Planned(Ask, frozen=True, kw_only=True):
+    """An action that might be done."""
+
+    object: Part
+    action: Text
+
+
+class Plan(Body, frozen=True):
+    """Actions that might be done, one after the other."""
+
+    requests: Annotated[list[Planned], Meta(min_length=1, max_length=1000)]
+
+
+class Chosen(Body, frozen=True, kw_only=True):
+    """The objects that a group action is for: what is not given does not matter."""
+
+    kind: Text | None = None
+    parent: Part | None = None
+    states: Annotated[list[Text], Meta(max_length=100)] | None = None
+    labels: Labels | None = None
+    q: Text | None = None
+
+
+class Whole(Body, frozen=True):
+    """The object that stands for the group, and what is asked of it."""
+
+    object: Part
+    action: Text
+
+
+class GroupAsk(Body, frozen=True, kw_only=True):
+    """An action on all objects that are chosen, and on the whole that they are part of."""
+
+    selector: Chosen
+    facts: Facts = []
+    args: Args | None = None
+    priority: Priority = 0
+    whole: Whole | None = None
+
+
+class LaneLimit(Body, frozen=True):
+    """What a lane may run at once."""
+
+    grp: Text
+    capacity: Most
+
+
+class GroupLimit(Body, frozen=True):
+    """How many lanes of a group may be active at once."""
+
+    lanes: Most
+
+
+class NewToken(Body, frozen=True, kw_only=True):
+    """A token to be made."""
+
+    name: TokenName
+    role: Role
+    namespaces: Annotated[list[Namespace], Meta(min_length=1, max_length=1000)]
+    expires: Time | None = None
+
+
+class NewQuota(Body, frozen=True, kw_only=True):
+    """How much a namespace may hold and have under way; what is not given is not limited."""
+
+    objects: Annotated[dict[Text, Most], Meta(max_length=1000)] = field(default_factory=dict)
+    operations: Most | None = None

@@ -1,0 +1,113 @@
+"""Who may do what: every route declares a right, and an application with a route that does not is never made.
+
+A route says `guards=[needs(Right.READ)]`. If its path names a namespace, the token must open that one; if it does not,
+any namespace will do, and the handler shows no more than the token opens. What concerns the deployment as a whole needs
+a token for all namespaces: `guards=[needs_all(Right.GOVERN)]`. A route that is for everybody says so, and why.
+"""
+
+from collections.abc import Iterable
+
+from litestar.enums import ScopeType
+from litestar.exceptions import ImproperlyConfiguredException, WebSocketException
+from litestar.handlers import BaseRouteHandler
+from litestar.routes import ASGIRoute, BaseRoute, HTTPRoute, WebSocketRoute
+
+from stateward.access import Grant, Right, allows
+from stateward.access.tokens import ANY
+from stateward.errors import StatewardError
+from stateward.server.audit import audit
+from stateward.server.credentials import presented
+from stateward.server.refusals import Forbidden, NotAuthenticated, TooMany
+from stateward.server.service import Connection, service_of
+
+CLOSED = {NotAuthenticated: 401, Forbidden: 403, TooMany: 429}
+"""What each refusal is in HTTP; a WebSocket is closed with 4000 more."""
+
+
+class Open:
+    """The guard of a route that is for everybody."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    async def __call__(self, connection: Connection, _: BaseRouteHandler) -> None:
+        """Let everybody pass."""
+
+
+class Needs:
+    """The guard of a route that needs a right: in the path's namespace, if it names one, or in all of them."""
+
+    def __init__(self, right: Right, *, everywhere: bool) -> None:
+        self.right = right
+        self.everywhere = everywhere
+
+    async def __call__(self, connection: Connection, _: BaseRouteHandler) -> None:
+        """Let the holder of a fitting token pass."""
+        try:
+            grant = await enter(connection)
+            require(grant, self.right, ANY if self.everywhere else connection.scope["path_params"].get("ns"))
+        except (NotAuthenticated, Forbidden, TooMany) as refusal:
+            if connection.scope["type"] is ScopeType.WEBSOCKET:
+                raise closing(connection, refusal) from refusal
+            raise
+
+
+def needs(right: Right) -> Needs:
+    """Return the guard of a route that needs a right, in the namespace that its path names, or in any."""
+    return Needs(right, everywhere=right is Right.GOVERN)
+
+
+def needs_all(right: Right) -> Needs:
+    """Return the guard of a route that needs a right in all namespaces."""
+    return Needs(right, everywhere=True)
+
+
+def open_to_all(why: str) -> Open:
+    """Return the guard of a route that needs no token."""
+    return Open(why)
+
+
+def grant_of(connection: Connection) -> Grant:
+    """Return what the caller may do; the guard has seen to it that this is known."""
+    grant: Grant = connection.scope["auth"]
+    return grant
+
+
+async def enter(connection: Connection, text: str | None = None) -> Grant:
+    """Return what the token opens that a connection presents, or that came another way; remembers it."""
+    token = presented(connection.scope["headers"]) if text is None else text
+    grant = await service_of(connection).door.enter(token)
+    connection.scope["auth"] = grant
+    return grant
+
+
+def require(grant: Grant, right: Right, ns: str | None = None) -> None:
+    """Refuse whoever does not have a right: in a namespace, in all of them (`*`), or at all (None)."""
+    if not allows(grant.role, right):
+        raise Forbidden(right, None if ns == ANY else ns)
+    if ns == ANY and ANY not in grant.namespaces:
+        raise Forbidden(right, why=f"the right to {right} is needed in all namespaces")
+    if ns is not None and not grant.opens(ns):
+        raise Forbidden(right, ns)
+
+
+def closing(connection: Connection, refusal: StatewardError) -> WebSocketException:
+    """Return how a refused WebSocket is closed; the refusal is audited."""
+    status = CLOSED[type(refusal)]
+    audit(connection, status, str(refusal))
+    return WebSocketException(detail=str(refusal), code=4000 + status)
+
+
+def check_guards(routes: Iterable[BaseRoute]) -> None:
+    """Raise if any route does not declare what it needs."""
+    for route in routes:
+        for handler in _handlers(route):
+            if not any(isinstance(guard, Needs | Open) for guard in handler.resolve_guards()):
+                raise ImproperlyConfiguredException(f"{route.path}: {handler} does not declare the right that it needs")
+
+
+def _handlers(route: BaseRoute) -> Iterable[BaseRouteHandler]:
+    """Return a route's handlers, without the one that the framework adds to tell of its methods."""
+    if isinstance(route, HTTPRoute):
+        return [one for one in route.route_handlers if one.http_methods != {"OPTIONS"}]
+    return [route.route_handler] if isinstance(route, WebSocketRoute | ASGIRoute) else []

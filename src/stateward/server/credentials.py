@@ -1,0 +1,47 @@
+"""How a token is presented: `Authorization: Bearer T`, HTTP Basic with T as the password, or `X-Auth-Token: T`."""
+
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterable
+
+LONGEST = 200
+"""No token is longer."""
+
+
+def presented(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the token that a request presents, or None if it presents none."""
+    other = None
+    for name, value in headers:
+        if name == b"authorization":
+            token = _authorization(value)
+            if token is not None:
+                return token
+        elif name == b"x-auth-token":
+            other = _text(value)
+    return other
+
+
+def _authorization(value: bytes) -> str | None:
+    scheme, _, given = value.partition(b" ")
+    match scheme.lower():
+        case b"bearer":
+            return _text(given.strip())
+        case b"basic":
+            return _password(given.strip())
+        case _:
+            return None
+
+
+def _password(given: bytes) -> str | None:
+    try:
+        _, colon, password = b64decode(given, validate=True).partition(b":")
+    except Error:
+        return None
+    return _text(password) if colon else None
+
+
+def _text(given: bytes) -> str | None:
+    """Return what may be a token; what cannot be one is not looked at any further, and opens nothing."""
+    if not given:
+        return None
+    return given.decode("latin-1") if len(given) <= LONGEST else ""

@@ -1,0 +1,73 @@
+"""Progress of an operation as it happens, as server-sent events: `progress` for each line, then `end`."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+from litestar import get
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import HeaderParameter
+from litestar.response import ServerSentEvent, ServerSentEventMessage
+from msgspec import Struct
+
+from stateward.access import Right
+from stateward.server.answers import problems
+from stateward.server.auth import needs
+from stateward.server.following import Following
+from stateward.server.names import MOST, Ns, Op
+from stateward.server.service import Call
+from stateward.server.windows import windows_of
+from stateward.server.wire import operation_view, when
+from stateward.store.records import Key, Operation, Progress
+
+LastSeen = Annotated[
+    int,
+    HeaderParameter(name="Last-Event-ID", ge=0, le=MOST, description="the last event that was seen: go on behind it"),
+]
+
+
+class ProgressView(Struct, frozen=True):
+    """A line of progress: what is being done, and how much of it is done."""
+
+    seq: int
+    at: str
+    text: str
+    done: int | None
+    total: int | None
+
+
+@get(
+    "/ns/{ns:str}/operations/{op:str}/events",
+    guards=[needs(Right.READ)],
+    tags=["operations"],
+    summary="Follow an operation",
+    media_type="text/event-stream",
+    responses={**problems(404), 200: ResponseSpec(str, description="Events.", media_type="text/event-stream")},
+)
+async def follow(request: Call, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
+    """Send every line of progress, those so far first, and in the end the operation; whoever reconnects goes on."""
+    following, key = windows_of(request).following, Key(ns, op)
+    await following.require(key)
+    return ServerSentEvent(_messages(following, key, last_seen))
+
+
+async def _messages(following: Following, key: Key, after: int) -> AsyncIterator[ServerSentEventMessage]:
+    async for one in following.follow(key, after):
+        match one:
+            case Progress():
+                yield ServerSentEventMessage(_encoded(_progress_view(one)), event="progress", id=one.seq)
+            case Operation():
+                yield ServerSentEventMessage(_encoded(operation_view(one)), event="end")
+            case None:
+                yield ServerSentEventMessage(None, comment="still there")
+
+
+def _progress_view(line: Progress) -> ProgressView:
+    return ProgressView(line.seq, when(line.at).isoformat().replace("+00:00", "Z"), line.text, line.done, line.total)
+
+
+def _encoded(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+ROUTES = (follow,)

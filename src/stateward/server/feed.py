@@ -1,0 +1,225 @@
+"""The journal as one process sees it: one query for each commit, however many people watch.
+
+A single task reads what is new and keeps the newest lines in memory, each encoded once. Whoever watches takes pages
+from there, each at their own pace: a slow one holds nobody up, because nothing is kept for it. Who has fallen behind
+what is kept, or resumes from long ago, reads pages from the store until it has caught up.
+
+The more people watch, the longer the pause between two wake-ups (never more than half a second): a thousand readers who
+are woken for every single commit would cost more than all the work they watch.
+"""
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from stateward.access.tokens import ANY, SYSTEM
+from stateward.store.errors import StoreError
+from stateward.store.port import Store, Topic
+from stateward.store.records import Line
+from stateward.store.selection import JournalFilter
+
+log = logging.getLogger("stateward.feed")
+
+EVERYTHING = JournalFilter()
+PAGE, PAGE_SIZE = 500, 500_000
+"""How many lines are read, or sent, at once; and how long a message may get, unless a single line is longer."""
+
+KEEP, KEEP_SIZE = 20_000, 32_000_000
+"""How many lines are kept in memory at least where they are short, and how long all of them may be together."""
+
+SAFETY = 5.0
+"""How many seconds pass at most between two looks, should a wake-up call be lost."""
+
+RETRY = 1.0
+"""How many seconds pass before a store that did not answer is asked again."""
+
+PAUSE_EACH, LONGEST_PAUSE = 0.0002, 0.5
+"""How many seconds of pause each reader adds between two wake-ups, and the longest pause."""
+
+UNWATCHED_PAUSE = 0.1
+"""How many seconds of pause there are while nobody watches, and lines are only counted."""
+
+
+class Interest(Struct, frozen=True):
+    """What somebody may see and wants to see; equal interests share their pages."""
+
+    namespaces: frozenset[str]
+    system: bool = False
+    only: frozenset[str] | None = None
+    kind: str | None = None
+
+    def wants(self, ns: str, kind: str) -> bool:
+        """Tell whether a line about an object of a kind in a namespace is for them."""
+        opened = self.system if ns == SYSTEM else not self.namespaces.isdisjoint((ANY, ns))
+        return opened and (self.only is None or ns in self.only) and self.kind in (None, kind)
+
+
+class Note(NamedTuple):
+    """A line in its encoded form, and what is needed to know for whom it is."""
+
+    seq: int
+    ns: str
+    kind: str
+    text: str
+
+
+class News(Struct, frozen=True):
+    """What follows a number: the lines of interest as a message, how many they are, and the number to go on from."""
+
+    message: str
+    count: int
+    seq: int
+
+
+class Feed:
+    """The newest lines of the journal, for everybody in this process."""
+
+    def __init__(self, store: Store, encode: Callable[[Line], str], *, keep: int = KEEP) -> None:
+        self._store, self._encode, self._keep = store, encode, keep
+        self._notes: list[Note] = []
+        self._size = 0
+        self._first = 0  # everything that follows this number is kept
+        self.seq = 0
+        self._pages: dict[tuple[Interest, int], News] = {}
+        self._wakening: asyncio.Future[None] | None = None
+        self._told = asyncio.Event()
+        self._listeners: list[Callable[[Sequence[Line]], None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self.readers = 0
+        self.stopped = False
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin where the journal ends now."""
+        self.seq = self._first = await self._store.reader.last_line()
+        self._unsubscribe = self._store.subscribe(self._hear)
+        self._task = asyncio.create_task(self._following(), name="journal feed")
+
+    async def stop(self) -> None:
+        """Read no more; whoever waits is woken, and sees that it is over."""
+        self.stopped = True
+        self._unsubscribe()
+        self._wake()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def listen(self, listener: Callable[[Sequence[Line]], None]) -> None:
+        """Call back with all lines that come in, in order."""
+        self._listeners.append(listener)
+
+    # --- what watchers ask -------------------------------------------------------------------------------------------
+
+    async def news(self, after: int) -> None:
+        """Wait until there is more than this number, or it is over."""
+        while self.seq <= after and not self.stopped:
+            if self._wakening is None:
+                self._wakening = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._wakening)
+
+    async def page(self, interest: Interest, after: int) -> News:
+        """Return what follows a number: from memory, or from the store where it is older than what is kept."""
+        known = self._pages.get((interest, after))
+        if known is not None:
+            return known
+        if after < self._first:
+            return await self._older(interest, after)
+        begin = bisect_right(self._notes, after, key=_number)
+        made = self._pages[interest, after] = _news(*_fitting(interest, self._notes[begin : begin + PAGE], after))
+        return made
+
+    async def _older(self, interest: Interest, after: int) -> News:
+        kept = self._first
+        lines = await self._store.reader.lines(after, PAGE, _filter(interest))
+        texts, seq = _fitting(interest, [self._note(line) for line in lines], after)
+        everything = len(lines) < PAGE and (not lines or seq == lines[-1].seq)
+        return _news(texts, max(kept, seq) if everything else seq)  # up to what was kept by then, nothing is missing
+
+    def _note(self, line: Line) -> Note:
+        return Note(line.seq, line.ns, line.kind, self._encode(line))
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _hear(self, topics: Topic) -> None:
+        if topics & Topic.JOURNAL:
+            self._told.set()
+
+    async def _following(self) -> None:
+        while True:
+            self._told.clear()
+            try:
+                lines = await self._store.reader.lines(self.seq, PAGE, EVERYTHING)
+            except StoreError as error:
+                log.warning("the journal cannot be read: %s", error)
+                await asyncio.sleep(RETRY)
+                continue
+            if lines:
+                self._take(lines)
+            if len(lines) < PAGE:
+                await self._rest(bool(lines))
+
+    async def _rest(self, woken: bool) -> None:
+        if woken:
+            pause = min(self.readers * PAUSE_EACH, LONGEST_PAUSE) if self.readers else UNWATCHED_PAUSE
+            await asyncio.sleep(pause)
+        try:
+            async with asyncio.timeout(SAFETY):
+                await self._told.wait()
+        except TimeoutError:
+            return
+
+    def _take(self, lines: Sequence[Line]) -> None:
+        notes = [self._note(line) for line in lines]
+        self._notes += notes
+        self._size += sum(len(note.text) for note in notes)
+        self.seq = lines[-1].seq
+        if len(self._notes) > 2 * self._keep or self._size > 2 * KEEP_SIZE:
+            self._forget()
+        self._pages.clear()
+        for listener in self._listeners:
+            listener(lines)
+        self._wake()
+
+    def _forget(self) -> None:
+        """Let go of the older half."""
+        count = (len(self._notes) + 1) // 2
+        self._first = self._notes[count - 1].seq
+        self._size -= sum(len(note.text) for note in self._notes[:count])
+        del self._notes[:count]
+
+    def _wake(self) -> None:
+        if self._wakening is not None and not self._wakening.done():
+            self._wakening.set_result(None)
+        self._wakening = None
+
+
+def _filter(interest: Interest) -> JournalFilter:
+    single = next(iter(interest.only)) if interest.only is not None and len(interest.only) == 1 else None
+    return JournalFilter(ns=single, kind=interest.kind)
+
+
+def _fitting(interest: Interest, notes: Sequence[Note], after: int) -> tuple[list[str], int]:
+    """Return the notes that are of interest, as many as fit into one message, and the number up to which they are."""
+    texts, size, seq = list[str](), 0, after
+    for note in notes:
+        if interest.wants(note.ns, note.kind):
+            if texts and size + len(note.text) > PAGE_SIZE:
+                break
+            texts.append(note.text)
+            size += len(note.text)
+        seq = note.seq
+    return texts, seq
+
+
+def _news(texts: Sequence[str], seq: int) -> News:
+    return News(f'{{"lines":[{",".join(texts)}],"seq":{seq}}}', len(texts), seq)
+
+
+def _number(note: Note) -> int:
+    return note.seq

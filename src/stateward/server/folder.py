@@ -1,0 +1,103 @@
+"""The data folder of a server: the embedded database, the administrator's token, and where the server is reached."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from stateward.access import Role, Tokens
+from stateward.access.lifecycle import TokenState
+from stateward.access.tokens import ANY, TokenInfo
+from stateward.config import Config
+from stateward.errors import BadInput
+
+TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
+SERVER_FILE = "server.json"
+PAGE = 500
+
+
+class ServerFile(Struct, frozen=True):
+    """Where the server of a data folder can be reached from this machine, and which process it is."""
+
+    url: str
+    pid: int
+
+
+class DataFolder:
+    """The files of a server; nobody but its owner can read them."""
+
+    def __init__(self, config: Config) -> None:
+        self.path = Path(config.data)
+        self._embedded = not config.database
+
+    @property
+    def token_file(self) -> Path:
+        """Where the administrator's token is kept."""
+        return self.path / TOKEN_FILE
+
+    def make(self) -> None:
+        """Make the folder, if there is none."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except (FileExistsError, PermissionError, NotADirectoryError) as error:
+            raise BadInput("data", str(self.path), f"a folder that can be used ({error.strerror})") from error
+
+    async def keep_token(self, tokens: Tokens) -> str | None:
+        """See to it that there is an administrator's token; returns what is wrong with the one that is kept here."""
+        if self.token_file.exists():
+            return await self._check_token(tokens)
+        if self._embedded or not await _has_administrator(tokens):
+            await self._make_token(tokens)
+        return None
+
+    async def _check_token(self, tokens: Tokens) -> str | None:
+        text = self.token_file.read_text("ascii", errors="replace").strip()
+        if await tokens.check(text) is not None:
+            return None
+        if await _has_administrator(tokens):
+            return f"the token in {self.token_file} is not valid any more; it is left as it is"
+        self.token_file.unlink()
+        await self._make_token(tokens)
+        return None
+
+    async def _make_token(self, tokens: Tokens) -> None:
+        text, _ = await tokens.issue("admin", Role.ADMIN, [ANY], who="first start")
+        write_private(self.token_file, text + "\n")
+
+    def leave_address(self, url: str) -> None:
+        """Say where the server can be reached."""
+        found = msgspec.json.encode(ServerFile(url, os.getpid())).decode()
+        write_private(self.path / SERVER_FILE, found)
+
+    def take_address_back(self) -> None:
+        """Say that the server is gone, unless another one has come since."""
+        file = self.path / SERVER_FILE
+        with suppress(OSError, msgspec.MsgspecError):
+            if msgspec.json.decode(file.read_bytes(), type=ServerFile).pid == os.getpid():
+                file.unlink()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that nobody else can read, at no time: whole, or not at all."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+async def _has_administrator(tokens: Tokens) -> bool:
+    after: str | None = None
+    while page := await tokens.list(after, PAGE):
+        if any(_opens_everything(one) for one in page):
+            return True
+        after = f"token-{page[-1].id}"
+    return False
+
+
+def _opens_everything(one: TokenInfo) -> bool:
+    return one.state == TokenState.ACTIVE and one.role is Role.ADMIN and ANY in one.namespaces

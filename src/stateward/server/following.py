@@ -1,0 +1,139 @@
+"""Following operations: one look at each for all who follow it, and nobody misses a line.
+
+Progress lines are kept by the store and numbered, so whoever comes back goes on behind the last one that it saw. The
+lines are read after the operation, so that one which is found ended has all of its lines here.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from stateward.engine.cancelling import NoSuchOperation
+from stateward.engine.waiting import ENDED
+from stateward.store.errors import StoreError
+from stateward.store.port import Store, Topic
+from stateward.store.records import Key, Operation, Progress
+
+EVERY = 0.25
+"""How many seconds pass at most between two looks at an operation that is followed."""
+
+PAUSE, PAUSE_EACH = 0.02, 0.002
+"""How many seconds pass at least, and how many more for each operation that is followed."""
+
+BEAT = 15.0
+"""How many seconds of silence there are at most."""
+
+Happening = Progress | Operation | None
+"""A line of progress; in the end the operation; None for a sign of life in between."""
+
+
+class Followed:
+    """An operation that somebody follows: what is known of it so far."""
+
+    __slots__ = ("end", "lines", "news", "readers", "task")
+
+    def __init__(self) -> None:
+        self.lines: list[Progress] = []
+        self.end: Operation | None = None
+        self.news = asyncio.Event()
+        self.readers = 0
+        self.task: asyncio.Task[None] | None = None
+
+    def tell(self) -> None:
+        """Wake all who wait; they wait for the next news with a new event."""
+        news, self.news = self.news, asyncio.Event()
+        news.set()
+
+
+class Following:
+    """Looks at all operations that are followed in this process."""
+
+    def __init__(self, store: Store, *, every: float = EVERY, beat: float = BEAT) -> None:
+        self._store, self._every, self._beat = store, every, beat
+        self._followed: dict[Key, Followed] = {}
+        self._hints = asyncio.Event()
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Listen for hints that something may have ended."""
+        self._unsubscribe = self._store.subscribe(self._hear)
+
+    async def stop(self) -> None:
+        """Look no more; whoever follows is let go."""
+        self._stopped = True
+        self._unsubscribe()
+        for one in list(self._followed.values()):
+            if one.task is not None:
+                one.task.cancel()
+            one.tell()
+
+    async def require(self, key: Key) -> None:
+        """Raise if there is no such operation."""
+        if await self._store.reader.operation(key) is None:
+            raise NoSuchOperation(*key)
+
+    async def follow(self, key: Key, after: int = 0) -> AsyncIterator[Happening]:
+        """Yield the progress lines that follow a number, and in the end the operation."""
+        one = self._join(key)
+        try:
+            while True:
+                news = one.news
+                for line in one.lines:
+                    if line.seq > after:
+                        yield line
+                        after = line.seq
+                if one.end is not None:
+                    yield one.end
+                    return
+                if self._stopped:
+                    return
+                if not await _within(self._beat, news):
+                    yield None
+        finally:
+            self._leave(key, one)
+
+    def _join(self, key: Key) -> Followed:
+        one = self._followed.get(key)
+        if one is None:
+            one = self._followed[key] = Followed()
+            one.task = asyncio.create_task(self._look(key, one))
+        one.readers += 1
+        return one
+
+    def _leave(self, key: Key, one: Followed) -> None:
+        one.readers -= 1
+        if not one.readers:
+            self._followed.pop(key, None)
+            if one.task is not None:
+                one.task.cancel()
+
+    async def _look(self, key: Key, one: Followed) -> None:
+        while one.end is None:
+            try:
+                found = await self._store.reader.operation(key)
+                lines = await self._store.reader.progress_of(key, one.lines[-1].seq if one.lines else 0)
+            except StoreError:
+                await asyncio.sleep(1.0)
+                continue
+            one.lines += lines
+            if found is not None and found.status in ENDED:
+                one.end = found
+            if lines or one.end is not None:
+                one.tell()
+            if one.end is None:
+                await asyncio.sleep(PAUSE + PAUSE_EACH * len(self._followed))
+                await _within(self._every, self._hints)
+
+    def _hear(self, topics: Topic) -> None:
+        if topics & (Topic.JOURNAL | Topic.WORK) and self._followed:
+            hints, self._hints = self._hints, asyncio.Event()
+            hints.set()
+
+
+async def _within(seconds: float, event: asyncio.Event) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

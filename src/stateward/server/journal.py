@@ -1,0 +1,110 @@
+"""The journal: every line of every namespace that the token opens, in pages or as one long export."""
+
+from collections.abc import AsyncIterator
+from operator import attrgetter
+from typing import Annotated
+
+import msgspec
+from litestar import Response, get
+from litestar.params import HeaderParameter, QueryParameter
+from litestar.response import Stream
+from msgspec.structs import replace
+
+from stateward.access import Grant, Right
+from stateward.access.tokens import ANY, SYSTEM
+from stateward.server.answers import problems
+from stateward.server.auth import needs, require
+from stateward.server.description import CONTENTS
+from stateward.server.names import TEXT, AfterNumber, Limit, Only, WhenOrNone, beginning
+from stateward.server.service import Call
+from stateward.server.wire import LinePage, LineView, line_view
+from stateward.store.port import Reader
+from stateward.store.records import Line
+from stateward.store.selection import JournalFilter
+
+TAGS = ["journal"]
+NDJSON = "application/x-ndjson"
+CHUNK = 1_000
+"""How many lines an export reads at once."""
+
+About = Annotated[str | None, QueryParameter(name="object", pattern=TEXT, description="only lines about this object")]
+Accept = Annotated[str | None, HeaderParameter(name="Accept", include_in_schema=False)]
+
+
+class Lines:
+    """The lines of the journal that fit a filter and that a grant opens."""
+
+    def __init__(self, reader: Reader, grant: Grant, only: JournalFilter) -> None:
+        self._reader = reader
+        self._grant = grant
+        self._filters = _filters(grant, only)
+
+    async def page(self, after: int, limit: int) -> tuple[list[Line], int | None]:
+        """Return lines that follow a number, and the number to go on from if there may be more."""
+        found: list[Line] = []
+        for only in self._filters:
+            found += await self._reader.lines(after, limit, only)
+        found = sorted(found, key=attrgetter("seq"))[:limit]
+        more = found[-1].seq if len(found) == limit else None
+        return [line for line in found if self._grant.opens(line.ns)], more
+
+    async def all(self, after: int) -> AsyncIterator[Line]:
+        """Yield every line that follows a number."""
+        more: int | None = after
+        while more is not None:
+            lines, more = await self.page(more, CHUNK)
+            for line in lines:
+                yield line
+
+
+def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
+    """Return the filters that together show what a token opens: one for each namespace, unless it opens all."""
+    if only.ns is not None:
+        require(grant, Right.READ, only.ns)
+        return [only]
+    if ANY in grant.namespaces:
+        return [only]
+    return [replace(only, ns=ns) for ns in sorted(grant.namespaces)]
+
+
+@get(
+    "/journal",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="Read the journal",
+    opt={CONTENTS: [NDJSON]},
+    responses=problems(),
+)
+async def read_journal(
+    request: Call,
+    ns: Only = None,
+    about: About = None,
+    kind: Only = None,
+    op: Only = None,
+    actor: Only = None,
+    since: WhenOrNone = None,
+    until: WhenOrNone = None,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+    accept: Accept = None,
+) -> Response[LinePage]:
+    """Return a page of the journal; with `Accept: application/x-ndjson` all lines that fit, one JSON object each."""
+    only = JournalFilter(ns, about, kind, op, actor, beginning(since), beginning(until))
+    lines = Lines(request.service.reader, request.grant, only)
+    if accept is not None and NDJSON in accept:
+        return Stream(_ndjson(lines, after), media_type=NDJSON)  # type: ignore[return-value]
+    found, more = await lines.page(after, request.service.page(limit))
+    return Response(LinePage([shown(line) for line in found], None if more is None else str(more)))
+
+
+def shown(line: Line) -> LineView:
+    """Return a line as it is shown; what is kept of tokens stays where it is."""
+    return line_view(line, bare=line.ns == SYSTEM)
+
+
+async def _ndjson(lines: Lines, after: int) -> AsyncIterator[bytes]:
+    async for line in lines.all(after):
+        yield msgspec.json.encode(shown(line)) + b"\n"
+
+
+ROUTES = (read_journal,)

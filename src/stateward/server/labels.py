@@ -1,0 +1,26 @@
+"""Changing an object's labels: a program of its own, because no action of a lifecycle does it."""
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.engine import NotFound
+from stateward.engine.requests import VersionMismatch
+from stateward.store.changes import Changes
+from stateward.store.port import Tx
+from stateward.store.records import Key, Line, Object
+
+
+async def relabel(tx: Tx, key: Key, labels: dict[str, str], version: int | None, actor: str, who: str) -> Object:
+    """Replace an object's labels, if it still has the version that the caller has seen; labels as they are stay."""
+    found = (await tx.objects([key])).get(key)
+    if found is None or found.removed:
+        raise NotFound(*key)
+    if version is not None and version != found.version:
+        raise VersionMismatch(found.id, version, found.version)
+    text = msgspec.json.encode(labels, order="sorted").decode()
+    if text == found.labels:
+        return found
+    changed = replace(found, labels=text, version=found.version + 1)
+    line = Line(found.ns, found.id, found.kind, None, tx.now, actor, who, "labels changed", None, None, None)
+    await tx.apply(Changes(objects=[changed], journal=[line]))
+    return changed

@@ -1,0 +1,215 @@
+"""Metrics: what happens, in numbers, for Prometheus.
+
+What happened is counted from the journal's stream, so every process counts what the whole deployment does since the
+process started, whoever did it: rates of several processes are to be compared, not added up. What is now (operations in
+flight, their age, what waits) is asked of the store when somebody looks, as sets and at most once a second. Calls and
+how long they take are counted where they are answered.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic, perf_counter
+from typing import Any
+
+from litestar import Response, get
+from litestar.openapi.datastructures import ResponseSpec
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from stateward import __version__
+from stateward.access import Right
+from stateward.engine import Kind
+from stateward.server.answers import problems
+from stateward.server.auth import needs
+from stateward.server.refusals import NotReady
+from stateward.server.service import Call
+from stateward.server.survey import LaneSurvey, Survey
+from stateward.server.tally import Tally
+from stateward.store.errors import StoreError
+from stateward.store.records import Line
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter began is of no use here
+
+FRESH = 1.0
+"""How many seconds a survey is good for."""
+
+ACCEPTANCE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+ANSWERS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+NO_ROUTE = "(none)"
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Metrics:
+    """The numbers of one process, in a registry of its own."""
+
+    def __init__(self, kinds: Sequence[Kind], survey: Callable[[], Awaitable[Survey]]) -> None:
+        self.registry = CollectorRegistry()
+        self._tally = Tally(kinds)
+        self._survey = survey
+        self._surveyed = -FRESH
+        self._lock = asyncio.Lock()
+        self._count_happenings()
+        self._count_calls()
+        self._show_the_present()
+
+    def _count_happenings(self) -> None:
+        labels = ("kind", "action", "result")
+        self.transitions = self._counter(
+            "transitions", "lines of the journal: what was done, and how it ended", *labels
+        )
+        self.rejected = self._counter("rejected_reports", "reports that did not count", "kind")
+        self.handed_over = self._counter("lease_handovers", "operations taken from a worker that was lost", "kind")
+        self.journal = self._gauge("journal_seq", "the number of the newest line of the journal that was seen")
+
+    def _count_calls(self) -> None:
+        self.acceptance = Histogram(
+            "stateward_acceptance_seconds",
+            "how long it takes to accept or to deny a request, durably",
+            ("verdict",),
+            registry=self.registry,
+            buckets=ACCEPTANCE,
+        )
+        self.answers = Histogram(
+            "stateward_http_request_seconds",
+            "how long it takes to answer a call",
+            ("method", "route"),
+            registry=self.registry,
+            buckets=ANSWERS,
+        )
+        self.calls = self._counter("http_requests", "calls by route and status", "method", "route", "status")
+
+    def _show_the_present(self) -> None:
+        self.build = self._gauge("build_info", "the program's version", "version")
+        self.build.labels(__version__).set(1)
+        self.store = self._gauge("store_up", "whether the store answers")
+        self.objects = self._gauge("objects", "objects by kind and state", "kind", "state")
+        self.in_flight = self._gauge(
+            "operations_in_flight", "operations that have not ended, by lane", "lane", "status"
+        )
+        self.oldest = self._gauge("operation_oldest_seconds", "the age of the oldest that has not ended", "lane")
+        self.depth = self._gauge("queue_depth", "operations that wait to be claimed, by lane", "lane")
+        self.capacity = self._gauge("lane_capacity", "operations that may run in a lane at once", "lane")
+        self.backed_off = self._gauge("lane_backed_off", "whether a lane is backed off (throttled)", "lane")
+        self.stuck = self._gauge("stuck_objects", "objects past their deadline that no live worker looks after")
+        self.workers = self._gauge("workers", "workers, by whether they are alive", "alive")
+        self.timers = self._gauge("oldest_timer_seconds", "how long the oldest timer has been due")
+        self.readers = self._gauge("stream_readers", "open streams of this process")
+
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"stateward_{name}", about, labels, registry=self.registry)
+
+    def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"stateward_{name}", about, labels, registry=self.registry)
+
+    # --- counting ----------------------------------------------------------------------------------------------------
+
+    def hear(self, lines: Sequence[Line]) -> None:
+        """Count what lines of the journal tell."""
+        for line in lines:
+            told = self._tally.read(line)
+            self.transitions.labels(*told).inc()
+            if told.result == "rejected":
+                self.rejected.labels(told.kind).inc()
+            elif told.result == "handed_over":
+                self.handed_over.labels(told.kind).inc()
+        if lines:
+            self.journal.set(lines[-1].seq)
+
+    def accepted(self, seconds: float, verdict: str) -> None:
+        """Count a request that was accepted or denied, and how long that took."""
+        self.acceptance.labels(verdict).observe(seconds)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a call."""
+        self.calls.labels(method, route, str(status)).inc()
+        self.answers.labels(method, route).observe(seconds)
+
+    # --- showing -----------------------------------------------------------------------------------------------------
+
+    async def text(self) -> str:
+        """Return everything as Prometheus reads it."""
+        async with self._lock:
+            if self._surveyed + FRESH <= monotonic():
+                await self._look()
+        return generate_latest(self.registry).decode()
+
+    async def _look(self) -> None:
+        """Show the present; a store that does not answer is shown as down, and nothing stale beside it."""
+        for gauge in (self.objects, self.in_flight, self.oldest, self.depth, self.capacity, self.backed_off):
+            gauge.clear()
+        try:
+            self._show(await self._survey())
+        except StoreError:
+            self.store.set(0)
+            return
+        self.store.set(1)
+        self._surveyed = monotonic()
+
+    def _show(self, survey: Survey) -> None:
+        for (kind, state), count in survey.objects.items():
+            self.objects.labels(kind, state).set(count)
+        for lane in survey.lanes:
+            self._show_lane(lane)
+        self.stuck.set(survey.stuck)
+        self.workers.labels("yes").set(survey.workers_alive)
+        self.workers.labels("no").set(survey.workers_lost)
+        self.timers.set(survey.timer_late)
+
+    def _show_lane(self, lane: LaneSurvey) -> None:
+        self.in_flight.labels(lane.lane, "running").set(lane.running)
+        self.capacity.labels(lane.lane).set(lane.capacity)
+        self.backed_off.labels(lane.lane).set(lane.backed_off)
+        if lane.waiting is not None:
+            self.in_flight.labels(lane.lane, "waiting").set(lane.waiting)
+            self.depth.labels(lane.lane).set(lane.waiting)
+        if lane.age is not None:
+            self.oldest.labels(lane.lane).set(lane.age)
+
+
+class CountingCalls:
+    """An application around another one, which counts its calls by route: a name never becomes a label."""
+
+    def __init__(self, app: Any, metrics: Metrics) -> None:  # noqa: ANN401 - an ASGI application
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
+        """Pass a call on, and count it when it is answered."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = perf_counter()
+        method = scope["method"] if scope["method"] in METHODS else "other"
+
+        async def counted(message: Any) -> None:  # noqa: ANN401
+            if message["type"] == "http.response.start":
+                route = scope.get("path_template") or NO_ROUTE
+                self._metrics.answered(method, route, message["status"], perf_counter() - begun)
+            await send(message)
+
+        await self._app(scope, receive, counted)
+
+
+@get(
+    "/metrics",
+    guards=[needs(Right.READ)],
+    tags=["deployment"],
+    summary="Metrics",
+    media_type="text/plain",
+    responses={**problems(), 200: ResponseSpec(str, description="As Prometheus reads it.", media_type="text/plain")},
+)
+async def show_metrics(request: Call) -> Response[str]:
+    """Return the metrics of this process and of the store."""
+    metrics: Metrics | None = request.app.state.get("metrics")
+    if metrics is None:
+        raise NotReady("this process has no metrics: ask a server")
+    return Response(await metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+ROUTES = (show_metrics,)

@@ -1,0 +1,107 @@
+"""How names are written in paths, queries and bodies.
+
+What is made here has a plain name: it can stand in a path as it is, and in a log without doubt. What was made elsewhere
+is found by whatever name it has, as long as it can be one part of a path.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from litestar.openapi.spec import OpenAPIType, Schema
+from litestar.params import HeaderParameter, PathParameter, QueryParameter
+from msgspec import Meta
+
+# In Python, `$` also matches before a line end at the end of the text; the look-ahead closes that gap.
+END = r"$(?!\n)"
+NOT_OURS = "(?!sw_[0-9a-f]{12}_)"  # what was meant as a token is not to become a name that everybody reads
+PLAIN = rf"^{NOT_OURS}[A-Za-z0-9][A-Za-z0-9._:@+~-]{{0,199}}{END}"
+PART = rf"^[^\x00-\x1f\x7f/]{{1,200}}{END}"
+TEXT = rf"^[^\x00-\x1f\x7f]{{1,250}}{END}"
+LABEL = rf"^[^\x00-\x1f\x7f=]{{1,100}}=[^\x00-\x1f\x7f]{{0,250}}{END}"
+TAGS = rf"^[\x20-\x7e]{{1,1000}}{END}"
+PRINTABLE = rf"^[\x21-\x7e]{{1,200}}{END}"
+
+HALF = 0.000_000_5
+"""Half of the smallest time that is shown."""
+
+MOST = 10**15
+"""The largest number that a row of the journal is asked for by."""
+
+# --- in bodies -------------------------------------------------------------------------------------------------------
+
+Plain = Annotated[str, Meta(pattern=PLAIN, description="letters, digits and . _ : @ + ~ -, at most 200 of them")]
+Namespace = Annotated[str, Meta(pattern=rf"{PLAIN}|^\*{END}", description="a namespace, or * for all of them")]
+TokenName = Annotated[str, Meta(pattern=rf"^[^\x00-\x1f\x7f]{{1,200}}{END}", description="whose it is")]
+Part = Annotated[str, Meta(pattern=PART, description="up to 200 signs without a slash")]
+Text = Annotated[str, Meta(pattern=TEXT, description="up to 250 signs in one line")]
+LabelValue = Annotated[str, Meta(pattern=rf"^[^\x00-\x1f\x7f]{{0,250}}{END}")]
+Labels = Annotated[dict[Text, LabelValue], Meta(max_length=100)]
+Priority = Annotated[int, Meta(ge=-1_000_000, le=1_000_000, description="higher goes first in its lane")]
+
+# --- in paths --------------------------------------------------------------------------------------------------------
+
+Ns = Annotated[str, PathParameter(pattern=PLAIN, description="the namespace")]
+Id = Annotated[str, PathParameter(pattern=PART, description="the object's id")]
+Op = Annotated[str, PathParameter(pattern=PART, description="the operation's id")]
+Action = Annotated[str, PathParameter(pattern=PART, description="an action or event of the object's lifecycle")]
+KindName = Annotated[str, PathParameter(pattern=PART, description="the kind's name")]
+Tree = Annotated[str, PathParameter(pattern=PART, description="the tree that the locks are on")]
+TokenId = Annotated[str, PathParameter(pattern=PART, description="the token's id, as it is listed")]
+Grp = Annotated[str, PathParameter(pattern=PART, description="the group of lanes")]
+LanePath = Annotated[str, PathParameter(pattern=TEXT, description="the lane, such as aws/eu-west-1")]
+
+# --- in queries ------------------------------------------------------------------------------------------------------
+
+NOT_NEGATIVE = {"minimum": 0}
+"""The framework leaves a limit of 0 out of its description."""
+
+Limit = Annotated[int, QueryParameter(ge=1, le=MOST, description="most rows wanted; never more than the page limit")]
+AfterText = Annotated[str | None, QueryParameter(pattern=TEXT, description="`next` of the page before")]
+AfterNumber = Annotated[
+    int, QueryParameter(ge=0, le=MOST, description="`next` of the page before", schema_extra=NOT_NEGATIVE)
+]
+Only = Annotated[str | None, QueryParameter(pattern=TEXT)]
+StatesWish = Annotated[
+    str | None, QueryParameter(name="state", pattern=TEXT, description="one state, or several with commas between them")
+]
+LabelWishes = Annotated[
+    list[Annotated[str, Meta(pattern=LABEL)]] | None,
+    QueryParameter(
+        name="label",
+        description="name=value; given several times, all must fit",
+        schema_extra={"items": Schema(type=OpenAPIType.STRING, pattern=LABEL)},
+    ),
+]
+Wait = Annotated[
+    float | None, QueryParameter(ge=0, le=300, description="seconds to wait for the end", schema_extra=NOT_NEGATIVE)
+]
+When = Annotated[datetime, QueryParameter(description="a time, such as 2026-11-15T02:57:12Z")]
+WhenOrNone = Annotated[datetime | None, QueryParameter(description="a time, such as 2026-11-15T02:57:12Z")]
+
+# --- in headers ------------------------------------------------------------------------------------------------------
+
+IdempotencyKey = Annotated[
+    str | None,
+    HeaderParameter(name="Idempotency-Key", pattern=PRINTABLE, description="same key, same answer: done only once"),
+]
+IfMatch = Annotated[
+    str | None, HeaderParameter(name="If-Match", pattern=TAGS, description="the ETag that the object must still have")
+]
+IfNoneMatch = Annotated[
+    str | None, HeaderParameter(name="If-None-Match", pattern=TAGS, description="the ETag that the caller has seen")
+]
+
+
+def aware(time: datetime) -> datetime:
+    """Return a time with its zone; one without is meant as UTC."""
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def beginning(time: datetime | None) -> float | None:
+    """Return the first moment that is shown as this time, as the store has it: times are shown in microseconds."""
+    return None if time is None else aware(time).timestamp() - HALF
+
+
+def end(time: datetime) -> float:
+    """Return the last moment that is shown as this time, as the store has it."""
+    return aware(time).timestamp() + HALF

@@ -1,0 +1,192 @@
+"""Objects: finding them, looking at them, making them, and what is written on their labels."""
+
+from litestar import Response, get, post, put
+from litestar.datastructures import ResponseHeader
+from litestar.openapi import ResponseSpec
+from litestar.params import JSONBody
+from msgspec import Struct
+
+from stateward.access import Right
+from stateward.access.roles import ACTORS
+from stateward.access.tokens import ANY, SYSTEM
+from stateward.engine import Engine
+from stateward.errors import BadInput, UnknownName
+from stateward.lifecycle import Lifecycle
+from stateward.server.answers import problems
+from stateward.server.asked import NewLabels, NewObject
+from stateward.server.auth import needs
+from stateward.server.etags import etag_of, unchanged
+from stateward.server.kinds import public_kind
+from stateward.server.labels import relabel
+from stateward.server.matching import matched
+from stateward.server.names import (
+    AfterText,
+    Id,
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    LabelWishes,
+    Limit,
+    Ns,
+    Only,
+    StatesWish,
+)
+from stateward.server.service import Call, Service
+from stateward.server.wire import AcceptedView, ObjectPage, ObjectView, accepted_view, object_view
+from stateward.store.records import Key
+from stateward.store.selection import Page, Selector
+
+TAGS = ["objects"]
+ETAG = ResponseHeader(name="ETag", description="the object's version", documentation_only=True)
+
+
+class NamespaceView(Struct, frozen=True):
+    """A namespace: how many objects it has of each kind in each state."""
+
+    ns: str
+    counts: dict[str, dict[str, int]]
+
+
+@get("/namespaces", guards=[needs(Right.READ)], tags=TAGS, summary="List the namespaces", responses=problems())
+async def list_namespaces(request: Call) -> list[NamespaceView]:
+    """Return the namespaces that the token opens and that have objects, with counts by kind and state."""
+    found = [await _counted(request.service, ns) for ns in await opened(request)]
+    return [one for one in found if one.counts]
+
+
+async def opened(request: Call) -> list[str]:
+    """Return the namespaces that the caller's token opens."""
+    if ANY not in request.grant.namespaces:
+        return sorted(request.grant.namespaces)
+    return [ns for ns in await request.service.census.namespaces() if ns != SYSTEM]
+
+
+async def _counted(service: Service, ns: str) -> NamespaceView:
+    counts: dict[str, dict[str, int]] = {}
+    for (kind, state), count in sorted((await service.reader.count_states(Selector(ns))).items()):
+        counts.setdefault(kind, {})[state] = count
+    return NamespaceView(ns, counts)
+
+
+@get("/ns/{ns:str}/objects", guards=[needs(Right.READ)], tags=TAGS, summary="List objects", responses=problems())
+async def list_objects(
+    request: Call,
+    ns: Ns,
+    kind: Only = None,
+    states: StatesWish = None,
+    parent: Only = None,
+    labels: LabelWishes = None,
+    q: Only = None,
+    after: AfterText = None,
+    limit: Limit = 100,
+) -> ObjectPage:
+    """Return a page of the objects that fit, in the order of their ids; any page costs the same.
+
+    `state` may name several, with commas between them; `q` is part of the id, in any case.
+    """
+    wishes = tuple((name, value) for name, _, value in (one.partition("=") for one in labels or ()))
+    named = None if states is None else tuple(filter(None, states.split(",")))
+    chosen = Selector(ns, kind, parent, named, wishes, q)
+    most = request.service.page(limit)
+    found = await request.service.reader.list_objects(chosen, Page(after, most))
+    items = [object_view(one, request.service.classes) for one in found]
+    return ObjectPage(items, items[-1].id if len(items) == most else None)
+
+
+@get(
+    "/ns/{ns:str}/objects/{id:str}",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="Get an object",
+    responses=problems(404) | {304: ResponseSpec(None, description="The caller has seen this version already.")},
+    response_headers=[ETAG],
+)
+async def get_object(request: Call, ns: Ns, id: Id, if_none_match: IfNoneMatch = None) -> Response[ObjectView]:  # noqa: A002
+    """Return an object; its version is its ETag, and who has seen it already is answered with 304."""
+    found = await request.service.engine.get(ns, id)
+    headers = {"ETag": etag_of(found.version)}
+    if unchanged(if_none_match, found.version):
+        return Response(None, status_code=304, headers=headers)  # type: ignore[arg-type]
+    return Response(object_view(found, request.service.classes), headers=headers)
+
+
+@post(
+    "/ns/{ns:str}/objects",
+    guards=[needs(Right.ACT)],
+    tags=TAGS,
+    summary="Make an object",
+    status_code=202,
+    responses=problems(404, 409, 413),
+    response_headers=[ETAG],
+)
+async def create_object(
+    request: Call, ns: Ns, data: JSONBody[NewObject], key: IdempotencyKey = None
+) -> Response[AcceptedView]:
+    """Make an object, by the action that its lifecycle begins with: `create`, or the only one there is."""
+    engine = request.service.engine
+    lifecycle = _lifecycle(engine, data.kind)
+    accepted = await engine.create(
+        ns,
+        data.id,
+        data.kind,
+        first_action(lifecycle, data.action),
+        spec=data.spec,
+        labels=data.labels,
+        parent=data.parent,
+        queue=data.queue,
+        args=data.args,
+        facts=data.facts,
+        priority=data.priority,
+        not_before=data.not_before.timestamp() if data.not_before else 0.0,
+        actor=ACTORS[request.grant.role],
+        who=request.grant.name,
+        key=key,
+    )
+    headers = {"ETag": etag_of(accepted.object.version)}
+    return Response(accepted_view(accepted, request.service.classes), status_code=202, headers=headers)
+
+
+def _lifecycle(engine: Engine, kind: str) -> Lifecycle:
+    try:
+        return public_kind(engine, kind).lifecycle
+    except UnknownName as error:
+        raise BadInput("kind", kind, f"one of {', '.join(sorted(error.known))}") from error
+
+
+def first_action(lifecycle: Lifecycle, wanted: str | None) -> str:
+    """Return how an object of a kind is made: as wanted, by `create`, or by the only way there is."""
+    ways = dict.fromkeys(one.event for one in lifecycle.allowed[lifecycle.initial])
+    if wanted is not None and wanted not in lifecycle.events:
+        raise BadInput("action", wanted, f"one of {', '.join(ways)}")
+    if wanted is not None or "create" in ways:
+        return wanted or "create"
+    if len(ways) != 1:
+        raise BadInput("action", None, f"given: {lifecycle.kind} begins with one of {', '.join(ways)}")
+    return next(iter(ways))
+
+
+@put(
+    "/ns/{ns:str}/objects/{id:str}/labels",
+    guards=[needs(Right.ACT)],
+    tags=TAGS,
+    summary="Set an object's labels",
+    responses=problems(404, 412, 413),
+    response_headers=[ETAG],
+)
+async def set_labels(
+    request: Call,
+    ns: Ns,
+    id: Id,  # noqa: A002 - the path's word
+    data: JSONBody[NewLabels],
+    if_match: IfMatch = None,
+) -> Response[ObjectView]:
+    """Replace all labels of an object."""
+    version = await matched(request.service, Key(ns, id), if_match)
+    actor, who = ACTORS[request.grant.role], request.grant.name
+    found = await request.service.engine.store.transact(
+        lambda tx: relabel(tx, Key(ns, id), data.labels, version, actor, who)
+    )
+    return Response(object_view(found, request.service.classes), headers={"ETag": etag_of(found.version)})
+
+
+ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels)

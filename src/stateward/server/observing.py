@@ -1,0 +1,51 @@
+"""The engine as a server runs it: what it accepts is timed and traced, and whoever logs in a handler names its job."""
+
+from time import perf_counter
+from typing import Any
+
+from stateward.engine import Accepted, Denied, Engine, Handler, Job, Kind, Request
+from stateward.engine.handlers import Run
+from stateward.server.logs import working_on
+from stateward.server.metrics import Metrics
+from stateward.server.traces import Traces
+from stateward.store.port import Store
+
+
+class ObservedEngine(Engine):
+    """An engine whose acceptances are timed and traced."""
+
+    def __init__(self, store: Store, kinds: list[Kind], traces: Traces, **how: Any) -> None:  # noqa: ANN401 - as Engine
+        super().__init__(store, [observed(kind, traces) for kind in kinds], new_id=traces.new_id, **how)
+        self._traces = traces
+        self.metrics: Metrics | None = None
+
+    async def submit(self, request: Request) -> Accepted:
+        """Submit a request."""
+        begun, verdict = perf_counter(), "failed"
+        try:
+            with self._traces.accepting(request):
+                accepted = await super().submit(request)
+            verdict = "accepted"
+        except Denied:
+            verdict = "denied"
+            raise
+        finally:
+            if self.metrics is not None:
+                self.metrics.accepted(perf_counter() - begun, verdict)
+        return accepted
+
+
+def observed(kind: Kind, traces: Traces) -> Kind:
+    """Return a kind whose handlers are traced, and whose operations are named in what they log."""
+    handlers = {
+        action: Handler(_observed(one.run, traces), one.observe, one.attempts) for action, one in kind.handlers.items()
+    }
+    return Kind(kind.lifecycle, handlers, kind.route, kind.guard)
+
+
+def _observed(run: Run, traces: Traces) -> Run:
+    async def observing(job: Job) -> Any:  # noqa: ANN401 - what the handler returns
+        with working_on(job.key.id), traces.handling(job):
+            return await run(job)
+
+    return observing

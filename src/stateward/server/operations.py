@@ -1,0 +1,77 @@
+"""Operations: what was accepted, how far it is, and how to stop it."""
+
+from typing import Annotated
+
+from litestar import get, post
+from litestar.params import QueryParameter
+
+from stateward.access import Right
+from stateward.engine.cancelling import NoSuchOperation
+from stateward.server.answers import problems
+from stateward.server.auth import needs
+from stateward.server.names import PART, Limit, Ns, Op
+from stateward.server.service import Call, Service
+from stateward.server.wire import OperationPage, OperationView, operation_view
+from stateward.store.records import Key, Operation
+
+TAGS = ["operations"]
+Of = Annotated[str, QueryParameter(name="object", pattern=PART, description="the object that they are about")]
+
+
+async def found_operation(service: Service, key: Key) -> Operation:
+    """Return an operation, or raise."""
+    found = await service.reader.operation(key)
+    if found is None:
+        raise NoSuchOperation(*key)
+    return found
+
+
+@get("/ns/{ns:str}/operations", guards=[needs(Right.READ)], tags=TAGS, summary="List operations", responses=problems())
+async def list_operations(request: Call, ns: Ns, of: Of, limit: Limit = 100) -> OperationPage:
+    """Return an object's operations, newest first."""
+    service = request.service
+    found = await service.reader.operations_of(Key(ns, of), service.page(limit))
+    return OperationPage([operation_view(one) for one in found])
+
+
+@get(
+    "/ns/{ns:str}/operations/{op:str}",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="Get an operation",
+    responses=problems(404),
+)
+async def get_operation(request: Call, ns: Ns, op: Op) -> OperationView:
+    """Return an operation; one that is being worked on is shown as running."""
+    return operation_view(await found_operation(request.service, Key(ns, op)))
+
+
+@get(
+    "/ns/{ns:str}/operations/{op:str}/children",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="List an operation's children",
+    responses=problems(404),
+)
+async def list_children(request: Call, ns: Ns, op: Op) -> OperationPage:
+    """Return the operations that an operation waits for, or waited for."""
+    key = Key(ns, op)
+    await found_operation(request.service, key)
+    return OperationPage([operation_view(one) for one in await request.service.reader.children_of(key)])
+
+
+@post(
+    "/ns/{ns:str}/operations/{op:str}/cancel",
+    guards=[needs(Right.ACT)],
+    tags=TAGS,
+    summary="Cancel an operation",
+    status_code=202,
+    responses=problems(404, 409),
+)
+async def cancel_operation(request: Call, ns: Ns, op: Op) -> OperationView:
+    """Cancel an operation: what waits ends at once, what runs is told to stop and then says what has become of it."""
+    await request.service.engine.cancel(ns, op, request.grant.name)
+    return operation_view(await found_operation(request.service, Key(ns, op)))
+
+
+ROUTES = (list_operations, get_operation, list_children, cancel_operation)

@@ -1,0 +1,55 @@
+"""The server's own refusals: who is not known, who may not, who comes too often, and a server that is not ready."""
+
+from stateward.access import Right
+from stateward.errors import StatewardError
+
+
+class NotAuthenticated(StatewardError):
+    """There is no token, or it opens nothing."""
+
+    def __init__(self, *, given: bool) -> None:
+        super().__init__(given)
+        self.given = given
+
+    def __str__(self) -> str:
+        return "the token is not valid, or no longer" if self.given else "a token is needed"
+
+
+class Forbidden(StatewardError):
+    """The token is known and does not open this."""
+
+    def __init__(self, right: Right, ns: str | None = None, *, why: str = "") -> None:
+        super().__init__(right, ns)
+        self.right, self.ns, self.why = right, ns, why
+
+    def __str__(self) -> str:
+        if self.why:
+            return self.why
+        where = f" in namespace {self.ns!r}" if self.ns is not None else ""
+        return f"the token does not give the right to {self.right}{where}"
+
+
+class TooMany(StatewardError):
+    """The token calls more often than it may."""
+
+    retry = True
+
+    def __init__(self, after: float) -> None:
+        super().__init__(after)
+        self.after = after
+
+    def __str__(self) -> str:
+        return "too many requests with this token"
+
+
+class NotReady(StatewardError):
+    """Something that the server needs is missing."""
+
+    retry = True
+
+    def __init__(self, missing: str) -> None:
+        super().__init__(missing)
+        self.missing = missing
+
+    def __str__(self) -> str:
+        return self.missing

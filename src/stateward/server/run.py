@@ -1,0 +1,286 @@
+"""The processes: `serve` (the API, and a worker beside it) and `work` (a worker alone).
+
+A process stops gracefully when it is told to (SIGTERM, SIGINT): it accepts nothing more, answers what it has begun to
+answer, lets the streams go, ends what its handlers can end in time, and gives the rest back to whoever works next. A
+second signal ends the waiting. Nothing that was accepted is lost either way: that is the store's business, not ours.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from random import Random
+from typing import Any
+
+import uvicorn
+from litestar import Litestar
+from msgspec import Struct
+
+from stateward.access import Tokens
+from stateward.config import Config, masked
+from stateward.errors import BadInput, StatewardError
+from stateward.server import events, metrics, sockets
+from stateward.server.app import create_app
+from stateward.server.demo import Demo
+from stateward.server.equipment import all_kinds, simulated_clouds
+from stateward.server.folder import DataFolder
+from stateward.server.metrics import CountingCalls
+from stateward.server.observing import ObservedEngine
+from stateward.server.protocols import HEAD_LIMIT, Http, WebSockets
+from stateward.server.traces import NoTraces, Traces, TracingCalls, start_traces
+from stateward.server.windows import Windows
+from stateward.store import open_store
+from stateward.store.port import Store
+
+log = logging.getLogger("stateward.server")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ANSWER_WITHIN = 15
+"""How many seconds calls have to be answered when the server stops."""
+
+GOODBYES_WITHIN = 2.0
+"""How many seconds the readers of streams have to take their leave."""
+
+FIRST_WORD_LIMIT = 64 * 1024
+
+
+class CannotListen(StatewardError):
+    """The address is taken, or not ours."""
+
+    def __init__(self, host: str, port: int, why: str) -> None:
+        super().__init__(host, port)
+        self.host, self.port, self.why = host, port, why
+
+    def __str__(self) -> str:
+        return f"cannot listen on {self.host}:{self.port}: {self.why}"
+
+
+class Opened(Struct, frozen=True):
+    """An application with all that it needs, at work."""
+
+    app: Litestar
+    engine: ObservedEngine
+    tokens: Tokens
+    windows: Windows
+
+
+class Started(Struct, frozen=True):
+    """A server that answers: where, and where its administrator's token is, if that is known here."""
+
+    url: str
+    token_file: str | None
+
+
+# --- the parts -------------------------------------------------------------------------------------------------------
+
+
+def store_of(config: Config) -> Store:
+    """Return the store that a configuration names."""
+    try:
+        return open_store(config.store_url)
+    except BadInput as error:
+        raise BadInput("database", masked(config.store_url), error.allowed) from None
+
+
+@asynccontextmanager
+async def engine_of(config: Config, traces: Traces) -> AsyncIterator[ObservedEngine]:
+    """Run an engine, with a worker if the configuration says so, and the demo's fleet if it says so."""
+    clouds = simulated_clouds() if config.demo else None
+    engine = ObservedEngine(
+        store_of(config), all_kinds(clouds), traces, works=config.worker, slots=config.slots, lease=config.lease
+    )
+    if clouds is not None:
+        clouds.engine = engine
+    async with engine:
+        yield engine
+
+
+@asynccontextmanager
+async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[Opened]:
+    """Run the whole application on a configuration, but listen nowhere."""
+    DataFolder(config).make()
+    async with engine_of(config, traces or NoTraces()) as engine:
+        tokens = Tokens(engine)
+        app = create_app(engine, tokens, config, routes=metrics.ROUTES, api_routes=(*sockets.ROUTES, *events.ROUTES))
+        async with Windows(engine, app.state.service.census) as windows:
+            app.state.windows, app.state.metrics = windows, windows.metrics
+            engine.metrics = windows.metrics
+            yield Opened(app, engine, tokens, windows)
+
+
+@asynccontextmanager
+async def _living(engine: ObservedEngine, config: Config) -> AsyncIterator[None]:
+    """Keep the demo's user at it, if the configuration says so."""
+    user = asyncio.create_task(Demo(engine, Random()).run()) if config.demo else None  # noqa: S311
+    try:
+        yield
+    finally:
+        if user is not None:
+            user.cancel()
+            await asyncio.gather(user, return_exceptions=True)
+
+
+# --- serving ---------------------------------------------------------------------------------------------------------
+
+
+async def serve(config: Config, started: Callable[[Started], None]) -> None:
+    """Serve until told to stop; `started` is called when calls are answered."""
+    traces = start_traces(os.environ)
+    folder = DataFolder(config)
+    folder.make()
+    listener = listener_of(config)
+    try:
+        async with opened(config, traces) as parts:
+            complaint = await folder.keep_token(parts.tokens)
+            if complaint is not None:
+                log.warning(complaint)
+            async with _living(parts.engine, config):
+                await _listen(config, parts, traces, listener, folder, started)
+    finally:
+        listener.close()
+        folder.take_address_back()
+        traces.stop()
+
+
+async def _listen(
+    config: Config,
+    parts: Opened,
+    traces: Traces,
+    listener: socket.socket,
+    folder: DataFolder,
+    started: Callable[[Started], None],
+) -> None:
+    def tell() -> None:
+        folder.leave_address(_url(config, listener, local=True))
+        token = str(folder.token_file) if folder.token_file.exists() else None
+        started(Started(_url(config, listener), token))
+
+    async def let_go() -> None:
+        await parts.windows.close()
+        await _within(GOODBYES_WITHIN, lambda: not parts.windows.feed.readers)
+
+    app = CountingCalls(TracingCalls(parts.app, traces), parts.windows.metrics)
+    await Server(settings_of(config, app), tell, let_go).serve(sockets=[listener])
+
+
+def settings_of(config: Config, app: Any) -> uvicorn.Config:  # noqa: ANN401 - an ASGI application
+    """Return how an application is served."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=config.log_level == "debug",
+        http=Http,
+        ws=WebSockets,
+        ws_max_size=FIRST_WORD_LIMIT,
+        ws_per_message_deflate=False,  # it costs each connection more memory than all else together
+        h11_max_incomplete_event_size=HEAD_LIMIT,
+        server_header=False,
+        timeout_graceful_shutdown=ANSWER_WITHIN,
+        ssl_certfile=config.tls_cert or None,
+        ssl_keyfile=config.tls_key or None,
+        lifespan="on",
+    )
+
+
+class Server(uvicorn.Server):
+    """A server that says when it answers, and lets those go who would stay for ever before it stops."""
+
+    def __init__(self, config: uvicorn.Config, tell: Callable[[], None], let_go: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(config)
+        self._tell, self._let_go = tell, let_go
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on a signal: gracefully on the first, at once on the second."""
+        with _signals(self._told):
+            yield
+
+    def _told(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        self._tell()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nothing more, let the streams go, answer what was begun."""
+        for server in self.servers:
+            server.close()
+        await self._let_go()
+        await super().shutdown(sockets)
+
+
+def listener_of(config: Config) -> socket.socket:
+    """Take the address first: whoever cannot have it is to know at once."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise CannotListen(config.host, config.port, error.strerror or str(error)) from error
+    return listener
+
+
+def _url(config: Config, listener: socket.socket, *, local: bool = False) -> str:
+    """Return where the server is: as it was named, or as this machine reaches it."""
+    bound, port = listener.getsockname()[:2]
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to be told from others, not to be bound to
+    host = everywhere.get(bound, bound) if local or config.host in ("", *everywhere) else config.host
+    return f"{'https' if config.tls_cert else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+# --- working ---------------------------------------------------------------------------------------------------------
+
+
+async def work(config: Config, started: Callable[[str], None]) -> None:
+    """Work until told to stop; `started` is called with the worker's name when it is at work."""
+    traces, stop = start_traces(os.environ), asyncio.Event()
+    try:
+        with _signals(stop.set):
+            async with engine_of(config, traces) as engine:
+                started(engine.worker.name if engine.worker is not None else "")
+                await stop.wait()
+    finally:
+        traces.stop()
+
+
+@contextmanager
+def _signals(told: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for one in SIGNALS:
+        loop.add_signal_handler(one, told)
+    try:
+        yield
+    finally:
+        for one in SIGNALS:
+            loop.remove_signal_handler(one)
+
+
+async def _within(seconds: float, condition: Callable[[], bool]) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while not condition():
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        return
+
+
+def on_the_best_loop(program: Awaitable[None]) -> None:
+    """Run a program on uvloop where there is one."""
+
+    async def run() -> None:
+        await program
+
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        asyncio.run(run())
+        return
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run())

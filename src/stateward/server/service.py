@@ -1,0 +1,63 @@
+"""What every call needs: the engine, who may do what, and the limits in force."""
+
+from typing import Any
+
+from litestar import Request
+from litestar.connection import ASGIConnection
+from litestar.datastructures import State
+from msgspec import Struct
+
+from stateward.access import Grant, Tokens
+from stateward.access.quotas import Quotas
+from stateward.config import Config
+from stateward.engine import Engine
+from stateward.server.census import Census
+from stateward.server.classes import StateClasses
+from stateward.server.door import Door
+from stateward.server.drawings import Drawings
+from stateward.store.port import Reader
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+
+class Service(Struct, frozen=True):
+    """The parts that all calls of an application share."""
+
+    engine: Engine
+    tokens: Tokens
+    quotas: Quotas
+    config: Config
+    door: Door
+    census: Census
+    classes: StateClasses
+    drawings: Drawings
+
+    @property
+    def reader(self) -> Reader:
+        """The store, for reading."""
+        return self.engine.store.reader
+
+    def page(self, limit: int) -> int:
+        """Return how many rows an answer may have, where so many are wanted."""
+        return min(limit, self.config.page_limit)
+
+
+def service_of(connection: Connection) -> Service:
+    """Return the parts of the application that a connection is to."""
+    service: Service = connection.app.state.service
+    return service
+
+
+class Call(Request[Any, Grant, State]):
+    """A request by the holder of a token."""
+
+    @property
+    def service(self) -> Service:
+        """The parts of the application."""
+        return service_of(self)
+
+    @property
+    def grant(self) -> Grant:
+        """What the caller may do."""
+        grant: Grant = self.scope["auth"]
+        return grant

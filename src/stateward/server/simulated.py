@@ -1,0 +1,118 @@
+"""Simulated clouds: handlers that do nothing but take their time, for every lifecycle there is.
+
+What a handler has to report is read from the lifecycle's own table: an action just succeeds, and a request that is
+worked in phases is walked along its rows to the state that it is to reach. Now and then something fails.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary
+from stateward.lifecycle import SUCCEEDED, TRANSITIONAL, Lifecycle, Meaning, Move
+from stateward.store.records import Object
+from stateward.store.selection import Selector
+
+MIXED = "mixed"
+"""The event of a whole whose parts are not all where they should be."""
+
+
+class Temper(Struct, frozen=True):
+    """How a simulated cloud behaves: how long things take, in seconds, and how often they fail."""
+
+    shortest: float = 0.3
+    longest: float = 3.0
+    fails: float = 0.02
+    stumbles: float = 0.05
+
+
+def way(lifecycle: Lifecycle, state: str, desired: str) -> list[Move]:
+    """Return the shortest row of reports that brings work in a state to its desired end."""
+    found: dict[str, list[Move]] = {state: []}
+    waiting = deque([state])
+    while waiting:
+        here = waiting.popleft()
+        for move in lifecycle.exits(here):
+            if move.needs or move.begins or move.target.word in found:
+                continue
+            if move.meaning is Meaning.SUCCESS and move.target.word == desired:
+                return [*found[here], move]
+            if move.meaning is Meaning.STEP and move.target.state_class is TRANSITIONAL:
+                found[move.target.word] = [*found[here], move]
+                waiting.append(move.target.word)
+    return []
+
+
+class SimulatedClouds:
+    """Makes kinds whose work is simulated."""
+
+    def __init__(
+        self,
+        temper: Temper,
+        chance: Random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._temper, self._chance, self._sleep = temper, chance, sleep
+        self.engine: Engine | None = None  # to count the parts of a whole with
+
+    def kind(self, lifecycle: Lifecycle) -> Kind:
+        """Return a kind of which every action is simulated."""
+
+        async def run(job: Job) -> Any:  # noqa: ANN401 - what a handler may return
+            return await self._run(lifecycle, job)
+
+        handlers = {action: Handler(run, self._observe) for action in lifecycle.actions}
+        return Kind(lifecycle, handlers, _route)
+
+    async def _run(self, lifecycle: Lifecycle, job: Job) -> Ending | None:
+        operation = job.claim.operation
+        reports = way(lifecycle, job.claim.object.state, operation.desired)
+        await self._take_time(job, len(reports))
+        for move in reports[:-1]:
+            await job.phase(move.event, move.actor)
+            await self._take_time(job, 1)
+        self._fail()
+        if not reports or reports[-1].event == SUCCEEDED:
+            return None
+        last = reports[-1]
+        can_be_mixed = (last.source, MIXED, last.actor) in lifecycle.moves
+        mixed = can_be_mixed and not await self._all_there(job, operation.desired)
+        return Ending(MIXED if mixed else last.event, last.actor)
+
+    async def _take_time(self, job: Job, phases: int) -> None:
+        steps = self._chance.randint(2, 5)
+        seconds = self._chance.uniform(self._temper.shortest, self._temper.longest) / max(1, phases) / steps
+        for step in range(steps):
+            await job.progress(f"{job.action} at {job.claim.work.lane or 'home'}", step, steps)
+            await self._sleep(seconds)
+
+    def _fail(self) -> None:
+        if self._chance.random() < self._temper.fails:
+            raise Permanent("the simulated cloud has no room left")
+        if self._chance.random() < self._temper.stumbles:
+            raise Temporary("the simulated cloud did not answer", after=0.5)
+
+    async def _all_there(self, job: Job, desired: str) -> bool:
+        """Tell whether all parts of a whole are where it says; what has no parts always is."""
+        if self.engine is None:
+            return True
+        counts = await self.engine.store.reader.count_states(Selector(job.ns, parent=job.object))
+        return all(
+            state == desired for kind, state in counts if kind.split(".")[0] == job.claim.object.kind.split(".")[0]
+        )
+
+    async def _observe(self, _: Job) -> Seen:
+        return Seen.NOT_DONE  # nothing is ever left half done here
+
+
+def _route(found: Object, _action: str) -> Route:
+    """Put an object's work into the lane of its cloud's region."""
+    spec = msgspec.json.decode(found.spec)
+    if not isinstance(spec, dict) or "provider" not in spec:
+        return Route()
+    return Route(str(spec["provider"]), f"{spec['provider']}/{spec.get('region', 'anywhere')}")

@@ -1,0 +1,123 @@
+"""Surveys: what there is now, in numbers, asked of the store as sets and never object by object."""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from stateward.access.tokens import ANY, SYSTEM
+from stateward.server.census import Census
+from stateward.server.feed import Interest
+from stateward.server.stream import Snapshot
+from stateward.store.port import LaneLoad, Reader, Store, Tx
+from stateward.store.records import Worker
+from stateward.store.selection import Selector
+
+MOST_STUCK = 1_000
+"""How many stuck objects are counted; more are as bad."""
+
+TRIES = 3
+"""How often a snapshot is taken anew because something was committed meanwhile."""
+
+
+class LaneWork(Struct, frozen=True):
+    """The work of a lane: how much runs, how much waits, and when the oldest of it was accepted."""
+
+    lane: str
+    running: int
+    waiting: int
+    oldest: float
+
+
+class LaneSurvey(Struct, frozen=True):
+    """A lane: what runs, what it may run, whether it is backed off; how much waits and how old it is, where known."""
+
+    lane: str
+    running: int
+    capacity: int
+    backed_off: bool
+    waiting: int | None = None
+    age: float | None = None
+
+
+class Survey(Struct, frozen=True):
+    """What there is now."""
+
+    objects: Mapping[tuple[str, str], int]
+    lanes: Sequence[LaneSurvey]
+    stuck: int
+    workers_alive: int
+    workers_lost: int
+    timer_late: float
+
+
+class Surveyor:
+    """Asks the store."""
+
+    def __init__(self, store: Store, census: Census) -> None:
+        self._store, self._census = store, census
+
+    async def survey(self) -> Survey:
+        """Return what there is now."""
+        reader = self._store.reader
+        now = await reader.time()
+        counts: dict[tuple[str, str], int] = defaultdict(int)
+        for ns in await self._census.namespaces():
+            for which, count in (await reader.count_states(Selector(ns))).items():
+                counts[which] += count
+        _, loads = await reader.lanes()
+        work = await _work_by_lane(reader)
+        alive = [_alive(one, now) for one in await reader.workers()]
+        timers = await reader.timers(None, 1)
+        return Survey(
+            objects=counts,
+            lanes=[_lane(load, work.get(load.lane.lane), now) for load in loads],
+            stuck=await self._store.transact(_stuck),
+            workers_alive=sum(alive),
+            workers_lost=len(alive) - sum(alive),
+            timer_late=max(0.0, now - timers[0].due) if timers else 0.0,
+        )
+
+    async def snapshot(self, interest: Interest) -> Snapshot:
+        """Return how many objects there are for somebody, and the line after which that is true.
+
+        Where the store never rests, the numbers may hold some of what the next lines tell; they never lack a line.
+        """
+        names = await self._names(interest)
+        for _ in range(TRIES):
+            seq = await self._store.reader.last_line()
+            counts = {ns: await self._count(ns, interest) for ns in names}
+            if await self._store.reader.last_line() == seq:
+                break
+        return Snapshot(seq, {ns: kinds for ns, kinds in counts.items() if kinds})
+
+    async def _names(self, interest: Interest) -> list[str]:
+        known = await self._census.namespaces()
+        opened = [ns for ns in known if ns != SYSTEM and not interest.namespaces.isdisjoint((ANY, ns))]
+        return [ns for ns in opened if interest.only is None or ns in interest.only]
+
+    async def _count(self, ns: str, interest: Interest) -> dict[str, dict[str, int]]:
+        kinds: dict[str, dict[str, int]] = {}
+        for (kind, state), count in (await self._store.reader.count_states(Selector(ns, interest.kind))).items():
+            kinds.setdefault(kind, {})[state] = count
+        return kinds
+
+
+async def _stuck(tx: Tx) -> int:
+    return len(await tx.overdue(MOST_STUCK))
+
+
+def _alive(worker: Worker, now: float) -> bool:
+    return worker.seen + worker.lease >= now
+
+
+async def _work_by_lane(reader: Reader) -> dict[str, LaneWork]:
+    """Ask for the work of each lane, where the store can tell."""
+    ask: Callable[[], Awaitable[list[LaneWork]]] | None = getattr(reader, "work_by_lane", None)
+    return {} if ask is None else {one.lane: one for one in await ask()}
+
+
+def _lane(load: LaneLoad, work: LaneWork | None, now: float) -> LaneSurvey:
+    lane = load.lane
+    waiting, age = (None, None) if work is None else (work.waiting, max(0.0, now - work.oldest))
+    return LaneSurvey(lane.lane, load.running, lane.capacity, lane.back_off > now, waiting, age)

@@ -1,0 +1,207 @@
+"""Traces: a call, the operation that it begins, and the handler that works on it, as one trace across processes.
+
+They need `stateward[otel]` and an address to send them to (`OTEL_EXPORTER_OTLP_ENDPOINT`); without either, nothing is
+traced and nothing is paid. What a handler needs to go on with a trace, perhaps hours later in another process, is in
+the operation's id: 32 digits for the trace, then 16 for the span of its acceptance. So nothing has to be kept beside
+it, and the trace of an operation can be found by the operation's id.
+"""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+from stateward import __version__
+from stateward.engine import Job, Request
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+log = logging.getLogger("stateward.traces")
+
+WANTED = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+CARRIES = re.compile(r"[0-9a-f]{48}")
+
+PLANNED: ContextVar[int | None] = ContextVar("planned span", default=None)
+"""The number that the next span is to have."""
+
+
+class Traces(Protocol):
+    """What is traced."""
+
+    def new_id(self) -> str:
+        """Return the id of a new operation."""
+
+    def call(self, scope: Mapping[str, Any]) -> AbstractContextManager[Any]:
+        """Trace a call."""
+
+    def accepting(self, request: Request) -> AbstractContextManager[Any]:
+        """Trace the acceptance of a request."""
+
+    def handling(self, job: Job) -> AbstractContextManager[Any]:
+        """Trace the work of a handler."""
+
+    def stop(self) -> None:
+        """Send what has not been sent."""
+
+
+class NoTraces:
+    """Traces nothing."""
+
+    def new_id(self) -> str:
+        """Return the id of a new operation."""
+        return uuid4().hex
+
+    def call(self, _scope: Mapping[str, Any]) -> AbstractContextManager[Any]:
+        """Trace nothing."""
+        return nullcontext()
+
+    def accepting(self, _request: Request) -> AbstractContextManager[Any]:
+        """Trace nothing."""
+        return nullcontext()
+
+    def handling(self, _job: Job) -> AbstractContextManager[Any]:
+        """Trace nothing."""
+        return nullcontext()
+
+    def stop(self) -> None:
+        """Have nothing to send."""
+
+
+def start_traces(environ: Mapping[str, str]) -> Traces:
+    """Return what traces, if an exporter is named and the packages are there."""
+    if not any(environ.get(name) for name in WANTED):
+        return NoTraces()
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError:
+        log.warning("nothing is traced: install stateward[otel] for that")
+        return NoTraces()
+    return OpenTelemetry(OTLPSpanExporter())
+
+
+class OpenTelemetry:
+    """Traces with OpenTelemetry."""
+
+    def __init__(self, exporter: "SpanExporter", *, at_once: bool = False) -> None:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        resource = Resource.create({"service.name": "stateward", "service.version": __version__})
+        self._provider = TracerProvider(resource=resource, id_generator=_ids(), shutdown_on_exit=False)
+        self._provider.add_span_processor(SimpleSpanProcessor(exporter) if at_once else BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer("stateward", __version__)
+        self._headers = TraceContextTextMapPropagator()
+
+    def new_id(self) -> str:
+        """Return an id that carries the current trace, if there is one that is kept."""
+        from opentelemetry.trace import get_current_span
+
+        here = get_current_span().get_span_context()
+        kept = here.is_valid and here.trace_flags.sampled
+        return f"{here.trace_id:032x}{token_hex(8)}" if kept else uuid4().hex
+
+    @contextmanager
+    def call(self, scope: Mapping[str, Any]) -> Iterator[None]:
+        """Trace a call, as part of its caller's trace if it says so; it is named when its route is known."""
+        from opentelemetry.trace import SpanKind
+
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        with self._tracer.start_as_current_span(
+            scope["method"], self._headers.extract(headers), SpanKind.SERVER
+        ) as span:
+            try:
+                yield
+            finally:
+                route = scope.get("path_template") or "(none)"
+                span.update_name(f"{scope['method']} {route}")
+                span.set_attributes({"http.request.method": scope["method"], "http.route": route})
+
+    @contextmanager
+    def accepting(self, request: Request) -> Iterator[None]:
+        """Trace an acceptance, with the span that the operation's id names."""
+        planned = PLANNED.set(int(request.op[32:], 16) if CARRIES.fullmatch(request.op) else None)
+        try:
+            with self._tracer.start_as_current_span(f"accept {request.action}", attributes=_about(request)):
+                yield
+        finally:
+            PLANNED.reset(planned)
+
+    @contextmanager
+    def handling(self, job: Job) -> Iterator[None]:
+        """Trace the work of a handler, as a child of the acceptance: the operation's own, or its parent's."""
+        from opentelemetry.trace import SpanKind
+
+        operation = job.claim.operation
+        facts: dict[str, str | int] = {
+            "stateward.ns": job.ns,
+            "stateward.object": job.object,
+            "stateward.kind": operation.kind,
+            "stateward.operation": operation.id,
+            "stateward.lane": job.claim.work.lane,
+            "stateward.attempt": job.attempt,
+        }
+        carried = _carried(operation.id) or _carried(operation.parent or "")
+        with self._tracer.start_as_current_span(f"{job.action} {operation.kind}", carried, SpanKind.CONSUMER, facts):
+            yield
+
+    def stop(self) -> None:
+        """Send what has not been sent."""
+        self._provider.shutdown()
+
+
+def _about(request: Request) -> dict[str, str]:
+    return {
+        "stateward.ns": request.ns,
+        "stateward.object": request.object,
+        "stateward.action": request.action,
+        "stateward.operation": request.op,
+    }
+
+
+def _carried(op: str) -> "Context | None":
+    """Return the trace that an operation's id carries."""
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+    if not CARRIES.fullmatch(op):
+        return None
+    sampled = TraceFlags(TraceFlags.SAMPLED)
+    context = SpanContext(int(op[:32], 16), int(op[32:], 16), is_remote=True, trace_flags=sampled)
+    return set_span_in_context(NonRecordingSpan(context))
+
+
+def _ids() -> Any:  # noqa: ANN401 - the class exists only where the package does
+    """Return what gives spans their numbers: the planned one, or any."""
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+
+    class PlannedIds(RandomIdGenerator):
+        """Gives the planned number, once."""
+
+        def generate_span_id(self) -> int:
+            planned = PLANNED.get()
+            PLANNED.set(None)
+            return planned or super().generate_span_id()
+
+    return PlannedIds()
+
+
+class TracingCalls:
+    """An application around another one, which traces its calls."""
+
+    def __init__(self, app: Any, traces: Traces) -> None:  # noqa: ANN401 - an ASGI application
+        self._app, self._traces = app, traces
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
+        """Pass a call on, and trace it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        with self._traces.call(scope):
+            await self._app(scope, receive, send)

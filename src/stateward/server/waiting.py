@@ -1,0 +1,208 @@
+"""What an object waits for: its operation, the queue before it, its lane, locks, children, and so on up the parents."""
+
+from litestar import get
+from msgspec import Struct
+
+from stateward.access import Right
+from stateward.lifecycle import StateClass
+from stateward.server.answers import problems
+from stateward.server.auth import needs
+from stateward.server.names import Id, Ns
+from stateward.server.reasons import Around, Lanes, Reason, why_waiting
+from stateward.server.service import Call, Service
+from stateward.server.wire import (
+    LaneView,
+    LockView,
+    Moment,
+    OperationView,
+    lane_view,
+    lock_view,
+    operation_view,
+    when_or_none,
+)
+from stateward.store.records import Key, Lock, Object, Operation, Status, Work
+
+TAGS = ["objects"]
+MOST_PARENTS = 20
+MOST_CHILDREN = 100
+UNDER_WAY = (Status.WAITING, Status.RUNNING)
+
+
+class QueuedView(Struct, frozen=True):
+    """A piece of work in a queue, and what it waits for."""
+
+    position: int
+    op: str
+    object: str
+    action: str
+    who: str
+    lane: str
+    grp: str
+    priority: int
+    attempts: int
+    owner: str | None
+    not_before: Moment | None
+    deadline: Moment | None
+    reason: Reason
+    text: str
+
+
+class QueueView(Struct, frozen=True):
+    """The work that stands in an object's queue, first come first; `queue` is the object whose queue it is."""
+
+    queue: str
+    items: list[QueuedView]
+
+
+class ParentView(Struct, frozen=True):
+    """An object further up, with the operation that holds its state."""
+
+    id: str
+    kind: str
+    state: str
+    state_class: StateClass | None
+    operation: OperationView | None
+
+
+class WhyView(Struct, frozen=True):
+    """What an object waits for; `text` says it in a sentence."""
+
+    id: str
+    kind: str
+    state: str
+    state_class: StateClass | None
+    text: str
+    reason: Reason | None
+    operation: OperationView | None
+    queue: list[QueuedView]
+    lane: LaneView | None
+    locks: list[LockView]
+    children: list[OperationView]
+    parents: list[ParentView]
+
+
+@get(
+    "/ns/{ns:str}/objects/{id:str}/queue",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="Look at an object's queue",
+    responses=problems(404),
+)
+async def get_queue(request: Call, ns: Ns, id: Id) -> QueueView:  # noqa: A002
+    """Return the work that stands in the object's queue, each with what it waits for."""
+    found = await request.service.engine.get(ns, id)
+    return QueueView(found.queue, await (await _look(request.service, found)).queued())
+
+
+@get(
+    "/ns/{ns:str}/objects/{id:str}/why",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="What does an object wait for?",
+    responses=problems(404),
+)
+async def get_why(request: Call, ns: Ns, id: Id) -> WhyView:  # noqa: A002
+    """Return what the object waits for: its operation, queue, lane, locks and children, and its parents' operations."""
+    service = request.service
+    found = await service.engine.get(ns, id)
+    look = await _look(service, found)
+    queued = await look.queued()
+    work = next((one for one in look.line if one.object == found.id and not one.fenced), None)
+    mine = next((one for one in queued if work is not None and one.op == work.op), None)
+    operation = None if work is None else await service.reader.operation(work.key)
+    return WhyView(
+        id=found.id,
+        kind=found.kind,
+        state=found.state,
+        state_class=service.classes.get((found.kind, found.state)),
+        text="it waits for nothing" if mine is None else f"{mine.action}: {mine.text}",
+        reason=None if mine is None else mine.reason,
+        operation=None if operation is None else operation_view(operation),
+        queue=queued,
+        lane=None if work is None else lane_view(look.lanes.load(work)),
+        locks=[lock_view(lock) for lock in await look.locks(operation)],
+        children=await _children(service, work),
+        parents=await _parents(service, found),
+    )
+
+
+class Look(Struct, frozen=True):
+    """One look at an object's queue and at all that may hold it up."""
+
+    service: Service
+    line: list[Work]
+    now: float
+    lanes: Lanes
+    workers: int
+
+    async def queued(self) -> list[QueuedView]:
+        """Return the work in the queue, as far as an answer may be long."""
+        shown = self.line[: self.service.config.page_limit]
+        return [await self._queued(number, work) for number, work in enumerate(shown)]
+
+    async def _queued(self, number: int, work: Work) -> QueuedView:
+        operation = await self.service.reader.operation(work.key)
+        around = Around(self.now, self.line, await self.locks(operation), self.lanes, self.workers)
+        reason, text = why_waiting(work, around)
+        return QueuedView(
+            position=number,
+            op=work.op,
+            object=work.object,
+            action="" if operation is None else operation.action,
+            who="" if operation is None else operation.who,
+            lane=work.lane,
+            grp=work.grp,
+            priority=work.priority,
+            attempts=work.attempts,
+            owner=work.owner,
+            not_before=when_or_none(work.not_before or None),
+            deadline=when_or_none(work.deadline),
+            reason=reason,
+            text=text,
+        )
+
+    async def locks(self, operation: Operation | None) -> list[Lock]:
+        """Return the locks on the tree of an operation that asked for some."""
+        if operation is None or operation.tree is None:
+            return []
+        return await self.service.reader.locks_of(Key(operation.ns, operation.tree))
+
+
+async def _look(service: Service, found: Object) -> Look:
+    reader = service.reader
+    line = await reader.queue_of(Key(found.ns, found.queue))
+    now = await reader.time()
+    groups, loads = await reader.lanes()
+    lanes = Lanes({load.lane.lane: load for load in loads}, {one.grp: one.lanes for one in groups})
+    alive = sum(one.seen + one.lease >= now for one in await reader.workers())
+    return Look(service, line, now, lanes, alive)
+
+
+async def _children(service: Service, work: Work | None) -> list[OperationView]:
+    """Return the children that have not ended."""
+    if work is None or not work.children:
+        return []
+    found = [one for one in await service.reader.children_of(work.key) if one.status in UNDER_WAY]
+    return [operation_view(one) for one in found[:MOST_CHILDREN]]
+
+
+async def _parents(service: Service, found: Object) -> list[ParentView]:
+    parents: list[ParentView] = []
+    name, seen = found.parent, {found.id}
+    while name is not None and name not in seen and len(parents) < MOST_PARENTS:
+        seen.add(name)
+        above = await service.reader.object(Key(found.ns, name))
+        if above is None or above.removed:
+            break
+        parents.append(await _parent(service, above))
+        name = above.parent
+    return parents
+
+
+async def _parent(service: Service, above: Object) -> ParentView:
+    holder = None if above.op is None else await service.reader.operation(Key(above.ns, above.op))
+    shown = None if holder is None else operation_view(holder)
+    return ParentView(above.id, above.kind, above.state, service.classes.get((above.kind, above.state)), shown)
+
+
+ROUTES = (get_queue, get_why)

@@ -1,0 +1,58 @@
+"""The windows of a process: what people and programs see of it, fed from one reader of the journal.
+
+An application has them if whoever made it put them there; a route that needs them says so otherwise.
+"""
+
+import msgspec
+
+from stateward.access.tokens import SYSTEM
+from stateward.engine import Engine
+from stateward.server.census import Census
+from stateward.server.feed import Feed
+from stateward.server.following import Following
+from stateward.server.metrics import Metrics
+from stateward.server.refusals import NotReady
+from stateward.server.service import Connection
+from stateward.server.stream import Stream
+from stateward.server.survey import Surveyor
+from stateward.server.wire import line_view
+from stateward.store.records import Line
+
+
+class Windows:
+    """The feed of the journal, and what looks at it: the stream, the followers of operations, the metrics."""
+
+    def __init__(self, engine: Engine, census: Census) -> None:
+        surveyor = Surveyor(engine.store, census)
+        self.feed = Feed(engine.store, encoded)
+        self.stream = Stream(self.feed, surveyor.snapshot)
+        self.following = Following(engine.store)
+        self.metrics = Metrics(list(engine.kinds), surveyor.survey)
+        self.feed.listen(self.metrics.hear)
+        self.metrics.readers.set_function(lambda: self.feed.readers)
+
+    async def __aenter__(self) -> "Windows":
+        await self.feed.start()
+        self.following.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let everybody go who looks; they may come back to another process."""
+        await self.following.stop()
+        await self.feed.stop()
+
+
+def encoded(line: Line) -> str:
+    """Return a line as JSON; what is kept about tokens is not for the eye."""
+    return msgspec.json.encode(line_view(line, bare=line.ns == SYSTEM)).decode()
+
+
+def windows_of(connection: Connection) -> Windows:
+    """Return the windows of the application that a connection is to."""
+    windows: Windows | None = connection.app.state.get("windows")
+    if windows is None:
+        raise NotReady("this process has no windows: ask a server")
+    return windows

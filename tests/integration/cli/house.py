@@ -1,0 +1,141 @@
+"""A real server on a real socket, in a thread of its own, and a command line that talks to it."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+import uvicorn
+from typer.testing import CliRunner, Result
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
+from stateward.cli.commands import register
+from stateward.config import Config
+from stateward.engine import Engine, Route
+from stateward.server import events, sockets
+from stateward.server.app import create_app
+from stateward.server.windows import Windows
+from stateward.store import open_store
+from tests.integration.engine.plant import PUMP, Plant
+
+T = TypeVar("T")
+
+WIDE = {"COLUMNS": "250", "NO_COLOR": "1"}
+
+
+def command_line() -> typer.Typer:
+    """Return the commands as they stand in the program."""
+    app = typer.Typer()
+    register(app)
+    return app
+
+
+class House:
+    """A server with an engine and a plant behind it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ns = "default"
+        self.url = ""
+        self.token = ""
+        self.plant: Plant
+        self.engine: Engine
+        self.tokens: Tokens
+        self._loop: asyncio.AbstractEventLoop
+        self._server: uvicorn.Server
+        self._ready = threading.Event()
+
+    @contextmanager
+    def opened(self) -> "Iterator[House]":
+        """Serve in a thread until it is over."""
+        thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        thread.start()
+        assert self._ready.wait(30)
+        try:
+            yield self
+        finally:
+            self.do(self._stop)
+            thread.join(30)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.plant = Plant()
+        config = Config(data=str(self.folder), rate=100_000)
+        kinds = [token_kind(), quota_kind(), self.plant.pump(), self.plant.station()]
+        async with Engine(open_store(config.store_url), kinds, lease=3.0) as self.engine:
+            self.tokens = Tokens(self.engine)
+            self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
+            app = create_app(self.engine, self.tokens, config, api_routes=[*events.ROUTES, *sockets.ROUTES])
+            async with Windows(self.engine, app.state.service.census) as windows:
+                app.state["windows"] = windows
+                await self._listen(app)
+
+    async def _listen(self, app: Any) -> None:
+        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", ws="websockets-sansio"))
+        serving = asyncio.create_task(self._server.serve())
+        while not self._server.started:
+            await asyncio.sleep(0.01)
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        self._ready.set()
+        await serving
+
+    def _stop(self) -> None:
+        self.plant.release()
+        self._server.should_exit = True
+
+    def do(self, what: Callable[[], object]) -> None:
+        """Do something on the server's own loop, and see it done."""
+
+        async def doing() -> None:
+            what()
+
+        self.ask(doing())
+
+    def ask(self, what: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the server's loop."""
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
+
+    # --- the command line --------------------------------------------------------------------------------------------
+
+    @property
+    def env(self) -> dict[str, str]:
+        """How the environment tells a command about this server."""
+        return {
+            **WIDE,
+            "STATEWARD_SERVER": self.url,
+            "STATEWARD_TOKEN": self.token,
+            "STATEWARD_NAMESPACE": self.ns,
+        }
+
+    def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
+        """Run a command against this server."""
+        env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
+        return CliRunner().invoke(command_line(), words, env=env, input=stdin)
+
+    def json(self, *words: str, code: int = 0, **how: Any) -> Any:
+        """Run a command with --json and return what it says."""
+        done = self.run(*words, "--json", **how)
+        assert done.exit_code == code, done.output
+        return json.loads(done.stdout)
+
+    def routed(self, name: str, capacity: int) -> str:
+        """Send the work on an object through a lane of its own, and return the lane."""
+        lane = f"{self.ns}/{name}"
+        self.plant.lanes[name] = Route(self.ns, lane)
+        assert self.run("lanes", "set", lane, "--capacity", str(capacity)).exit_code == 0
+        return lane
+
+    def built(self, name: str, parent: str | None = None, **labels: str) -> None:
+        """Build a pump and see it built."""
+        self.ask(self._built(name, parent, labels))
+
+    async def _built(self, name: str, parent: str | None, labels: dict[str, str]) -> None:
+        made = await self.engine.create(self.ns, name, PUMP.kind, "build", parent=parent, labels=labels)
+        await self.engine.wait(self.ns, made.op.id, 30)

@@ -1,0 +1,28 @@
+"""What the Tab key offers, asked of the functions themselves."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from stateward.cli.completion import complete_actions, complete_kinds, complete_objects
+from tests.integration.cli.house import House
+
+
+def test_kinds_and_actions_come_from_the_tables() -> None:
+    assert complete_kinds("mci.v") == ["mci.vm"]
+    assert "suspend" in complete_actions("sus")
+    assert complete_actions("no such") == []
+
+
+def test_objects_come_from_the_server_with_the_kind_as_it_was_typed(house: House) -> None:
+    house.built("web-1")
+    house.built("db-1")
+    given = {"server": house.url, "token": house.token, "namespace": house.ns}
+    assert complete_objects(SimpleNamespace(params=given), "we") == ["web-1"]  # type: ignore[arg-type]
+    assert complete_objects(SimpleNamespace(params=given), "pump/db") == ["pump/db-1"]  # type: ignore[arg-type]
+
+
+def test_where_nobody_can_be_asked_nothing_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SERVER", "DATA", "TOKEN"):
+        monkeypatch.delenv(f"STATEWARD_{name}", raising=False)
+    assert complete_objects(SimpleNamespace(params={"data": "/nowhere"}), "we") == []  # type: ignore[arg-type]

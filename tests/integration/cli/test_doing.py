@@ -1,0 +1,161 @@
+"""Asking for actions: do, plan, wait, cancel."""
+
+import pytest
+
+from stateward.engine import Permanent
+from stateward.store.selection import Selector
+from tests.integration.cli.house import House
+
+
+@pytest.fixture
+def pumps(house: House) -> House:
+    for name, region in (("p1", "eu"), ("p2", "us"), ("p3", "eu")):
+        house.built(name, region=region)
+    return house
+
+
+def results(done: list[dict[str, dict[str, object]]]) -> dict[object, object]:
+    return {one["id"]: (one["operation"] or {}).get("status") for one in done}
+
+
+def test_an_action_is_accepted_and_its_operation_named(pumps: House) -> None:
+    done = pumps.run("do", "tune", "pump/p1")
+    assert done.exit_code == 0, done.output
+    assert "tuning" in done.stdout
+
+
+def test_with_wait_the_end_is_told(pumps: House) -> None:
+    assert results(pumps.json("do", "tune", "p1", "p2", "--wait")) == {"p1": "succeeded", "p2": "succeeded"}
+    shown = pumps.run("do", "tune", "p1", "--wait").stdout
+    assert "succeeded" in shown
+    assert "idle" in shown
+
+
+def test_a_failure_exits_with_1_and_says_why(pumps: House) -> None:
+    pumps.do(lambda: pumps.plant.fail("pump", Permanent("it leaks")))
+    done = pumps.run("do", "pump", "p1", "--wait")
+    assert done.exit_code == 1
+    assert "broken" in done.stdout
+    assert "it leaks" in done.stdout
+
+
+def test_a_second_action_is_refused_and_names_the_first(pumps: House) -> None:
+    pumps.do(pumps.plant.hold)
+    first = pumps.json("do", "tune", "p1")[0]["operation"]["id"]
+    done = pumps.run("do", "tune", "p1")
+    assert done.exit_code == 1
+    assert first in done.stdout
+    refused = pumps.json("do", "tune", "p1", code=1)[0]["problem"]
+    assert (refused["state"], refused["blocker"]["op"]) == ("tuning", first)
+
+
+def test_what_one_object_refuses_the_others_still_do(pumps: House) -> None:
+    assert pumps.run("do", "scrap", "p2", "--wait").exit_code == 0
+    done = pumps.json("do", "tune", "p1", "p2", "p9", "station/p3", "p3", "--wait", code=2)
+    assert results(done) == {"p1": "succeeded", "p2": None, "p9": None, "p3": "succeeded"}
+
+
+def test_a_selector_acts_on_all_that_fit_at_once(pumps: House) -> None:
+    done = pumps.json("do", "tune", "--selector", "kind=pump,state=idle,label=region=eu", "--wait")
+    assert results(done) == {"p1": "succeeded", "p3": "succeeded"}
+
+
+def test_what_a_selector_skips_is_shown_and_is_no_failure(pumps: House) -> None:
+    pumps.run("do", "scrap", "p2", "--wait")
+    done = pumps.run("do", "tune", "--selector", "kind=pump", "--wait")
+    assert done.exit_code == 0, done.output
+    assert "skipped" in done.stdout
+    skipped = [one for one in pumps.json("do", "tune", "--selector", "kind=pump") if one["skipped"]]
+    assert [one["id"] for one in skipped] == ["p2"]
+
+
+def test_a_selector_that_nothing_allows_is_refused_with_1(pumps: House) -> None:
+    done = pumps.run("do", "mend", "--selector", "kind=pump")
+    assert done.exit_code == 1
+    assert "allowed by none of the 3 members" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["do", "tune"],
+        ["do", "tune", "p1", "--selector", "kind=pump"],
+        ["do", "tune", "--selector", "kind=pomp"],
+        ["do", "tune", "--selector", "colour=red"],
+        ["do", "tune", "p1", "--arg", "x"],
+        ["do", "tune", "p1", "--timeout", "-1"],
+        ["plan", "tune"],
+        ["plan", "tune", "station/p1"],
+        ["wait", "nothing"],
+        ["cancel", "nothing"],
+        ["do"],
+    ],
+)
+def test_what_is_not_understood_exits_with_2(pumps: House, words: list[str]) -> None:
+    done = pumps.run(*words)
+    assert done.exit_code == 2, done.output
+    assert done.stderr
+
+
+def test_force_and_facts_and_arguments_go_with_the_action(pumps: House) -> None:
+    pumps.do(pumps.plant.hold)
+    pumps.run("do", "tune", "p1")
+    done = pumps.json("do", "scrap", "p1", "--force", "--fact", "old", "--arg", "why=rust")[0]["operation"]
+    assert (sorted(done["facts"]), done["args"]) == (["force", "old"], {"why": "rust"})
+
+
+def test_plan_tells_what_would_happen_and_changes_nothing(pumps: House) -> None:
+    assert pumps.json("plan", "tune", "p1")[0]["would"] == "accept"
+    assert pumps.json("get", "p1")["object"]["state"] == "idle"
+    done = pumps.run("plan", "mend", "pump/p1", "p2")
+    assert done.exit_code == 1
+    assert "deny" in done.stdout
+    assert "possible only from broken/lost" in done.stdout
+
+
+def test_waiting_longer_than_allowed_exits_with_1_and_the_work_goes_on(pumps: House) -> None:
+    pumps.do(pumps.plant.hold)
+    done = pumps.run("do", "tune", "p1", "--wait", "--timeout", "0.1")
+    assert done.exit_code == 1
+    assert "not ended after 0.1 s; it goes on" in done.stderr
+    pumps.do(pumps.plant.release)
+    assert results(pumps.json("wait", "p1")) in ({"p1": "succeeded"}, {"p1": None})
+
+
+def test_wait_takes_an_operation_or_an_object(pumps: House) -> None:
+    op = pumps.json("do", "tune", "p1")[0]["operation"]["id"]
+    assert results(pumps.json("wait", op)) == {"p1": "succeeded"}
+    assert pumps.run("wait", "pump/p1").exit_code == 0
+    assert "idle" in pumps.run("wait", "p1").stdout
+
+
+def test_waiting_for_a_whole_tells_of_its_parts(pumps: House) -> None:
+    pumps.run("create", "station", "s1")
+    engine = pumps.engine
+    whole, each = engine.request(pumps.ns, "s1", "pump"), engine.request(pumps.ns, "", "pump")
+    pumps.do(pumps.plant.hold)
+    begun = pumps.ask(engine.group(whole, Selector(pumps.ns, kind="test.pump"), each))
+    pumps.do(pumps.plant.release)
+    assert begun.whole is not None
+    done = results(pumps.json("wait", begun.whole.op.id))
+    assert done == {"s1": "succeeded", "p1": "succeeded", "p2": "succeeded", "p3": "succeeded"}
+
+
+def test_what_waits_is_cancelled_at_once_and_not_twice(pumps: House) -> None:
+    pumps.routed("p1", capacity=0)
+    waiting = pumps.json("do", "tune", "p1")[0]["operation"]["id"]
+    assert pumps.json("cancel", waiting)["status"] == "cancelled"
+    again = pumps.run("cancel", waiting)
+    assert again.exit_code == 1
+    assert "cancelled already" in again.stderr
+
+
+def test_waiting_for_what_is_cancelled_exits_with_1(pumps: House) -> None:
+    pumps.do(pumps.plant.hold)
+    running = pumps.json("do", "tune", "p1")[0]["operation"]["id"]
+    assert pumps.run("cancel", running).exit_code == 0
+    assert results(pumps.json("wait", running, code=1)) == {"p1": "cancelled"}
+
+
+def test_a_hidden_action_is_seen_to_end_though_no_line_tells_of_it(pumps: House) -> None:
+    assert results(pumps.json("do", "move", "p1", "p2", "--wait")) == {"p1": "succeeded", "p2": "succeeded"}

@@ -1,0 +1,108 @@
+"""A data folder without a server: the same commands, and what is accepted waits for one."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
+from stateward.domains.mci.lifecycle import VM
+from stateward.engine import Engine, Handler, Job, Kind
+from stateward.store import open_store
+from tests.integration.cli.house import WIDE, House, command_line
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    async def begin() -> None:
+        async with Engine(open_store(str(tmp_path / "stateward.db")), [token_kind()], works=False) as engine:
+            text, _ = await Tokens(engine).issue("admin", Role.ADMIN, ["*"])
+            (tmp_path / "admin-token").write_text(text)
+
+    asyncio.run(begin())
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder: Path) -> Run:
+    def run(*words: str, **more: str) -> Result:
+        return CliRunner().invoke(command_line(), words, env={**WIDE, "STATEWARD_DATA": str(folder), **more})
+
+    return run
+
+
+def test_what_is_asked_for_is_accepted_and_said_to_wait(run: Run) -> None:
+    done = run("create", "mci.vm", "m1")
+    assert done.exit_code == 0, done.output
+    assert "Creating" in done.stdout
+    assert "the work waits until one does" in done.stderr
+    assert json.loads(run("list", "--json").stdout)[0]["state"] == "Creating"
+    assert "no worker is alive" in run("why", "m1").stdout
+
+
+def test_waiting_for_a_server_that_does_not_come_can_be_limited(run: Run) -> None:
+    done = run("create", "mci.vm", "m1", "--wait", "--timeout", "0.1")
+    assert done.exit_code == 1
+    assert "it goes on" in done.stderr
+
+
+def test_what_was_accepted_is_done_when_a_worker_comes(run: Run, folder: Path) -> None:
+    op = json.loads(run("create", "mci.vm", "m1", "--json").stdout)[0]["operation"]["id"]
+
+    async def make(job: Job) -> Any:
+        return {"made": job.object}
+
+    async def serve() -> None:
+        kinds = [token_kind(), quota_kind(), Kind(VM, {"create": Handler(make)})]
+        async with Engine(open_store(str(folder / "stateward.db")), kinds) as engine:
+            await engine.wait("default", op, 30)
+
+    asyncio.run(serve())
+    assert json.loads(run("wait", op, "--json").stdout)[0]["operation"]["status"] == "succeeded"
+    assert "Running" in run("get", "vm/m1").stdout
+
+
+def test_the_journal_and_the_screen_work_without_a_server(run: Run) -> None:
+    run("create", "mci.vm", "m1")
+    assert "m1 create (new) -> Creating" in run("watch", "--after", "0", "--count", "1").stdout
+    assert "1 objects, 1 in transition, 0 workers" in run("top", "--once").stdout
+    assert "create" in run("history", "m1").stdout
+
+
+def test_a_token_of_ones_own_goes_before_the_folders(run: Run) -> None:
+    viewer = json.loads(run("token", "create", "v", "--ns", "default", "--json").stdout)["token"]
+    assert run("list", STATEWARD_TOKEN=viewer).exit_code == 0
+    assert run("create", "mci.vm", "m1", STATEWARD_TOKEN=viewer).exit_code == 4
+
+
+def test_a_folder_whose_token_is_not_ours_opens_nothing(run: Run, folder: Path) -> None:
+    (folder / "admin-token").unlink()
+    done = run("list")
+    assert done.exit_code == 4
+    assert "token" in done.stderr
+
+
+def test_a_folder_whose_server_runs_is_spoken_to_through_it(house: House) -> None:
+    (house.folder / "server.json").write_text(json.dumps({"url": house.url}))
+    (house.folder / "admin-token").write_text(house.token)
+    house.built("p1")
+    env = {**WIDE, "STATEWARD_NAMESPACE": house.ns}
+    done = CliRunner().invoke(command_line(), ["do", "tune", "p1", "--wait", "--data", str(house.folder)], env=env)
+    assert done.exit_code == 0, done.output
+    assert "succeeded" in done.stdout
+    assert "waits" not in done.stderr
+
+
+def test_a_folder_that_is_no_database_of_ours_is_refused_with_2(tmp_path: Path) -> None:
+    (tmp_path / "stateward.db").write_text("certainly no database, but long enough to be taken for one" * 100)
+    done = CliRunner().invoke(command_line(), ["list", "--data", str(tmp_path)], env=WIDE)
+    assert done.exit_code == 2
+    assert "not a Stateward database" in done.stderr

@@ -1,0 +1,58 @@
+"""The command line beside `stateward serve`: it finds the server by its folder, and does without when it is gone."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.integration.cli.house import WIDE, command_line
+from tests.integration.server.processes import served
+
+
+def run(folder: Path, *words: str, **environ: str) -> Result:
+    return CliRunner().invoke(command_line(), [*words, "--data", str(folder)], env={**WIDE, **environ})
+
+
+def test_a_folder_leads_to_its_server_and_after_its_death_to_its_database(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with served(folder, "--demo") as server:
+        done = run(folder, "create", "mci.vm/web-1", "--label", "provider=aws", "--wait", "--json")
+        made = json.loads(done.stdout)[0]
+        assert made["operation"]["status"] in ("succeeded", "failed")  # clouds fail now and then, simulated ones too
+        assert done.exit_code == (0 if made["operation"]["status"] == "succeeded" else 1)
+        assert "web-1 create (new) -> Creating" in run(folder, "watch", "web-1", "--after", "0", "--count", "1").stdout
+        assert "1 workers" in run(folder, "top", "--once").stdout
+        server.stop(signal.SIGKILL)
+    assert (folder / "server.json").exists()
+    assert run(folder, "get", "vm/web-1").exit_code == 0
+    waiting = run(folder, "create", "mci.vm/web-2")
+    assert waiting.exit_code == 0, waiting.output
+    assert "the work waits" in waiting.stderr
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    try:
+        subprocess.run([*command, *names], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is needed to make a certificate")
+    return certificate, key
+
+
+def test_a_certificate_must_be_one_that_is_trusted(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    folder, (known, key) = tmp_path / "data", certificate
+    with served(folder, "--tls-cert", str(known), "--tls-key", str(key)):
+        refused = run(folder, "list")
+        assert refused.exit_code == 3
+        assert "CERTIFICATE_VERIFY_FAILED" in refused.stderr
+        assert run(folder, "watch", "--after", "0", "--count", "1").exit_code == 3
+        assert run(folder, "list", SSL_CERT_FILE=str(known)).exit_code == 0
+        run(folder, "create", "mci.vm/web-1", SSL_CERT_FILE=str(known))
+        watched = run(folder, "watch", "--after", "0", "--count", "1", SSL_CERT_FILE=str(known))
+        assert "web-1" in watched.stdout

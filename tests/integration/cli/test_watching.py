@@ -1,0 +1,141 @@
+"""The journal: watch, history; and why, which reads what stands in the way."""
+
+import json
+import threading
+from itertools import count
+
+from stateward.engine import Permanent
+from stateward.store.selection import Selector
+from tests.integration.cli.house import House
+
+
+def last(house: House) -> int:
+    return house.ask(house.engine.store.reader.last_line())
+
+
+def test_watch_tells_what_has_happened_since_a_number(house: House) -> None:
+    before = last(house)
+    house.built("p1")
+    done = house.run("watch", "--after", str(before), "--count", "2")
+    assert done.exit_code == 0, done.output
+    first, second = done.stdout.splitlines()
+    assert "p1 build (new) -> building by user" in first
+    assert "p1 succeeded building -> idle" in second
+
+
+def test_watch_as_json_is_one_line_each(house: House) -> None:
+    before = last(house)
+    house.built("p1")
+    done = house.run("watch", "--after", str(before), "--count", "2", "--json")
+    assert [json.loads(line)["event"] for line in done.stdout.splitlines()] == ["build", "succeeded"]
+
+
+def test_watch_shows_one_object_one_kind_and_one_namespace_only(house: House) -> None:
+    before = last(house)
+    house.built("p1")
+    house.run("create", "station", "s1")
+    house.built("p2")
+    house.ns, mine = "elsewhere", house.ns
+    house.built(f"other-than-{mine}")
+    house.ns = mine
+    house.run("do", "tune", "p1", "--wait")
+
+    def watched(*words: str) -> list[str]:
+        done = house.run("watch", *words, "--after", str(before), "--json")
+        return [json.loads(line)["object"] for line in done.stdout.splitlines()]
+
+    assert watched("pump/p1", "--count", "4") == ["p1"] * 4
+    assert watched("--kind", "station", "--count", "1") == ["s1"]
+    assert watched("--count", "7") == ["p1", "p1", "s1", "p2", "p2", "p1", "p1"]
+    assert f"other-than-{mine}" in watched("-A", "--count", "7")
+
+
+def test_watch_without_a_number_begins_now_and_goes_on_live(house: House) -> None:
+    house.built("p0")
+    done = []
+    watching = threading.Thread(target=lambda: done.append(house.run("watch", "--count", "2", "--json")))
+    watching.start()
+    # A line that comes before the stream is open is not seen: so they come until two were.
+    for number in count(1):
+        house.built(f"p{number}")
+        watching.join(0.1)
+        if not watching.is_alive():
+            break
+    seen = [json.loads(line) for line in done[0].stdout.splitlines()]
+    assert len(seen) == 2
+    assert all(one["object"] != "p0" for one in seen)
+
+
+def test_watching_an_unknown_object_exits_with_2(house: House) -> None:
+    assert house.run("watch", "p9").exit_code == 2
+
+
+def test_history_tells_who_what_from_to_and_why(house: House) -> None:
+    house.built("p1")
+    house.do(lambda: house.plant.fail("tune", Permanent("no tools")))
+    house.run("do", "tune", "p1", "--wait")
+    lines = house.run("history", "pump/p1").stdout.splitlines()
+    assert len(lines) == 5
+    assert "admin (the test)" in lines[3]
+    assert "no tools" in lines[4]
+    told = house.json("history", "p1", "--limit", "1")
+    assert [(one["event"], one["source"], one["target"]) for one in told] == [("failed", "tuning", "idle")]
+
+
+def test_a_removed_object_keeps_its_history(house: House) -> None:
+    house.built("p1")
+    house.run("do", "scrap", "p1", "--wait")
+    house.run("do", "forget", "p1")
+    assert house.run("get", "p1").exit_code == 2
+    assert [one["event"] for one in house.json("history", "p1")][-1] == "forget"
+
+
+def test_history_of_what_never_was_exits_with_2(house: House) -> None:
+    assert house.run("history", "p9").exit_code == 2
+
+
+def test_why_says_that_nothing_is_waited_for(house: House) -> None:
+    house.built("p1")
+    shown = house.run("why", "pump/p1").stdout
+    assert "p1 (test.pump) is idle" in shown
+    assert "waits for nothing" in shown
+
+
+def test_why_names_the_lane_that_is_full(house: House) -> None:
+    house.built("p1")
+    lane = house.routed("p1", capacity=0)
+    house.run("do", "tune", "p1")
+    shown = house.run("why", "p1").stdout
+    assert f"lane {lane} runs 0 of 0 operations" in shown
+    assert "tune by admin (the test)" in shown
+    assert house.json("why", "p1")[0]["reason"] == "lane full"
+
+
+def test_why_names_what_stands_before_it_in_the_queue(house: House) -> None:
+    async def same_queue() -> None:
+        made = await house.engine.create(house.ns, "disk", "test.pump", "build", queue="p1")
+        await house.engine.wait(house.ns, made.op.id, 30)
+
+    house.built("p1")
+    house.ask(same_queue())
+    house.do(house.plant.hold)
+    first = house.json("do", "tune", "p1")[0]["operation"]["id"]
+    house.run("do", "tune", "disk")
+    shown = house.run("why", "disk").stdout
+    assert "1 ahead in its queue" in shown
+    assert f"tune on p1 ({first})" in shown
+
+
+def test_why_goes_on_up_the_tree(house: House) -> None:
+    house.run("create", "station", "s1")
+    house.built("p1", parent="s1")
+    lane = house.routed("p1", capacity=0)
+    engine = house.engine
+    whole, each = engine.request(house.ns, "s1", "pump"), engine.request(house.ns, "", "pump")
+    house.ask(engine.group(whole, Selector(house.ns, parent="s1"), each))
+    shown = house.run("why", "p1").stdout
+    assert f"lane {lane} runs 0 of 0" in shown
+    assert "part of s1 (test.station), which is working" in shown
+    assert "1 of its children have not ended" in shown
+    assert "pump on p1" in house.run("why", "s1").stdout
+    assert [one["id"] for one in house.json("why", "p1")] == ["p1", "s1"]

@@ -1,0 +1,126 @@
+"""The deployment as a whole, on both stores: limits, workers, timers, what is stuck and healing it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from stateward.engine import Route
+from stateward.engine.claiming import claim
+from stateward.store.records import Timer, Worker
+from tests.integration.server.house import NS, House, open_house
+from tests.stores import fresh_store
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[House]:
+    async with open_house(fresh_store(request.param, request)()) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def idle_site(request: pytest.FixtureRequest) -> AsyncIterator[House]:
+    """Give a test a house in which nobody works."""
+    async with open_house(fresh_store(request.param, request)(), works=False) as opened:
+        yield opened
+
+
+async def test_a_lane_is_limited_from_now_on(site: House) -> None:
+    set_ = await site.put("/lanes/aws/eu-west-1", {"grp": "aws", "capacity": 7})
+    assert (set_.status_code, set_.json()["lane"], set_.json()["capacity"]) == (200, "aws/eu-west-1", 7)
+    assert (await site.put("/groups/aws", {"lanes": 2})).json() == {"grp": "aws", "lanes": 2}
+    told = (await site.get("/lanes")).json()
+    assert {"grp": "aws", "lanes": 2} in told["groups"]
+    assert [(one["lane"], one["capacity"]) for one in told["lanes"] if one["grp"] == "aws"] == [("aws/eu-west-1", 7)]
+
+
+async def test_workers_are_shown_with_whether_they_live(site: House) -> None:
+    workers = (await site.get("/workers")).json()
+    assert site.engine.worker is not None
+    assert [(one["id"], one["alive"]) for one in workers] == [(site.engine.worker.name, True)]
+
+
+async def test_timers_are_shown_in_the_order_in_which_they_fall_due(site: House) -> None:
+    await site.built("p1")
+    now = await site.engine.store.reader.time()
+    for name, due in (("later", now + 2000), ("sooner", now + 1000)):
+        await site.engine.set_timer(Timer(NS, name, due, 0, "p1", "pump", '["force"]', '{"litres":1}'))
+    timers = (await site.get(f"/ns/{NS}/timers")).json()
+    assert [(one["id"], one["event"], one["facts"]) for one in timers] == [
+        ("sooner", "pump", ["force"]),
+        ("later", "pump", ["force"]),
+    ]
+    assert (await site.get("/ns/bank/timers")).json() == []
+
+
+async def test_labels_are_changed_in_the_store(site: House) -> None:
+    await site.built("p1", labels={"a": "1"})
+    changed = await site.put(f"/ns/{NS}/objects/p1/labels", {"labels": {"b": "2"}})
+    assert changed.status_code == 200
+    assert (await site.get(f"/ns/{NS}/objects?label=b=2")).json()["items"] == [changed.json()]
+    assert (await site.get(f"/ns/{NS}/objects?label=a=1")).json()["items"] == []
+
+
+async def test_what_a_dead_worker_holds_is_stuck_until_it_is_healed(idle_site: House) -> None:
+    store = idle_site.engine.store
+    await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"})
+    dead = Worker("gone/1", -1.0, 0.0, "host", 1)
+    await store.transact(lambda tx: tx.worker_seen(dead))
+    await store.transact(lambda tx: claim(tx, dead, 10))
+    stuck = (await idle_site.get("/stuck")).json()
+    assert [(one["ns"], one["object"], one["action"], one["owner"]) for one in stuck] == [(NS, "p1", "build", "gone/1")]
+    assert stuck[0]["why"] == "its worker is dead"
+    assert (await idle_site.get("/stuck", "stranger")).json() == []
+    healed = await idle_site.post("/heal")
+    assert (healed.status_code, healed.json()["freed"]) == (200, 1)
+    assert (await idle_site.get("/stuck")).json() == []
+    assert (await idle_site.get("/workers")).json() == []
+
+
+async def test_without_a_worker_an_object_waits_for_one(idle_site: House) -> None:
+    await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"})
+    why = (await idle_site.get(f"/ns/{NS}/objects/p1/why")).json()
+    assert (why["reason"], why["text"]) == ("no worker", "build: no worker is alive")
+    assert (why["lane"]["lane"], why["operation"]["action"]) == ("", "build")
+
+
+async def test_a_full_lane_is_what_an_object_waits_for(site: House) -> None:
+    for name in ("p1", "p2"):
+        site.plant.lanes[name] = Route("aws", "aws/eu")
+    await site.put("/lanes/aws/eu", {"grp": "aws", "capacity": 1})
+    site.plant.hold()
+    for name in ("p1", "p2"):
+        await site.post(f"/ns/{NS}/objects", {"id": name, "kind": "test.pump"})
+    await site.until(lambda: site.plant.begun["build"] == 1)
+    reasons = [(await site.get(f"/ns/{NS}/objects/{name}/why")).json()["reason"] for name in ("p1", "p2")]
+    assert sorted(reasons) == ["lane full", "running"]
+
+
+async def test_the_server_is_alive_and_ready(site: House) -> None:
+    async with site.client({}) as client:
+        assert (await client.get("http://test/healthz")).json() == {"status": "ok"}
+        ready = await client.get("http://test/readyz")
+    assert (ready.status_code, ready.json()) == (200, {"store": "ok", "worker": "ok"})
+
+
+async def test_a_server_without_a_worker_is_ready_too(idle_site: House) -> None:
+    async with idle_site.client({}) as client:
+        assert (await client.get("http://test/readyz")).json() == {"store": "ok", "worker": "none here"}
+
+
+async def test_a_server_whose_worker_is_dead_is_not_ready(site: House) -> None:
+    assert site.engine.worker is not None
+    name = site.engine.worker.name
+    await site.engine.store.transact(lambda tx: tx.worker_gone(name))
+    async with site.client({}) as client:
+        answer = await client.get("http://test/readyz")
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+    assert answer.headers["retry-after"] == "1"
+
+
+async def test_a_server_whose_store_is_closed_is_alive_and_not_ready(site: House) -> None:
+    await site.engine.store.close()
+    async with site.client({}) as client:
+        assert (await client.get("http://test/healthz")).status_code == 200
+        answer = await client.get("http://test/readyz")
+    await site.engine.store.open()
+    assert answer.status_code == 503

@@ -1,0 +1,106 @@
+"""The API's description is complete: every route, its problems, its examples, and nothing that is not there."""
+
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from stateward.server import asked
+from stateward.server.examples import EXAMPLES
+from tests.integration.server.house import House
+from tests.integration.server.test_rights import RULES, routes
+
+Doc = dict[str, Any]
+
+
+@pytest.fixture
+async def description(house: House) -> Doc:
+    async with house.client({}) as client:
+        answer = await client.get("http://test/docs/openapi.json")
+    found: Doc = answer.json()
+    return found
+
+
+def operations(description: Doc) -> dict[str, Doc]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, item in description["paths"].items()
+        for method, operation in item.items()
+    }
+
+
+async def test_every_route_is_described_but_the_pages_themselves(house: House, description: Doc) -> None:
+    wanted = {f"{method} {path}" for method, path in routes(house.app) if not path.startswith("/docs")}
+    assert operations(description).keys() == wanted
+
+
+async def test_every_route_tells_its_right_problems(description: Doc) -> None:
+    for name, operation in operations(description).items():
+        statuses = set(operation["responses"])
+        if RULES[name] == "everybody":
+            assert operation["security"] == []
+            continue
+        assert {"400", "401", "403", "429", "503"} <= statuses, name
+        assert ("404" in statuses) or re.search(r"(s|/plan|/journal|/stuck|/heal|\{(ns|tree|lane|grp)\})$", name), name
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400:
+                (media_type,) = answer["content"]
+                assert media_type == "application/problem+json"
+                assert answer["content"][media_type]["examples"]
+
+
+async def test_every_route_says_what_it_is_for(description: Doc) -> None:
+    for name, operation in operations(description).items():
+        assert operation["summary"], name
+        assert operation["description"], name
+        assert operation["tags"], name
+
+
+async def test_tokens_are_described_in_all_three_ways(description: Doc) -> None:
+    schemes = description["components"]["securitySchemes"]
+    assert {name: scheme["type"] for name, scheme in schemes.items()} == {
+        "bearer": "http",
+        "basic": "http",
+        "header": "apiKey",
+    }
+    assert description["security"] == [{"bearer": []}, {"basic": []}, {"header": []}]
+
+
+async def test_every_record_that_is_named_is_described(description: Doc) -> None:
+    named = set(re.findall(r"#/components/schemas/([^\"]+)", json.dumps(description)))
+    assert named == set(description["components"]["schemas"])
+
+
+async def test_a_body_says_that_it_takes_no_other_fields(description: Doc) -> None:
+    schemas = description["components"]["schemas"]
+    bodies = [one for one in vars(asked).values() if isinstance(one, type) and issubclass(one, asked.Body)]
+    for body in bodies:
+        if body is not asked.Body:
+            assert schemas[body.__name__]["additionalProperties"] is False
+
+
+async def test_every_body_has_an_example_that_is_accepted_as_it_is(description: Doc) -> None:
+    for name, operation in operations(description).items():
+        if "requestBody" in operation:
+            record = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].split("/")[-1]
+            assert msgspec.convert(EXAMPLES[record], getattr(asked, record)), name
+
+
+async def test_what_may_be_left_out_is_said_to_be(description: Doc) -> None:
+    act = operations(description)["POST /api/v1/ns/{ns}/objects/{id}/actions/{action}"]
+    assert act["requestBody"]["required"] is False
+    assert set(act["responses"]) >= {"200", "202", "404", "409", "412", "413"}
+    wait = next(one for one in act["parameters"] if one["name"] == "wait")
+    assert (wait["required"], wait["schema"]["minimum"], wait["schema"]["maximum"]) == (False, 0, 300)
+
+
+async def test_answers_in_other_media_types_are_described(description: Doc) -> None:
+    found = operations(description)
+    assert set(found["GET /api/v1/journal"]["responses"]["200"]["content"]) == {
+        "application/json",
+        "application/x-ndjson",
+    }
+    diagram = found["GET /api/v1/kinds/{kind}/diagram"]["responses"]["200"]["content"]
+    assert set(diagram) == {"image/svg+xml", "text/vnd.mermaid", "text/markdown"}

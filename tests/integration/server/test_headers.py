@@ -1,0 +1,60 @@
+import pytest
+
+from stateward.config import Config
+from tests.integration.server.house import NS, House, open_house
+
+
+@pytest.mark.parametrize("path", ["/kinds", f"/ns/{NS}/objects/none", "/nothing", "/stuck?limit=x"])
+async def test_no_answer_is_to_be_kept_framed_or_guessed_at(house: House, path: str) -> None:
+    answer = await house.get(path)
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert "strict-transport-security" not in answer.headers
+
+
+async def test_a_server_with_tls_says_that_it_will_always_have_it() -> None:
+    async with open_house(config=Config(tls_cert="cert.pem", tls_key="key.pem")) as house:
+        assert (await house.get("/kinds")).headers["strict-transport-security"] == "max-age=31536000"
+
+
+async def test_the_page_runs_nothing_from_outside_and_nothing_inline(house: House) -> None:
+    async with house.client({}) as client:
+        page = await client.get("http://test/docs")
+        program = await client.get("http://test/docs/page.js")
+    assert page.headers["content-type"].startswith("text/html")
+    assert program.headers["content-type"].startswith("text/javascript")
+    for answer in (page, program):
+        policy = answer.headers["content-security-policy"]
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+    assert "http" not in page.text
+    assert "<style" not in page.text
+    assert "innerHTML" not in program.text
+
+
+async def test_a_picture_may_use_its_own_style_and_nothing_else(house: House) -> None:
+    answer = await house.get("/kinds/test.pump/diagram")
+    assert answer.headers["content-type"].startswith("image/svg+xml")
+    assert answer.text.startswith("<svg")
+    assert "style-src 'sha256-" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(("form", "beginning"), [("mermaid", "stateDiagram-v2"), ("markdown", "|")])
+async def test_a_lifecycle_is_drawn_in_other_forms_too(house: House, form: str, beginning: str) -> None:
+    assert beginning in (await house.get(f"/kinds/test.pump/diagram?format={form}")).text
+
+
+async def test_kinds_are_shown_without_the_deployments_own(house: House) -> None:
+    kinds = (await house.get("/kinds")).json()
+    assert [one["kind"] for one in kinds] == ["test.pump", "test.station", "ovc.vm", "ovc.account"]
+    assert (await house.get("/kinds/ovc.vm")).json() == kinds[2]
+    answer = await house.get("/kinds/ovc.wm")
+    assert (answer.status_code, answer.json()["nearest"]) == (404, "ovc.vm")
+
+
+async def test_a_method_that_a_path_does_not_have_is_refused_with_those_it_has(house: House) -> None:
+    answer = await house.caller("admin").patch(f"/ns/{NS}/objects")
+    assert (answer.status_code, set(answer.headers["allow"].split(", "))) == (405, {"GET", "OPTIONS", "POST"})
+    assert answer.json()["code"] == "no_such_method"

@@ -1,0 +1,166 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from stateward.access import Role
+from stateward.store.errors import Unavailable
+from stateward.store.records import Lane, LaneGroup
+from tests.integration.server.outpost import PATIENT, Outpost, open_outpost, until
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture
+async def outpost(tmp_path: Path) -> AsyncIterator[Outpost]:
+    async with open_outpost(tmp_path) as opened:
+        yield opened
+
+
+async def text(outpost: Outpost, token: str | None = None) -> str:
+    """Scrape as Prometheus does, and look anew."""
+    outpost.windows.metrics._surveyed = -10.0
+    async with outpost.client(token) as client:
+        answer = await client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    return answer.text
+
+
+async def scraped(outpost: Outpost) -> Samples:
+    await seen(outpost)
+    families = text_string_to_metric_families(await text(outpost))
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def at(samples: Samples, name: str, **labels: str) -> float | None:
+    return samples.get((f"stateward_{name}", tuple(sorted(labels.items()))))
+
+
+async def seen(outpost: Outpost) -> None:
+    """Wait until the feed has read what was written."""
+    last = await outpost.engine.store.reader.last_line()
+    await until(lambda: outpost.windows.feed.seq >= last)
+
+
+async def made(outpost: Outpost, *names: str, ns: str = "a", **how: Any) -> None:
+    for name in names:
+        accepted = await outpost.engine.create(ns, name, "mci.vm", **how)
+        await outpost.engine.wait(ns, accepted.op.id, PATIENT)
+
+
+async def test_transitions_are_counted_by_kind_action_and_result(outpost: Outpost) -> None:
+    await made(outpost, "one", "two")
+    samples = await scraped(outpost)
+    for result in ("accepted", "succeeded"):
+        assert at(samples, "transitions_total", kind="mci.vm", action="create", result=result) == 2
+
+
+async def test_objects_are_counted_by_kind_and_state_over_all_namespaces(outpost: Outpost) -> None:
+    await made(outpost, "one")
+    await made(outpost, "two", ns="b")
+    assert at(await scraped(outpost), "objects", kind="mci.vm", state="Running") == 2
+
+
+async def test_a_state_that_nothing_is_in_any_more_disappears(outpost: Outpost) -> None:
+    outpost.hold()
+    accepted = await outpost.engine.create("a", "one", "mci.vm")
+    assert at(await scraped(outpost), "objects", kind="mci.vm", state="Creating") == 1
+    outpost.release()
+    await outpost.engine.wait("a", accepted.op.id, PATIENT)
+    assert at(await scraped(outpost), "objects", kind="mci.vm", state="Creating") is None
+
+
+async def test_lanes_tell_what_runs_in_them_and_what_may(outpost: Outpost) -> None:
+    await outpost.engine.set_limits([LaneGroup("aws", 3)], [Lane("aws/eu", "aws", 7, 0.0, 0.0, 0)])
+    outpost.hold()
+    for name in ("one", "two"):
+        await outpost.engine.create("a", name, "mci.vm", spec={"provider": "aws", "region": "eu"})
+    worker = outpost.engine.worker
+    assert worker is not None
+    await until(lambda: worker.busy == 2)
+    samples = await scraped(outpost)
+    assert at(samples, "operations_in_flight", lane="aws/eu", status="running") == 2
+    assert at(samples, "lane_capacity", lane="aws/eu") == 7
+    assert at(samples, "lane_backed_off", lane="aws/eu") == 0
+
+
+async def test_workers_and_the_store_are_shown(outpost: Outpost) -> None:
+    samples = await scraped(outpost)
+    assert (at(samples, "workers", alive="yes"), at(samples, "workers", alive="no")) == (1, 0)
+    assert at(samples, "store_up") == 1
+    assert at(samples, "stuck_objects") == 0
+
+
+async def test_calls_are_counted_by_route_and_never_by_name(outpost: Outpost) -> None:
+    await outpost.define("a", "secretive")
+    async with outpost.client() as client:
+        await client.get("/api/v1/ns/a/objects/secretive")
+        await client.get("/api/v1/ns/a/objects/nobody")
+        await client.get("/nowhere/at/all")
+    samples = await scraped(outpost)
+    calls = [dict(labels) for name, labels in samples if name == "stateward_http_requests_total"]
+    found = [one["status"] for one in calls if one["route"].startswith("/api/v1/ns/{ns}/objects/{")]
+    assert sorted(found) == ["200", "404"]
+    assert [one["status"] for one in calls if one["route"] == "(none)"] == ["404"]
+    assert "secretive" not in str(calls)
+
+
+async def test_a_made_up_method_makes_no_new_label(outpost: Outpost) -> None:
+    async with outpost.client() as client:
+        await client.request("BREW", "/healthz")
+    methods = {dict(labels).get("method") for _, labels in await scraped(outpost)}
+    assert "BREW" not in methods
+
+
+async def test_open_streams_are_counted(outpost: Outpost) -> None:
+    async with outpost.stream() as stream:
+        await stream.send("{}")
+        await stream.recv()
+        assert at(await scraped(outpost), "stream_readers") == 1
+
+
+async def test_a_scrape_within_a_second_asks_the_store_nothing(outpost: Outpost) -> None:
+    await text(outpost)
+    asked = list[object]()
+    outpost.windows.metrics._survey = asked.append  # type: ignore[assignment]
+    async with outpost.client() as client:
+        assert (await client.get("/metrics")).status_code == 200
+    assert asked == []
+
+
+async def test_a_store_that_is_down_is_shown_as_down_and_nothing_stale_beside_it(outpost: Outpost) -> None:
+    await made(outpost, "one")
+    assert at(await scraped(outpost), "objects", kind="mci.vm", state="Running") == 1
+
+    async def gone() -> Any:
+        raise Unavailable("gone")
+
+    outpost.windows.metrics._survey = gone
+    samples = await scraped(outpost)
+    assert at(samples, "store_up") == 0
+    assert at(samples, "objects", kind="mci.vm", state="Running") is None
+
+
+async def test_no_token_and_no_name_of_an_object_is_in_the_metrics(outpost: Outpost) -> None:
+    token = await outpost.token("a", role=Role.VIEWER)
+    async with outpost.client(token) as client:
+        for path in (f"/api/v1/ns/a/objects/{token}", f"/api/v1/{token}", f"/{token}"):
+            await client.get(path)
+    told = await text(outpost)
+    assert token not in told
+    assert token.split("_")[2] not in told
+
+
+async def test_whoever_may_not_read_gets_no_metrics(outpost: Outpost) -> None:
+    async with outpost.client("sw_0123456789ab_nothing") as client:
+        assert (await client.get("/metrics")).status_code == 401
+    async with outpost.client(await outpost.token("a", role=Role.AGENT)) as client:
+        assert (await client.get("/metrics")).status_code == 403
+    assert "stateward_build_info" in await text(outpost, await outpost.token("a", role=Role.VIEWER))

@@ -1,0 +1,62 @@
+"""What `deploy/` says must be true: the metrics that it names exist, and so do the settings and the flags."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from stateward.config import NAMES, Config
+from stateward.server.metrics import Metrics
+from stateward.server.survey import Survey
+from tests.integration.server.processes import run
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+NAMED = re.compile(r"\bstateward_[a-z_]+")
+
+
+async def nothing() -> Survey:
+    return Survey({}, [], 0, 0, 0, 0.0)
+
+
+def existing() -> set[str]:
+    """Return the names of all series that a server can show."""
+    families = Metrics([], nothing).registry.collect()
+    endings = ("", "_total", "_bucket", "_count", "_sum")
+    return {family.name + ending for family in families for ending in endings}
+
+
+@pytest.mark.parametrize("file", ["grafana/stateward.json", "prometheus/stateward-alerts.yml", "postgresql.md"])
+def test_every_metric_that_is_named_exists(file: str) -> None:
+    named = set(NAMED.findall((DEPLOY / file).read_text()))
+    assert named
+    assert named - existing() == set()
+
+
+def test_the_dashboard_is_json_and_its_panels_do_not_overlap() -> None:
+    panels = json.loads((DEPLOY / "grafana" / "stateward.json").read_text())["panels"]
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert all(x < 24 for x, _ in cells)
+
+
+def test_the_settings_file_names_every_setting_with_its_default() -> None:
+    settings = tomllib.loads((DEPLOY / "stateward.toml").read_text())
+    assert set(settings) == set(NAMES)
+    elsewhere = {"data": "/var/lib/stateward", "log_format": "json"}
+    assert settings == {name: getattr(Config(), name) for name in NAMES} | elsewhere
+
+
+@pytest.mark.parametrize("unit", sorted((DEPLOY / "systemd").glob("*.service"), key=str), ids=lambda unit: unit.name)
+def test_the_commands_of_the_units_exist_with_their_flags(unit: Path) -> None:
+    (command,) = re.findall(r"/bin/stateward (\w+)", unit.read_text())
+    flags = re.findall(r"--[a-z-]+", next(line for line in unit.read_text().splitlines() if "/bin/stateward" in line))
+    shown = run(command, "--help", environ={"COLUMNS": "200"}).stdout
+    assert flags
+    assert all(flag in shown for flag in flags)

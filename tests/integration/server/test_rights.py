@@ -1,0 +1,184 @@
+"""Every route for every role: what each may do stands in one table, and the routes are those of the application."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pytest
+from litestar import Litestar, get
+from litestar.exceptions import ImproperlyConfiguredException
+from litestar.routes import HTTPRoute
+
+from stateward.access import Role
+from stateward.access.tokens import SYSTEM
+from stateward.config import Config
+from stateward.server.app import create_app
+from tests.integration.server.house import NS, House
+
+Rule = Literal["everybody", "read", "read in shop", "read everywhere", "act in shop", "govern"]
+
+RULES: dict[str, Rule] = {
+    "GET /healthz": "everybody",
+    "GET /readyz": "everybody",
+    "GET /docs": "everybody",
+    "GET /docs/openapi.json": "everybody",
+    "GET /docs/page.css": "everybody",
+    "GET /docs/page.js": "everybody",
+    "GET /docs/{path}": "everybody",
+    "GET /metrics": "read",
+    "GET /api/v1/kinds": "read",
+    "GET /api/v1/kinds/{kind}": "read",
+    "GET /api/v1/kinds/{kind}/diagram": "read",
+    "GET /api/v1/namespaces": "read",
+    "GET /api/v1/journal": "read",
+    "GET /api/v1/stuck": "read",
+    "GET /api/v1/lanes": "read everywhere",
+    "GET /api/v1/ns/{ns}/objects": "read in shop",
+    "GET /api/v1/ns/{ns}/objects/{id}": "read in shop",
+    "GET /api/v1/ns/{ns}/objects/{id}/allowed": "read in shop",
+    "GET /api/v1/ns/{ns}/objects/{id}/at": "read in shop",
+    "GET /api/v1/ns/{ns}/objects/{id}/history": "read in shop",
+    "GET /api/v1/ns/{ns}/objects/{id}/queue": "read in shop",
+    "GET /api/v1/ns/{ns}/objects/{id}/why": "read in shop",
+    "GET /api/v1/ns/{ns}/operations": "read in shop",
+    "GET /api/v1/ns/{ns}/operations/{op}": "read in shop",
+    "GET /api/v1/ns/{ns}/operations/{op}/children": "read in shop",
+    "GET /api/v1/ns/{ns}/operations/{op}/events": "read in shop",
+    "GET /api/v1/ns/{ns}/locks/{tree}": "read in shop",
+    "GET /api/v1/ns/{ns}/timers": "read in shop",
+    "POST /api/v1/ns/{ns}/objects": "act in shop",
+    "PUT /api/v1/ns/{ns}/objects/{id}/labels": "act in shop",
+    "POST /api/v1/ns/{ns}/objects/{id}/actions/{action}": "act in shop",
+    "POST /api/v1/ns/{ns}/actions/{action}": "act in shop",
+    "POST /api/v1/ns/{ns}/plan": "act in shop",
+    "POST /api/v1/ns/{ns}/operations/{op}/cancel": "act in shop",
+    "PUT /api/v1/lanes/{lane}": "govern",
+    "PUT /api/v1/groups/{grp}": "govern",
+    "GET /api/v1/workers": "govern",
+    "POST /api/v1/heal": "govern",
+    "GET /api/v1/tokens": "govern",
+    "POST /api/v1/tokens": "govern",
+    "DELETE /api/v1/tokens/{id}": "govern",
+    "GET /api/v1/quotas": "govern",
+    "PUT /api/v1/quotas/{ns}": "govern",
+}
+
+MAY: dict[str, set[Rule]] = {
+    # who            what they may, beside what everybody may
+    "viewer":      {"read", "read in shop"},
+    "operator":    {"read", "read in shop", "act in shop"},
+    "local admin": {"read", "read in shop", "act in shop"},
+    "admin":       {"read", "read in shop", "act in shop", "read everywhere", "govern"},
+    "reader":      {"read", "read in shop", "read everywhere"},
+    "stranger":    {"read"},
+    "agent":       set(),
+}  # fmt: skip
+
+PLACES = {"ns": NS, "id": "p1", "kind": "test.pump", "op": "1", "action": "pump", "tree": "t", "grp": "g", "lane": "l"}
+PLACES["path"] = "x"
+SPEAKING = ("/api/v1/stream",)
+"""Routes that are not HTTP: they look at the token themselves, and their own tests see to that."""
+
+UNKNOWN = ("nobody", "somebody", "revoked", "expired")
+
+
+def routes(app: Litestar) -> Iterator[tuple[str, str]]:
+    """Return every method and path of an application."""
+    for route in app.routes:
+        if not isinstance(route, HTTPRoute):
+            assert route.path in SPEAKING
+            continue
+        for handler in route.route_handlers:
+            yield from ((method, route.path_format) for method in handler.http_methods if method != "OPTIONS")
+
+
+@pytest.fixture
+async def guests(house: House) -> House:
+    """Give a house tokens that open nothing (any more)."""
+    house.texts["somebody"] = "sw_0123456789ab_this-was-never-issued"
+    house.texts["revoked"], info = await house.tokens.issue("rob", Role.ADMIN, ["*"])
+    await house.tokens.revoke(info.id)
+    now = await house.engine.store.reader.time()
+    house.texts["expired"], info = await house.tokens.issue("eve", Role.ADMIN, ["*"], now + 3600)
+    await house.engine.act(SYSTEM, f"token-{info.id}", "expire", actor="clock")
+    return house
+
+
+def test_the_table_has_every_route_and_no_other(house: House) -> None:
+    assert sorted(RULES) == sorted(f"{method} {path}" for method, path in routes(house.app))
+
+
+@pytest.mark.parametrize("who", [*MAY, *UNKNOWN])
+async def test_a_caller_passes_where_its_token_opens_and_nowhere_else(guests: House, who: str) -> None:
+    await guests.built()
+    found, expected = {}, {}
+    for method, path in routes(guests.app):
+        filled = path.format(
+            ns=NS, id="p1", kind="test.pump", op="1", action="pump", tree="t", grp="g", lane="l", path="x"
+        )
+        url = f"http://test{filled.replace('/tokens/p1', '/tokens/none')}"
+        answer = await guests.caller(who).request(method, url, json={} if method in ("POST", "PUT") else None)
+        rule = RULES[f"{method} {path}"]
+        found[f"{method} {path}"] = answer.status_code if answer.status_code in (401, 403) else 0
+        passes = rule == "everybody" or rule in MAY.get(who, set())
+        expected[f"{method} {path}"] = 0 if passes else 401 if who in UNKNOWN else 403
+    assert found == expected
+
+
+@pytest.mark.parametrize("who", ["stranger", "viewer", "agent", "nobody"])
+async def test_whoever_is_refused_has_changed_nothing(guests: House, who: str) -> None:
+    await guests.built()
+    before = await guests.everything()
+    bodies = {
+        f"/ns/{NS}/objects": {"id": "new", "kind": "ovc.vm"},
+        f"/ns/{NS}/objects/p1/actions/pump": {},
+        f"/ns/{NS}/actions/pump": {"selector": {}},
+        "/tokens": {"name": "me", "role": "admin", "namespaces": ["*"]},
+    }
+    for path, body in bodies.items():
+        assert (await guests.post(path, body, who)).status_code in (401, 403)
+    assert (await guests.put("/lanes/l", {"grp": "g", "capacity": 1}, who)).status_code in (401, 403)
+    assert await guests.everything() == before
+
+
+async def test_a_route_that_declares_no_right_is_not_served(house: House) -> None:
+    @get("/leak")
+    async def leak() -> str:
+        return "everything"
+
+    with pytest.raises(ImproperlyConfiguredException, match=r"/leak: .* does not declare the right"):
+        create_app(house.engine, house.tokens, Config(), routes=[leak])
+
+
+async def test_an_administrator_of_one_namespace_cannot_make_one_of_all(house: House) -> None:
+    answer = await house.post("/tokens", {"name": "me", "role": "admin", "namespaces": ["*"]}, "local admin")
+    assert answer.status_code == 403
+
+
+async def test_the_journal_shows_only_what_the_token_opens(house: House) -> None:
+    await house.built("p1", NS)
+    await house.built("p2", "bank")
+    for who, expected in (
+        ("viewer", {NS}),
+        ("stranger", {"bank"}),
+        ("reader", {NS, "bank"}),
+        ("admin", {NS, "bank", SYSTEM}),
+    ):
+        lines = (await house.get("/journal?limit=1000", who)).json()["items"]
+        assert {line["ns"] for line in lines} == expected, who
+    assert (await house.get("/journal?ns=bank", "viewer")).status_code == 403
+    assert (await house.get(f"/journal?ns={SYSTEM}", "reader")).status_code == 403
+
+
+async def test_a_token_for_two_namespaces_reads_both_in_the_order_of_the_lines(house: House) -> None:
+    house.texts["two"], _ = await house.tokens.issue("tom", Role.VIEWER, ["bank", NS])
+    for number in range(3):
+        await house.built(f"a{number}", NS)
+        await house.built(f"b{number}", "bank")
+    seen: list[int] = []
+    after: str | None = "0"
+    while after is not None:
+        page: dict[str, Any] = (await house.get(f"/journal?limit=5&after={after}", "two")).json()
+        seen += [line["seq"] for line in page["items"]]
+        after = page["next"]
+    assert seen == sorted(set(seen))
+    assert len(seen) == 12

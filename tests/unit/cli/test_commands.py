@@ -1,0 +1,124 @@
+import json
+from collections.abc import Callable
+
+import httpx
+import pytest
+import typer
+from rich.console import Console
+
+from stateward.cli.answers import HeldLock, Lane, OperationInfo, Queued, Why
+from stateward.cli.client import Client
+from stateward.cli.commands.healing import _list
+from stateward.cli.commands.why import MOST, _tree
+from stateward.cli.names import Ref, Selector
+from stateward.cli.secret import Secret
+from stateward.cli.session import Session
+from stateward.cli.wire import KEY, Wire
+
+Answers = Callable[[httpx.Request], httpx.Response]
+
+
+def session(answers: Answers, *, as_json: bool = False) -> Session:
+    return Session(Client(Wire("http://s", Secret(""), httpx.MockTransport(answers))), "ns", json=as_json)
+
+
+STUCK = {
+    "ns": "ns",
+    "object": "m1",
+    "op": "op1",
+    "action": "suspend",
+    "state": "Suspending",
+    "why": "its worker is dead",
+    "deadline": "2026-11-15T00:00:00Z",
+    "owner": "w",
+    "attempts": 1,
+}
+
+
+def test_what_is_stuck_is_listed_and_exits_with_1(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for as_json in (False, True):
+        with pytest.raises(typer.Exit) as caught:
+            _list(session(lambda _: httpx.Response(200, json=[STUCK]), as_json=as_json))
+        assert caught.value.exit_code == 1
+        assert "its worker is dead" in capsys.readouterr().out
+
+
+def operation(number: int) -> OperationInfo:
+    return OperationInfo(ns="ns", id=f"op{number}", object=f"o{number}", kind="k", action="stop", status="running")
+
+
+def told(found: Why) -> str:
+    kinds = httpx.Response(200, json=[])
+    console = Console(width=200, no_color=True)
+    with console.capture() as captured:
+        console.print(_tree(session(lambda _: kinds), found))
+    return captured.get()
+
+
+def test_why_tells_of_locks_queue_lane_and_children() -> None:
+    found = Why(
+        id="m1",
+        kind="k",
+        state="stopping",
+        text="stop: locks are held by op7",
+        reason="locks",
+        operation=operation(0),
+        queue=[Queued(op="op5", object="d1", reason="running", text="a worker is at it", action="grow")],
+        lane=Lane(lane="aws/eu", grp="aws", capacity=3, running=2, throttled=4, back_off=None),
+        locks=[HeldLock(tree="t", path="/a", mode="X", op="op7", waiting=False)],
+        children=[operation(number) for number in range(MOST + 2)],
+    )
+    shown = told(found)
+    assert "locks are held by op7" in shown
+    assert "grow on d1 (op5): a worker is at it" in shown
+    assert "lane aws/eu: 2 of 3 running" in shown
+    assert "operation op7 holds X on /a of t" in shown
+    assert f"{MOST + 2} children have not ended" in shown
+    assert "and 2 more" in shown
+
+
+def test_names_are_quoted_in_paths_and_actions_carry_a_key() -> None:
+    sent: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(404, json={"detail": "no"})
+
+    client = session(answer).client
+    for call in (
+        lambda: client.act("a b", "ü?", "scale out", {}),
+        lambda: client.set_lane("aws/eu west", "aws", 3),
+        lambda: session(answer).find(Ref("x#y")),
+    ):
+        with pytest.raises(Exception, match="no"):
+            call()
+    assert [one.url.raw_path.decode() for one in sent] == [
+        "/api/v1/ns/a%20b/objects/%C3%BC%3F/actions/scale%20out",
+        "/api/v1/lanes/aws/eu%20west",
+        "/api/v1/ns/ns/objects/x%23y",
+    ]
+    assert [KEY in one.headers for one in sent] == [True, False, False]
+
+
+def test_pages_are_followed_to_the_end_or_to_the_limit() -> None:
+    asked: list[dict[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(dict(request.url.params))
+        first = int(request.url.params.get("after", "0"))
+        last = min(first + min(int(request.url.params["limit"]), 100), 250)
+        items = [
+            {"ns": "ns", "id": str(n), "kind": "k", "state": "s", "since": "2026-11-15T00:00:00Z", "version": 1}
+            for n in range(first, last)
+        ]
+        return httpx.Response(200, content=json.dumps({"items": items, "next": str(last) if last < 250 else None}))
+
+    client = session(answer).client
+    assert len(list(client.objects("ns", Selector(labels={"a": "b"})))) == 250
+    assert len(asked) == 3
+    assert asked[0]["label"] == "a=b"
+    assert len(list(client.objects("ns", Selector(), 120))) == 120
+    assert [one["limit"] for one in asked[3:]] == ["120", "20"]

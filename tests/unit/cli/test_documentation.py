@@ -1,0 +1,29 @@
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from stateward.cli.commands import register
+from stateward.cli.output import BAD_USAGE, NO
+from stateward.cli.problems import NOT_ALLOWED, UNREACHABLE
+from stateward.cli.session import INTERRUPTED
+
+PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
+
+
+def commands() -> list[str]:
+    app = typer.Typer()
+    register(app)
+    named = [str(one.name) for one in app.registered_commands]
+    return named + [str(one.name) for one in app.registered_groups]
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_is_documented(name: str) -> None:
+    assert re.search(rf"^\| (`[^`]*`, )*`{name}[ `]", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("code", [0, NO, BAD_USAGE, UNREACHABLE, NOT_ALLOWED, INTERRUPTED])
+def test_every_exit_code_is_documented(code: int) -> None:
+    assert f"\n| {code} |" in PAGE

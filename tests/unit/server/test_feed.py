@@ -1,0 +1,198 @@
+import asyncio
+import json
+from collections.abc import Callable
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stateward.access.tokens import ANY, SYSTEM
+from stateward.server import feed as feeds
+from stateward.server.feed import Feed, Interest
+from stateward.store.errors import Unavailable
+from stateward.store.port import Topic
+from stateward.store.records import Line
+from stateward.store.selection import JournalFilter
+
+EVERYBODY = Interest(frozenset({ANY}), system=True)
+
+
+class Journal:
+    """A store that is nothing but a journal, and counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.all: list[Line] = []
+        self.asked = 0
+        self.broken = False
+        self._listeners: list[Callable[[Topic], None]] = []
+        self.reader = self
+
+    def commit(self, *places: tuple[str, str]) -> None:
+        """Write lines, with gaps between their numbers, and tell of them."""
+        for ns, kind in places:
+            seq = self.all[-1].seq + 2 if self.all else 1
+            self.all.append(Line(ns, "o", kind, None, 0.0, "user", "", "e", None, None, None, None, seq))
+        for listener in self._listeners:
+            listener(Topic.JOURNAL)
+
+    async def lines(self, after: int, limit: int, only: JournalFilter) -> list[Line]:
+        self.asked += 1
+        await asyncio.sleep(0)
+        if self.broken:
+            raise Unavailable("gone fishing")
+        fitting = (line for line in self.all if only.ns in (None, line.ns) and only.kind in (None, line.kind))
+        return [line for line in fitting if line.seq > after][:limit]
+
+    async def last_line(self) -> int:
+        return self.all[-1].seq if self.all else 0
+
+    def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+
+def encoded(line: Line) -> str:
+    return json.dumps({"seq": line.seq, "ns": line.ns, "kind": line.kind})
+
+
+async def opened(journal: Journal, keep: int = 1000) -> Feed:
+    feed = Feed(journal, encoded, keep=keep)  # type: ignore[arg-type]
+    await feed.start()
+    return feed
+
+
+async def read(feed: Feed, interest: Interest, after: int, last: int) -> list[int]:
+    """Read as a watcher does, until a number is reached; returns the numbers of the lines that came."""
+    found: list[int] = []
+    async with asyncio.timeout(10):
+        while after < last:
+            news = await feed.page(interest, after)
+            message = json.loads(news.message)
+            assert (len(message["lines"]), message["seq"]) == (news.count, news.seq)
+            found += [line["seq"] for line in message["lines"]]
+            if news.seq == after:
+                await feed.news(after)
+            assert news.seq >= after
+            after = news.seq
+    return found
+
+
+PLACES = st.tuples(st.sampled_from(["a", "b", SYSTEM]), st.sampled_from(["x", "y"]))
+NAMES = st.frozensets(st.sampled_from(["a", "b", ANY]))
+INTERESTS = st.builds(
+    Interest,
+    NAMES,
+    st.booleans(),
+    st.none() | st.frozensets(st.sampled_from(["a", "b"])),
+    st.none() | st.sampled_from(["x", "y"]),
+)
+
+
+@settings(deadline=None)
+@given(
+    before=st.lists(PLACES, max_size=12),
+    commits=st.lists(st.lists(PLACES, min_size=1, max_size=6), max_size=6),
+    interest=INTERESTS,
+    begin=st.integers(0, 30),
+    keep=st.integers(1, 6),
+)
+def test_whoever_reads_from_wherever_gets_every_line_of_interest_once_and_in_order(
+    before: list[tuple[str, str]],
+    commits: list[list[tuple[str, str]]],
+    interest: Interest,
+    begin: int,
+    keep: int,
+) -> None:
+    async def scene() -> None:
+        journal = Journal()
+        journal.commit(*before)
+        feed = await opened(journal, keep)
+        last = 2 * (len(before) + sum(map(len, commits))) - 1
+        reading = asyncio.create_task(read(feed, interest, begin, last))
+        for commit in commits:
+            await asyncio.sleep(0)
+            journal.commit(*commit)
+        wanted = [line.seq for line in journal.all if line.seq > begin and interest.wants(line.ns, line.kind)]
+        assert await reading == wanted
+        await feed.stop()
+
+    with patch.object(feeds, "PAGE", 3), patch.object(feeds, "PAGE_SIZE", 100):
+        asyncio.run(scene())
+
+
+async def test_one_query_serves_all_readers_of_a_commit() -> None:
+    journal = Journal()
+    feed = await opened(journal)
+    readers = [asyncio.create_task(read(feed, EVERYBODY, 0, 1)) for _ in range(50)]
+    await asyncio.sleep(0)
+    asked = journal.asked
+    journal.commit(("a", "x"))
+    assert await asyncio.gather(*readers) == [[1]] * 50
+    assert journal.asked - asked <= 2
+    await feed.stop()
+
+
+async def test_equal_interests_share_one_message() -> None:
+    journal = Journal()
+    feed = await opened(journal)
+    journal.commit(("a", "x"))
+    await feed.news(0)
+    twins = [Interest(frozenset({"a"})), Interest(frozenset({"a"}))]
+    assert await feed.page(twins[0], 0) is await feed.page(twins[1], 0)
+    await feed.stop()
+
+
+async def test_no_more_is_kept_than_was_said_and_the_rest_comes_from_the_store() -> None:
+    journal = Journal()
+    feed = await opened(journal, keep=10)
+    for _ in range(100):
+        journal.commit(("a", "x"))
+        await feed.news(journal.all[-2].seq if len(journal.all) > 1 else 0)
+    assert len(feed._notes) <= 20
+    asked = journal.asked
+    assert len(await read(feed, EVERYBODY, 0, journal.all[-1].seq)) == 100
+    assert journal.asked > asked
+    await feed.stop()
+
+
+async def test_listeners_hear_every_line_once() -> None:
+    journal, heard = Journal(), list[int]()
+    feed = await opened(journal)
+    feed.listen(lambda lines: heard.extend(line.seq for line in lines))
+    for _ in range(3):
+        journal.commit(("a", "x"), (SYSTEM, "y"))
+        await feed.news(journal.all[-2].seq)
+    assert heard == [line.seq for line in journal.all]
+    await feed.stop()
+
+
+async def test_a_store_that_fails_for_a_while_costs_no_line() -> None:
+    journal = Journal()
+    feed = await opened(journal)
+    journal.broken = True
+    journal.commit(("a", "x"))
+    with patch("stateward.server.feed.RETRY", 0.0):
+        await asyncio.sleep(0.01)
+        journal.broken = False
+        assert await read(feed, EVERYBODY, 0, 1) == [1]
+    await feed.stop()
+
+
+async def test_who_waits_is_let_go_when_it_is_over() -> None:
+    feed = await opened(Journal())
+    waiting = asyncio.create_task(feed.news(0))
+    await asyncio.sleep(0)
+    await feed.stop()
+    await waiting
+    assert feed.stopped
+
+
+async def test_one_who_leaves_takes_nobody_along() -> None:
+    journal = Journal()
+    feed = await opened(journal)
+    leaving, staying = (asyncio.create_task(feed.news(0)) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    journal.commit(("a", "x"))
+    await staying
+    await feed.stop()

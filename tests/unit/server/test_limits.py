@@ -1,0 +1,67 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.server import limits
+from stateward.server.limits import Buckets
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Pail:
+    """A bucket as one would draw it: a level that rises with time, and falls with each call."""
+
+    def __init__(self, rate: int) -> None:
+        self.rate, self.level, self.seen = rate, float(rate), 0.0
+
+    def takes(self, now: float) -> bool:
+        self.level = min(self.rate, self.level + (now - self.seen) * self.rate)
+        self.seen = now
+        if self.level < 1 - 1e-6:
+            return False
+        self.level -= 1
+        return True
+
+
+@given(
+    rate=st.integers(min_value=1, max_value=50),
+    pauses=st.lists(st.sampled_from([0.0, 0.001, 0.02, 0.1, 0.5, 3.0]), max_size=200),
+)
+def test_a_bucket_gives_what_a_pail_would_give(rate: int, pauses: list[float]) -> None:
+    clock, pail = Clock(), Pail(rate)
+    buckets = Buckets(rate, clock)
+    for pause in pauses:
+        clock.now += pause
+        assert (buckets.wait("a") == 0) == pail.takes(clock.now)
+
+
+@given(rate=st.integers(min_value=1, max_value=1000))
+def test_who_waits_as_long_as_it_is_told_gets_a_call(rate: int) -> None:
+    clock = Clock()
+    buckets = Buckets(rate, clock)
+    while (after := buckets.wait("a")) == 0:
+        pass
+    clock.now += after
+    assert buckets.wait("a") == 0
+
+
+def test_each_name_has_a_bucket_of_its_own() -> None:
+    buckets = Buckets(1, Clock())
+    assert (buckets.wait("a"), buckets.wait("b")) == (0, 0)
+    assert buckets.wait("a") > 0
+
+
+def test_full_buckets_are_forgotten_and_empty_ones_are_not() -> None:
+    clock = Clock()
+    buckets = Buckets(1, clock)
+    for number in range(limits.MOST_BUCKETS):
+        buckets.wait(str(number))
+    clock.now += 10
+    assert buckets.wait("busy") == 0
+    assert len(buckets._full_at) == 1
+    assert buckets.wait("busy") > 0

@@ -1,0 +1,72 @@
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.server.reasons import Around, Lanes, Reason, why_waiting
+from stateward.store.port import LaneLoad
+from stateward.store.records import Lane, Lock, Work
+
+WORK = Work(
+    ns="ns",
+    op="o1",
+    object="a",
+    queue="a",
+    seq=5,
+    lane="aws/eu",
+    grp="aws",
+    priority=0,
+    ready=True,
+    remote=False,
+    fenced=False,
+    cancelled=False,
+    children=0,
+    not_before=0.0,
+    deadline=None,
+    owner=None,
+    epoch=0,
+    attempts=0,
+    observe=False,
+)
+AHEAD = replace(WORK, op="o0", seq=1)
+LANE = Lane("aws/eu", "aws", 2, 0.0, 0.0, 0)
+NONE = Lanes({}, {})
+
+
+def around(**how: Any) -> Around:
+    return Around(**{"now": 100.0, "line": [WORK], "locks": (), "lanes": NONE, "workers": 1, **how})
+
+
+def lanes(running: int, lane: Lane = LANE, groups: dict[str, int] | None = None, others: int = 0) -> Lanes:
+    loads = {f"aws/{n}": LaneLoad(replace(LANE, lane=f"aws/{n}"), 1, False) for n in range(others)}
+    return Lanes({**loads, lane.lane: LaneLoad(lane, running, True)}, groups or {})
+
+
+def lock(op: str, *, waiting: bool) -> Lock:
+    return Lock("ns", "t", "/a", "X", op, waiting, 0)
+
+
+@pytest.mark.parametrize(
+    ("work", "surroundings", "reason", "says"),
+    [
+        (WORK, around(), Reason.SOON, "it is next"),
+        (WORK, around(workers=0), Reason.NO_WORKER, "no worker"),
+        (replace(WORK, owner="w/1"), around(), Reason.RUNNING, "w/1"),
+        (replace(WORK, owner="w/1", fenced=True), around(), Reason.GHOST, "no longer counts"),
+        (WORK, around(line=[AHEAD, WORK]), Reason.QUEUE, "behind operation o0 (1 ahead"),
+        (WORK, around(locks=[lock("o1", waiting=True), lock("o9", waiting=False)]), Reason.LOCKS, "held by o9"),
+        (WORK, around(locks=[lock("o1", waiting=False)]), Reason.SOON, "it is next"),
+        (replace(WORK, remote=True), around(), Reason.REMOTE, "another party"),
+        (replace(WORK, children=3), around(), Reason.CHILDREN, "3 of its children"),
+        (replace(WORK, not_before=200.0), around(), Reason.TIME, "not to begin before 1970-01-01T00:03:20"),
+        (WORK, around(lanes=lanes(0, replace(LANE, back_off=160.0))), Reason.BACK_OFF, "until 1970-01-01T00:02:40"),
+        (WORK, around(lanes=lanes(2)), Reason.LANE, "runs 2 of 2"),
+        (WORK, around(lanes=lanes(0, groups={"aws": 1}, others=1)), Reason.GROUP, "1 of 1 lanes"),
+        (WORK, around(lanes=lanes(1, groups={"aws": 1}, others=0)), Reason.SOON, "it is next"),
+        (replace(WORK, children=3), around(line=[AHEAD, WORK]), Reason.QUEUE, "behind"),
+    ],
+)
+def test_what_a_piece_of_work_waits_for(work: Work, surroundings: Around, reason: Reason, says: str) -> None:
+    code, text = why_waiting(work, surroundings)
+    assert code is reason
+    assert says in text
