@@ -11,8 +11,8 @@ COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-run: .venv/.run ## show the declared lifecycles
-	@$(VENV)/stateward lifecycle list
+run: .venv/.run ## start the server, with a living demo fleet
+	@$(VENV)/stateward serve --demo $(ARGS)
 
 test: .venv/.dev ## run the whole test suite, with coverage
 	@$(VENV)/python -m pytest --cov --cov-report=term $(ARGS)

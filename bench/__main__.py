@@ -11,6 +11,12 @@ NAMES = (
     "memory",
     "locks",
     "explore",
+    "engine.throughput",
+    "engine.group",
+    "engine.latency",
+    "engine.growth",
+    "engine.limits",
+    "engine.recovery",
 )
 
 

@@ -14,8 +14,17 @@ BIN = Path(sys.executable).parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-ELSEWHERE = ("make test", "make check", "make bench", "make simulate", "make chaos", "make format", "make lock")
-"""What runs this suite, runs beside it in CI, takes its time, or would change the tree under test."""
+ELSEWHERE = (
+    "make run",
+    "make test",
+    "make check",
+    "make bench",
+    "make simulate",
+    "make chaos",
+    "make format",
+    "make lock",
+)
+"""What serves until it is stopped, runs this suite, runs beside it, takes its time, or would change the tree."""
 
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:

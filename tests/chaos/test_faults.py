@@ -214,3 +214,17 @@ async def test_an_engine_that_cannot_start_leaves_nothing_open(new_site: NewSite
             pass
     async with at_work(site, SqliteStore(site.store)) as engine:
         assert await engine.store.alone()
+
+
+@pytest.mark.parametrize("ticks", range(4))
+async def test_a_store_that_loses_its_connection_while_it_is_closed_is_closed_all_the_same(
+    new_site: NewSite, ticks: int
+) -> None:
+    store = PostgresStore(new_site("postgres", 1.0).store, migrate=True)
+    await store.open()
+    await asyncio.sleep(0.01)  # so that it waits for that
+    store._listener._lost.set()
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        await store.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from stateward.lifecycle import FINAL, GONE, TRANSITIONAL
+from stateward.lifecycle import CLOCK, GONE, TRANSITIONAL
 from stateward.locks.modes import Mode, compatible, intention
 from stateward.store.records import DEFAULT_CAPACITY, DEFAULT_LANES, Lock, Object, Worker
 from tests.simulation.faulty import Tape
@@ -23,6 +23,9 @@ EDGES = {
     for kind, lifecycle in LIFECYCLES.items()
     for move in lifecycle.every_move()
 }
+TIMED = ("stop", "start", "reset")
+"""What timers are set for."""
+
 STATES = {(kind, state.word): state for kind, lifecycle in LIFECYCLES.items() for state in lifecycle.states}
 
 
@@ -70,6 +73,7 @@ class Inspector:
         self.specs: dict[str, str] = {}
         self.last_line = 0
         self.done: set[str] = set()  # the requests that took effect, by the id of the operation that was to be
+        self.fired: set[str] = set()  # timers that did their one thing, or were refused
         self.ended: dict[str, str] = {}  # operations, with their status
         self.wishes: dict[str, set[tuple[str, str]]] = {}  # what locks an operation was accepted with
         self.children: dict[str, list[str]] = defaultdict(list)
@@ -133,16 +137,18 @@ class Inspector:
 
     def _journal(self) -> Iterator[str]:
         lines = self.ask(
-            "SELECT seq, object, kind, actor, event, source, target, spec, reason FROM journal"
+            "SELECT seq, object, kind, actor, who, event, source, target, spec, reason FROM journal"
             " WHERE seq > ? ORDER BY seq",
             self.last_line,
         )
-        for seq, name, kind, actor, event, source, target, spec, reason in lines:
+        for seq, name, kind, actor, who, event, source, target, spec, reason in lines:
             if seq <= self.last_line:
                 yield f"journal line {seq} comes after {self.last_line}"
             self.last_line = seq
             if reason is not None and "has no phase" in reason:
                 yield f"line {seq}: {name} {event}: {reason}"
+            if actor == CLOCK and event.removeprefix("rejected: ") in TIMED:
+                yield from self._fires(who)
             if target is None:
                 continue
             stands = self.replayed.get(name, GONE.word)
@@ -153,6 +159,11 @@ class Inspector:
             self.replayed[name] = target
             if spec is not None or stands == GONE:
                 self.specs[name] = spec or "{}"
+
+    def _fires(self, timer: str) -> Iterator[str]:
+        if timer in self.fired:
+            yield f"timer {timer} has fired before"
+        self.fired.add(timer)
 
     # --- objects and their work --------------------------------------------------------------------------------------
 
@@ -280,8 +291,3 @@ def _spelled_out(lock: Lock) -> dict[tuple[str, ...], Mode]:
     path = tuple(part for part in lock.path.split("/") if part)
     above = {path[:depth]: intention(Mode(lock.mode)) for depth in range(len(path))}
     return {**above, path: Mode(lock.mode)}
-
-
-def at_rest(kind: str, state: str) -> bool:
-    """Tell whether an object may stay in a state."""
-    return STATES[kind, state].state_class is not TRANSITIONAL or STATES[kind, state].state_class is FINAL

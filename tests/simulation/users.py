@@ -14,6 +14,7 @@ from stateward.lifecycle import AGENT, CONTROLLER, FORCE, USER
 from stateward.store.errors import StoreError
 from stateward.store.records import Lane, LaneGroup, Object, Timer
 from stateward.store.selection import Selector
+from tests.simulation.invariants import TIMED
 from tests.simulation.kinds import LANES, LIFECYCLES
 from tests.simulation.process import Process
 from tests.simulation.world import World
@@ -244,7 +245,7 @@ class Users:
             process.spawn(self._quietly(engine.unset_timer(NS, name)))
             return
         name = chance.choice(NAMES["box"] + NAMES["number"])
-        event = "reset" if KINDS[name] == "number" else chance.choice(("stop", "start"))
+        event = TIMED[2] if KINDS[name] == "number" else chance.choice(TIMED[:2])
         due = self._world.clock() + chance.random() * 10
         timer = Timer(NS, f"t{next(self._numbers)}", due, chance.randrange(3), name, event, "[]", "{}")
         process.spawn(self._arm(engine, timer))

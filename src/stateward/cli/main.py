@@ -1,24 +1,25 @@
-"""The `stateward` command. Exit codes: 0 done or yes, 1 no or faults found, 2 not understood."""
+"""The `stateward` command; its exit codes are in docs/cli.md."""
 
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from stateward import __version__
 from stateward.cli import lifecycle, serve
 from stateward.cli.backup import backup, restore
+from stateward.cli.commands import register
 from stateward.cli.migrate import migrate
 from stateward.cli.output import BAD_USAGE, err, print_json
 from stateward.errors import StatewardError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(lifecycle.app, name="lifecycle")
 app.command()(lifecycle.validate)
 app.command()(migrate)
 for command in (serve.serve, serve.worker, serve.config, backup, restore):
     app.command()(command)
+register(app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -46,5 +47,5 @@ def run() -> None:
         else:
             err().print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(BAD_USAGE)
-    except click.exceptions.Abort:
+    except typer.Abort:
         sys.exit(130)

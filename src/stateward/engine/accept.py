@@ -106,7 +106,8 @@ async def _load(desk: Desk, requests: Sequence[Request]) -> None:
     keys = {Key(one.ns, one.object) for one in requests}
     births = {Key(one.ns, one.birth.queue) for one in requests if one.birth is not None and one.birth.queue}
     await desk.load(keys | births)
-    await desk.load_operations({Key(one.ns, one.op) for one in desk.objects.values() if one.op is not None})
+    holders = {Key(one.ns, one.op) for one in desk.objects.values() if one.op is not None}
+    await desk.load_operations(holders | desk.standing())  # whoever is refused is told by whom
     asked = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
     held = {Key(one.ns, one.tree) for one in desk.operations.values() if one.tree is not None}
     await desk.load_locks(asked | held)

@@ -89,6 +89,10 @@ class Desk:
         """Return the work that stands in an object's queue, in order."""
         return self._queues[key]
 
+    def standing(self) -> set[Key]:
+        """Return the operations that stand in the queues on the desk."""
+        return set(self._work)
+
     def work(self, key: Key) -> Work | None:
         """Return the work of an operation, if it has not ended."""
         return self._work.get(key)

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from litestar import get
 from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Example
 from litestar.params import HeaderParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 from msgspec import Struct
@@ -26,6 +27,23 @@ LastSeen = Annotated[
 ]
 
 
+EXAMPLE = """id: 17
+event: progress
+data: {"seq":17,"at":"2026-11-15T02:57:12.123456Z","text":"copying the disk","done":3,"total":5}
+
+event: end
+data: {"ns":"shop","id":"8f14e45fceea167a5a36dedd4bea2543","object":"web-1","action":"stop","status":"succeeded"}
+
+"""
+EVENTS = ResponseSpec(
+    str,
+    generate_examples=False,
+    description="A `progress` event for each line, and in the end an `end` event with the operation.",
+    media_type="text/event-stream",
+    examples=[Example(summary="events", value=EXAMPLE)],
+)
+
+
 class ProgressView(Struct, frozen=True):
     """A line of progress: what is being done, and how much of it is done."""
 
@@ -42,7 +60,7 @@ class ProgressView(Struct, frozen=True):
     tags=["operations"],
     summary="Follow an operation",
     media_type="text/event-stream",
-    responses={**problems(404), 200: ResponseSpec(str, description="Events.", media_type="text/event-stream")},
+    responses={**problems(404), 200: EVENTS},
 )
 async def follow(request: Call, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
     """Send every line of progress, those so far first, and in the end the operation; whoever reconnects goes on."""

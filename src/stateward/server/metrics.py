@@ -13,6 +13,7 @@ from typing import Any
 
 from litestar import Response, get
 from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Example
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -196,13 +197,22 @@ class CountingCalls:
         await self._app(scope, receive, counted)
 
 
+METRICS = ResponseSpec(
+    str,
+    generate_examples=False,
+    description="As Prometheus reads it.",
+    media_type="text/plain",
+    examples=[Example(summary="metrics", value="# TYPE stateward_store_up gauge\nstateward_store_up 1.0\n")],
+)
+
+
 @get(
     "/metrics",
     guards=[needs(Right.READ)],
     tags=["deployment"],
     summary="Metrics",
     media_type="text/plain",
-    responses={**problems(), 200: ResponseSpec(str, description="As Prometheus reads it.", media_type="text/plain")},
+    responses={**problems(), 200: METRICS},
 )
 async def show_metrics(request: Call) -> Response[str]:
     """Return the metrics of this process and of the store."""

@@ -10,7 +10,7 @@ from stateward.server.census import Census
 from stateward.server.feed import Interest
 from stateward.server.stream import Snapshot
 from stateward.store.port import LaneLoad, Reader, Store, Tx
-from stateward.store.records import Worker
+from stateward.store.records import Worker, default_lane
 from stateward.store.selection import Selector
 
 MOST_STUCK = 1_000
@@ -71,7 +71,7 @@ class Surveyor:
         timers = await reader.timers(None, 1)
         return Survey(
             objects=counts,
-            lanes=[_lane(load, work.get(load.lane.lane), now) for load in loads],
+            lanes=_lanes(loads, work, now),
             stuck=await self._store.transact(_stuck),
             workers_alive=sum(alive),
             workers_lost=len(alive) - sum(alive),
@@ -115,6 +115,13 @@ async def _work_by_lane(reader: Reader) -> dict[str, LaneWork]:
     """Ask for the work of each lane, where the store can tell."""
     ask: Callable[[], Awaitable[list[LaneWork]]] | None = getattr(reader, "work_by_lane", None)
     return {} if ask is None else {one.lane: one for one in await ask()}
+
+
+def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) -> list[LaneSurvey]:
+    """Put together what is known of the lanes; one whose work cannot be claimed yet is known by that work alone."""
+    known = {load.lane.lane for load in loads}
+    others = [LaneLoad(default_lane(lane, ""), one.running, False) for lane, one in work.items() if lane not in known]
+    return [_lane(load, work.get(load.lane.lane), now) for load in (*loads, *others)]
 
 
 def _lane(load: LaneLoad, work: LaneWork | None, now: float) -> LaneSurvey:

@@ -106,7 +106,7 @@ def test_top_shows_states_lanes_workers_and_the_newest_lines(house: House) -> No
     house.routed("p2", capacity=0)
     house.run("do", "tune", "p2")
     shown = house.run("top", "--once").stdout
-    assert "2 objects, 1 in transition, 1 workers" in shown
+    assert "2 objects, 1 in transition, 0 operations running, 1 workers" in shown
     assert "idle 1  tuning 1" in shown
     assert f"{house.ns}/p2" in shown
     assert "p2 tune idle -> tuning by admin (the test)" in shown

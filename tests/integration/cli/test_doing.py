@@ -2,6 +2,7 @@
 
 import pytest
 
+from stateward.cli.following import IN_TURN
 from stateward.engine import Permanent
 from stateward.store.selection import Selector
 from tests.integration.cli.house import House
@@ -58,6 +59,14 @@ def test_what_one_object_refuses_the_others_still_do(pumps: House) -> None:
 def test_a_selector_acts_on_all_that_fit_at_once(pumps: House) -> None:
     done = pumps.json("do", "tune", "--selector", "kind=pump,state=idle,label=region=eu", "--wait")
     assert results(done) == {"p1": "succeeded", "p3": "succeeded"}
+
+
+def test_more_operations_than_can_be_looked_at_one_by_one_are_all_seen_to_end(house: House) -> None:
+    for number in range(3 * IN_TURN):
+        house.built(f"p{number:03}")
+    for action in ("tune", "move"):  # the end of a hidden action, such as move, is not told by the journal
+        done = results(house.json("do", action, "--selector", "kind=pump", "--wait"))
+        assert list(done.values()) == ["succeeded"] * 3 * IN_TURN
 
 
 def test_what_a_selector_skips_is_shown_and_is_no_failure(pumps: House) -> None:

@@ -73,7 +73,7 @@ def test_what_was_accepted_is_done_when_a_worker_comes(run: Run, folder: Path) -
 def test_the_journal_and_the_screen_work_without_a_server(run: Run) -> None:
     run("create", "mci.vm", "m1")
     assert "m1 create (new) -> Creating" in run("watch", "--after", "0", "--count", "1").stdout
-    assert "1 objects, 1 in transition, 0 workers" in run("top", "--once").stdout
+    assert "1 objects, 1 in transition, 0 operations running, 0 workers" in run("top", "--once").stdout
     assert "create" in run("history", "m1").stdout
 
 

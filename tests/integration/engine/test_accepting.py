@@ -122,7 +122,7 @@ async def test_a_second_hidden_operation_is_refused_with_the_first_named(site: S
     moving = await site.engine.act("ns", "p1", "move")
     with pytest.raises(Occupied) as caught:
         await site.engine.act("ns", "p1", "move")
-    assert caught.value.blocker.op == moving.op.id
+    assert (caught.value.blocker.op, caught.value.blocker.action) == (moving.op.id, "move")
     site.plant.release()
     await site.ended(moving)
 

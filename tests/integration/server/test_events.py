@@ -7,6 +7,7 @@ import httpx
 import msgspec
 import pytest
 
+from stateward.access import Role
 from tests.integration.server.outpost import PATIENT, Outpost, open_outpost, until
 
 VM = "mci.vm"
@@ -152,8 +153,14 @@ async def test_a_bad_last_event_is_refused(outpost: Outpost, last: str) -> None:
     assert answer.status_code == 400
 
 
-async def test_a_foreign_namespace_is_refused(outpost: Outpost) -> None:
+async def test_only_those_who_may_read_the_namespace_follow(outpost: Outpost) -> None:
     op = await begun(outpost)
-    async with outpost.client(await outpost.token("b")) as client:
-        answer = await client.get(path(op))
-    assert answer.status_code == 403
+    tokens = {
+        403: [await outpost.token("b"), await outpost.token("a", role=Role.AGENT)],
+        401: ["sw_0123456789ab_nothing"],
+        200: [await outpost.token("a", role=Role.VIEWER)],
+    }
+    for status, texts in tokens.items():
+        for text in texts:
+            async with outpost.client(text) as client:
+                assert (await client.get(path(op))).status_code == status

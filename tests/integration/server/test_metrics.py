@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stateward.access import Role
+from stateward.server.survey import LaneWork
 from stateward.store.errors import Unavailable
 from stateward.store.records import Lane, LaneGroup
 from tests.integration.server.outpost import PATIENT, Outpost, open_outpost, until
@@ -91,6 +92,25 @@ async def test_lanes_tell_what_runs_in_them_and_what_may(outpost: Outpost) -> No
     assert at(samples, "lane_backed_off", lane="aws/eu") == 0
 
 
+async def test_a_store_that_tells_the_work_of_each_lane_has_its_depth_and_age_shown(
+    outpost: Outpost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = outpost.engine.store.reader
+    now = await reader.time()
+
+    async def work_by_lane() -> list[LaneWork]:
+        return [LaneWork("aws/eu", 2, 40, now - 100)]
+
+    monkeypatch.setattr(reader, "work_by_lane", work_by_lane, raising=False)
+    samples = await scraped(outpost)
+    assert at(samples, "queue_depth", lane="aws/eu") == 40
+    assert at(samples, "operations_in_flight", lane="aws/eu", status="waiting") == 40
+    assert at(samples, "operations_in_flight", lane="aws/eu", status="running") == 2
+    age = at(samples, "operation_oldest_seconds", lane="aws/eu")
+    assert age is not None
+    assert age >= 100
+
+
 async def test_workers_and_the_store_are_shown(outpost: Outpost) -> None:
     samples = await scraped(outpost)
     assert (at(samples, "workers", alive="yes"), at(samples, "workers", alive="no")) == (1, 0)
@@ -155,7 +175,7 @@ async def test_no_token_and_no_name_of_an_object_is_in_the_metrics(outpost: Outp
             await client.get(path)
     told = await text(outpost)
     assert token not in told
-    assert token.split("_")[2] not in told
+    assert token.split("_", 2)[2] not in told
 
 
 async def test_whoever_may_not_read_gets_no_metrics(outpost: Outpost) -> None:

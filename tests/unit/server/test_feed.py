@@ -3,7 +3,8 @@ import json
 from collections.abc import Callable
 from unittest.mock import patch
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stateward.access.tokens import ANY, SYSTEM
@@ -15,6 +16,11 @@ from stateward.store.records import Line
 from stateward.store.selection import JournalFilter
 
 EVERYBODY = Interest(frozenset({ANY}), system=True)
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "UNWATCHED_PAUSE", 0.0)
 
 
 class Journal:
@@ -88,7 +94,7 @@ INTERESTS = st.builds(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     before=st.lists(PLACES, max_size=12),
     commits=st.lists(st.lists(PLACES, min_size=1, max_size=6), max_size=6),

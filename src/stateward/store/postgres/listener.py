@@ -64,7 +64,8 @@ class Listener:
     async def _until_lost(self) -> None:
         while not self._lost.is_set() and self._connection is not None:
             try:
-                await asyncio.wait_for(self._lost.wait(), self._ask_every)
+                async with asyncio.timeout(self._ask_every):  # `wait_for` can swallow a cancellation
+                    await self._lost.wait()
             except TimeoutError:
                 if not await self._is_alive(self._connection):
                     return

@@ -1,0 +1,37 @@
+"""One action on 10,000 objects, accepted in one transaction, against bare SQL that writes the same rows in one batch.
+
+What is measured is the acceptance: every object in its transitional state, with an operation, work and a line of the
+journal of its own. How that compares with changing nothing but the objects is told as well.
+"""
+
+from bench.engine.places import filled, new_database, new_file
+from bench.engine.race import Runner, race
+
+OBJECTS, ROUNDS = 10_000, 5
+TARGET = 1.5
+
+
+def report() -> list[str]:
+    """Measure and return lines to print."""
+    return [
+        f"a group action on {OBJECTS:,} objects, accepted in one transaction",
+        *_on("SQLite", "sqlite", [filled(new_file(), OBJECTS) for _ in range(3)]),
+        *_on("PostgreSQL", "postgres", [filled(new_database(), OBJECTS) for _ in range(3)]),
+    ]
+
+
+def _on(name: str, dialect: str, places: list[str]) -> list[str]:
+    size = str(OBJECTS)
+    ours, bare, objects = race(
+        [
+            Runner("engine", ("group", places[0], size), OBJECTS),
+            Runner("bare SQL, the same rows", (f"bare-{dialect}-group", places[1], size), OBJECTS),
+            Runner("bare SQL, the objects alone", (f"bare-{dialect}-objects", places[2], size), OBJECTS),
+        ],
+        ROUNDS,
+    )
+    return [
+        f"  {ours.timing.times(bare.timing):7.2f} x the time of the raw batch on {name:<14} target {TARGET}",
+        f"  {ours.timing.times(objects.timing):7.2f} x the time of changing the objects alone",
+        *(f"  {one.timing.seconds * 1e6:7.1f} µs an object  {one.runner.name}" for one in (ours, bare, objects)),
+    ]

@@ -1,0 +1,73 @@
+"""How soon an action starts that is asked for while nothing else is to be done, and what doing nothing costs.
+
+On PostgreSQL the worker is another process than the one that is asked; embedded, they are the same.
+"""
+
+import asyncio
+from statistics import quantiles
+from time import time
+
+import msgspec
+
+from bench.engine.crew import Crew
+from bench.engine.lamps import NS, lamps, name_of, tell_the_time
+from bench.engine.places import filled, new_database, new_file, store_at
+from bench.engine.race import Runner, race
+from stateward.engine import Engine
+
+REQUESTS, PAUSE = 200, 0.02
+IDLE, STORED = 10, 1_000
+TARGETS = {"embedded": 2.0, "PostgreSQL": 5.0}
+QUIET = 1.0
+
+
+def report() -> list[str]:
+    """Measure and return lines to print."""
+    embedded = asyncio.run(_delays(filled(new_file(), STORED), workers=0))
+    apart = asyncio.run(_delays(filled(new_database(), STORED), workers=1))
+    return [
+        "from the request to the start of its work, the worker being idle",
+        _line("embedded", embedded),
+        _line("PostgreSQL", apart),
+        *_idle(),
+    ]
+
+
+async def _delays(url: str, workers: int) -> list[float]:
+    """Return how many seconds each of some requests had to wait, one after the other."""
+    crew = Crew(url, workers)
+    async with Engine(store_at(url), [lamps(tell_the_time)], works=not workers) as engine:
+        await crew.start(engine.store)
+        delays = [await _delay(engine, number) for number in range(REQUESTS)]
+        await crew.stop()
+    return delays
+
+
+async def _delay(engine: Engine, number: int) -> float:
+    await asyncio.sleep(PAUSE)
+    asked = time()
+    accepted = await engine.act(NS, name_of(number), "flash")
+    assert accepted.operation is not None
+    ended = await engine.wait(NS, accepted.operation.id)
+    assert ended.result is not None
+    return msgspec.json.decode(ended.result, type=float) - asked
+
+
+def _line(name: str, delays: list[float]) -> str:
+    cuts = quantiles(delays, n=100)
+    return (
+        f"  {cuts[49] * 1e3:7.2f} ms, p50; {cuts[98] * 1e3:7.2f} ms, p99  {name:<12} target {TARGETS[name]} ms for p50"
+    )
+
+
+def _idle() -> list[str]:
+    """Measure what an engine and its worker use of a processor while there is nothing to do."""
+    callers, stored = "1", str(STORED)
+    results = race(
+        [
+            Runner("embedded", ("idle", filled(new_file(), STORED), callers, stored), IDLE),
+            Runner("PostgreSQL", ("idle", filled(new_database(), STORED), callers, stored), IDLE),
+        ],
+        1,
+    )
+    return [f"  {one.cpu * 100:7.2f} % of a processor, idle  {one.runner.name:<12} target {QUIET} %" for one in results]

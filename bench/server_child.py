@@ -1,0 +1,144 @@
+"""The processes that are measured: a server of ours, a bare one, and an engine without a server.
+
+Each prints one line of JSON when it is ready, and then does what it is told on its standard input, one line each.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from litestar import Litestar, get, post
+from litestar.types import ASGIApp
+from uvloop import new_event_loop
+
+from bench.engine.lamps import LAMP, NS, lamp, lamps, name_of
+from stateward.access import Role, Tokens
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import ANY, token_kind
+from stateward.config import Config
+from stateward.engine import Accepted, Engine
+from stateward.server import run
+from stateward.server.app import create_app
+from stateward.server.asked import Ask
+from stateward.server.classes import state_classes
+from stateward.server.sockets import ROUTES
+from stateward.server.windows import Windows
+from stateward.server.wire import AcceptedView, ObjectView, accepted_view, object_view
+from stateward.store import open_store
+
+CALLERS = 64
+
+
+def engine_at(url: str) -> Engine:
+    """Return an engine that accepts and does not work."""
+    return Engine(open_store(url), [lamps(), token_kind(), quota_kind()], works=False)
+
+
+@asynccontextmanager
+async def listening(app: ASGIApp, config: Config) -> AsyncIterator[str]:
+    """Serve an application as ours is served, and yield where."""
+    listener = run.listener_of(config)
+    started = asyncio.Event()
+
+    async def nothing() -> None:
+        return
+
+    server = run.Server(run.settings_of(config, app), started.set, nothing)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    await started.wait()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    await serving
+
+
+async def ours(url: str) -> None:
+    """Serve the API; on the word of the caller, change the state of so many lamps a second."""
+    config = Config(port=0, rate=1_000_000_000, page_limit=1000)
+    async with engine_at(url) as engine:
+        tokens = Tokens(engine)
+        token, _ = await tokens.issue("bench", Role.ADMIN, [ANY])
+        app = create_app(engine, tokens, config, api_routes=ROUTES)
+        async with Windows(engine, app.state.service.census) as windows, listening(app, config) as address:
+            app.state.windows = windows
+            tell(address=address, token=token)
+            async for word in words():
+                await make_lamps(engine, int(word["a_second"]), float(word["seconds"]))
+                tell(done=True)
+
+
+NUMBERS = count(10_000_000)
+
+
+async def make_lamps(engine: Engine, a_second: int, seconds: float) -> None:
+    """Make lamps at a steady pace; each is one line of the journal."""
+    clock = asyncio.get_running_loop().time
+    begun, made = clock(), 0
+    while (now := clock() - begun) < seconds:
+        while made < now * a_second:
+            await engine.create(NS, name_of(next(NUMBERS)), LAMP.kind, "make")
+            made += 1
+        await asyncio.sleep(0.005)
+
+
+async def bare() -> None:
+    """Serve the same answers from two handlers that do nothing."""
+    classes = state_classes([lamps()])
+    shown = object_view(lamp(1), classes)
+    async with Engine(open_store(":memory:"), [lamps()], works=False) as engine:
+        await engine.create(NS, "lamp", LAMP.kind, "make")
+        accepted: Accepted = await engine.act(NS, "lamp", "flash")
+
+    @get("/api/v1/ns/{ns:str}/objects/{id_:str}")
+    async def get_object(ns: str, id_: str) -> ObjectView:  # noqa: ARG001 - read as ours are
+        return shown
+
+    @post("/api/v1/ns/{ns:str}/objects/{id_:str}/actions/{action:str}", status_code=202)
+    async def act(ns: str, id_: str, action: str, data: Ask) -> AcceptedView:  # noqa: ARG001 - read as ours are
+        return accepted_view(accepted, classes)
+
+    app = Litestar([get_object, act], openapi_config=None, logging_config=None)
+    async with listening(app, Config(port=0)) as address:
+        tell(address=address, token="")
+        async for _ in words():
+            pass
+
+
+async def accept(url: str) -> None:
+    """Accept as many actions as told, without any server."""
+    async with engine_at(url) as engine:
+        tell(ready=True)
+        async for word in words():
+            numbers = iter(range(int(word["first"]), int(word["first"]) + int(word["actions"])))
+
+            await asyncio.gather(*(flash(engine, numbers) for _ in range(CALLERS)))
+            tell(done=True)
+
+
+async def flash(engine: Engine, numbers: Iterator[int]) -> None:
+    """Flash one lamp after the other, beside others who do the same."""
+    for number in numbers:
+        await engine.act(NS, name_of(number), "flash", args={"times": 3}, who="bench")
+
+
+def tell(**what: object) -> None:
+    """Say something to the caller."""
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+async def words() -> AsyncIterator[dict[str, Any]]:
+    """Yield what the caller says, until it has no more to say."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        yield json.loads(line)
+
+
+if __name__ == "__main__":
+    programs: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"ours": ours, "bare": bare, "accept": accept}
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(programs[sys.argv[1]](*sys.argv[2:]))
