@@ -15,6 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shutil import rmtree
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -79,6 +80,16 @@ def child(*role: str) -> Iterator[Child]:
         yield one
     finally:
         one.stop()
+
+
+@contextmanager
+def lamps(number: int) -> Iterator[str]:
+    """Yield a database with so many lamps in it, and remove it."""
+    file = filled(new_file(), number)
+    try:
+        yield file
+    finally:
+        rmtree(Path(file).parent)
 
 
 class Caller:
@@ -147,9 +158,9 @@ def calls() -> list[str]:
     """Compare calls with the same calls to handlers that do nothing."""
     total = (ROUNDS + 1) * CALLS
     with ExitStack() as stack:
-        ours = stack.enter_context(child("ours", filled(new_file(), total)))
+        ours = stack.enter_context(child("ours", stack.enter_context(lamps(total))))
         bare = stack.enter_context(child("bare"))
-        accept = stack.enter_context(child("accept", filled(new_file(), total)))
+        accept = stack.enter_context(child("accept", stack.enter_context(lamps(total))))
         one, other = Caller(ours), Caller(bare)
         cases: dict[str, tuple[Child, Callable[[int], None]]] = {
             "GET": (ours, lambda _: one.run([one.get(place(1))] * CALLS, b"200")),
@@ -207,7 +218,7 @@ def told(timings: dict[str, Timing]) -> list[str]:
 
 def readers() -> list[str]:
     """Open many streams, and see what they cost in memory, and in processor time while something happens."""
-    with child("ours", filled(new_file(), 10)) as ours:
+    with lamps(10) as database, child("ours", database) as ours:
         alone = busy(ours)
         before = ours.bytes
         streams = [opened(ours) for _ in range(READERS)]
@@ -262,7 +273,7 @@ def busy(server: Child, streams: list[socket.socket] | None = None) -> float:
 
 def pages() -> list[str]:
     """Compare the first and the last page of a thousand out of a million objects."""
-    with child("ours", filled(new_file(), MANY)) as ours:
+    with lamps(MANY) as database, child("ours", database) as ours:
         caller = Caller(ours, 1)
         listing = f"/api/v1/ns/{NS}/objects?limit=1000"
         last = sorted(name_of(number) for number in range(MANY))[-1001]

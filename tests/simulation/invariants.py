@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from stateward.lifecycle import CLOCK, GONE, TRANSITIONAL
 from stateward.locks.modes import Mode, compatible, intention
-from stateward.store.records import DEFAULT_CAPACITY, DEFAULT_LANES, Lock, Object, Worker
+from stateward.store.records import DEFAULT_CAPACITY, DEFAULT_LANES, Lock, Object, Status, Worker
 from tests.simulation.faulty import Tape
 from tests.simulation.kinds import LIFECYCLES
 from tests.simulation.loop import Party
@@ -260,6 +260,14 @@ class Inspector:
                 if one.op in self.ended:
                     yield f"{one.op} has ended twice: {self.ended[one.op]}, then {one.status}"
                 self.ended[one.op] = one.status
+                if one.status is Status.FAILED:
+                    yield from self._undone(one.op)
+
+    def _undone(self, op: str) -> Iterator[str]:
+        ((name, hidden, before),) = self.ask("SELECT object, hidden, previous_spec FROM operations WHERE id = ?", op)
+        found = self.seen.objects[name]
+        if before is not None and not hidden and found.op is None and found.spec != before:
+            yield f"{op} has failed, and {name} has spec {found.spec} instead of {before}"
 
     def _locks(self) -> Iterator[str]:
         locks = [Lock(*row) for row in self._connection.execute("SELECT * FROM locks ORDER BY seq")]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from litestar import Litestar, Router
 from litestar.datastructures import State
 from litestar.exceptions import ImproperlyConfiguredException
+from litestar.middleware import DefineMiddleware
 from litestar.types import ControllerRouterHandler
 
 from stateward.access import Tokens
@@ -35,12 +36,12 @@ from stateward.server import (
 from stateward.server import (
     tokens as token_routes,
 )
-from stateward.server.auth import check_guards
 from stateward.server.census import Census
 from stateward.server.classes import state_classes
 from stateward.server.door import Door
 from stateward.server.drawings import Drawings
-from stateward.server.headers import securing
+from stateward.server.entrance import Entrance, settle_guards
+from stateward.server.headers import wanted_headers
 from stateward.server.openapi import openapi_config
 from stateward.server.problems import answer
 from stateward.server.service import Call, Service
@@ -61,6 +62,7 @@ def create_app(
 ) -> Litestar:
     """Make the application; `routes` are added at the root, `api_routes` below the API's base path."""
     _check_kinds(engine)
+    service = _service(engine, tokens, config, clock)
     api = Router(BASE, route_handlers=[*(one for module in MODULES for one in module.ROUTES), *api_routes])
     app = Litestar(
         route_handlers=[*health.ROUTES, api, *routes],
@@ -68,14 +70,14 @@ def create_app(
         dto=StrictJson,
         return_dto=None,
         exception_handlers={Exception: answer},
-        before_send=[securing(tls=bool(config.tls_cert))],
+        middleware=[DefineMiddleware(Entrance, door=service.door, headers=service.headers)],
         request_max_body_size=config.body_limit,
         openapi_config=openapi_config(),
-        state=State({"service": _service(engine, tokens, config, clock)}),
+        state=State({"service": service}),
         logging_config=None,
         debug=False,
     )
-    check_guards(app.routes)
+    settle_guards(app.routes)
     return app
 
 
@@ -89,6 +91,7 @@ def _service(engine: Engine, tokens: Tokens, config: Config, clock: Callable[[],
         census=Census(engine.store),
         classes=state_classes(engine.kinds),
         drawings=Drawings(),
+        headers=wanted_headers(tls=bool(config.tls_cert)),
     )
 
 

@@ -5,18 +5,18 @@ any namespace will do, and the handler shows no more than the token opens. What 
 a token for all namespaces: `guards=[needs_all(Right.GOVERN)]`. A route that is for everybody says so, and why.
 """
 
-from collections.abc import Iterable
-
+from litestar.connection import ASGIConnection
 from litestar.enums import ScopeType
-from litestar.exceptions import ImproperlyConfiguredException, WebSocketException
+from litestar.exceptions import WebSocketException
 from litestar.handlers import BaseRouteHandler
-from litestar.routes import ASGIRoute, BaseRoute, HTTPRoute, WebSocketRoute
+from litestar.types import Scope
 
 from stateward.access import Grant, Right, allows
 from stateward.access.tokens import ANY
 from stateward.errors import StatewardError
 from stateward.server.audit import audit
 from stateward.server.credentials import presented
+from stateward.server.door import Door
 from stateward.server.refusals import Forbidden, NotAuthenticated, TooMany
 from stateward.server.service import Connection, service_of
 
@@ -43,13 +43,20 @@ class Needs:
 
     async def __call__(self, connection: Connection, _: BaseRouteHandler) -> None:
         """Let the holder of a fitting token pass."""
+        await self.admit(connection.scope, service_of(connection).door)
+
+    async def admit(self, scope: Scope, door: Door) -> None:
+        """Let the holder of a fitting token pass, and remember who it is."""
         try:
-            grant = await enter(connection)
-            require(grant, self.right, ANY if self.everywhere else connection.scope["path_params"].get("ns"))
+            grant = scope["auth"] = await door.enter(presented(scope["headers"]))
+            require(grant, self.right, ANY if self.everywhere else scope["path_params"].get("ns"))
         except (NotAuthenticated, Forbidden, TooMany) as refusal:
-            if connection.scope["type"] is ScopeType.WEBSOCKET:
-                raise closing(connection, refusal) from refusal
+            if scope["type"] == ScopeType.WEBSOCKET:
+                raise closing(scope, refusal) from refusal
             raise
+
+
+Guard = Open | Needs
 
 
 def needs(right: Right) -> Needs:
@@ -91,23 +98,8 @@ def require(grant: Grant, right: Right, ns: str | None = None) -> None:
         raise Forbidden(right, ns)
 
 
-def closing(connection: Connection, refusal: StatewardError) -> WebSocketException:
+def closing(scope: Scope, refusal: StatewardError) -> WebSocketException:
     """Return how a refused WebSocket is closed; the refusal is audited."""
     status = CLOSED[type(refusal)]
-    audit(connection, status, str(refusal))
+    audit(ASGIConnection(scope), status, str(refusal))
     return WebSocketException(detail=str(refusal), code=4000 + status)
-
-
-def check_guards(routes: Iterable[BaseRoute]) -> None:
-    """Raise if any route does not declare what it needs."""
-    for route in routes:
-        for handler in _handlers(route):
-            if not any(isinstance(guard, Needs | Open) for guard in handler.resolve_guards()):
-                raise ImproperlyConfiguredException(f"{route.path}: {handler} does not declare the right that it needs")
-
-
-def _handlers(route: BaseRoute) -> Iterable[BaseRouteHandler]:
-    """Return a route's handlers, without the one that the framework adds to tell of its methods."""
-    if isinstance(route, HTTPRoute):
-        return [one for one in route.route_handlers if one.http_methods != {"OPTIONS"}]
-    return [route.route_handler] if isinstance(route, WebSocketRoute | ASGIRoute) else []

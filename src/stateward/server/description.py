@@ -14,6 +14,7 @@ from litestar.response import Response
 from litestar.routes import BaseRoute, HTTPRoute
 
 from stateward.server.auth import Open
+from stateward.server.entrance import guard_of
 from stateward.server.examples import EXAMPLES
 from stateward.server.problems import Problem
 
@@ -72,7 +73,7 @@ def _is_record(annotation: Any) -> bool:  # noqa: ANN401 - any annotation
 
 
 def _complete(operation: Doc, handler: HTTPRouteHandler) -> None:
-    if any(isinstance(guard, Open) for guard in handler.resolve_guards()):
+    if isinstance(guard_of(handler), Open):
         operation["security"] = []
     for parameter in operation.get("parameters", ()):
         parameter["schema"] = _given(parameter["schema"])

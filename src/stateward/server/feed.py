@@ -37,7 +37,7 @@ SAFETY = 5.0
 RETRY = 1.0
 """How many seconds pass before a store that did not answer is asked again."""
 
-PAUSE_EACH, LONGEST_PAUSE = 0.0002, 0.5
+PAUSE_EACH, LONGEST_PAUSE = 0.0005, 0.5
 """How many seconds of pause each reader adds between two wake-ups, and the longest pause."""
 
 UNWATCHED_PAUSE = 0.1

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-from litestar.types import BeforeMessageSendHookHandler, Message, Scope
-
 NOTHING = "default-src 'none'; frame-ancestors 'none'"
 """The content policy of answers that are not pages."""
 
@@ -23,26 +21,18 @@ ALWAYS = {
 }
 HSTS = {"strict-transport-security": "max-age=31536000"}
 
-Raw = tuple[bytes, bytes]
+Header = tuple[bytes, bytes]
+Headers = tuple[Header, ...]
 
 
-def securing(*, tls: bool) -> BeforeMessageSendHookHandler:
-    """Return a hook that adds the headers to every answer, unless the answer has said otherwise itself."""
-    wanted = _raw({**ALWAYS, **(HSTS if tls else {})}.items())
-
-    async def hook(message: Message, _: Scope) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = secured(message.get("headers", ()), wanted)
-
-    return hook
+def wanted_headers(*, tls: bool) -> Headers:
+    """Return the headers that every answer is to carry, unless it says otherwise itself."""
+    wanted = {**ALWAYS, **(HSTS if tls else {})}
+    return tuple((name.encode(), value.encode()) for name, value in wanted.items())
 
 
-def secured(given: Iterable[Raw], wanted: tuple[Raw, ...]) -> list[Raw]:
+def secured(given: Iterable[Header], wanted: Headers) -> list[Header]:
     """Return an answer's headers with those that are wanted and missing."""
     headers = list(given)
     present = {name.lower() for name, _ in headers}
     return [*headers, *(one for one in wanted if one[0] not in present)]
-
-
-def _raw(headers: Iterable[tuple[str, str]]) -> tuple[Raw, ...]:
-    return tuple((name.encode(), value.encode()) for name, value in headers)

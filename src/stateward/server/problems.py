@@ -35,6 +35,7 @@ from stateward.lifecycle import StateClass
 from stateward.server.audit import AUDITED, audit
 from stateward.server.logs import redacted
 from stateward.server.refusals import Forbidden, NotAuthenticated, NotReady, TooMany
+from stateward.server.service import service_of
 from stateward.server.strict import BadBody
 from stateward.server.wire import BlockerView, blocker_view
 from stateward.store.errors import StoreError
@@ -240,7 +241,8 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
     found = problem_of(error)
     if found.status in AUDITED:
         audit(request, found.status, found.detail)
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    headers = {name.decode(): value.decode() for name, value in service_of(request).headers}
+    headers |= dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     if found.retry_after is not None:
         headers["Retry-After"] = str(found.retry_after)
     if found.status == HTTPStatus.UNAUTHORIZED:

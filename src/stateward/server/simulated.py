@@ -76,12 +76,13 @@ class SimulatedClouds:
         for move in reports[:-1]:
             await job.phase(move.event, move.actor)
             await self._take_time(job, 1)
-        self._fail()
-        if not reports or reports[-1].event == SUCCEEDED:
+        last = reports[-1] if reports else None
+        whole = last is not None and (last.source, MIXED, last.actor) in lifecycle.moves
+        if not whole:  # a whole fails by its parts
+            self._fail()
+        if last is None or last.event == SUCCEEDED:
             return None
-        last = reports[-1]
-        can_be_mixed = (last.source, MIXED, last.actor) in lifecycle.moves
-        mixed = can_be_mixed and not await self._all_there(job, operation.desired)
+        mixed = whole and not await self._all_there(job, operation.desired)
         return Ending(MIXED if mixed else last.event, last.actor)
 
     async def _take_time(self, job: Job, phases: int) -> None:

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import pytest
-from litestar import Litestar, get
+from litestar import Litestar, WebSocket, get, websocket
 from litestar.exceptions import ImproperlyConfiguredException
 from litestar.routes import HTTPRoute
 
-from stateward.access import Role
+from stateward.access import Right, Role
 from stateward.access.tokens import SYSTEM
 from stateward.config import Config
 from stateward.server.app import create_app
+from stateward.server.auth import needs
 from tests.integration.server.house import NS, House
 
 Rule = Literal["everybody", "read", "read in shop", "read everywhere", "act in shop", "govern"]
@@ -147,6 +148,45 @@ async def test_a_route_that_declares_no_right_is_not_served(house: House) -> Non
 
     with pytest.raises(ImproperlyConfiguredException, match=r"/leak: .* does not declare the right"):
         create_app(house.engine, house.tokens, Config(), routes=[leak])
+
+
+async def test_a_route_that_is_added_later_without_a_right_is_closed(house: House) -> None:
+    @get("/leak")
+    async def leak() -> str:
+        return "everything"
+
+    house.app.register(leak)
+    answer = await house.get("http://test/leak")
+    assert (answer.status_code, "everything" in answer.text) == (403, False)
+
+
+@pytest.mark.parametrize(("who", "code"), [("nobody", 4401), ("stranger", 4403), ("viewer", 1000)])
+async def test_a_socket_that_needs_a_right_is_closed_to_others(house: House, who: str, code: int) -> None:
+    @websocket("/ns/{ns:str}/talk", guards=[needs(Right.READ)])
+    async def talk(socket: WebSocket[Any, Any, Any]) -> None:
+        await socket.accept()
+        await socket.close()
+
+    app = create_app(house.engine, house.tokens, Config(), routes=[talk])
+    assert await closing_code(app, f"/ns/{NS}/talk", house.texts.get(who, "")) == code
+
+
+async def closing_code(app: Litestar, path: str, token: str) -> int:
+    """Open a socket without a network; returns with what code it is closed."""
+    said: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    headers = [(b"host", b"test"), (b"x-auth-token", token.encode())]
+    scope: Any = {"type": "websocket", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": headers}
+    await app(
+        scope | {"client": None, "server": None, "scheme": "ws", "root_path": "", "subprotocols": []}, receive, send
+    )
+    return int(said[-1]["code"])
 
 
 async def test_an_administrator_of_one_namespace_cannot_make_one_of_all(house: House) -> None:

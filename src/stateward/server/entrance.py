@@ -1,0 +1,70 @@
+"""The entrance: every call passes here, and what a route does not allow is denied.
+
+What a route needs is declared as a guard of the framework, and seen to here instead: the framework copies the whole
+route for each guard that it asks, on every call. Answers get their headers on the way out.
+"""
+
+from collections.abc import Iterable
+
+from litestar.exceptions import ImproperlyConfiguredException
+from litestar.handlers import BaseRouteHandler
+from litestar.routes import ASGIRoute, BaseRoute, HTTPRoute, WebSocketRoute
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from stateward.access import Right
+from stateward.server.auth import Guard, Needs, Open
+from stateward.server.door import Door
+from stateward.server.headers import Headers, secured
+from stateward.server.refusals import Forbidden
+
+GUARD = "guard"
+"""The option by which a route tells its guard."""
+
+
+class Entrance:
+    """A layer around every route."""
+
+    def __init__(self, app: ASGIApp, door: Door, headers: Headers) -> None:
+        self._app = app
+        self._door = door
+        self._headers = headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a call pass if its route's guard does."""
+        guard = scope["route_handler"].opt.get(GUARD)
+        if isinstance(guard, Needs):
+            await guard.admit(scope, self._door)
+        elif guard is None and scope.get("method") != "OPTIONS":
+            raise Forbidden(Right.GOVERN, why="the route does not say who may use it")
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = secured(message.get("headers", ()), self._headers)
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
+def settle_guards(routes: Iterable[BaseRoute]) -> None:
+    """Hand the guards of all routes over to the entrance; a route that has none is an error of whoever wrote it."""
+    for route in routes:
+        for handler in _handlers(route):
+            guards = handler.resolve_guards()
+            ours: list[Guard] = [guard for guard in guards if isinstance(guard, Needs | Open)]
+            if len(ours) != 1:
+                raise ImproperlyConfiguredException(f"{route.path}: {handler} does not declare the right that it needs")
+            handler.opt[GUARD] = ours[0]
+            guards.remove(ours[0])
+
+
+def guard_of(handler: BaseRouteHandler) -> Guard:
+    """Return the guard of a route."""
+    guard: Guard = handler.opt[GUARD]
+    return guard
+
+
+def _handlers(route: BaseRoute) -> Iterable[BaseRouteHandler]:
+    """Return a route's handlers, without the one that the framework adds to tell of its methods."""
+    if isinstance(route, HTTPRoute):
+        return [one for one in route.route_handlers if one.http_methods != {"OPTIONS"}]
+    return [route.route_handler] if isinstance(route, WebSocketRoute | ASGIRoute) else []
