@@ -25,8 +25,8 @@ def _on(name: str, dialect: str, places: list[str]) -> list[str]:
     ours, bare, objects = race(
         [
             Runner("engine", ("group", places[0], size), OBJECTS),
-            Runner("bare SQL, the same rows", (f"bare-{dialect}-group", places[1], size), OBJECTS),
-            Runner("bare SQL, the objects alone", (f"bare-{dialect}-objects", places[2], size), OBJECTS),
+            Runner("bare SQL, the same rows", (f"bare-{dialect}-group", places[1], size, size), OBJECTS),
+            Runner("bare SQL, the objects alone", (f"bare-{dialect}-objects", places[2], size, size), OBJECTS),
         ],
         ROUNDS,
     )

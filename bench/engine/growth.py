@@ -3,6 +3,7 @@
 The objects are put there in bulk. STATEWARD_BENCH_OBJECTS says how many are many.
 """
 
+from collections.abc import Callable
 from os import environ
 
 from bench.engine.places import filled, new_database, new_file
@@ -16,24 +17,23 @@ TARGET = 1.3
 def report() -> list[str]:
     """Measure and return lines to print."""
     return [
-        f"growth: {MANY:,} stored objects against {FEW:,}",
-        *_compared("SQLite", *(_runner(filled(new_file(), stored), stored) for stored in (FEW, MANY))),
-        *_compared("PostgreSQL", *(_runner(filled(new_database(), stored), stored) for stored in (FEW, MANY))),
+        f"growth: actions on any of {MANY:,} stored objects, against {FEW:,}",
+        *_compared("SQLite", "sqlite", new_file),
+        *_compared("PostgreSQL", "postgres", new_database),
     ]
 
 
-def _runner(url: str, stored: int) -> Runner:
-    return Runner(f"{stored:,} objects", ("ours", url, str(CALLERS), str(stored)), ACTIONS)
-
-
-def _compared(name: str, few: Runner, many: Runner) -> list[str]:
-    small, large = race([few, many], ROUNDS)
+def _compared(name: str, dialect: str, new: Callable[[], str]) -> list[str]:
+    few, many = ((filled(new(), stored), str(CALLERS), str(stored)) for stored in (FEW, MANY))
+    small, large = race([Runner("engine", ("ours", *one), ACTIONS) for one in (few, many)], ROUNDS)
+    bare = race([Runner("bare SQL", (f"bare-{dialect}", *one), ACTIONS) for one in (few, many)], ROUNDS)
     return [
         f"  {large.timing.times(small.timing):7.2f} x the time of an action on {name:<12} target {TARGET}",
+        f"  {bare[1].timing.times(bare[0].timing):7.2f} x the time of bare SQL",
         f"  {large.resident / small.resident:7.2f} x the memory of the process",
-        *(_weight(one) for one in (small, large)),
+        *(_weight(one, stored) for one, stored in ((small, FEW), (large, MANY))),
     ]
 
 
-def _weight(one: Result) -> str:
-    return f"  {one.timing.seconds * 1e6:7.1f} µs an action, {one.resident / 2**20:5.0f} MiB  {one.runner.name}"
+def _weight(one: Result, stored: int) -> str:
+    return f"  {one.timing.seconds * 1e6:7.1f} µs an action, {one.resident / 2**20:5.0f} MiB  {stored:,} objects"

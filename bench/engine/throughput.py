@@ -8,7 +8,7 @@ can be fed in batches by hand; how they do then is told as well.
 from bench.engine.places import filled, new_database, new_file
 from bench.engine.race import Result, Runner, race
 
-ACTIONS, CALLERS, ROUNDS = 3_000, 100, 7
+ACTIONS, CALLERS, ROUNDS = 3_000, 100, 5
 LIMIT = 0.4
 TARGETS = {"pgqueuer": 1, "Procrastinate": 20, "DBOS": 50}
 
@@ -23,7 +23,7 @@ def sqlite() -> list[str]:
     callers, stored = str(CALLERS), str(ACTIONS)
     bare, ours, waited = race(
         [
-            Runner("bare SQL", ("bare-sqlite", filled(new_file(), ACTIONS), callers), ACTIONS),
+            Runner("bare SQL", ("bare-sqlite", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
             Runner("engine", ("ours", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
             Runner("engine, waiting", ("waited", filled(new_file(), ACTIONS), callers, stored), ACTIONS),
         ],
@@ -42,7 +42,7 @@ def postgres() -> list[str]:
     callers, stored = str(CALLERS), str(ACTIONS)
     bare, ours, spread, *peers, pgqueuer, procrastinate = results = race(
         [
-            Runner("bare SQL", ("bare-postgres", filled(new_database(), ACTIONS), callers), ACTIONS),
+            Runner("bare SQL", ("bare-postgres", filled(new_database(), ACTIONS), callers, stored), ACTIONS),
             Runner("engine, 1 process", ("ours", filled(new_database(), ACTIONS), callers, stored), ACTIONS),
             Runner("engine, 3 workers", ("ours", filled(new_database(), ACTIONS), callers, stored, "3"), ACTIONS),
             Runner("pgqueuer", ("pgqueuer", new_database(), callers), ACTIONS),

@@ -107,10 +107,11 @@ def route(found: Object, _: str) -> Route:
 class Hands:
     """The handlers of one process: they witness what they do, and now and then something goes wrong."""
 
-    def __init__(self, ledger: Ledger, chance: Random, pace: float) -> None:
+    def __init__(self, ledger: Ledger, chance: Random, pace: float, *, punctual: bool = False) -> None:
         self._ledger = ledger
         self._chance = chance
         self._pace = pace  # seconds that a piece of work takes, on average
+        self._punctual = punctual  # it takes exactly that long, nothing goes wrong, and the answer comes at once
 
     def kinds(self) -> list[Kind]:
         """Return the kinds, worked by these hands."""
@@ -126,8 +127,9 @@ class Hands:
             self._trip()
             if not self._ledger.applied(job.key.id):
                 self._ledger.note(What.APPLY, **facts)
-            await self._dawdle()
-            self._lose_the_answer()
+            if not self._punctual:
+                await self._dawdle()
+                self._lose_the_answer()
         finally:
             self._ledger.note(What.END, **facts)
 
@@ -141,10 +143,13 @@ class Hands:
         return Ending("calm", CONTROLLER)
 
     async def _dawdle(self) -> None:
-        await asyncio.sleep(self._chance.expovariate(2 / self._pace) if self._pace else 0)
+        if self._punctual or not self._pace:
+            await asyncio.sleep(self._pace)
+        else:
+            await asyncio.sleep(self._chance.expovariate(2 / self._pace))
 
     def _trip(self) -> None:
-        if self._chance.random() < 0.02:
+        if not self._punctual and self._chance.random() < 0.02:
             raise Temporary("the provider is busy", after=0.05)
 
     def _lose_the_answer(self) -> None:

@@ -38,7 +38,7 @@ async def main(options: argparse.Namespace) -> None:
 
 
 async def _work(options: argparse.Namespace, ledger: Ledger, stop: asyncio.Event) -> None:
-    hands = Hands(ledger, Random(), options.pace)
+    hands = Hands(ledger, Random(), options.pace, punctual=options.punctual)
     engine = Engine(
         open_store(options.store), hands.kinds(), slots=options.slots, lease=options.lease, process=options.name
     )
@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--slots", type=int, default=20)
     found.add_argument("--cranes", type=int, default=0, help="how many to ask for itself, as an embedded program does")
     found.add_argument("--pace", type=float, default=0.05)
+    found.add_argument("--punctual", action="store_true")
     return found
 
 

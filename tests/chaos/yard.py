@@ -1,6 +1,7 @@
 """Setting a site up and looking at it, from the process that tests it."""
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 
 from stateward.engine import Engine
@@ -9,7 +10,7 @@ from stateward.store import open_store
 from tests.chaos.aftermath import query
 from tests.chaos.crane import CRANE, GROUPS, LIMITED, NS, YARD, YARD_NAME, unworked
 from tests.chaos.ledger import Entry, What, entries
-from tests.chaos.processes import Site
+from tests.chaos.processes import Running, Site
 
 PATIENCE = 60.0
 """How many seconds a test waits for what must come: a limit for the worst case, not an expectation."""
@@ -48,6 +49,29 @@ async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
             if await found if isinstance(found, Awaitable) else found:
                 return
             await asyncio.sleep(0.02)
+
+
+async def stop_between_transactions(site: Site, running: Running) -> None:
+    """Stop a process while it holds nothing: one that is stopped in mid-transaction holds up a whole SQLite file."""
+    running.stop()
+    while not _is_writable(site.store):
+        running.wake()
+        await asyncio.sleep(0.01)
+        running.stop()
+
+
+def _is_writable(store: str) -> bool:
+    if "://" in store:
+        return True  # the server cuts off a transaction that stands still
+    connection = sqlite3.connect(store, timeout=0.2, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 async def count(site: Site, what: str) -> int:

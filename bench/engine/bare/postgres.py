@@ -6,7 +6,7 @@ from time import time
 
 import asyncpg
 
-from bench.engine.bare.rows import BEGUN, OVER, OWNER, WITHIN, Pairs, batches, lines, operations, work
+from bench.engine.bare.rows import BEGUN, FIRST, OVER, OWNER, WITHIN, Pairs, batches, lines, operations, work
 from bench.engine.lamps import NS, Lamp
 from bench.engine.places import SCHEMA, switch_off
 from stateward.store.postgres.settings import writing
@@ -44,11 +44,11 @@ CONNECTIONS = 3
 
 
 class Actions:
-    """Actions in batches of a size, on several connections at once."""
+    """Actions in batches of a size, on any of the stored lamps, and on several connections at once."""
 
-    def __init__(self, dsn: str, size: int) -> None:
-        self._dsn, self._size = dsn, size
-        self._line = self._seq = 1
+    def __init__(self, dsn: str, size: int, stored: int) -> None:
+        self._dsn, self._size, self._stored = dsn, size, stored
+        self._seq = self._line = FIRST
 
     async def open(self) -> None:
         settings = {"search_path": SCHEMA, **writing(60.0)}
@@ -59,7 +59,7 @@ class Actions:
             await connection.close()
 
     async def run(self, amount: int) -> None:
-        left = iter(batches(amount, self._size))
+        left = iter(batches(amount, self._size, self._stored))
         await asyncio.gather(*(self._work(connection, left) for connection in self._connections))
 
     async def tidy(self) -> None: ...
@@ -86,7 +86,7 @@ class Group(Actions):
     """The request of one action on all lamps, in one batch."""
 
     async def run(self, amount: int) -> None:
-        (pairs,) = batches(amount, amount)
+        (pairs,) = batches(amount, amount, self._stored)
         await self._request(self._connections[0], pairs)
 
     async def tidy(self) -> None:

@@ -1,17 +1,20 @@
 """The rows of an action that does nothing, as the engine writes them."""
 
 from collections.abc import Sequence
+from random import sample
 from time import time
-from uuid import uuid4
 
 from msgspec.structs import astuple
 
 from bench.engine.lamps import LAMP, NS, Lamp, name_of
+from stateward.engine.ids import new_id
 from stateward.lifecycle import SUCCEEDED, USER, WORKER
 from stateward.store.records import Line, Operation, Status, Work
 
 OWNER = "bare/1"
 WITHIN = 600.0
+FIRST = 2**40
+"""The first number of work and of lines: far from what an engine may have used in the same database."""
 
 ACCEPTED = Operation(
     ns=NS, id="", object="", kind=LAMP.kind, action="flash", actor=str(USER), who="", facts="[]", args="{}",
@@ -32,13 +35,10 @@ Pairs = Sequence[tuple[str, str]]
 Rows = list[tuple[object, ...]]
 
 
-def batches(actions: int, size: int) -> list[list[tuple[str, str]]]:
-    """Return what to flash, batch by batch; each lamp once."""
-    numbers = range(actions)
-    return [
-        [(name_of(number), uuid4().hex) for number in numbers[first : first + size]]
-        for first in range(0, actions, size)
-    ]
+def batches(actions: int, size: int, stored: int) -> list[list[tuple[str, str]]]:
+    """Return which of the stored lamps to flash, batch by batch: any, but each of them once."""
+    pairs = [(name_of(number), new_id()) for number in sample(range(stored), actions)]
+    return [pairs[first : first + size] for first in range(0, actions, size)]
 
 
 def operations(pairs: Pairs) -> Rows:

@@ -2,7 +2,7 @@
 
 from time import time
 
-from bench.engine.bare.rows import BEGUN, OVER, OWNER, WITHIN, Pairs, Rows, batches, lines, operations, work
+from bench.engine.bare.rows import BEGUN, FIRST, OVER, OWNER, WITHIN, Pairs, Rows, batches, lines, operations, work
 from bench.engine.lamps import NS, Lamp
 from bench.engine.places import switch_off
 from stateward.store.records import Line, Operation, Status, Work
@@ -25,12 +25,12 @@ JOURNAL = _insert("journal", Line)
 
 
 class Actions:
-    """Actions in batches of a size."""
+    """Actions in batches of a size, on any of the stored lamps."""
 
-    def __init__(self, path: str, size: int) -> None:
-        self._path, self._size = path, size
+    def __init__(self, path: str, size: int, stored: int) -> None:
+        self._path, self._size, self._stored = path, size, stored
         self._db = open_writer(Settings(path))
-        self._seq = self._line = 1
+        self._seq = self._line = FIRST
 
     async def open(self) -> None: ...
 
@@ -38,7 +38,7 @@ class Actions:
         self._db.close()
 
     async def run(self, amount: int) -> None:
-        for pairs in batches(amount, self._size):
+        for pairs in batches(amount, self._size, self._stored):
             self._request(pairs)
             self._claim(pairs)
             self._finish(pairs)
@@ -84,7 +84,7 @@ class Group(Actions):
     """The request of one action on all lamps, in one batch."""
 
     async def run(self, amount: int) -> None:
-        (pairs,) = batches(amount, amount)
+        (pairs,) = batches(amount, amount, self._stored)
         self._request(pairs)
 
     async def tidy(self) -> None:

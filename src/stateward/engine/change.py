@@ -27,18 +27,19 @@ def change_state(
     """
     rests = move.target.state_class is not TRANSITIONAL
     kept = found.op if not rests else None
+    key = found.key
     changed = replace(
         found,
         state=move.target.word,
         since=desk.now,
-        version=desk.next_version(found),
+        version=desk.next_version(key),
         op=op if holds else kept,
         spec=found.spec if spec is None else spec,
         generation=found.generation if generation is None else generation,
         error=error,
         removed=move.target == GONE,
     )
-    desk.put(changed)
+    desk.put(key, changed)
     renewed = spec if spec is not None and spec != found.spec else None
     journal(desk, found, op, move.actor, who, move.event, found.state, changed.state, reason or error, renewed)
     return changed

@@ -74,13 +74,12 @@ class Desk:
 
     # --- objects -----------------------------------------------------------------------------------------------------
 
-    def next_version(self, found: Object) -> int:
+    def next_version(self, key: Key) -> int:
         """Return the version of an object that is changed: one more in a transaction, however often it changes."""
-        return self._loaded.get(found.key, 0) + 1
+        return self._loaded.get(key, 0) + 1
 
-    def put(self, changed: Object) -> None:
+    def put(self, key: Key, changed: Object) -> None:
         """Put a changed object on the desk."""
-        key = changed.key
         self.objects[key] = self._changed[key] = changed
 
     # --- work --------------------------------------------------------------------------------------------------------
