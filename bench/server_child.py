@@ -62,7 +62,7 @@ async def ours(url: str) -> None:
         tokens = Tokens(engine)
         token, _ = await tokens.issue("bench", Role.ADMIN, [ANY])
         app = create_app(engine, tokens, config, api_routes=ROUTES)
-        async with Windows(engine, app.state.service.census) as windows, listening(app, config) as address:
+        async with Windows(engine) as windows, listening(app, config) as address:
             app.state.windows = windows
             tell(address=address, token=token)
             async for word in words():

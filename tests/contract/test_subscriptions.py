@@ -6,7 +6,7 @@ import pytest
 
 from stateward.store import EVERYTHING, Changes, Store, Topic, Tx
 from tests.contract.hands import Ear, ask, write
-from tests.contract.samples import a_line, a_timer, accepted, an_object, key, some_work
+from tests.contract.samples import a_line, a_step, a_timer, accepted, an_object, key, some_work
 
 
 async def test_new_work_is_heard_of(store: Store) -> None:
@@ -25,6 +25,7 @@ async def test_each_change_is_heard_as_what_it_may_concern(store: Store) -> None
         (Changes(work=[work]), Topic.WORK),
         (Changes(children_ended=[key("parent")]), Topic.WORK),
         (Changes(work_gone=[key("b")]), Topic.WORK),
+        (Changes(progress=[a_step("a", "half way")]), Topic.PROGRESS),
     ):
         ear = Ear(store)
         await write(store, changes)

@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from stateward.access.tokens import SYSTEM
-from stateward.engine import AlreadyExists, Denied, Engine, Kind
-from stateward.lifecycle import ADMIN, CONTROLLER, GONE, NEW, STABLE, State, declare, step
+from stateward.engine import AlreadyExists, Denied, Engine, Kind, Request
+from stateward.engine.desk import Desk
+from stateward.lifecycle import ADMIN, CONTROLLER, GONE, NEW, STABLE, USER, State, declare, step
 from stateward.store.records import Key, Object
 from stateward.store.selection import Page, Selector
 
@@ -33,6 +34,9 @@ ROWS = (
 )  # fmt: skip
 
 QUOTA = declare("access.quota", QuotaState, ROWS, ADMIN | CONTROLLER, about="the quota of a namespace")
+
+HELD = frozenset((USER, ADMIN))
+"""Whose requests count."""
 
 Most = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
@@ -57,6 +61,48 @@ class QuotaExceeded(Denied):
 
     def __str__(self) -> str:
         return f"namespace {self.ns!r} may have no more than {self.limit} {self.what}"
+
+
+class QuotaGuard:
+    """Holds what users ask for to the quotas; what the clock and the domains do to finish it is never refused."""
+
+    def needs(self, request: Request) -> Key | None:
+        """Return the quota that a request is held to."""
+        return quota_key(request.ns) if request.actor in HELD and request.ns != SYSTEM else None
+
+    async def check(self, desk: Desk, request: Request, found: Object, *, begins: bool) -> None:
+        """Refuse what would be one too many."""
+        quota = self._quota(desk, request)
+        if quota is None:
+            return
+        ns, tally = request.ns, desk.tally
+        most = quota.objects.get(found.kind) if request.birth is not None else None
+        if most is not None:
+            if (ns, found.kind) not in tally:
+                tally[ns, found.kind] = await desk.tx.population(ns, found.kind, most)
+            if tally[ns, found.kind] >= most:
+                raise QuotaExceeded(ns, f"objects of kind {found.kind}", most, retry=False)
+        if quota.operations is not None and _adds(found, begins=begins):
+            if (ns,) not in tally:
+                tally[ns,] = await desk.tx.under_way(ns, quota.operations)
+            if tally[ns,] >= quota.operations:
+                raise QuotaExceeded(ns, "operations under way", quota.operations, retry=True)
+
+    def accepted(self, desk: Desk, request: Request, found: Object, *, begins: bool) -> None:
+        """Count what was accepted."""
+        if request.birth is not None and (request.ns, found.kind) in desk.tally:
+            desk.tally[request.ns, found.kind] += 1
+        if (request.ns,) in desk.tally and _adds(found, begins=begins):
+            desk.tally[request.ns,] += 1
+
+    def _quota(self, desk: Desk, request: Request) -> Quota | None:
+        key = self.needs(request)
+        return None if key is None else quota_in(desk.objects.get(key))
+
+
+def _adds(found: Object, *, begins: bool) -> bool:
+    """Tell whether one more operation is under way: what pre-empts another one takes its place."""
+    return begins and found.op is None
 
 
 def quota_kind() -> Kind:

@@ -5,7 +5,7 @@ denied has changed nothing, and the others go on. Of racing requests exactly one
 locked while it is decided, and their versions are compared when they are written.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import count
 
@@ -56,10 +56,10 @@ async def accept(tx: Tx, kinds: Kinds, requests: Sequence[Request], *, repeated:
     """Decide a batch of requests and write what was accepted; the answers are in the order of the requests."""
     desk = Desk(tx)
     if repeated:
-        await _recall(desk, requests)
+        await _recall(desk, kinds, requests)
     verdicts = await admit_all(desk, kinds, requests)
     if not repeated and any(isinstance(verdict, StatewardError) for verdict in verdicts):
-        verdicts = await _reconsidered(desk, requests, verdicts)
+        verdicts = await _reconsidered(desk, kinds, requests, verdicts)
     await bring_forward(desk)
     await desk.apply()
     return verdicts
@@ -68,20 +68,22 @@ async def accept(tx: Tx, kinds: Kinds, requests: Sequence[Request], *, repeated:
 async def plan(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
     """Decide a batch of requests and write nothing: what would happen, and what is in the way."""
     desk = Desk(tx)
-    await _recall(desk, requests)
+    await _recall(desk, kinds, requests)
     return await admit_all(desk, kinds, requests)
 
 
-async def _recall(desk: Desk, requests: Sequence[Request]) -> None:
+async def _recall(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> None:
     """Load what became of these requests if they were accepted before: their objects first, so that it stays so."""
-    await _load(desk, requests)
+    await _load(desk, kinds, requests)
     await desk.load_operations({Key(one.ns, one.op) for one in requests})
 
 
-async def _reconsidered(desk: Desk, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[Verdict]:
+async def _reconsidered(
+    desk: Desk, kinds: Kinds, requests: Sequence[Request], verdicts: Sequence[Verdict]
+) -> list[Verdict]:
     """Take back the denial of what was accepted before."""
     answered = list(zip(requests, verdicts, strict=True))
-    await _recall(desk, [one for one, verdict in answered if isinstance(verdict, StatewardError)])
+    await _recall(desk, kinds, [one for one, verdict in answered if isinstance(verdict, StatewardError)])
     return [
         (_before(desk, one) or verdict) if isinstance(verdict, StatewardError) else verdict for one, verdict in answered
     ]
@@ -89,7 +91,7 @@ async def _reconsidered(desk: Desk, requests: Sequence[Request], verdicts: Seque
 
 async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
     """Put a batch of requests onto the desk."""
-    await _load(desk, requests)
+    await _load(desk, kinds, requests)
     keys = {Key(one.ns, one.key) for one in requests if one.key is not None}
     answers = await desk.tx.answers(keys) if keys else {}
     await desk.load_operations({Key(one.ns, one.op) for one in answers.values() if one.op is not None})
@@ -102,15 +104,21 @@ async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> li
     return verdicts
 
 
-async def _load(desk: Desk, requests: Sequence[Request]) -> None:
+async def _load(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> None:
     keys = {Key(one.ns, one.object) for one in requests}
     births = {Key(one.ns, one.birth.queue) for one in requests if one.birth is not None and one.birth.queue}
-    await desk.load(keys | births)
+    await desk.load(keys | births | needed(kinds, requests))
     holders = {Key(one.ns, one.op) for one in desk.objects.values() if one.op is not None}
     await desk.load_operations(holders | desk.standing())  # whoever is refused is told by whom
     asked = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
     held = {Key(one.ns, one.tree) for one in desk.operations.values() if one.tree is not None}
     await desk.load_locks(asked | held)
+
+
+def needed(kinds: Kinds, requests: Iterable[Request]) -> set[Key]:
+    """Return the objects that a condition on all kinds is about."""
+    admission = kinds.admission
+    return set() if admission is None else {key for one in requests if (key := admission.needs(one)) is not None}
 
 
 async def _admit(desk: Desk, kinds: Kinds, request: Request, answers: dict[Key, Answer]) -> Accepted:
@@ -125,7 +133,11 @@ async def _admit(desk: Desk, kinds: Kinds, request: Request, answers: dict[Key, 
         await kind.guard(desk, request, found)
     # A step from rest into a transitional state begins something too: it must end in time.
     begins = move.begins or (found.op is None and move.target.state_class is TRANSITIONAL)
+    if kinds.admission is not None:
+        await kinds.admission.check(desk, request, found, begins=begins)
     accepted = begin(desk, kind, request, found, move) if begins else _step(desk, request, found, move)
+    if kinds.admission is not None:
+        kinds.admission.accepted(desk, request, found, begins=begins)
     if request.key is not None:
         op = accepted.operation.id if accepted.operation else None
         answer = Answer(request.ns, request.key, _fingerprint(request), op, request.object, desk.now)

@@ -25,6 +25,8 @@ class Desk:
         self.changes = Changes()
         self.objects: dict[Key, Object] = {}
         self.operations: dict[Key, Operation] = {}
+        self.tally: dict[tuple[str, ...], int] = {}
+        """What an admission has counted so far in this transaction."""
         self._loaded: dict[Key, int] = {}
         self._changed: dict[Key, Object] = {}
         self._queues: dict[Key, list[Work]] = defaultdict(list)

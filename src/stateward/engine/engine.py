@@ -13,7 +13,7 @@ from stateward.engine.accept import Verdict, accepting, plan
 from stateward.engine.batching import Batcher
 from stateward.engine.healing import Healed, Stuck, healed, stuck
 from stateward.engine.ids import new_id
-from stateward.engine.kinds import Kind, Kinds
+from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.remote import Word
 from stateward.engine.requests import EMPTY, Accepted, Birth, LockWish, NotFound, Request
 from stateward.engine.waiting import Waiting
@@ -41,9 +41,10 @@ class Engine:
         process: str | None = None,
         new_id: Callable[[], str] = new_id,
         chance: Random | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self.store = store
-        self.kinds = Kinds(kinds)
+        self.kinds = Kinds(kinds, admission)
         self._new_id = new_id
         chance = chance or Random()  # noqa: S311 - for jitter, not for secrets
         self.worker: Worker | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.accept import Verdict, admit_all
+from stateward.engine.accept import Verdict, admit_all, needed
 from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kinds
 from stateward.engine.promotion import bring_forward
@@ -49,6 +49,7 @@ async def accept_group(
 ) -> GroupVerdict:
     """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing happens."""
     desk = Desk(tx)
+    await desk.load(needed(kinds, [each]))
     chosen = await tx.select(members)
     await desk.load((), chosen)
     if whole is not None:  # after its members: their reports, too, tell the whole while they hold the member

@@ -1,6 +1,7 @@
 """The kinds of objects that an engine knows: their lifecycles, who does their work, and in which lane."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -10,10 +11,23 @@ from stateward.engine.requests import Request
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.rows import BEGINNINGS
-from stateward.store.records import Object
+from stateward.store.records import Key, Object
 
 Guard = Callable[[Desk, Request, Object], Awaitable[None]]
 """A domain's own condition on a request, checked inside the transaction; raises a Denied."""
+
+
+class Admission(Protocol):
+    """A condition on every request, whatever its kind, checked inside the transaction."""
+
+    def needs(self, request: Request) -> Key | None:
+        """Return the object that must stay as it is until the request is written, if there is one."""
+
+    async def check(self, desk: Desk, request: Request, found: Object, *, begins: bool) -> None:
+        """Raise a Denied, if the request is not to be accepted; `begins` says that it leads to an operation."""
+
+    def accepted(self, desk: Desk, request: Request, found: Object, *, begins: bool) -> None:
+        """Take note that a request was accepted on this desk."""
 
 
 class Route(Struct, frozen=True):
@@ -62,9 +76,10 @@ class Kind:
 class Kinds:
     """All kinds, by name."""
 
-    __slots__ = ("_kinds", "steps")
+    __slots__ = ("_kinds", "admission", "steps")
 
-    def __init__(self, kinds: Iterable[Kind]) -> None:
+    def __init__(self, kinds: Iterable[Kind], admission: Admission | None = None) -> None:
+        self.admission = admission
         self._kinds = {kind.lifecycle.kind: kind for kind in kinds}
         rows = (row for kind in self for row in kind.lifecycle.rows)
         self.steps = frozenset(row.event for row in rows if row.meaning not in BEGINNINGS)

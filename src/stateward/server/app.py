@@ -36,7 +36,6 @@ from stateward.server import (
 from stateward.server import (
     tokens as token_routes,
 )
-from stateward.server.census import Census
 from stateward.server.classes import state_classes
 from stateward.server.door import Door
 from stateward.server.drawings import Drawings
@@ -88,7 +87,6 @@ def _service(engine: Engine, tokens: Tokens, config: Config, clock: Callable[[],
         quotas=Quotas(engine),
         config=config,
         door=Door(tokens, config.rate, clock),
-        census=Census(engine.store),
         classes=state_classes(engine.kinds),
         drawings=Drawings(),
         headers=wanted_headers(tls=bool(config.tls_cert)),

@@ -13,7 +13,7 @@ from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
 from stateward.store.records import Key, Operation, Progress
 
-EVERY = 0.25
+EVERY = 2.0
 """How many seconds pass at most between two looks at an operation that is followed."""
 
 PAUSE, PAUSE_EACH = 0.02, 0.002
@@ -55,7 +55,7 @@ class Following:
         self._stopped = False
 
     def start(self) -> None:
-        """Listen for hints that something may have ended."""
+        """Listen for hints that something has gone on, or ended."""
         self._unsubscribe = self._store.subscribe(self._hear)
 
     async def stop(self) -> None:
@@ -125,7 +125,7 @@ class Following:
                 await _within(self._every, self._hints)
 
     def _hear(self, topics: Topic) -> None:
-        if topics & (Topic.JOURNAL | Topic.WORK) and self._followed:
+        if topics & (Topic.PROGRESS | Topic.JOURNAL | Topic.WORK) and self._followed:
             hints, self._hints = self._hints, asyncio.Event()
             hints.set()
 

@@ -167,11 +167,9 @@ class Metrics:
         self.in_flight.labels(lane.lane, "running").set(lane.running)
         self.capacity.labels(lane.lane).set(lane.capacity)
         self.backed_off.labels(lane.lane).set(lane.backed_off)
-        if lane.waiting is not None:
-            self.in_flight.labels(lane.lane, "waiting").set(lane.waiting)
-            self.depth.labels(lane.lane).set(lane.waiting)
-        if lane.age is not None:
-            self.oldest.labels(lane.lane).set(lane.age)
+        self.in_flight.labels(lane.lane, "waiting").set(lane.waiting)
+        self.depth.labels(lane.lane).set(lane.waiting)
+        self.oldest.labels(lane.lane).set(lane.age)
 
 
 class CountingCalls:

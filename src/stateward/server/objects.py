@@ -58,7 +58,7 @@ async def opened(request: Call) -> list[str]:
     """Return the namespaces that the caller's token opens."""
     if ANY not in request.grant.namespaces:
         return sorted(request.grant.namespaces)
-    return [ns for ns in await request.service.census.namespaces() if ns != SYSTEM]
+    return [ns for ns in await request.service.reader.namespaces() if ns != SYSTEM]
 
 
 async def _counted(service: Service, ns: str) -> NamespaceView:

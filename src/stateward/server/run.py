@@ -20,6 +20,7 @@ from litestar import Litestar
 from msgspec import Struct
 
 from stateward.access import Tokens
+from stateward.access.quotas import QuotaGuard
 from stateward.config import Config, masked
 from stateward.errors import BadInput, StatewardError
 from stateward.server import events, metrics, sockets
@@ -90,7 +91,13 @@ async def engine_of(config: Config, traces: Traces) -> AsyncIterator[ObservedEng
     """Run an engine, with a worker if the configuration says so, and the demo's fleet if it says so."""
     clouds = simulated_clouds() if config.demo else None
     engine = ObservedEngine(
-        store_of(config), all_kinds(clouds), traces, works=config.worker, slots=config.slots, lease=config.lease
+        store_of(config),
+        all_kinds(clouds),
+        traces,
+        works=config.worker,
+        slots=config.slots,
+        lease=config.lease,
+        admission=QuotaGuard(),
     )
     if clouds is not None:
         clouds.engine = engine
@@ -105,7 +112,7 @@ async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[
     async with engine_of(config, traces or NoTraces()) as engine:
         tokens = Tokens(engine)
         app = create_app(engine, tokens, config, routes=metrics.ROUTES, api_routes=(*sockets.ROUTES, *events.ROUTES))
-        async with Windows(engine, app.state.service.census) as windows:
+        async with Windows(engine) as windows:
             app.state.windows, app.state.metrics = windows, windows.metrics
             engine.metrics = windows.metrics
             yield Opened(app, engine, tokens, windows)

@@ -11,7 +11,6 @@ from stateward.access import Grant, Tokens
 from stateward.access.quotas import Quotas
 from stateward.config import Config
 from stateward.engine import Engine
-from stateward.server.census import Census
 from stateward.server.classes import StateClasses
 from stateward.server.door import Door
 from stateward.server.drawings import Drawings
@@ -29,7 +28,6 @@ class Service(Struct, frozen=True):
     quotas: Quotas
     config: Config
     door: Door
-    census: Census
     classes: StateClasses
     drawings: Drawings
     headers: Headers

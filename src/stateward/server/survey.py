@@ -1,15 +1,15 @@
 """Surveys: what there is now, in numbers, asked of the store as sets and never object by object."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.access.tokens import ANY, SYSTEM
-from stateward.server.census import Census
 from stateward.server.feed import Interest
 from stateward.server.stream import Snapshot
-from stateward.store.port import LaneLoad, Reader, Store, Tx
+from stateward.store.port import LaneLoad, LaneWork, Store, Tx
 from stateward.store.records import Worker, default_lane
 from stateward.store.selection import Selector
 
@@ -20,24 +20,15 @@ TRIES = 3
 """How often a snapshot is taken anew because something was committed meanwhile."""
 
 
-class LaneWork(Struct, frozen=True):
-    """The work of a lane: how much runs, how much waits, and when the oldest of it was accepted."""
-
-    lane: str
-    running: int
-    waiting: int
-    oldest: float
-
-
 class LaneSurvey(Struct, frozen=True):
-    """A lane: what runs, what it may run, whether it is backed off; how much waits and how old it is, where known."""
+    """A lane: what runs, what it may run, whether it is backed off, how much waits, and how old the oldest is."""
 
     lane: str
     running: int
     capacity: int
     backed_off: bool
-    waiting: int | None = None
-    age: float | None = None
+    waiting: int = 0
+    age: float = 0.0
 
 
 class Survey(Struct, frozen=True):
@@ -54,19 +45,19 @@ class Survey(Struct, frozen=True):
 class Surveyor:
     """Asks the store."""
 
-    def __init__(self, store: Store, census: Census) -> None:
-        self._store, self._census = store, census
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def survey(self) -> Survey:
         """Return what there is now."""
         reader = self._store.reader
         now = await reader.time()
         counts: dict[tuple[str, str], int] = defaultdict(int)
-        for ns in await self._census.namespaces():
+        for ns in await self._store.reader.namespaces():
             for which, count in (await reader.count_states(Selector(ns))).items():
                 counts[which] += count
         _, loads = await reader.lanes()
-        work = await _work_by_lane(reader)
+        work = {one.lane: one for one in await reader.work_by_lane()}
         alive = [_alive(one, now) for one in await reader.workers()]
         timers = await reader.timers(None, 1)
         return Survey(
@@ -92,7 +83,7 @@ class Surveyor:
         return Snapshot(seq, {ns: kinds for ns, kinds in counts.items() if kinds})
 
     async def _names(self, interest: Interest) -> list[str]:
-        known = await self._census.namespaces()
+        known = await self._store.reader.namespaces()
         opened = [ns for ns in known if ns != SYSTEM and not interest.namespaces.isdisjoint((ANY, ns))]
         return [ns for ns in opened if interest.only is None or ns in interest.only]
 
@@ -111,12 +102,6 @@ def _alive(worker: Worker, now: float) -> bool:
     return worker.seen + worker.lease >= now
 
 
-async def _work_by_lane(reader: Reader) -> dict[str, LaneWork]:
-    """Ask for the work of each lane, where the store can tell."""
-    ask: Callable[[], Awaitable[list[LaneWork]]] | None = getattr(reader, "work_by_lane", None)
-    return {} if ask is None else {one.lane: one for one in await ask()}
-
-
 def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) -> list[LaneSurvey]:
     """Put together what is known of the lanes; one whose work cannot be claimed yet is known by that work alone."""
     known = {load.lane.lane for load in loads}
@@ -126,5 +111,7 @@ def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) 
 
 def _lane(load: LaneLoad, work: LaneWork | None, now: float) -> LaneSurvey:
     lane = load.lane
-    waiting, age = (None, None) if work is None else (work.waiting, max(0.0, now - work.oldest))
-    return LaneSurvey(lane.lane, load.running, lane.capacity, lane.back_off > now, waiting, age)
+    shown = LaneSurvey(lane.lane, load.running, lane.capacity, lane.back_off > now)
+    if work is None:
+        return shown
+    return replace(shown, running=work.running, waiting=work.waiting, age=max(0.0, now - work.oldest))

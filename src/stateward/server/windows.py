@@ -7,7 +7,6 @@ import msgspec
 
 from stateward.access.tokens import SYSTEM
 from stateward.engine import Engine
-from stateward.server.census import Census
 from stateward.server.feed import Feed
 from stateward.server.following import Following
 from stateward.server.metrics import Metrics
@@ -22,8 +21,8 @@ from stateward.store.records import Line
 class Windows:
     """The feed of the journal, and what looks at it: the stream, the followers of operations, the metrics."""
 
-    def __init__(self, engine: Engine, census: Census) -> None:
-        surveyor = Surveyor(engine.store, census)
+    def __init__(self, engine: Engine) -> None:
+        surveyor = Surveyor(engine.store)
         self.feed = Feed(engine.store, encoded)
         self.stream = Stream(self.feed, surveyor.snapshot)
         self.following = Following(engine.store)

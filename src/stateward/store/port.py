@@ -41,9 +41,10 @@ class Topic(Flag):
     JOURNAL = auto()
     FENCE = auto()  # somebody's work was fenced
     TIMER = auto()
+    PROGRESS = auto()
 
 
-EVERYTHING = Topic.WORK | Topic.JOURNAL | Topic.FENCE | Topic.TIMER
+EVERYTHING = Topic.WORK | Topic.JOURNAL | Topic.FENCE | Topic.TIMER | Topic.PROGRESS
 
 
 class LaneLoad(Struct, frozen=True):
@@ -52,6 +53,15 @@ class LaneLoad(Struct, frozen=True):
     lane: Lane
     running: int
     waiting: bool
+
+
+class LaneWork(Struct, frozen=True):
+    """The work of a lane: how much runs, how much waits, and when the oldest of it was accepted."""
+
+    lane: str
+    running: int
+    waiting: int
+    oldest: float
 
 
 class Tx(Protocol):
@@ -81,6 +91,12 @@ class Tx(Protocol):
 
     async def answers(self, keys: Collection[Key]) -> dict[Key, Answer]:
         """Return what these idempotency keys were answered with; the keys are locked."""
+
+    async def population(self, ns: str, kind: str, most: int) -> int:
+        """Count the objects of a kind in a namespace, up to so many."""
+
+    async def under_way(self, ns: str, most: int) -> int:
+        """Count the operations of a namespace that have not ended, up to so many."""
 
     async def due_timers(self, limit: int) -> list[Timer]:
         """Return timers that are due, in order, locked; those locked by others are passed over."""
@@ -148,6 +164,12 @@ class Reader(Protocol):
 
     async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return all groups and lanes with their loads."""
+
+    async def work_by_lane(self) -> list[LaneWork]:
+        """Return what each lane has to do, for the lanes that have something."""
+
+    async def namespaces(self) -> list[str]:
+        """Return the namespaces that have, or ever had, an object, in order."""
 
     async def workers(self) -> list[Worker]:
         """Return the workers that are known."""

@@ -6,7 +6,7 @@ Topics are added up as plain numbers: Python takes longer to join two flags than
 from stateward.store.changes import Changes
 from stateward.store.port import EVERYTHING, Topic
 
-WORK, JOURNAL, FENCE, TIMER = (topic.value for topic in (Topic.WORK, Topic.JOURNAL, Topic.FENCE, Topic.TIMER))
+WORK, JOURNAL, FENCE, TIMER, PROGRESS = (topic.value for topic in Topic)
 NOTHING = 0
 ANYTHING: int = EVERYTHING.value
 
@@ -23,4 +23,6 @@ def topics_of(changes: Changes) -> int:
         topics |= FENCE
     if changes.timers or changes.timers_gone:
         topics |= TIMER
+    if changes.progress:
+        topics |= PROGRESS
     return topics

@@ -72,7 +72,7 @@ class House:
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
             app = create_app(self.engine, self.tokens, config, api_routes=[*events.ROUTES, *sockets.ROUTES])
-            async with Windows(self.engine, app.state.service.census) as windows:
+            async with Windows(self.engine) as windows:
                 app.state["windows"] = windows
                 await self._listen(app)
 

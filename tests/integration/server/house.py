@@ -9,7 +9,7 @@ import httpx
 from litestar import Litestar
 
 from stateward.access import Role, Tokens
-from stateward.access.quotas import quota_kind
+from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
@@ -111,7 +111,9 @@ async def open_house(
     plant, clock = Plant(), Clock()
     kinds = [plant.pump(), plant.station(), simple(VM), simple(ACCOUNT), token_kind(), quota_kind()]
     async with AsyncExitStack() as stack:
-        engine = await stack.enter_async_context(Engine(store or open_store(":memory:"), kinds, works=works))
+        engine = await stack.enter_async_context(
+            Engine(store or open_store(":memory:"), kinds, works=works, admission=QuotaGuard())
+        )
         tokens = Tokens(engine)
         texts = {
             "viewer": (await tokens.issue("vic", Role.VIEWER, [NS]))[0],
@@ -130,7 +132,7 @@ async def open_house(
             api_routes=(*sockets.ROUTES, *events.ROUTES),
             clock=clock,
         )
-        windows = await stack.enter_async_context(Windows(engine, app.state.service.census))
+        windows = await stack.enter_async_context(Windows(engine))
         app.state.windows, app.state.metrics = windows, windows.metrics
         house = House(engine, app, plant, clock, texts)
         yield house

@@ -106,7 +106,7 @@ async def open_outpost(folder: Path, temper: Temper = AT_ONCE, **settings: Any) 
         tokens = Tokens(engine)
         admin, _ = await tokens.issue("admin", Role.ADMIN, [ANY])
         app = create_app(engine, tokens, config, routes=metrics.ROUTES, api_routes=(*sockets.ROUTES, *events.ROUTES))
-        async with Windows(engine, app.state.service.census) as windows:
+        async with Windows(engine) as windows:
             app.state.windows, app.state.metrics = windows, windows.metrics
             listener = socket.create_server(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"

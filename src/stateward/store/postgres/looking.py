@@ -46,6 +46,23 @@ ORDER BY 1
     delayed=DELAYED,
 )
 
+WORK_BY_LANE = """
+SELECT w.lane, count(*) FILTER (WHERE w.owner IS NOT NULL OR w.remote),
+       count(*) FILTER (WHERE w.owner IS NULL AND NOT w.remote), min(o.created)
+FROM work w JOIN operations o ON o.ns = w.ns AND o.id = w.op
+WHERE NOT w.fenced GROUP BY w.lane ORDER BY w.lane
+"""
+# One step in the index for each namespace, however many objects it has.
+NAMESPACES = """
+WITH RECURSIVE found(ns) AS (
+    (SELECT ns FROM objects ORDER BY ns LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.ns FROM objects o WHERE o.ns > found.ns ORDER BY o.ns LIMIT 1)
+    FROM found WHERE found.ns IS NOT NULL
+)
+SELECT ns FROM found WHERE ns IS NOT NULL
+"""
+
 # A deadline that has passed under a live worker wakes nobody: that worker is about to answer for it.
 NEXT_WAKE = spelled(
     """

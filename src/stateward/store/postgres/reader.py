@@ -3,7 +3,7 @@
 from typing import Any
 
 from stateward.store.errors import Unavailable
-from stateward.store.port import LaneLoad
+from stateward.store.port import LaneLoad, LaneWork
 from stateward.store.postgres import claiming, looking
 from stateward.store.postgres.choosing import chosen_lines, chosen_objects
 from stateward.store.postgres.connections import Connections, Row
@@ -79,6 +79,14 @@ class PostgresReader:
         groups = {group.grp: group for group, _ in loads}
         groups.update((row[0], LaneGroup(*row)) for row in await self._fetch(looking.GROUPS))
         return [groups[name] for name in sorted(groups)], [load for _, load in loads]
+
+    async def work_by_lane(self) -> list[LaneWork]:
+        """Return what each lane has to do, for the lanes that have something."""
+        return [LaneWork(*row) for row in await self._fetch(looking.WORK_BY_LANE)]
+
+    async def namespaces(self) -> list[str]:
+        """Return the namespaces that have, or ever had, an object, in order."""
+        return [row[0] for row in await self._fetch(looking.NAMESPACES)]
 
     async def workers(self) -> list[Worker]:
         """Return the workers that are known."""

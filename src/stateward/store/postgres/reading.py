@@ -35,6 +35,11 @@ ANSWERS = spelled("""
 SELECT {Answer:a} FROM unnest($1::row_key[]) k JOIN answers a ON {a.ns==k.ns} AND {a.key==k.id}
 """)
 
+POPULATION = """
+SELECT count(*) FROM (SELECT FROM objects WHERE ns = $1 AND kind = $2 AND NOT removed LIMIT $3) first
+"""
+UNDER_WAY = "SELECT count(*) FROM (SELECT FROM work WHERE ns = $1 AND NOT fenced LIMIT $2) first"
+
 LOCK_TREES = spelled("""
 SELECT t.ns, t.id FROM unnest($1::row_key[]) k JOIN trees t ON {t.ns==k.ns} AND {t.id==k.id}
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF t

@@ -103,6 +103,14 @@ class PostgresTx:
         rows = await self._fetch(reading.ANSWERS, list(set(keys)))
         return {Key(row[0], row[1]): Answer(*row) for row in rows}
 
+    async def population(self, ns: str, kind: str, most: int) -> int:
+        """Count the objects of a kind in a namespace, up to so many."""
+        return int((await self._fetch(reading.POPULATION, ns, kind, most))[0][0])
+
+    async def under_way(self, ns: str, most: int) -> int:
+        """Count the operations of a namespace that have not ended, up to so many."""
+        return int((await self._fetch(reading.UNDER_WAY, ns, most))[0][0])
+
     async def due_timers(self, limit: int) -> list[Timer]:
         """Return timers that are due, in order, locked with their objects; those locked by others are passed over."""
         held = await self._fetch(reading.LOCK_DUE, self._now, limit)

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from stateward.store.port import LaneLoad
+from stateward.store.port import LaneLoad, LaneWork
 from stateward.store.records import (
     Key,
     LaneGroup,
@@ -51,6 +51,20 @@ LAST_LINE = "SELECT coalesce(max(seq), 0) FROM journal"
 PROGRESS_OF = packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
 WORKERS = packed("{Worker}", "FROM workers ORDER BY id")
 TIMERS = packed("{Timer}", "FROM timers WHERE ?1 IS NULL OR ns = ?1 ORDER BY due, rank, ns, id LIMIT ?2")
+WORK_BY_LANE = """
+SELECT w.lane, sum(w.owner IS NOT NULL OR w.remote), sum(w.owner IS NULL AND NOT w.remote), min(o.created)
+FROM work w CROSS JOIN operations o ON o.ns = w.ns AND o.id = w.op
+WHERE NOT w.fenced GROUP BY w.lane ORDER BY w.lane
+"""
+# One step in the index for each namespace, however many objects it has.
+NAMESPACES = """
+WITH RECURSIVE found(ns) AS (
+    SELECT min(ns) FROM objects
+    UNION ALL
+    SELECT (SELECT min(o.ns) FROM objects o WHERE o.ns > found.ns) FROM found WHERE found.ns IS NOT NULL
+)
+SELECT ns FROM found WHERE ns IS NOT NULL
+"""
 # A deadline that has passed under a live worker wakes nobody: that worker is about to answer for it.
 NEXT_WAKE = spelled(
     """
@@ -80,7 +94,7 @@ class SqliteReader:
         self._clock = clock
 
     async def object(self, key: Key) -> Object | None:
-        found = await self._reading.ask(lambda connection: asking.objects(connection, (key,)))
+        found = await self._reading.glance(lambda connection: asking.objects(connection, (key,)))
         return found[0] if found else None
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
@@ -97,8 +111,8 @@ class SqliteReader:
         return {(kind, state): count for kind, state, count in rows}
 
     async def operation(self, key: Key) -> Operation | None:
-        found = await self._all(operation_of, OPERATION, *key)
-        return found[0] if found else None
+        found = await self._reading.glance(lambda connection: fetched(connection, OPERATION, key))
+        return operation_of(found[0]) if found else None
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         return await self._all(operation_of, OPERATIONS_OF, *key, limit)
@@ -126,6 +140,14 @@ class SqliteReader:
                 return all_lanes(connection, self._clock())
 
         return await self._reading.ask(question)
+
+    async def work_by_lane(self) -> list[LaneWork]:
+        rows = await self._reading.ask(lambda connection: connection.execute(WORK_BY_LANE).fetchall())
+        return [LaneWork(*row) for row in rows]
+
+    async def namespaces(self) -> list[str]:
+        rows = await self._reading.ask(lambda connection: connection.execute(NAMESPACES).fetchall())
+        return [ns for (ns,) in rows]
 
     async def workers(self) -> list[Worker]:
         return await self._all(worker_of, WORKERS)

@@ -40,6 +40,12 @@ SEEN = """
 INSERT INTO workers (id, lease, seen, host, pid) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid
 """
+POPULATION = """
+SELECT count(*) FROM (
+    SELECT 1 FROM objects INDEXED BY objects_by_state WHERE ns = ? AND kind = ? AND removed = 0 LIMIT ?
+)
+"""
+UNDER_WAY = "SELECT count(*) FROM (SELECT 1 FROM work INDEXED BY work_by_queue WHERE ns = ? AND fenced = 0 LIMIT ?)"
 GONE = "DELETE FROM workers WHERE id = ?"
 DEAD = packed("{Worker}", "FROM workers WHERE seen + lease < ? ORDER BY id")
 OWNED = packed("{Work}", "FROM work INDEXED BY work_owned WHERE owner = ? ORDER BY seq")
@@ -81,6 +87,12 @@ class SqliteTx:
     async def answers(self, keys: Collection[Key]) -> dict[Key, Answer]:
         return {Key(one.ns, one.key): one for one in asking.answers(self._connection, keys)}
 
+    async def population(self, ns: str, kind: str, most: int) -> int:
+        return self._count(POPULATION, ns, kind, most)
+
+    async def under_way(self, ns: str, most: int) -> int:
+        return self._count(UNDER_WAY, ns, most)
+
     async def due_timers(self, limit: int) -> list[Timer]:
         return [timer_of(row) for row in fetched(self._connection, TIMERS, (self.now, limit))]
 
@@ -117,3 +129,7 @@ class SqliteTx:
             self.spoiled = error
             raise
         self.topics |= topics_of(changes)
+
+    def _count(self, sql: str, *values: object) -> int:
+        count: int = self._connection.execute(sql, values).fetchone()[0]
+        return count
