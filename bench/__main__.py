@@ -17,6 +17,7 @@ NAMES = (
     "engine.growth",
     "engine.limits",
     "engine.recovery",
+    "server",
 )
 
 

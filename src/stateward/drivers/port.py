@@ -1,0 +1,260 @@
+"""The drivers' port: what is asked of every cloud and host, and the words in which it answers.
+
+A driver is bound to one place: a provider's region, or a host. It is asked in bulk, and it answers as soon as the
+provider has accepted, never waiting for the end state: that is seen in a listing. Whatever is made carries a key that
+our store holds *before* the call, as the provider's client token where there is one and always as a tag, so that a
+create whose answer was lost is found again and not repeated.
+
+Nothing here raises for what a provider says. An answer is an outcome, and "no answer" is one too (`Unanswered`): it is
+never taken for a yes or a no. A listing says whether it is complete; only then does absence mean anything.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+Meter: TypeAlias = Callable[[str], None]
+"""Is told the name of every call that goes out to a provider, one for one."""
+
+
+class Place(Struct, frozen=True):
+    """Where a driver works: the provider's region, by what credential, and what else the driver needs to know.
+
+    The credential is a reference (`env:NAME`, `file:PATH`), never the secret itself.
+    """
+
+    provider: str
+    region: str
+    zone: str = ""
+    credential: str = ""
+    options: Mapping[str, str] = {}
+
+
+# --- what a driver can do --------------------------------------------------------------------------------------------
+
+
+class Suspension(StrEnum):
+    """How machines are suspended there."""
+
+    NATIVE = "native"
+    BY_STOPPING = "by stopping"
+    NONE = "not at all"
+
+
+class Idempotency(StrEnum):
+    """What keeps a repeated create from making a second machine there."""
+
+    TOKEN = "client token"  # noqa: S105 - no secret
+    NAME = "put by name"
+    TAG = "a tag to look for"
+
+
+class Capabilities(Struct, frozen=True):
+    """What a provider can do, and in what portions."""
+
+    suspension: Suspension
+    idempotency: Idempotency
+    reboot: bool = True
+    bulk: int = 1  # how many machines one call may name
+    page: int = 1000  # how many machines one page of a listing holds
+    calls_a_second: float | None = None  # the provider's own budget, if it tells one
+    events: bool = False  # whether `watch` yields anything
+    shell: bool = False  # whether `run` works
+    parts: bool = True  # whether networks, security groups and keys are something there
+
+
+# --- machines --------------------------------------------------------------------------------------------------------
+
+
+class MachineState(StrEnum):
+    """What a machine is, in words that all providers share; the provider's own word is kept beside it."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUSPENDING = "suspending"
+    SUSPENDED = "suspended"
+    RESUMING = "resuming"
+    REBOOTING = "rebooting"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+    FAILED = "failed"
+    OTHER = "other"  # a word that this driver does not know
+
+
+class Deed(StrEnum):
+    """What can be done to machines."""
+
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    REBOOT = "reboot"
+    TERMINATE = "terminate"
+
+
+class Want(Struct, frozen=True):
+    """A machine that is to be: its key, its name, of what size and from what image, and among which parts."""
+
+    key: str
+    name: str
+    spec: str
+    image: str
+    parts: Mapping[str, str] = {}  # PartKind -> the provider's id of it
+    disk_gib: int | None = None
+    user: str = ""
+    tags: Mapping[str, str] = {}
+
+
+class Ref(Struct, frozen=True):
+    """A machine that may be there: by its key, and by the provider's own id if that is known.
+
+    `token` is one and the same however often one deed is repeated, and another one for the next deed.
+    """
+
+    key: str
+    native_id: str | None = None
+    token: str = ""
+
+
+class Observation(Struct, frozen=True):
+    """A machine as the provider shows it."""
+
+    key: str
+    native_id: str
+    state: MachineState
+    native_state: str
+    name: str = ""
+    public_ip: str = ""
+    private_ip: str = ""
+    ssh_port: int = 22
+    details: Mapping[str, str] = {}
+
+
+class Listing(Struct, frozen=True):
+    """What a look has shown. Only where it is complete does a machine that is not in it count as absent."""
+
+    seen: Sequence[Observation]
+    complete: bool
+    trouble: str = ""
+
+
+# --- parts: what machines stand on -----------------------------------------------------------------------------------
+
+
+class PartKind(StrEnum):
+    """What machines stand on."""
+
+    NETWORK = "vNet"
+    SUBNET = "subnet"
+    SECURITY_GROUP = "securityGroup"
+    SSH_KEY = "sshKey"
+
+
+class Part(Struct, frozen=True):
+    """A part that is to be, or is: found by its key."""
+
+    kind: PartKind
+    key: str
+    name: str
+    within: str = ""  # the provider's id of the network that it belongs to
+    facts: Mapping[str, str] = {}  # cidr, rules (JSON), public_key, ...
+    native_id: str = ""
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+class Why(StrEnum):
+    """Why a provider refuses; it will refuse again."""
+
+    INVALID = "invalid"
+    CONFLICT = "conflict"
+    NOT_FOUND = "not found"
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    AUTH = "auth"
+    IN_USE = "in use"
+    UNABLE = "the driver cannot"
+
+
+class Accepted(Struct, frozen=True):
+    """The provider has accepted; the end is seen in a listing. A new secret (a private key) is told here only."""
+
+    key: str
+    native_id: str = ""
+    secret: str = ""
+
+
+class Already(Struct, frozen=True):
+    """It is so already, by an earlier call of ours."""
+
+    key: str
+    native_id: str = ""
+
+
+class Refused(Struct, frozen=True):
+    """The provider says no."""
+
+    key: str
+    why: Why
+    message: str
+
+
+class Throttled(Struct, frozen=True):
+    """The provider wants to be left alone for a while; nothing was done."""
+
+    key: str
+    after: float
+    message: str = ""
+
+
+class Transient(Struct, frozen=True):
+    """It did not work now, and certainly nothing was done."""
+
+    key: str
+    message: str
+
+
+class Unanswered(Struct, frozen=True):
+    """It was sent, and nobody knows what became of it: look by key before sending it again."""
+
+    key: str
+    message: str
+
+
+Outcome: TypeAlias = Accepted | Already | Refused | Throttled | Transient | Unanswered
+
+
+class Driver(Protocol):
+    """A provider's region, or a host. Every method may be called concurrently."""
+
+    @property
+    def caps(self) -> Capabilities:
+        """What can be done there."""
+
+    async def check(self, spec: str, image: str) -> Refused | None:
+        """Say why a machine of this size from this image cannot be made here; has no side effect."""
+
+    async def ensure(self, part: Part) -> Outcome:
+        """Find a part by its key, or make it."""
+
+    async def remove(self, part: Part) -> Outcome:
+        """Remove a part; one that is not there is `Already` gone."""
+
+    async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
+        """Make machines; one outcome for each, in order. A key that is known makes nothing new."""
+
+    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+        """Do something to machines; one outcome for each, in order."""
+
+    async def observe(self, keys: Collection[str] | None = None) -> Listing:
+        """List all machines of ours here, or those with these keys. Trouble makes it incomplete; it never raises."""
+
+    async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:
+        """Run a command on a machine and return what it wrote; raises `OSError` or `TimeoutError`."""
+
+    def watch(self) -> AsyncIterator[str]:
+        """Yield the keys of machines that may have changed: hints, the listing is the truth."""
+
+    async def close(self) -> None:
+        """Let go of connections; the machines stay as they are."""
