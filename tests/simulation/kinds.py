@@ -2,6 +2,7 @@
 
 from stateward.engine.handlers import Handler, Job
 from stateward.engine.kinds import Kind, Route
+from stateward.engine.requests import Birth, Request
 from stateward.lifecycle import (
     AGENT,
     BACK,
@@ -55,6 +56,7 @@ class Site(State):
     CLOSING = "Closing", TRANSITIONAL
     CLOSED = "Closed", STABLE
     OPENING = "Opening", TRANSITIONAL
+    FILLING = "Filling", TRANSITIONAL
 
 
 class Number(State):
@@ -96,6 +98,7 @@ SITE = declare("site", Site, (
     step(  NEW,                  "found",     USER,                        S.OPEN),
     action(S.OPEN,               "close",     USER,         S.CLOSING,     S.CLOSED,     S.OPEN,   20.0),
     action(S.CLOSED,             "open",      USER,         S.OPENING,     S.OPEN,       S.CLOSED, 20.0),
+    action(S.OPEN,               "fill",      USER,         S.FILLING,     S.OPEN,       S.OPEN,   40.0),
 ), by=USER)
 
 NUMBER = declare("number", Number, (
@@ -156,15 +159,27 @@ def make_kinds(cloud: Cloud) -> list[Kind]:
     async def of_the_whole(job: Job) -> None:
         await cloud.pause()
 
+    async def by_children(job: Job) -> list[str]:
+        first = job.claim.object.version % 8
+        names = [f"b{(first + number) % 8}" for number in range(3)]
+        denied = await job.spawn("boxes", [_new_box(name, job.object) for name in names])
+        await cloud.pause()
+        denied |= await job.spawn("stop", [Request(job.ns, name, "stop", "") for name in names])
+        return sorted(denied)
+
     boxes = {name: Handler(simply, cloud.look) for name in ("stop", "start", "grow", "rebuild", "terminate")}
     boxes |= {"create": Handler(with_notes, cloud.look), "migrate": Handler(simply, cloud.look, attempts=3)}
     phased = Handler(in_phases)
     return [
         Kind(BOX, boxes, _route),
-        Kind(SITE, {name: Handler(of_the_whole) for name in ("close", "open")}),
+        Kind(SITE, {"close": Handler(of_the_whole), "open": Handler(of_the_whole), "fill": Handler(by_children)}),
         Kind(NUMBER),
         Kind(IMAGE, {"build": phased, "rebuild": phased}, lambda _object, _action: Route("east", "east/images")),
     ]
+
+
+def _new_box(name: str, site: str) -> Request:
+    return Request("n", name, "create", "", birth=Birth("box", site, queue="b0" if name in ("b6", "b7") else None))
 
 
 LANES = {"east/1": "east", "east/2": "east", "east/images": "east", "west/1": "west"}

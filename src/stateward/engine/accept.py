@@ -217,10 +217,10 @@ def _holder(desk: Desk, found: Object) -> Blocker | None:
 def _step(desk: Desk, request: Request, found: Object, move: Move) -> Accepted:
     """Change a state at once; an operation that held the object goes on with it, or is over."""
     if found.op is not None and (move.meaning is not Meaning.STEP or move.target.state_class is TRANSITIONAL):
-        advance(desk, found, desk.operations[Key(found.ns, found.op)], move, request.who)
+        advance(desk, found, desk.operations[Key(found.ns, found.op)], move, request.who, seen=request.seen)
         return Accepted(desk.objects[found.key], None)
     fence(desk, found, f"{request.action} by {request.actor}")
-    return Accepted(change_state(desk, found, move, request.who, found.op, spec=request.spec), None)
+    return Accepted(change_state(desk, found, move, request.who, found.op, spec=request.spec, seen=request.seen), None)
 
 
 def _fingerprint(request: Request) -> str:

@@ -38,6 +38,7 @@ def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move) -
             operation.id,
             holds=True,
             spec=request.spec,
+            seen=request.seen,
             generation=operation.generation,
         )
     for lock in locks:

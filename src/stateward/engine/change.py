@@ -16,6 +16,7 @@ def change_state(
     *,
     holds: bool = False,
     spec: str | None = None,
+    seen: str | None = None,
     generation: int | None = None,
     error: str | None = None,
     reason: str | None = None,
@@ -38,6 +39,7 @@ def change_state(
         generation=found.generation if generation is None else generation,
         error=error,
         removed=move.target == GONE,
+        seen=found.seen if seen is None else seen,
     )
     desk.put(key, changed)
     renewed = spec if spec is not None and spec != found.spec else None

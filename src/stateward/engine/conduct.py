@@ -5,7 +5,18 @@ from random import Random
 
 import msgspec
 
-from stateward.engine.handlers import Fenced, Handler, Job, Permanent, Seen, Throttled, Unknown, WorkError
+from stateward.engine.handlers import (
+    Fenced,
+    HandedOn,
+    Handler,
+    Job,
+    Parked,
+    Permanent,
+    Seen,
+    Throttled,
+    Unknown,
+    WorkError,
+)
 from stateward.engine.outcomes import Ending, Retry
 from stateward.engine.pacing import back_off
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
@@ -38,7 +49,9 @@ class Conduct:
             if limit.expired():
                 return Ending(TIMED_OUT, CLOCK, error=f"not done {job.claim.operation.within:g} s after it was begun")
             return self._read(job, error, remaining)
-        except (Fenced, StoreError):
+        except Parked as waiting:
+            return Retry(None, str(waiting))
+        except (Fenced, HandedOn, StoreError):
             raise  # it says nothing about the work, only about who may go on with it
         except Exception as error:
             return Ending(FAILED, error=f"{type(error).__name__}: {error}")

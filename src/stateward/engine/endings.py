@@ -82,12 +82,21 @@ def _advance(desk: Desk, lifecycle: Lifecycle, found: Object, operation: Operati
         return False
     change_state(desk, found, move, operation.who, operation.id)
     desk.changes.steps.append((operation.key, says.steps))
+    _give_time(desk, operation, move)
     return True
+
+
+def _give_time(desk: Desk, operation: Operation, move: Move) -> None:
+    """Begin the time that the state entered has."""
+    work = desk.work(operation.key)
+    if work is not None and move.within is not None:
+        desk.change(replace(work, deadline=desk.now + move.within))
 
 
 def put_back(desk: Desk, work: Work, retry: Retry) -> None:
     """Return work to its lane, to be claimed again later."""
-    desk.change(replace(work, owner=None, not_before=desk.now + retry.after, observe=retry.observe or work.observe))
+    later = work.deadline if retry.after is None else desk.now + retry.after
+    desk.change(replace(work, owner=None, not_before=later or desk.now, observe=retry.observe or work.observe))
 
 
 def settle(
@@ -96,7 +105,7 @@ def settle(
     """End an operation, or a phase of it: the object goes where the table says."""
     if not operation.hidden:
         move = ending_move(lifecycle, found.state, operation, ending)
-        settle_with(desk, found, operation, work, move, ending.result, ending.error)
+        settle_with(desk, found, operation, work, move, ending.result, ending.error, ending.seen)
         return
     status = _status(ending.event)
     if status is not Status.SUCCEEDED:
@@ -112,11 +121,12 @@ def settle_with(
     move: Move,
     result: str | None,
     error: str | None,
+    seen: str | None = None,
 ) -> None:
     """End an operation with a move; where its work came to nothing, the spec is what it was before."""
     good = move.meaning in (Meaning.SUCCESS, Meaning.STEP)
     spec = None if good else operation.previous_spec
-    change_state(desk, found, move, operation.who, operation.id, spec=spec, error=None if good else error)
+    change_state(desk, found, move, operation.who, operation.id, spec=spec, seen=seen, error=None if good else error)
     if move.target.state_class is not TRANSITIONAL:  # otherwise only a phase has ended
         _over(desk, operation, work, STATUSES[move.meaning], result, error)
 
@@ -129,15 +139,21 @@ def advance(
     who: str,
     result: str | None = None,
     error: str | None = None,
+    seen: str | None = None,
 ) -> None:
-    """Let another party's move end an operation, or bring it further: a sign of life renews the deadline."""
+    """Let another party's move end an operation, or bring it further: a sign of life renews the deadline.
+
+    Work that waits for such a move can be claimed again from now on.
+    """
     work = desk.work(operation.key)
     if move.target.state_class is not TRANSITIONAL:
-        settle_with(desk, found, operation, work, move, result, error)
+        settle_with(desk, found, operation, work, move, result, error, seen)
         return
-    change_state(desk, found, move, who, operation.id)
-    if work is not None and move.within is not None:
-        desk.change(replace(work, deadline=desk.now + move.within))
+    change_state(desk, found, move, who, operation.id, seen=seen)
+    _give_time(desk, operation, move)
+    work = desk.work(operation.key)
+    if work is not None and work.not_before > desk.now:
+        desk.change(replace(work, not_before=desk.now))
 
 
 def _over(

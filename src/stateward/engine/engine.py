@@ -109,6 +109,7 @@ class Engine:
         facts: Iterable[str] = NO_FACTS,
         args: Any = None,  # noqa: ANN401 - anything that is JSON
         spec: Any = None,  # noqa: ANN401
+        seen: Any = None,  # noqa: ANN401
         birth: Birth | None = None,
         key: str | None = None,
         version: int | None = None,
@@ -129,6 +130,7 @@ class Engine:
             facts=frozenset(facts),
             args=EMPTY if args is None else _json(args),
             spec=None if spec is None else _json(spec),
+            seen=None if seen is None else _json(seen),
             birth=birth,
             key=key,
             version=version,

@@ -6,7 +6,7 @@ operation's id; where it can look first (`observe`), it is asked to.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.engine.outcomes import Phase
+from stateward.engine.requests import Request
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, NO_FACTS
 from stateward.store.records import Claim, Key
@@ -47,6 +48,20 @@ class Throttled(WorkError):
     """The provider asks for a pause: the whole lane is backed off."""
 
 
+class Parked(StatewardError):
+    """Nothing can be done before somebody moves the object on, or its time is over."""
+
+    def __str__(self) -> str:
+        return "waits to be moved on"
+
+
+class HandedOn(StatewardError):
+    """Children do the next step; the work is claimed again when they have ended."""
+
+    def __str__(self) -> str:
+        return "waits for its children"
+
+
 class Fenced(StatewardError):
     """The work no longer belongs to this worker: whatever it says or does now does not count."""
 
@@ -77,6 +92,9 @@ class Desktop(Protocol):
 
     async def phase(self, job: Job, phase: Phase) -> None:
         """Report the end of a phase."""
+
+    async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> dict[str, Any]:
+        """Hand a step on to children; returns the job's steps if there is nothing to wait for."""
 
 
 class Job:
@@ -152,6 +170,28 @@ class Job:
             steps = {**self._steps, done: None}
             await self._desk.phase(self, Phase(event, actor, facts, msgspec.json.encode(steps).decode()))
             self._steps = steps
+
+    async def spawn(self, step: str, requests: Sequence[Request]) -> dict[str, str]:
+        """Let other operations do a step, each a child of this one, accepted together in one transaction.
+
+        The work is put down here, and the handler called anew when they have all ended; then this returns, for each
+        object whose request was denied, the reason. Meanwhile nobody is kept busy with waiting. The ids of the
+        children's operations are given here.
+        """
+        if step not in self._steps:
+            self._steps = await self._desk.spawn(self, step, requests)
+        denied: dict[str, str] = self._steps[step]
+        return denied
+
+    @property
+    def state(self) -> str:
+        """The object's state when the work was claimed."""
+        return self.claim.object.state
+
+    @property
+    def seen(self) -> Any:  # noqa: ANN401 - whatever a handler put there
+        """What was last seen of the object, decoded."""
+        return msgspec.json.decode(self.claim.object.seen)
 
 
 Run = Callable[[Job], Awaitable[Any]]

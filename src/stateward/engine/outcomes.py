@@ -6,7 +6,7 @@ from stateward.lifecycle import NO_FACTS, SUCCEEDED, WORKER
 from stateward.store.records import Operation
 
 
-class Ending(Struct, frozen=True):
+class Ending(Struct, frozen=True, gc=False):
     """How a piece of work ended: the event for the lifecycle, by whom, with what result or error."""
 
     event: str = SUCCEEDED
@@ -14,17 +14,18 @@ class Ending(Struct, frozen=True):
     facts: frozenset[str] = NO_FACTS
     result: str | None = None
     error: str | None = None
+    seen: str | None = None  # what was seen of the object
 
 
-class Retry(Struct, frozen=True):
-    """The work is to be done again, not before some seconds have passed."""
+class Retry(Struct, frozen=True, gc=False):
+    """The work is to be done again, not before some seconds have passed; None: when somebody moves the object on."""
 
-    after: float
+    after: float | None
     error: str | None
     observe: bool = False
 
 
-class Phase(Struct, frozen=True):
+class Phase(Struct, frozen=True, gc=False):
     """A phase of the work has ended; `steps` are those done so far, this one included, by which a repeat is known."""
 
     event: str
@@ -33,11 +34,11 @@ class Phase(Struct, frozen=True):
     steps: str
 
 
-class Stopped(Struct, frozen=True):
+class Stopped(Struct, frozen=True, gc=False):
     """The worker has stopped working on it without a result: it was fenced, or the worker is shutting down."""
 
 
-class Report(Struct, frozen=True):
+class Report(Struct, frozen=True, gc=False):
     """What the holder of a claim says about it."""
 
     operation: Operation

@@ -26,6 +26,7 @@ class Word(Struct, frozen=True):
     facts: frozenset[str] = NO_FACTS
     error: str | None = None
     result: str | None = None
+    seen: str | None = None
 
 
 async def hear(tx: Tx, kinds: Kinds, words: list[Word]) -> list[bool]:
@@ -59,7 +60,7 @@ def _hear(desk: Desk, kinds: Kinds, word: Word) -> bool:
         return _reject(desk, found, word, str(verdict))
     if verdict.begins:
         return _reject(desk, found, word, "it would begin something, and a report only tells")
-    advance(desk, found, operation, verdict, word.who, word.result, word.error)
+    advance(desk, found, operation, verdict, word.who, word.result, word.error, word.seen)
     return True
 
 

@@ -9,7 +9,7 @@ from stateward.store.records import Object, Operation, Work
 EMPTY = "{}"
 
 
-class Birth(Struct, frozen=True):
+class Birth(Struct, frozen=True, gc=False):
     """What an object is made of that does not exist yet."""
 
     kind: str
@@ -18,14 +18,14 @@ class Birth(Struct, frozen=True):
     queue: str | None = None  # the object in whose queue its operations stand; its own if None
 
 
-class LockWish(Struct, frozen=True):
+class LockWish(Struct, frozen=True, gc=False):
     """An intention lock that an operation must hold on its tree."""
 
     path: str
     mode: str
 
 
-class Request(Struct, frozen=True):
+class Request(Struct, frozen=True, gc=False):
     """An action, or an event, on one object.
 
     `op` is the id of the operation to be; it is given before the first try, so that a request whose answer was lost
@@ -41,6 +41,7 @@ class Request(Struct, frozen=True):
     facts: frozenset[str] = frozenset()
     args: str = EMPTY
     spec: str | None = None
+    seen: str | None = None  # what was seen of the object, where the event tells of it
     birth: Birth | None = None
     key: str | None = None  # the caller's idempotency key
     version: int | None = None  # the version that the caller has seen
@@ -53,7 +54,7 @@ class Request(Struct, frozen=True):
     children: int = 0
 
 
-class Accepted(Struct, frozen=True):
+class Accepted(Struct, frozen=True, gc=False):
     """A request that was accepted: the object as it is now, and the operation that works on it, if work is needed."""
 
     object: Object
@@ -68,7 +69,7 @@ class Accepted(Struct, frozen=True):
         return self.operation
 
 
-class Blocker(Struct, frozen=True):
+class Blocker(Struct, frozen=True, gc=False):
     """What is in the way: an operation, who asked for it, and since when; for locks also where and how."""
 
     op: str

@@ -20,11 +20,13 @@ from stateward.engine.batching import Batcher
 from stateward.engine.claiming import claim, throttle
 from stateward.engine.conduct import Conduct
 from stateward.engine.endings import report
-from stateward.engine.handlers import Fenced, Handler, Job, Permanent
+from stateward.engine.handlers import Fenced, HandedOn, Handler, Job, Permanent
 from stateward.engine.healer import bury, bury_dead, settle_overdue
 from stateward.engine.holding import keep, review, sign_of_life
 from stateward.engine.kinds import Kinds
 from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped
+from stateward.engine.requests import Request
+from stateward.engine.spawning import spawn
 from stateward.engine.timers import fire
 from stateward.errors import StatewardError
 from stateward.store import records
@@ -38,6 +40,9 @@ log = logging.getLogger("stateward.worker")
 
 LEASE = 15.0
 """How many seconds a worker may be silent before others take it for dead."""
+
+GATHER = 0.005
+"""How many seconds pass at least from one claim to the next: what comes in between is claimed together."""
 
 SAFETY = 5.0
 """How many seconds pass at most between two looks around, should every wake-up call be lost."""
@@ -162,8 +167,12 @@ class Worker:
     # --- claiming and running ----------------------------------------------------------------------------------------
 
     async def _claiming(self) -> None:
+        loop = asyncio.get_running_loop()
+        claimed = loop.time() - GATHER
         while True:
             await self._hungry.wait()
+            await asyncio.sleep(max(0.0, claimed + GATHER - loop.time()))
+            claimed = loop.time()
             self._hungry.clear()
             room = self._slots - len(self._running)
             self._full = room <= 0
@@ -199,6 +208,8 @@ class Worker:
     async def _guarded(self, running: Running, conduct: Conduct, now: float) -> None:
         try:
             await self._run(running, conduct, now)
+        except HandedOn:
+            log.debug("operation %s waits for its children", running.claim.operation.id)
         except (Fenced, StoreError) as error:
             log.warning("operation %s is left to others: %s", running.claim.operation.id, error)
             self._fences.set()
@@ -343,6 +354,15 @@ class Worker:
         """Report the end of a phase, if the job still belongs to this worker."""
         if not await self._reports.submit(Report(job.claim.operation, self.name, job.epoch, phase)):
             raise Fenced(job.key.id)
+
+    async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> dict[str, Any]:
+        """Hand a step of a job on to children; raises if there is something to wait for."""
+        begun, steps = await self._store.transact(
+            lambda tx: spawn(tx, self._kinds, self.name, job.claim, job.epoch, step, requests)
+        )
+        if begun:
+            raise HandedOn
+        return steps
 
     async def _patiently(self, program: Callable[[Tx], Awaitable[T]]) -> T:
         """Run a program, waiting for as long as the store is out of reach."""

@@ -18,7 +18,7 @@ from stateward.store.records import (
 )
 
 
-class Ended(Struct, frozen=True):
+class Ended(Struct, frozen=True, gc=False):
     """The end of an operation."""
 
     ns: str

@@ -47,7 +47,7 @@ class Topic(Flag):
 EVERYTHING = Topic.WORK | Topic.JOURNAL | Topic.FENCE | Topic.TIMER | Topic.PROGRESS
 
 
-class LaneLoad(Struct, frozen=True):
+class LaneLoad(Struct, frozen=True, gc=False):
     """A lane that has work: what it may run, what it runs, and whether something in it waits to be claimed."""
 
     lane: Lane
@@ -55,7 +55,7 @@ class LaneLoad(Struct, frozen=True):
     waiting: bool
 
 
-class LaneWork(Struct, frozen=True):
+class LaneWork(Struct, frozen=True, gc=False):
     """The work of a lane: how much runs, how much waits, and when the oldest of it was accepted."""
 
     lane: str

@@ -94,6 +94,7 @@ def _only_moved(old: Object | None, new: Object) -> bool:
         and old.kind == new.kind
         and old.created == new.created
         and old.removed == new.removed
+        and old.seen == new.seen
     )
 
 

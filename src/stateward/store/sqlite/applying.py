@@ -105,4 +105,5 @@ def _only_moved(old: Object | None, new: Object) -> bool:
         and old.labels == new.labels
         and old.created == new.created
         and old.removed == new.removed
+        and old.seen == new.seen
     )

@@ -23,6 +23,7 @@ CREATE TABLE objects (
     error       text,
     created     double precision NOT NULL,
     removed     boolean NOT NULL,
+    seen        text NOT NULL,
     PRIMARY KEY (ns, id)
 );
 CREATE TYPE moved_row AS (

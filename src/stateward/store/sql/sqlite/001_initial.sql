@@ -19,6 +19,7 @@ CREATE TABLE objects (
     error      TEXT,
     created    REAL    NOT NULL,
     removed    INTEGER NOT NULL,
+    seen       TEXT    NOT NULL,
     PRIMARY KEY (ns, id)
 );
 -- `removed` is in the index only so that counting states need not look at the objects themselves.

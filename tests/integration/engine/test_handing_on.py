@@ -1,0 +1,185 @@
+"""Composite actions whose steps are done by other operations, and work that waits to be moved on."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Request
+from stateward.engine.handlers import Parked
+from stateward.engine.requests import Birth
+from stateward.lifecycle import (
+    CLOCK,
+    CONTROLLER,
+    DAY,
+    MINUTE,
+    NEW,
+    STABLE,
+    TRANSITIONAL,
+    USER,
+    State,
+    declare,
+    failure,
+    request,
+    step,
+    success,
+    timeout,
+)
+from stateward.store.port import Store
+from stateward.store.records import Status
+from stateward.store.selection import Page, Selector
+from tests.integration.engine.conftest import Site
+from tests.integration.engine.plant import PUMP, Plant
+
+MANY = 20
+
+
+class Works(State):
+    PLANNED = "planned", TRANSITIONAL
+    BUILDING = "building", TRANSITIONAL
+    OPEN = "open", STABLE
+    RUINED = "ruined", STABLE
+
+
+W = Works
+
+WORKS = declare(
+    "test.works",
+    Works,
+    (
+        request(NEW,                    "raise",   USER,       W.PLANNED, W.OPEN, W.RUINED, 1 * MINUTE),
+        step(   W.PLANNED,              "drawn",   CONTROLLER, W.PLANNED, within=7 * DAY),
+        step(   W.PLANNED,              "go",      USER,       W.BUILDING, within=1 * MINUTE),
+        success(W.BUILDING,             "opened",  CONTROLLER, W.OPEN),
+        failure(W.PLANNED | W.BUILDING, "failed",  CONTROLLER, W.RUINED),
+        timeout(W.PLANNED | W.BUILDING, W.RUINED),
+    ),
+    USER | CONTROLLER | CLOCK,
+)  # fmt: skip
+
+
+def pump(name: str) -> Request:
+    """Ask for a new pump."""
+    return Request("ns", name, "build", "", birth=Birth(PUMP.kind, "works"))
+
+
+class Yard:
+    """Raises works of many pumps; counts how often its handler was called."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.denied: dict[str, str] = {}
+        self.waits_for_go = False
+
+    async def raise_works(self, job: Job) -> Any:
+        self.calls += 1
+        if job.state == W.PLANNED:
+            await job.phase("drawn")
+            if self.waits_for_go:
+                raise Parked
+            await job.phase("go", USER)
+        self.denied = await job.spawn("pumps", [pump(f"p{number}") for number in range(MANY)])
+        await job.spawn("nothing", [])
+        return Ending("opened", CONTROLLER, seen='{"pumps": 20}')
+
+    def kind(self) -> Kind:
+        return Kind(WORKS, {"raise": Handler(self.raise_works)})
+
+
+@pytest.fixture
+def yard() -> Yard:
+    return Yard()
+
+
+@pytest.fixture
+async def works(new_store: Callable[[], Store], yard: Yard) -> AsyncIterator[Site]:
+    plant = Plant()
+    async with Engine(new_store(), [plant.pump(), yard.kind()], lease=3.0, slots=5) as engine:
+        yield Site(engine, plant)
+        plant.release()
+
+
+async def pumps(site: Site) -> int:
+    """Return how many pumps there are."""
+    return len(await site.engine.store.reader.list_objects(Selector("ns", PUMP.kind), Page(None, 100)))
+
+
+async def test_a_step_is_done_by_children_and_the_work_goes_on_behind_it(works: Site, yard: Yard) -> None:
+    accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
+    assert (await works.ended(accepted)).status is Status.SUCCEEDED
+    assert (await works.state("works"), await pumps(works)) == ("open", MANY)
+    children = await works.engine.store.reader.children_of(accepted.op.key)
+    assert {one.status for one in children} == {Status.SUCCEEDED}
+    assert len(children) == MANY
+    assert (yard.calls, yard.denied) == (2, {})
+
+
+async def test_whoever_waits_for_children_takes_no_slot(works: Site, yard: Yard) -> None:
+    works.plant.hold()
+    accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
+    await works.until(lambda: works.plant.begun["build"] == 5)  # all there are
+    works.plant.release()
+    assert (await works.ended(accepted)).status is Status.SUCCEEDED
+
+
+async def test_what_was_denied_is_told_and_holds_nobody_up(works: Site, yard: Yard) -> None:
+    await works.built("p3")
+    accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
+    assert (await works.ended(accepted)).status is Status.SUCCEEDED
+    assert yard.denied.keys() == {"p3"}
+
+
+async def test_children_that_fail_have_ended_too(works: Site, yard: Yard) -> None:
+    works.plant.fail("build", Permanent("no concrete"))
+    accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
+    assert (await works.ended(accepted)).status is Status.SUCCEEDED
+    states = await works.engine.store.reader.count_states(Selector("ns", PUMP.kind))
+    assert states == {(PUMP.kind, "idle"): MANY - 1, (PUMP.kind, "broken"): 1}
+
+
+async def test_what_was_seen_at_the_end_is_kept_with_the_object(works: Site) -> None:
+    await works.ended(await works.engine.create("ns", "works", WORKS.kind, "raise"))
+    assert (await works.engine.get("ns", "works")).seen == '{"pumps": 20}'
+
+
+async def test_parked_work_waits_until_somebody_moves_the_object_on(works: Site, yard: Yard) -> None:
+    yard.waits_for_go = True
+    accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
+    await works.until(lambda: yard.calls == 1)
+    worker = works.engine.worker
+    assert worker is not None
+    await works.until(lambda: worker.busy == 0)
+    assert (await works.state("works"), await pumps(works)) == ("planned", 0)
+    await works.engine.act("ns", "works", "go")
+    assert (await works.ended(accepted)).status is Status.SUCCEEDED
+    assert (yard.calls, await pumps(works)) == (3, MANY)
+
+
+async def test_a_phase_begins_the_time_of_its_state(works: Site, yard: Yard) -> None:
+    yard.waits_for_go = True
+    await works.engine.create("ns", "works", WORKS.kind, "raise")
+    await works.until(lambda: yard.calls == 1)
+    worker = works.engine.worker
+    assert worker is not None
+    await works.until(lambda: worker.busy == 0)
+    (work,) = await works.engine.store.reader.queue_of((await works.engine.get("ns", "works")).key)
+    assert work.deadline is not None
+    assert work.deadline > await works.engine.store.reader.time() + 6 * DAY
+
+
+async def test_whoever_waits_for_children_goes_on_after_a_crash(new_store: Callable[[], Store], yard: Yard) -> None:
+    plant = Plant()
+    plant.hold()
+    first = Engine(new_store(), [plant.pump(), yard.kind()], lease=0.5)
+    await first.__aenter__()
+    accepted = await first.create("ns", "works", WORKS.kind, "raise")
+    site = Site(first, plant)
+    await site.until(lambda: plant.begun["build"] == MANY)
+    assert first.worker is not None
+    for task in (*first.worker._seekers, *first.worker._keepers, *first.worker._tasks()):
+        task.cancel()  # as if the process were gone: nothing is given back
+    plant.release()
+    async with Engine(new_store(), [plant.pump(), yard.kind()], lease=3.0) as second:
+        assert (await Site(second, plant).ended(accepted)).status is Status.SUCCEEDED
+    await first.store.close()
+    assert yard.calls == 2
