@@ -9,6 +9,9 @@ from stateward.engine.pacing import back_off
 from stateward.errors import StatewardError
 from stateward.store.errors import StoreError
 
+GATHER = 0.002
+"""How many seconds a batch is given to gather after one of several items; whoever asks alone never waits."""
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -53,6 +56,8 @@ class Batcher(Generic[Item, Answer]):
             while self._waiting:
                 batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
                 await self._answer(batch)
+                if len(batch) > 1:
+                    await asyncio.sleep(GATHER)
         finally:
             self._task = None
             if self._waiting:

@@ -72,7 +72,7 @@ def create_app(
         middleware=[DefineMiddleware(Entrance, door=service.door, headers=service.headers)],
         request_max_body_size=config.body_limit,
         openapi_config=openapi_config(),
-        state=State({"service": service}),
+        state=State({"service": service, "engine": engine}),
         logging_config=None,
         debug=False,
     )

@@ -12,6 +12,7 @@ from litestar.routes import ASGIRoute, BaseRoute, HTTPRoute, WebSocketRoute
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from stateward.access import Right
+from stateward.domains.wing import EVERYWHERE, OPEN, RIGHT
 from stateward.server.auth import Guard, Needs, Open
 from stateward.server.door import Door
 from stateward.server.headers import Headers, secured
@@ -51,10 +52,18 @@ def settle_guards(routes: Iterable[BaseRoute]) -> None:
         for handler in _handlers(route):
             guards = handler.resolve_guards()
             ours: list[Guard] = [guard for guard in guards if isinstance(guard, Needs | Open)]
+            guards[:] = [guard for guard in guards if guard not in ours]
+            ours += _declared(handler)
             if len(ours) != 1:
                 raise ImproperlyConfiguredException(f"{route.path}: {handler} does not declare the right that it needs")
             handler.opt[GUARD] = ours[0]
-            guards.remove(ours[0])
+
+
+def _declared(handler: BaseRouteHandler) -> list[Guard]:
+    """Return what a route of a domain declares: domains do not know the server's guards, and tell by options."""
+    if RIGHT in handler.opt:
+        return [Needs(handler.opt[RIGHT], everywhere=handler.opt.get(EVERYWHERE, False))]
+    return [Open(handler.opt[OPEN])] if OPEN in handler.opt else []
 
 
 def guard_of(handler: BaseRouteHandler) -> Guard:

@@ -84,6 +84,8 @@ class Metrics:
             registry=self.registry,
             buckets=ANSWERS,
         )
+        self.provider_calls = self._counter("provider_calls", "calls to providers", "provider", "call")
+        self.provider_saved = self._counter("provider_calls_saved", "calls to providers that were spared", "provider")
         self.calls = self._counter("http_requests", "calls by route and status", "method", "route", "status")
 
     def _show_the_present(self) -> None:
@@ -170,6 +172,27 @@ class Metrics:
         self.in_flight.labels(lane.lane, "waiting").set(lane.waiting)
         self.depth.labels(lane.lane).set(lane.waiting)
         self.oldest.labels(lane.lane).set(lane.age)
+
+
+class ProviderCalls:
+    """Counts the calls to providers, and those that were not needed."""
+
+    def __init__(self) -> None:
+        self._metrics: Metrics | None = None
+
+    def tell(self, metrics: Metrics) -> None:
+        """Begin to count."""
+        self._metrics = metrics
+
+    def called(self, provider: str, call: str) -> None:
+        """Count a call to a provider."""
+        if self._metrics is not None:
+            self._metrics.provider_calls.labels(provider, call).inc()
+
+    def saved(self, provider: str, calls: int) -> None:
+        """Count calls that were not needed, because one listing or what was known already told."""
+        if self._metrics is not None:
+            self._metrics.provider_saved.labels(provider).inc(calls)
 
 
 class CountingCalls:

@@ -18,6 +18,7 @@ from litestar.handlers import BaseRouteHandler
 from msgspec import Struct
 
 from stateward.access.quotas import QuotaExceeded
+from stateward.domains.wing import MESSAGES
 from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
 from stateward.engine.groups import NoneAllowed
 from stateward.engine.requests import (
@@ -247,7 +248,16 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
         headers["Retry-After"] = str(found.retry_after)
     if found.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="stateward"'
+    if _worded_as_message(request):
+        body = msgspec.json.encode({"message": found.detail, **msgspec.to_builtins(clean(found))})
+        return Response(body, status_code=found.status, media_type="application/json", headers=headers)
     return Response(encoded(found), status_code=found.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def _worded_as_message(request: Request[Any, Any, Any]) -> bool:
+    """Tell whether the route's clients look for the text of an error in a field `message`."""
+    handler: BaseRouteHandler | None = request.scope.get("route_handler")
+    return handler is not None and bool(handler.opt.get(MESSAGES))
 
 
 def _called(request: Request[Any, Any, Any], name: str) -> str:

@@ -10,8 +10,9 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -22,15 +23,17 @@ from msgspec import Struct
 from stateward.access import Tokens
 from stateward.access.quotas import QuotaGuard
 from stateward.config import Config, masked
+from stateward.domains.wing import Site, Wing
 from stateward.errors import BadInput, StatewardError
 from stateward.server import events, metrics, sockets
 from stateward.server.app import create_app
 from stateward.server.demo import Demo
-from stateward.server.equipment import all_kinds, simulated_clouds
+from stateward.server.equipment import all_wings, kinds_of, simulated_clouds
 from stateward.server.folder import DataFolder
-from stateward.server.metrics import CountingCalls
+from stateward.server.metrics import CountingCalls, ProviderCalls
 from stateward.server.observing import ObservedEngine
 from stateward.server.protocols import HEAD_LIMIT, Http, WebSockets
+from stateward.server.simulated import SimulatedClouds
 from stateward.server.traces import NoTraces, Traces, TracingCalls, start_traces
 from stateward.server.windows import Windows
 from stateward.store import open_store
@@ -64,6 +67,7 @@ class Opened(Struct, frozen=True):
 
     app: Litestar
     engine: ObservedEngine
+    wings: Sequence[Wing]
     tokens: Tokens
     windows: Windows
 
@@ -86,13 +90,20 @@ def store_of(config: Config) -> Store:
         raise BadInput("database", masked(config.store_url), error.allowed) from None
 
 
+def wings_of(config: Config, clouds: SimulatedClouds | None, calls: ProviderCalls) -> list[Wing]:
+    """Furnish the domains."""
+    site = Site(Path(config.data), config.demo, Random(), calls.called, calls.saved)  # noqa: S311 - not for secrets
+    return all_wings(site, clouds)
+
+
 @asynccontextmanager
-async def engine_of(config: Config, traces: Traces) -> AsyncIterator[ObservedEngine]:
-    """Run an engine, with a worker if the configuration says so, and the demo's fleet if it says so."""
-    clouds = simulated_clouds() if config.demo else None
+async def engine_of(
+    config: Config, traces: Traces, wings: Sequence[Wing], clouds: SimulatedClouds | None = None
+) -> AsyncIterator[ObservedEngine]:
+    """Run an engine with all domains beside it, with a worker if the configuration says so."""
     engine = ObservedEngine(
         store_of(config),
-        all_kinds(clouds),
+        kinds_of(wings),
         traces,
         works=config.worker,
         slots=config.slots,
@@ -101,7 +112,9 @@ async def engine_of(config: Config, traces: Traces) -> AsyncIterator[ObservedEng
     )
     if clouds is not None:
         clouds.engine = engine
-    async with engine:
+    async with engine, AsyncExitStack() as stack:
+        for wing in wings:
+            await stack.enter_async_context(wing.live(engine, works=config.worker))
         yield engine
 
 
@@ -109,25 +122,38 @@ async def engine_of(config: Config, traces: Traces) -> AsyncIterator[ObservedEng
 async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[Opened]:
     """Run the whole application on a configuration, but listen nowhere."""
     DataFolder(config).make()
-    async with engine_of(config, traces or NoTraces()) as engine:
+    clouds, calls = simulated_clouds() if config.demo else None, ProviderCalls()
+    wings = wings_of(config, clouds, calls)
+    async with engine_of(config, traces or NoTraces(), wings, clouds) as engine:
         tokens = Tokens(engine)
-        app = create_app(engine, tokens, config, routes=metrics.ROUTES, api_routes=(*sockets.ROUTES, *events.ROUTES))
+        domains = [route for wing in wings for route in wing.routes]
+        app = create_app(
+            engine,
+            tokens,
+            config,
+            routes=(*metrics.ROUTES, *domains),
+            api_routes=(*sockets.ROUTES, *events.ROUTES),
+        )
         async with Windows(engine) as windows:
             app.state.windows, app.state.metrics = windows, windows.metrics
             engine.metrics = windows.metrics
-            yield Opened(app, engine, tokens, windows)
+            calls.tell(windows.metrics)
+            yield Opened(app, engine, wings, tokens, windows)
 
 
 @asynccontextmanager
-async def _living(engine: ObservedEngine, config: Config) -> AsyncIterator[None]:
-    """Keep the demo's user at it, if the configuration says so."""
-    user = asyncio.create_task(Demo(engine, Random()).run()) if config.demo else None  # noqa: S311
+async def _living(parts: Opened, config: Config) -> AsyncIterator[None]:
+    """Keep the demo's users at it, if the configuration says so."""
+    users: list[asyncio.Task[None]] = []
+    if config.demo:
+        shows = [Demo(parts.engine, Random()).run(), *(wing.show(parts.engine) for wing in parts.wings)]  # noqa: S311
+        users = [asyncio.create_task(show) for show in shows]
     try:
         yield
     finally:
-        if user is not None:
+        for user in users:
             user.cancel()
-            await asyncio.gather(user, return_exceptions=True)
+        await asyncio.gather(*users, return_exceptions=True)
 
 
 # --- serving ---------------------------------------------------------------------------------------------------------
@@ -144,7 +170,7 @@ async def serve(config: Config, started: Callable[[Started], None]) -> None:
             complaint = await folder.keep_token(parts.tokens)
             if complaint is not None:
                 log.warning(complaint)
-            async with _living(parts.engine, config):
+            async with _living(parts, config):
                 await _listen(config, parts, traces, listener, folder, started)
     finally:
         listener.close()
@@ -185,6 +211,7 @@ def settings_of(config: Config, app: Any) -> uvicorn.Config:  # noqa: ANN401 - a
         ws_per_message_deflate=False,  # it costs each connection more memory than all else together
         h11_max_incomplete_event_size=HEAD_LIMIT,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=ANSWER_WITHIN,
         ssl_certfile=config.tls_cert or None,
         ssl_keyfile=config.tls_key or None,
@@ -250,7 +277,9 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
     traces, stop = start_traces(os.environ), asyncio.Event()
     try:
         with _signals(stop.set):
-            async with engine_of(config, traces) as engine:
+            clouds = simulated_clouds() if config.demo else None
+            wings = wings_of(config, clouds, ProviderCalls())
+            async with engine_of(config, traces, wings, clouds) as engine:
                 started(engine.worker.name if engine.worker is not None else "")
                 await stop.wait()
     finally:

@@ -20,7 +20,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class ObjectView(Struct, frozen=True):
-    """An object. `op` is the operation that holds its state, if one does."""
+    """An object: what is wanted of it (`spec`), what was last seen of it, and the operation that holds its state."""
 
     ns: str
     id: str
@@ -34,6 +34,7 @@ class ObjectView(Struct, frozen=True):
     queue: str
     parent: str | None
     spec: Json
+    seen: Json
     labels: dict[str, str]
     error: str | None
     created: Moment
@@ -227,6 +228,7 @@ def object_view(found: Object, classes: StateClasses) -> ObjectView:
         queue=found.queue,
         parent=found.parent,
         spec=Raw(found.spec),
+        seen=Raw(found.seen),
         labels=_labels(found.labels),
         error=found.error,
         created=when(found.created),

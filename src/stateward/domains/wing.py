@@ -1,0 +1,87 @@
+"""A wing: a domain in a process. It is furnished before the engine, and lives beside it.
+
+    kinds     its lifecycles, with handlers, routes and guards
+    routes    what it mounts over HTTP beside the generic API
+    live      what runs beside the engine while the process does (looking after drift, listening to agents)
+    show      what it does by itself in the demo
+
+A domain that brings no wing has its kinds all the same: objects of them can be made and moved over the generic API.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from litestar.types import ControllerRouterHandler
+from msgspec import Struct
+
+from stateward.access import Grant, Right
+from stateward.access.roles import ACTORS
+from stateward.engine import Engine, Kind
+from stateward.lifecycle import Lifecycle
+
+RIGHT, EVERYWHERE, OPEN, MESSAGES = "right", "everywhere", "open", "messages"
+"""The options by which a route of a domain tells who may use it, and how errors are worded for its clients."""
+
+
+def needs(right: Right, *, everywhere: bool = False, messages: bool = False) -> dict[str, Any]:
+    """Return the options of a route that needs a right: in the namespace `ns` of its path, or in all of them.
+
+    `messages` says that its clients look for the text of an error in a field `message`.
+    """
+    return {RIGHT: right, EVERYWHERE: everywhere, MESSAGES: messages}
+
+
+def open_to_all(why: str) -> dict[str, Any]:
+    """Return the options of a route that needs no token."""
+    return {OPEN: why}
+
+
+def engine_of(request: Any) -> Engine:  # noqa: ANN401 - a request or a WebSocket of any application
+    """Return the engine behind the application that a call is to."""
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+def grant_of(request: Any) -> Grant:  # noqa: ANN401
+    """Return what the caller may do."""
+    grant: Grant = request.scope["auth"]
+    return grant
+
+
+def actor_of(request: Any) -> str:  # noqa: ANN401
+    """Return the actor that the caller is in the tables."""
+    return ACTORS[grant_of(request).role]
+
+
+class Site(Struct, frozen=True):
+    """What a wing is told of the process that it is in."""
+
+    data: Path  # a folder for what must outlive the process
+    demo: bool = False
+    chance: Random = Random()  # noqa: S311 - for jitter and simulations, not for secrets
+    called: Callable[[str, str], None] = lambda _provider, _call: None  # is told of each call to a provider
+    saved: Callable[[str, int], None] = lambda _provider, _calls: None  # and how many were not needed
+
+
+class Wing:
+    """A domain that brings nothing but its lifecycles; others bring more."""
+
+    def __init__(self, kinds: Sequence[Kind], routes: Sequence[ControllerRouterHandler] = ()) -> None:
+        self.kinds = list(kinds)
+        self.routes = list(routes)
+
+    @asynccontextmanager
+    async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - others need them
+        """Live beside an open engine; `works` says that this process has a worker."""
+        yield
+
+    async def show(self, engine: Engine) -> None:
+        """Keep a few objects in motion, for the demo, until cancelled."""
+
+
+def bare(lifecycles: Sequence[Lifecycle], make: Callable[[Lifecycle], Kind] = Kind) -> Wing:
+    """Return the wing of a domain that brings none itself."""
+    return Wing([make(one) for one in lifecycles])
