@@ -15,6 +15,7 @@ _OBJECT = {
     "queue": "web-1",
     "parent": "front",
     "spec": {"cpus": 2, "memory": 4096},
+    "seen": {"address": "192.0.2.17"},
     "labels": {"tier": "web"},
     "error": None,
     "created": "2026-11-14T09:00:00Z",

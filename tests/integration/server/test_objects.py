@@ -19,6 +19,7 @@ async def test_an_object_is_made_by_the_only_way_its_lifecycle_begins(house: Hou
         "queue": "vm-1",
         "parent": None,
         "spec": {"cpus": 2},
+        "seen": {},
         "labels": {},
         "error": None,
         "created": "",
