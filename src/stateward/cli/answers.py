@@ -32,6 +32,7 @@ class ObjectInfo(Struct, frozen=True, kw_only=True):
     queue: str | None = None
     parent: str | None = None
     spec: Any = None
+    seen: Any = None
     labels: dict[str, str] = {}
     error: str | None = None
     created: datetime | None = None

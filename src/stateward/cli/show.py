@@ -138,6 +138,7 @@ def object_view(session: "Session", one: "ObjectInfo", operation: "OperationInfo
             ("version", str(one.version)),
             ("created", when(one.created)),
             ("spec", as_json(one.spec) if one.spec else ""),
+            ("seen", as_json(one.seen) if one.seen else ""),
         ]
     )
     return facts if operation is None else Group(facts, Text(), operation_view(operation))

@@ -12,15 +12,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from litestar.types import ControllerRouterHandler
 from msgspec import Struct
 
 from stateward.access import Grant, Right
 from stateward.access.roles import ACTORS
 from stateward.engine import Engine, Kind
 from stateward.lifecycle import Lifecycle
+
+if TYPE_CHECKING:  # whoever only asks the tables is not to wait for a web framework
+    from litestar.types import ControllerRouterHandler
 
 RIGHT, EVERYWHERE, OPEN, MESSAGES = "right", "everywhere", "open", "messages"
 """The options by which a route of a domain tells who may use it, and how errors are worded for its clients."""
@@ -69,7 +71,7 @@ class Site(Struct, frozen=True):
 class Wing:
     """A domain that brings nothing but its lifecycles; others bring more."""
 
-    def __init__(self, kinds: Sequence[Kind], routes: Sequence[ControllerRouterHandler] = ()) -> None:
+    def __init__(self, kinds: Sequence[Kind], routes: "Sequence[ControllerRouterHandler]" = ()) -> None:
         self.kinds = list(kinds)
         self.routes = list(routes)
 
