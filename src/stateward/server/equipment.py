@@ -5,7 +5,8 @@ from random import Random
 
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.domains.registry import lifecycles, wings
+from stateward.domains.furnishing import wings
+from stateward.domains.registry import lifecycles
 from stateward.domains.wing import Site, Wing
 from stateward.engine import Kind
 from stateward.server.simulated import SimulatedClouds, Temper

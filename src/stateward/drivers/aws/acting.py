@@ -1,0 +1,93 @@
+"""Deeds in bulk: many machines in one call, and one bad one among them does not spoil it for the others.
+
+EC2 does all or nothing: a call that names one machine that is gone fails for all. Mostly its message names the
+culprits; they are put aside and the others asked for again. Where it does not, the portion is halved.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+
+from stateward.drivers.aws.calls import Calls
+from stateward.drivers.aws.errors import CallFailed
+from stateward.drivers.aws.looking import look
+from stateward.drivers.aws.machines import CALLS, GONE, needless
+from stateward.drivers.port import Accepted, Already, Deed, Outcome, Ref, Refused, Why
+
+BULK = 100
+REMEMBERED = 10_000
+
+
+class Acting:
+    """Does deeds, and remembers which reboots it has done: EC2 does not, and would do them again."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._rebooted: dict[str, str] = {}
+
+    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+        """Do something to machines; one outcome for each, in order."""
+        found = await self._resolve([ref.key for ref in refs if not ref.native_id])
+        known = {ref: ref.native_id or found.get(ref.key) for ref in refs}
+        todo = [
+            native for ref, native in known.items() if isinstance(native, str) and not self._done(deed, ref, native)
+        ]
+        ids = list(dict.fromkeys(todo))
+        portions = [ids[start : start + BULK] for start in range(0, len(ids), BULK)]
+        done = await asyncio.gather(*(self._portion(deed, portion) for portion in portions))
+        ends = {native: end for each in done for native, end in each.items()}
+        return [self._outcome(deed, ref, known[ref], ends) for ref in refs]
+
+    async def _resolve(self, keys: Sequence[str]) -> dict[str, str | CallFailed]:
+        """Find machines by their keys; one that lives goes before one that does not."""
+        seen = await look(self._calls, keys)
+        found: dict[str, str | CallFailed] = {} if seen.failed is None else dict.fromkeys(keys, seen.failed)
+        for one in sorted(seen.seen, key=lambda one: one.state not in GONE):
+            found[one.key] = one.native_id
+        return found
+
+    async def _portion(self, deed: Deed, ids: Sequence[str]) -> dict[str, bool | CallFailed]:
+        """Do something to some machines: whether it was so already, or what went wrong, for each."""
+        if not ids:
+            return {}
+        try:
+            answer = await self._calls.call(CALLS[deed], InstanceIds=list(ids))
+        except CallFailed as failed:
+            if len(ids) == 1 or failed.why in (None, Why.AUTH):
+                return dict.fromkeys(ids, failed)
+            bad = named(failed.trouble.message, ids)
+            if bad:
+                others = await self._portion(deed, [one for one in ids if one not in bad])
+                return {**others, **dict.fromkeys(bad, failed)}
+            half = len(ids) // 2
+            first, second = await asyncio.gather(self._portion(deed, ids[:half]), self._portion(deed, ids[half:]))
+            return {**first, **second}
+        before = needless(deed, answer)
+        return {one: one in before for one in ids}
+
+    def _outcome(
+        self, deed: Deed, ref: Ref, native: str | CallFailed | None, ends: dict[str, bool | CallFailed]
+    ) -> Outcome:
+        if native is None:
+            return Refused(ref.key, Why.NOT_FOUND, f"no machine carries the key {ref.key!r}")
+        end = native if isinstance(native, CallFailed) else ends.get(native, True)
+        if isinstance(end, CallFailed):
+            return end.to(ref.key)
+        assert isinstance(native, str)
+        if deed is Deed.REBOOT:
+            self._remember(ref, native)
+        return Already(ref.key, native) if end else Accepted(ref.key, native)
+
+    def _done(self, deed: Deed, ref: Ref, native: str) -> bool:
+        return deed is Deed.REBOOT and bool(ref.token) and self._rebooted.get(native) == ref.token
+
+    def _remember(self, ref: Ref, native: str) -> None:
+        self._rebooted.pop(native, None)
+        self._rebooted[native] = ref.token
+        if len(self._rebooted) > REMEMBERED:
+            del self._rebooted[next(iter(self._rebooted))]
+
+
+def named(message: str, ids: Sequence[str]) -> set[str]:
+    """Return those of some machines that a message names."""
+    return set(re.findall(r"[\w-]+", message)) & set(ids)

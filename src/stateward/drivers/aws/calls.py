@@ -1,0 +1,90 @@
+"""Calls to EC2: in threads of their own, counted one by one, and failing in one way only.
+
+boto3 blocks. The event loop's default pool is shared with everybody and as small as the machine; these calls wait for
+a network, so they have 32 threads for themselves.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from stateward.drivers.aws.credentials import Credential, read_credential
+from stateward.drivers.aws.errors import STALE, CallFailed, judge, not_connected
+from stateward.drivers.aws.sdk import SDK_ERRORS, connect
+from stateward.drivers.port import Meter, Place, Transient
+from stateward.errors import StatewardError
+
+THREADS = 32
+
+Answer: TypeAlias = Mapping[str, Any]
+"""What EC2 answers, as boto3 gives it."""
+
+
+class Calls:
+    """The way out to EC2 in one region."""
+
+    def __init__(self, place: Place, meter: Meter) -> None:
+        self._place = place
+        self._meter = meter
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"aws-{place.region}")
+        self._credential = Credential()
+        self._client: Any = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
+
+    async def call(self, name: str, **parameters: object) -> Answer:
+        """Make one call; raises `CallFailed` and nothing else."""
+        client = await self._connected(name)
+        self._meter("".join(word.title() for word in name.split("_")))
+        try:
+            answer: Answer = await self._in_pool(name, partial(getattr(client, name), **parameters))
+        except SDK_ERRORS as error:
+            failed = judge(name, error)
+        else:
+            return answer
+        if failed.code in STALE:
+            self._client = None
+        raise self._without_secrets(failed)
+
+    async def close(self) -> None:
+        """Let go of threads and connections; calls under way end by themselves, within their time-outs."""
+        self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._client is not None:
+            self._client.close()
+
+    async def _connected(self, name: str) -> Any:  # noqa: ANN401 - boto3 has no types
+        async with self._connecting:
+            try:
+                if self._client is None:
+                    self._client = await self._in_pool(name, self._connect)
+            except (*SDK_ERRORS, StatewardError, ValueError) as error:
+                failed = error if isinstance(error, CallFailed) else not_connected(name, error)
+            else:
+                return self._client
+        raise self._without_secrets(failed)
+
+    def _connect(self) -> Any:  # noqa: ANN401
+        self._credential = read_credential(self._place.credential)
+        return connect(self._place, self._credential, THREADS)
+
+    async def _in_pool(self, name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401
+        closed = CallFailed(name, "Closed", Transient("", "the driver is closed"))
+        if self._closed:
+            raise closed
+        sent = self._pool.submit(work)
+        try:
+            return await asyncio.wrap_future(sent)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise closed from None  # it was still waiting for a thread when the driver was closed
+
+    def _without_secrets(self, failed: CallFailed) -> CallFailed:
+        trouble = replace(failed.trouble, message=self._credential.hide(failed.trouble.message))
+        return CallFailed(failed.call, failed.code, trouble)

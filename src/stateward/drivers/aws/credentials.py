@@ -1,0 +1,117 @@
+"""Credentials by reference: where a secret lies is told and stored, the secret itself is neither.
+
+`env:PREFIX` means the variables PREFIX_ACCESS_KEY_ID, PREFIX_SECRET_ACCESS_KEY and, if set, PREFIX_SESSION_TOKEN;
+`file:PATH` or `file:PATH#PROFILE` an ini or JSON file in the words of AWS's own credentials file; nothing means
+whatever boto3 finds by itself. A reference is read when a client is made, and again after it was turned away.
+"""
+
+from collections.abc import Mapping
+from configparser import ConfigParser
+from configparser import Error as IniError
+from os import environ
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from stateward.errors import StatewardError
+
+HIDDEN = "(hidden)"
+
+
+class CredentialMissing(StatewardError):
+    """A reference under which there is no usable credential."""
+
+    def __init__(self, reference: str, reason: str) -> None:
+        super().__init__(reference, reason)
+        self.reference = reference
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no credential under {self.reference!r}: {self.reason}"
+
+
+class Credential:
+    """A secret that shows itself to the SDK alone."""
+
+    __slots__ = ("_access", "_secret", "_session")
+
+    def __init__(self, access: str = "", secret: str = "", session: str = "") -> None:
+        self._access, self._secret, self._session = access, secret, session
+
+    def __repr__(self) -> str:
+        return f"Credential({HIDDEN})"
+
+    def keywords(self) -> dict[str, str]:
+        """Return it in the SDK's words; empty where the SDK is to look for itself."""
+        pairs = {
+            "aws_access_key_id": self._access,
+            "aws_secret_access_key": self._secret,
+            "aws_session_token": self._session,
+        }
+        return {name: value for name, value in pairs.items() if value}
+
+    def hide(self, text: str) -> str:
+        """Return a text without the secrets, in case somebody has put them there."""
+        for value in (self._secret, self._session, self._access):
+            text = text.replace(value, HIDDEN) if value else text
+        return text
+
+
+def read_credential(reference: str) -> Credential:
+    """Fetch what a reference stands for."""
+    scheme, _, rest = reference.partition(":")
+    if not reference:
+        return Credential()
+    if scheme == "env" and rest:
+        return _from_environment(reference, rest)
+    if scheme == "file" and rest:
+        return _from_file(reference, rest)
+    raise CredentialMissing(reference, "it is neither env:PREFIX nor file:PATH nor file:PATH#PROFILE")
+
+
+def _from_environment(reference: str, prefix: str) -> Credential:
+    names = [f"{prefix}_ACCESS_KEY_ID", f"{prefix}_SECRET_ACCESS_KEY"]
+    for name in names:
+        if not environ.get(name):
+            raise CredentialMissing(reference, f"{name} is not set")
+    return Credential(environ[names[0]], environ[names[1]], environ.get(f"{prefix}_SESSION_TOKEN", ""))
+
+
+def _from_file(reference: str, rest: str) -> Credential:
+    name, _, profile = rest.partition("#")
+    path = Path(name)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CredentialMissing(reference, f"the file cannot be read ({type(error).__name__})") from None
+    form: Literal["JSON", "ini"] = "JSON" if text.lstrip().startswith("{") else "ini"
+    try:
+        profiles = _json_profiles(text) if form == "JSON" else _ini_profiles(text)
+    except (IniError, msgspec.DecodeError):  # whose texts quote the file
+        raise CredentialMissing(reference, f"the file is not {form}") from None
+    return _of_profile(reference, profiles, profile or "default")
+
+
+def _of_profile(reference: str, profiles: Mapping[str, Mapping[str, str]], profile: str) -> Credential:
+    if profile not in profiles:
+        raise CredentialMissing(reference, f"there is no profile {profile!r} in the file")
+    found = profiles[profile]
+    for name in ("aws_access_key_id", "aws_secret_access_key"):
+        if not found.get(name):
+            raise CredentialMissing(reference, f"{name} is missing in profile {profile!r}")
+    return Credential(found["aws_access_key_id"], found["aws_secret_access_key"], found.get("aws_session_token", ""))
+
+
+def _ini_profiles(text: str) -> dict[str, dict[str, str]]:
+    parser = ConfigParser(interpolation=None)  # secrets may hold a percent sign
+    parser.read_string(text)
+    return {section: dict(parser[section]) for section in parser.sections()}
+
+
+def _json_profiles(text: str) -> dict[str, dict[str, str]]:
+    found = msgspec.json.decode(text, type=dict[str, str | dict[str, str]])
+    flat = {name: value for name, value in found.items() if isinstance(value, str)}
+    return {name: value for name, value in found.items() if isinstance(value, dict)} | (
+        {"default": flat} if flat else {}
+    )

@@ -1,0 +1,124 @@
+"""The driver for Amazon EC2: one region, asked through boto3.
+
+A machine is suspended by stopping it. A key is EC2's client token and a tag. EC2 keeps a machine `running` while it
+reboots, and has no tokens for reboots: one whose answer was lost, and that is asked for again, is done twice.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from errno import ENOTSUP
+
+from stateward.drivers.aws.acting import BULK, Acting
+from stateward.drivers.aws.calls import Calls
+from stateward.drivers.aws.errors import CallFailed
+from stateward.drivers.aws.images import Image, Images, check
+from stateward.drivers.aws.looking import PAGE, look
+from stateward.drivers.aws.machines import GONE, launch
+from stateward.drivers.aws.parts import Parts
+from stateward.drivers.port import (
+    Accepted,
+    Already,
+    Capabilities,
+    Deed,
+    Idempotency,
+    Listing,
+    Meter,
+    Observation,
+    Outcome,
+    Part,
+    Place,
+    Ref,
+    Refused,
+    Suspension,
+    Want,
+    Why,
+)
+
+CAPABILITIES = Capabilities(Suspension.BY_STOPPING, Idempotency.TOKEN, bulk=BULK, page=PAGE)
+
+
+class AwsDriver:
+    """EC2 in one region. Options of the place: `endpoint_url`, `connect_timeout`, `read_timeout` (seconds)."""
+
+    def __init__(self, place: Place, meter: Meter = lambda _: None) -> None:
+        self._place = place
+        self._calls = Calls(place, meter)
+        self._images = Images(self._calls)
+        self._acting = Acting(self._calls)
+        self._parts = Parts(self._calls, place)
+
+    def __repr__(self) -> str:
+        return f"AwsDriver({self._place.region})"
+
+    @property
+    def caps(self) -> Capabilities:
+        """What can be done there."""
+        return CAPABILITIES
+
+    async def check(self, spec: str, image: str) -> Refused | None:
+        """Say why a machine of this size from this image cannot be made here."""
+        return await check(self._calls, self._images, spec, image)
+
+    async def ensure(self, part: Part) -> Outcome:
+        """Find a part by its key, or make it; a private key whose answer was lost needs a new part."""
+        return await self._parts.ensure(part)
+
+    async def remove(self, part: Part) -> Outcome:
+        """Remove what carries a part's key."""
+        return await self._parts.remove(part)
+
+    async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
+        """Make machines: look for their keys first, for tokens are forgotten after a while and tags are not."""
+        different = {want.key: want for want in reversed(wants)}
+        seen = await look(self._calls, different)
+        if seen.failed is not None:
+            return [seen.failed.to(want.key) for want in wants]
+        present = {one.key: one for one in sorted(seen.seen, key=lambda one: one.state not in GONE)}
+        absent = [want for key, want in different.items() if key not in present]
+        made = await asyncio.gather(*(self._make(want) for want in absent))
+        outcomes = {key: known(one) for key, one in present.items()} | {outcome.key: outcome for outcome in made}
+        return [outcomes[want.key] for want in wants]
+
+    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+        """Do something to machines; one outcome for each, in order."""
+        return await self._acting.act(deed, refs)
+
+    async def observe(self, keys: Collection[str] | None = None) -> Listing:
+        """List all machines of ours here, or those with these keys."""
+        return (await look(self._calls, keys)).listing()
+
+    async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:  # noqa: ARG002
+        """Refuse: the way into a machine is its own SSH, not EC2."""
+        raise OSError(ENOTSUP, "EC2 itself runs no commands", ref.key)
+
+    async def watch(self) -> AsyncIterator[str]:
+        """Yield nothing: there are no events."""
+        nothing: tuple[str, ...] = ()
+        for key in nothing:
+            yield key
+
+    async def close(self) -> None:
+        """Let go of connections; the machines stay as they are."""
+        await self._calls.close()
+
+    async def _make(self, want: Want) -> Outcome:
+        try:
+            image = await self._image(want)
+            asked = launch(want, image.native_id, image.root_device, self._place.zone)
+            made = await self._calls.call("run_instances", **asked)
+        except CallFailed as failed:
+            return failed.to(want.key)
+        return Accepted(want.key, made["Instances"][0]["InstanceId"])
+
+    async def _image(self, want: Want) -> Image:
+        """Look an image up only where more than its id is needed."""
+        if want.image.startswith("ami-") and want.disk_gib is None:
+            return Image(want.image, "", "")
+        return await self._images.find(want.image)
+
+
+def known(one: Observation) -> Outcome:
+    """Say what it means to ask for a machine whose key is known."""
+    if one.state in GONE:
+        return Refused(one.key, Why.CONFLICT, f"the machine of this key, {one.native_id}, is {one.native_state}")
+    return Already(one.key, one.native_id)

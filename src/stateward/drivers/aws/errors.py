@@ -1,0 +1,166 @@
+"""What went wrong with a call, in the words of the port.
+
+Two questions decide. Did the provider say no, and of which kind? That is in its code. And if it said nothing: can
+something have been done? A call that only reads has done nothing; one that was never sent neither; of any other nobody
+knows, and that is what is said.
+"""
+
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from stateward.drivers.aws.credentials import CredentialMissing
+from stateward.drivers.aws.sdk import ABSENT, NEVER_SENT, ClientError, ParamValidationError
+from stateward.drivers.port import Refused, Throttled, Transient, Unanswered, Why
+from stateward.errors import StatewardError
+
+Trouble: TypeAlias = Refused | Throttled | Transient | Unanswered
+
+PATIENCE = 1.0
+"""How long to leave EC2 alone if it does not say; it never does."""
+
+THROTTLING = frozenset(
+    {
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
+        "PriorRequestNotComplete",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    }
+)
+ITS_OWN_FAULT = frozenset({"InternalError", "InternalFailure", "ServerInternal", "ServiceUnavailable", "Unavailable"})
+REASONS = {
+    "AccessDenied": Why.AUTH,
+    "AccessDeniedException": Why.AUTH,
+    "AuthFailure": Why.AUTH,
+    "Blocked": Why.AUTH,
+    "ExpiredToken": Why.AUTH,
+    "ExpiredTokenException": Why.AUTH,
+    "IncompleteSignature": Why.AUTH,
+    "InvalidAccessKeyId": Why.AUTH,
+    "InvalidClientTokenId": Why.AUTH,
+    "MissingAuthenticationToken": Why.AUTH,
+    "OptInRequired": Why.AUTH,
+    "PendingVerification": Why.AUTH,
+    "RequestExpired": Why.AUTH,
+    "SignatureDoesNotMatch": Why.AUTH,
+    "UnauthorizedOperation": Why.AUTH,
+    "UnrecognizedClientException": Why.AUTH,
+    "DependencyViolation": Why.IN_USE,
+    "IdempotentInstanceTerminated": Why.CONFLICT,
+    "IdempotentParameterMismatch": Why.CONFLICT,
+    "OperationNotPermitted": Why.CONFLICT,
+    "ResourceCountExceeded": Why.QUOTA,
+}
+STALE = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+"""What is said to a credential that may have been renewed meanwhile."""
+
+BEGINNINGS = (("Insufficient", Why.CAPACITY), ("Incorrect", Why.CONFLICT))
+ENDINGS = (
+    ("LimitExceeded", Why.QUOTA),
+    ("NotFound", Why.NOT_FOUND),
+    ("InUse", Why.IN_USE),
+    ("Duplicate", Why.CONFLICT),
+    ("Conflict", Why.CONFLICT),
+)
+
+
+class CallFailed(StatewardError):
+    """A call that did not end well: the provider's code, and what it means."""
+
+    def __init__(self, call: str, code: str, trouble: Trouble) -> None:
+        super().__init__(call, code, trouble.message)
+        self.call = call
+        self.code = code
+        self.trouble = trouble
+
+    def __str__(self) -> str:
+        return f"{self.call}: {self.trouble.message}"
+
+    def to(self, key: str) -> Trouble:
+        """Return the trouble as the outcome for a key."""
+        return replace(self.trouble, key=key)
+
+    @property
+    def why(self) -> Why | None:
+        """Why the provider refuses, if it does."""
+        return self.trouble.why if isinstance(self.trouble, Refused) else None
+
+
+def reads(call: str) -> bool:
+    """Tell whether a call changes nothing."""
+    return call.startswith("describe_")
+
+
+def judge(call: str, error: Exception) -> CallFailed:
+    """Say what an error of the SDK means for the one who called."""
+    if isinstance(error, ClientError):
+        return _said(call, error.response)
+    if isinstance(error, (*ABSENT, ParamValidationError)):
+        return not_connected(call, error)
+    name, message = type(error).__name__, _first_line(f"{type(error).__name__}: {error}")
+    if reads(call) or isinstance(error, NEVER_SENT):
+        return CallFailed(call, name, Transient("", message))
+    return CallFailed(call, name, Unanswered("", message))
+
+
+def not_connected(call: str, error: Exception) -> CallFailed:
+    """Say what it means that a call could not even be prepared: it will not be better the next time."""
+    why = Why.AUTH if isinstance(error, (CredentialMissing, *ABSENT)) else Why.INVALID
+    return CallFailed(call, type(error).__name__, Refused("", why, f"{type(error).__name__}: {error}"))
+
+
+def verdict(call: str, code: str, status: int, message: str, after: float = PATIENCE) -> Trouble:
+    """Say what a code of the provider's means."""
+    text = f"{code}: {_first_line(message)}"
+    if code in THROTTLING:
+        return Throttled("", after, text)
+    why = None if code in ITS_OWN_FAULT else _reason(code)
+    if why is None and (code in ITS_OWN_FAULT or status >= 500):
+        return Transient("", text) if reads(call) else Unanswered("", text)
+    return Refused("", why or Why.INVALID, text)
+
+
+def _said(call: str, response: dict[str, dict[str, str]]) -> CallFailed:
+    said, around = response.get("Error", {}), response.get("ResponseMetadata", {})
+    code, status = str(said.get("Code", "")), int(around.get("HTTPStatusCode", 0))
+    trouble = verdict(call, code, status, str(said.get("Message", "")), _after(around.get("HTTPHeaders", {})))
+    return CallFailed(call, code, trouble)
+
+
+def _reason(code: str) -> Why | None:
+    if code in REASONS:
+        return REASONS[code]
+    found = [why for start, why in BEGINNINGS if code.startswith(start)]
+    found += [why for end, why in ENDINGS if code.endswith(end)]
+    return found[0] if found else None
+
+
+def _after(headers: object) -> float:
+    told = headers.get("retry-after", "") if isinstance(headers, dict) else ""
+    try:
+        return max(float(told), 0.0)
+    except ValueError:
+        return PATIENCE
+
+
+def _first_line(text: str) -> str:
+    """Keep what is said first: a complaint about a signature goes on with the signed headers, session token and all."""
+    return text.strip().splitlines()[0] if text.strip() else "no message"

@@ -1,0 +1,63 @@
+"""Images by id or by name, and whether a machine of some size can be made from one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from stateward.drivers.aws.calls import Calls
+from stateward.drivers.aws.errors import CallFailed
+from stateward.drivers.port import Refused, Why
+
+
+class Image(Struct, frozen=True):
+    """An image that is there."""
+
+    native_id: str
+    root_device: str
+    architecture: str
+
+
+class Images:
+    """Finds images, and keeps to what it found: a want that is repeated must name the same one."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._found: dict[str, Image] = {}
+
+    async def find(self, image: str) -> Image:
+        """Find an image by its id, or the newest that goes by a name; raises `CallFailed`."""
+        if image not in self._found:
+            self._found[image] = await self._look(image)
+        return self._found[image]
+
+    async def _look(self, image: str) -> Image:
+        by: dict[str, object] = {"ImageIds": [image]}
+        if not image.startswith("ami-"):
+            by = {"Filters": [{"Name": "name", "Values": [image]}, {"Name": "state", "Values": ["available"]}]}
+        images = (await self._calls.call("describe_images", **by)).get("Images", ())
+        if not images:
+            none = Refused(image, Why.NOT_FOUND, f"there is no image {image!r} here")
+            raise CallFailed("describe_images", "NotFound", none)
+        newest = max(images, key=lambda one: (one.get("CreationDate", ""), one["ImageId"]))
+        return Image(newest["ImageId"], newest.get("RootDeviceName") or "/dev/sda1", newest.get("Architecture", ""))
+
+
+async def check(calls: Calls, images: Images, spec: str, image: str) -> Refused | None:
+    """Say why a machine cannot be made; where EC2 does not answer, there is no reason to tell."""
+    try:
+        sizes = (await calls.call("describe_instance_types", InstanceTypes=[spec])).get("InstanceTypes", ())
+        if not sizes:
+            return Refused(spec, Why.NOT_FOUND, f"there is no size {spec!r} here")
+        return _mismatch(sizes[0], await images.find(image))
+    except CallFailed as failed:
+        outcome = failed.to(image if failed.call == "describe_images" else spec)
+        return outcome if isinstance(outcome, Refused) else None
+
+
+def _mismatch(size: Mapping[str, Any], image: Image) -> Refused | None:
+    able = size.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
+    if not able or not image.architecture or image.architecture in able:
+        return None
+    name = size["InstanceType"]
+    return Refused(name, Why.INVALID, f"{name} runs {', '.join(able)}, and the image is for {image.architecture}")

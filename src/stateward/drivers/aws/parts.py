@@ -1,0 +1,172 @@
+"""What machines stand on: networks, subnets, security groups, key pairs.
+
+EC2 has no client tokens for these. A part is found by its tag first, then made with its tag on it, then looked for
+again. Groups and key pairs get names that follow from their keys, so that EC2 itself refuses a second one. Of networks
+it would make two: who finds another beside the one just made takes the own one away again, and is asked once more.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from stateward.drivers.aws.calls import Calls
+from stateward.drivers.aws.errors import CallFailed
+from stateward.drivers.aws.looking import having
+from stateward.drivers.aws.machines import client_token, key_of, tagged
+from stateward.drivers.aws.walls import Walls
+from stateward.drivers.port import Accepted, Already, Outcome, Part, PartKind, Place, Transient, Why
+
+
+class Sort(Struct, frozen=True):
+    """How EC2 calls a kind of part."""
+
+    describe: str
+    shown: str
+    create: str
+    delete: str
+    id: str
+    tags: str
+
+
+SORTS = {
+    PartKind.NETWORK: Sort("describe_vpcs", "Vpcs", "create_vpc", "delete_vpc", "VpcId", "vpc"),
+    PartKind.SUBNET: Sort("describe_subnets", "Subnets", "create_subnet", "delete_subnet", "SubnetId", "subnet"),
+    PartKind.SECURITY_GROUP: Sort(
+        "describe_security_groups",
+        "SecurityGroups",
+        "create_security_group",
+        "delete_security_group",
+        "GroupId",
+        "security-group",
+    ),
+    # Machines are made with the name of a key pair, so that is its id here.
+    PartKind.SSH_KEY: Sort(
+        "describe_key_pairs", "KeyPairs", "create_key_pair", "delete_key_pair", "KeyName", "key-pair"
+    ),
+}
+
+
+class Parts:
+    """Finds, makes and removes parts; one at a time for each key."""
+
+    def __init__(self, calls: Calls, place: Place) -> None:
+        self._calls = calls
+        self._place = place
+        self._walls = Walls(calls)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def ensure(self, part: Part) -> Outcome:
+        """Find a part by its key, or make it."""
+        async with self._locks[part.key]:
+            try:
+                return await self._ensure(part)
+            except CallFailed as failed:
+                return failed.to(part.key)
+
+    async def remove(self, part: Part) -> Outcome:
+        """Remove what carries a part's key."""
+        async with self._locks[part.key]:
+            try:
+                gone = [await self._delete(part, one) for one in await self._find(part)]
+            except CallFailed as failed:
+                return failed.to(part.key)
+        return Accepted(part.key, part.native_id) if any(gone) else Already(part.key, part.native_id)
+
+    async def _ensure(self, part: Part) -> Outcome:
+        if part.kind is PartKind.SECURITY_GROUP:
+            self._walls.check(part)
+        found = await self._find(part)
+        if found:
+            return await self._settled(part, found[0])
+        try:
+            made = await self._make(part)
+        except CallFailed as failed:
+            found = await self._find(part) if failed.code.endswith(".Duplicate") else []
+            if not found:
+                raise
+            return await self._settled(part, found[0])
+        return await self._alone(part, made)
+
+    async def _settled(self, part: Part, found: Mapping[str, Any]) -> Outcome:
+        native = str(found[SORTS[part.kind].id])
+        if part.kind is PartKind.SECURITY_GROUP and await self._walls.complete(part, found):
+            return Accepted(part.key, native)
+        return Already(part.key, native)
+
+    async def _alone(self, part: Part, made: Mapping[str, Any]) -> Outcome:
+        """See whether somebody else has made the same one meanwhile."""
+        native = str(made[SORTS[part.kind].id])
+        if part.kind is PartKind.NETWORK and await self._rivals(part, native):
+            await self._delete(part, made)
+            return Transient(part.key, "somebody else was just making it too")
+        if part.kind is PartKind.SECURITY_GROUP:
+            await self._fill(part, made)
+        return Accepted(part.key, native, made.get("KeyMaterial", ""))
+
+    async def _rivals(self, part: Part, native: str) -> bool:
+        try:
+            return any(one[SORTS[part.kind].id] != native for one in await self._find(part))
+        except CallFailed:
+            return False  # it is made, whatever else there may be
+
+    async def _fill(self, part: Part, made: Mapping[str, Any]) -> None:
+        """Give a new group its rules; one whose rules are refused is not left behind."""
+        try:
+            fresh = await self._find(part)
+            await self._walls.complete(part, fresh[0] if fresh else made)
+        except CallFailed as failed:
+            if failed.why is not None:
+                await self._delete(part, made)
+            raise
+
+    async def _find(self, part: Part) -> list[Mapping[str, Any]]:
+        sort = SORTS[part.kind]
+        shown = (await self._calls.call(sort.describe, Filters=[having([part.key])])).get(sort.shown, ())
+        return sorted((one for one in shown if key_of(one) == part.key), key=lambda one: str(one[sort.id]))
+
+    async def _make(self, part: Part) -> Mapping[str, Any]:
+        call, asked = wish(part, self._place.zone)
+        made = await self._calls.call(call, **asked)
+        inner: Mapping[str, Any] = made.get("Vpc") or made.get("Subnet") or made
+        return inner
+
+    async def _delete(self, part: Part, found: Mapping[str, Any]) -> bool:
+        sort = SORTS[part.kind]
+        try:
+            await self._calls.call(sort.delete, **{sort.id: found[sort.id]})
+        except CallFailed as failed:
+            if failed.why is Why.NOT_FOUND:
+                return False
+            raise
+        return True
+
+
+def wish(part: Part, zone: str) -> tuple[str, dict[str, object]]:
+    """Return the call that makes a part, and its parameters."""
+    sort = SORTS[part.kind]
+    asked: dict[str, object] = {"TagSpecifications": tagged(sort.tags, part.key, part.name)}
+    match part.kind:
+        case PartKind.NETWORK:
+            asked |= {"CidrBlock": part.facts.get("cidr", "10.0.0.0/16")}
+        case PartKind.SUBNET:
+            asked |= {"VpcId": part.within, "CidrBlock": part.facts.get("cidr", "10.0.0.0/24")}
+            asked |= {"AvailabilityZone": zone} if zone else {}
+        case PartKind.SECURITY_GROUP:
+            asked |= {"VpcId": part.within, "GroupName": unique_name(part), "Description": "made by Stateward"}
+        case PartKind.SSH_KEY if part.facts.get("public_key"):
+            asked |= {"KeyName": unique_name(part), "PublicKeyMaterial": part.facts["public_key"].encode()}
+            return "import_key_pair", asked
+        case PartKind.SSH_KEY:
+            asked |= {"KeyName": unique_name(part), "KeyType": part.facts.get("type", "ed25519")}
+    return sort.create, asked
+
+
+def unique_name(part: Part) -> str:
+    """Return a name that no other part has, and that the same part always gets."""
+    plain = "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in part.name
+    )
+    return f"stateward-{plain[:100]}-{client_token(part.key)[:16]}"

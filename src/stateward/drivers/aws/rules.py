@@ -1,0 +1,107 @@
+"""Rules of security groups: from the JSON of a part's facts to EC2's permissions, and the difference between two sets.
+
+A rule is `{"direction", "protocol", "ports", "cidr"}`; ports may be many (`"22,900-1000"`), and none means all of them.
+"""
+
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_network
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stateward.errors import BadInput
+
+ANY = "-1"
+PROTOCOLS = {"tcp": "tcp", "udp": "udp", "icmp": "icmp", "all": ANY, "any": ANY, "*": ANY, ANY: ANY, "": ANY}
+DIRECTIONS = {"inbound": True, "ingress": True, "outbound": False, "egress": False}
+ALL_PORTS = (0, 65535)
+
+
+class Written(msgspec.Struct, frozen=True, rename=str.lower):
+    """A rule as it is written in a part's facts."""
+
+    direction: str = "inbound"
+    protocol: str = "tcp"
+    ports: str = ""
+    cidr: str = "0.0.0.0/0"
+
+
+class Rule(NamedTuple):
+    """One hole in the wall: whichever way, for one protocol, one range of ports and one range of addresses."""
+
+    inbound: bool
+    protocol: str
+    first: int
+    last: int
+    cidr: str
+
+
+EVERYTHING_OUT = {Rule(False, ANY, -1, -1, "0.0.0.0/0"), Rule(False, ANY, -1, -1, "::/0")}
+"""What a new group lets out by itself."""
+
+
+def wanted_rules(text: str) -> set[Rule]:
+    """Read rules; raises `BadInput` for what is none."""
+    try:
+        written = msgspec.json.decode(text or "[]", type=list[Written])
+    except msgspec.DecodeError as error:
+        raise BadInput("rules", text, f"a list of rules ({error})") from None
+    return {rule for one in written for rule in _rules(one)}
+
+
+def present_rules(group: Mapping[str, Any]) -> set[Rule]:
+    """Return the rules that a group has."""
+    sides = ((True, group.get("IpPermissions", ())), (False, group.get("IpPermissionsEgress", ())))
+    return {rule for inbound, permissions in sides for one in permissions for rule in _flat(inbound, one)}
+
+
+def permissions_of(rules: Iterable[Rule]) -> list[dict[str, object]]:
+    """Return rules as EC2 wants them."""
+    return [_permission(rule) for rule in sorted(rules)]
+
+
+def _rules(written: Written) -> Iterable[Rule]:
+    protocol, inbound = PROTOCOLS.get(written.protocol.lower()), DIRECTIONS.get(written.direction.lower())
+    if protocol is None:
+        raise BadInput("protocol", written.protocol, "tcp, udp, icmp or all")
+    if inbound is None:
+        raise BadInput("direction", written.direction, "inbound or outbound")
+    try:
+        cidr = str(ip_network(written.cidr, strict=False))
+    except ValueError:
+        raise BadInput("cidr", written.cidr, "a range of addresses") from None
+    for first, last in _ranges(written.ports, protocol):
+        yield Rule(inbound, protocol, first, last, cidr)
+
+
+def _ranges(ports: str, protocol: str) -> Iterable[tuple[int, int]]:
+    if protocol in (ANY, "icmp"):
+        return [(-1, -1)]
+    if ports.strip() in ("", "*", "-1"):
+        return [ALL_PORTS]
+    return [_range(one.strip()) for one in ports.split(",")]
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not first.isdecimal() or not (last or first).isdecimal():
+        raise BadInput("ports", text, "a port or a range of ports")
+    pair = (int(first), int(last or first))
+    if not 0 <= pair[0] <= pair[1] <= ALL_PORTS[1]:
+        raise BadInput("ports", text, "a port or a range of ports")
+    return pair
+
+
+def _flat(inbound: bool, permission: Mapping[str, Any]) -> Iterable[Rule]:
+    protocol = str(permission.get("IpProtocol", ANY))
+    first, last = int(permission.get("FromPort", -1)), int(permission.get("ToPort", -1))
+    for one in permission.get("IpRanges", ()):
+        yield Rule(inbound, protocol, first, last, one["CidrIp"])
+    for one in permission.get("Ipv6Ranges", ()):
+        yield Rule(inbound, protocol, first, last, one["CidrIpv6"])
+
+
+def _permission(rule: Rule) -> dict[str, object]:
+    where = ("Ipv6Ranges", "CidrIpv6") if ":" in rule.cidr else ("IpRanges", "CidrIp")
+    ports = {} if rule.protocol == ANY else {"FromPort": rule.first, "ToPort": rule.last}
+    return {"IpProtocol": rule.protocol, **ports, where[0]: [{where[1]: rule.cidr}]}

@@ -1,0 +1,90 @@
+"""The one seam to boto3, which comes without types: everything of it that the driver uses passes through here.
+
+Retries are off, so that throttling is seen, counted and shared fairly by those above; a call that was made once is one
+call. All clients share one loader, because EC2's description of itself is large and each session would read its own.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+import botocore.session  # type: ignore[import-untyped]
+from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.exceptions import (  # type: ignore[import-untyped]
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProxyConnectionError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
+from botocore.loaders import Loader  # type: ignore[import-untyped]
+
+from stateward.drivers.aws.credentials import Credential
+from stateward.drivers.port import Place
+from stateward.errors import BadInput
+
+__all__ = ["ABSENT", "NEVER_SENT", "SDK_ERRORS", "BotoCoreError", "ClientError", "ParamValidationError", "connect"]
+
+SDK_ERRORS = (ClientError, BotoCoreError)
+NEVER_SENT = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError)
+ABSENT = (
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
+"""What is raised where no credential is to be had."""
+
+_making = Lock()  # sessions are not made for threads, clients are
+
+
+def connect(place: Place, credential: Credential, connections: int) -> Any:  # noqa: ANN401 - boto3 has no types
+    """Make a client for a place."""
+    _keep_secrets_out_of_logs()
+    with _making:
+        session = botocore.session.get_session()
+        session.register_component("data_loader", _loader())
+        return boto3.Session(botocore_session=session, **credential.keywords()).client(
+            "ec2",
+            region_name=place.region,
+            endpoint_url=place.options.get("endpoint_url"),
+            config=Config(
+                retries={"total_max_attempts": 1, "mode": "standard"},
+                connect_timeout=_seconds(place.options, "connect_timeout", 5.0),
+                read_timeout=_seconds(place.options, "read_timeout", 30.0),
+                max_pool_connections=connections,
+                user_agent_extra="stateward",
+            ),
+        )
+
+
+@cache
+def _loader() -> Any:  # noqa: ANN401
+    return Loader()
+
+
+def _keep_secrets_out_of_logs() -> None:
+    """Keep botocore from its debug lines: they hold whole answers and signed headers, new private keys among them."""
+    logger = logging.getLogger("botocore")
+    if logger.level < logging.INFO:
+        logger.setLevel(logging.INFO)
+
+
+def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        seconds = float(options.get(name, default))
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise BadInput(name, options[name], "a number of seconds")
+    return seconds

@@ -1,0 +1,211 @@
+"""The driver for machines that are process groups on this host: real, small, and without any rights.
+
+A machine that was killed behind our back counts as terminated and not as failed: its record stands, no process has its
+identity, and the kernel has taken its sign of life back. Nothing of it is left that could run or cost anything, it
+never comes back, and its key makes no new one; that is what other providers call terminated. Nothing failed that was
+asked for.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Collection, Sequence
+
+from msgspec.structs import replace
+
+from stateward.drivers.port import (
+    Accepted,
+    Already,
+    Capabilities,
+    Deed,
+    Idempotency,
+    Listing,
+    MachineState,
+    Meter,
+    Observation,
+    Outcome,
+    Part,
+    Place,
+    Ref,
+    Refused,
+    Suspension,
+    Want,
+    Why,
+)
+from stateward.drivers.process.jobs import run_job
+from stateward.drivers.process.lodging import Milestone, signal_group, unnoticed
+from stateward.drivers.process.machine import Shell
+from stateward.drivers.process.proc import Process
+from stateward.drivers.process.reception import Reception
+from stateward.drivers.process.record import Phase, Record, Sight, Standing
+from stateward.drivers.process.sizes import size_of
+
+CAPABILITIES = Capabilities(  # noqa: S604 - it says that commands can be run
+    suspension=Suspension.NATIVE, idempotency=Idempotency.NAME, bulk=100, events=False, shell=True, parts=False
+)
+IMAGE = "sh"
+WORDS = {"R": "running", "S": "sleeping", "D": "waiting", "I": "idle", "T": "stopped", "t": "traced"}
+
+
+class ProcessDriver:
+    """Process groups on this host, in `folder`. Further `specs` and `images` are names, with commas between them."""
+
+    def __init__(self, place: Place, meter: Meter = unnoticed, milestone: Milestone = unnoticed) -> None:
+        self._images = {IMAGE, *_names(place, "images")}
+        self._specs = _names(place, "specs")
+        self._reception = Reception(place, Shell(), meter, milestone)
+        self._lodging = self._reception.lodging
+
+    @property
+    def caps(self) -> Capabilities:
+        """What can be done here."""
+        return CAPABILITIES
+
+    async def check(self, spec: str, image: str) -> Refused | None:
+        """Say why a machine of this size from this image cannot be made here."""
+        return self._check("", spec, image)
+
+    def _check(self, key: str, spec: str, image: str) -> Refused | None:
+        if size_of(spec) is None and spec not in self._specs:
+            return Refused(key, Why.NOT_FOUND, f"there is no spec {spec!r} here")
+        if image not in self._images:
+            return Refused(key, Why.NOT_FOUND, f"there is no image {image!r} here")
+        return None
+
+    async def ensure(self, part: Part) -> Outcome:
+        """Refuse: processes of one host share its network and need no keys."""
+        return _no_parts(part)
+
+    async def remove(self, part: Part) -> Outcome:
+        """Refuse: there are no parts here."""
+        return _no_parts(part)
+
+    async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
+        """Make machines."""
+        return await self._reception.create(wants, self._check)
+
+    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+        """Do something to machines."""
+        return await self._reception.act(
+            refs, lambda ref, record: self._reception.in_thread(self._do, deed, ref, record)
+        )
+
+    def _do(self, deed: Deed, ref: Ref, record: Record) -> Outcome:
+        sight = self._lodging.sight(record)
+        match deed:
+            case Deed.SUSPEND:
+                return self._signal(sight, signal.SIGSTOP, Standing.STOPPED)
+            case Deed.RESUME:
+                return self._signal(sight, signal.SIGCONT, Standing.THERE)
+            case Deed.REBOOT:
+                return self._reboot(sight, ref.token)
+            case Deed.TERMINATE:
+                return self._terminate(sight)
+
+    def _signal(self, sight: Sight, number: signal.Signals, wanted: Standing) -> Outcome:
+        record = sight.record
+        if sight.process is None or record.phase is Phase.ENDING:
+            return _conflict(sight)
+        if sight.standing is wanted:
+            return Already(record.key, record.native_id)
+        self._reception.meter("kill")
+        if not signal_group(sight.process, number):
+            return Refused(record.key, Why.CONFLICT, "it has just ended")
+        return Accepted(record.key, record.native_id)
+
+    def _reboot(self, sight: Sight, token: str) -> Outcome:
+        """Begin a new boot; one that was begun with this token is brought to its end."""
+        record = sight.record
+        begun = record.boot > 1 and token != "" and record.token == token
+        if begun and record.phase is Phase.UP and sight.process is not None:
+            return Already(record.key, record.native_id)
+        if not begun and (sight.standing is not Standing.THERE or record.phase is Phase.ENDING):
+            return _conflict(sight)
+        if begun and record.phase is not Phase.STARTING:
+            return _conflict(sight)
+        self._reception.meter("spawn")
+        if begun:
+            self._lodging.go_on(record)
+        else:
+            known = replace(record, process=sight.process)
+            self._lodging.begin(replace(known, boot=record.boot + 1, phase=Phase.STARTING, token=token))
+        return Accepted(record.key, record.native_id)
+
+    def _terminate(self, sight: Sight) -> Outcome:
+        record = sight.record
+        if record.phase is Phase.ENDING and sight.standing is Standing.GONE:
+            return Already(record.key, record.native_id)
+        self._reception.meter("kill")
+        self._lodging.end(record)
+        return Accepted(record.key, record.native_id)
+
+    async def observe(self, keys: Collection[str] | None = None) -> Listing:
+        """List machines."""
+        self._reception.meter("list")
+        look = await self._reception.in_thread(self._lodging.look, keys)
+        return Listing([_observation(one) for one in look.sights], not look.troubles, "; ".join(look.troubles))
+
+    async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:
+        """Run a command on a machine, as one of its own processes; `user` is a name in the environment and no more."""
+        look = await self._reception.in_thread(self._lodging.look, [ref.key])
+        process = next((one.process for one in look.sights), None)
+        if process is None:
+            raise ProcessLookupError(f"{ref.key} is not there to run anything {'; '.join(look.troubles)}")
+        self._reception.meter("run")
+        machine = self._lodging.folder.at(ref.key)
+        async with asyncio.timeout(seconds):
+            return await run_job(machine, process, command, user, lambda: self._is_up(ref.key, process))
+
+    async def _is_up(self, key: str, process: Process) -> bool:
+        look = await self._reception.in_thread(self._lodging.look, [key])
+        return any(one.process == process for one in look.sights)
+
+    async def watch(self) -> AsyncIterator[str]:
+        """Yield nothing: a listing is cheap here."""
+        nothing: tuple[str, ...] = ()
+        for key in nothing:
+            yield key
+
+    async def close(self) -> None:
+        """Finish what was begun; the machines stay as they are."""
+        await self._reception.close()
+
+
+def _names(place: Place, option: str) -> set[str]:
+    return {name.strip() for name in place.options.get(option, "").split(",")} - {""}
+
+
+def _no_parts(part: Part) -> Refused:
+    return Refused(part.key, Why.UNABLE, f"a {part.kind} is nothing on this host")
+
+
+def _conflict(sight: Sight) -> Refused:
+    return Refused(sight.record.key, Why.CONFLICT, f"it is {sight.record.phase}, and {sight.standing}")
+
+
+def _observation(sight: Sight) -> Observation:
+    record, native = sight.record, _native_state(sight)
+    details = {"boots": str(record.boot), "spec": record.spec, "image": record.image}
+    if sight.process is not None:
+        details["pid"] = str(sight.process.pid)
+    return Observation(
+        record.key, record.native_id, _state(sight), native, record.name, private_ip="127.0.0.1", details=details
+    )
+
+
+def _state(sight: Sight) -> MachineState:
+    record = sight.record
+    if sight.standing is Standing.GONE:
+        return MachineState.TERMINATED
+    if record.phase is Phase.ENDING or sight.standing is Standing.LEAVING:
+        return MachineState.TERMINATING
+    if sight.standing is Standing.NOT_YET:
+        return MachineState.PENDING if record.boot == 1 else MachineState.REBOOTING
+    return MachineState.SUSPENDED if sight.standing is Standing.STOPPED else MachineState.RUNNING
+
+
+def _native_state(sight: Sight) -> str:
+    if sight.stat is not None:
+        return WORDS.get(sight.stat.state, sight.stat.state)
+    if sight.standing is Standing.GONE:
+        return "ended" if sight.record.phase is Phase.ENDING else "killed"
+    return str(sight.standing)

@@ -1,0 +1,75 @@
+"""Running a command on a process machine: the machine's own shell starts it, so that it belongs to the machine.
+
+A suspended machine runs nothing; who waits for it waits in vain, as with any machine that does not answer.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+from shlex import quote
+
+from stateward.drivers.process.proc import Process, family
+
+BETWEEN_LOOKS = 0.01
+
+
+async def run_job(
+    machine: Path, process: Process, command: str, user: str, alive: Callable[[], Awaitable[bool]]
+) -> str:
+    """Have a command run by a machine, and return what it wrote; ends with the machine, or when it is cancelled."""
+    name = f"job-{token_hex(8)}"
+    job = machine / "jobs" / name
+    job.with_suffix(".command").write_text(command)
+    job.with_suffix(".sh").write_text(_script(job, user))
+    try:
+        while not _ask(machine / "asked", job.with_suffix(".sh")):
+            await _pause(alive)
+        while not job.with_suffix(".done").exists():
+            await _pause(alive)
+        return job.with_suffix(".out").read_text(errors="replace")
+    finally:
+        _clear(process, job)
+
+
+def _script(job: Path, user: str) -> str:
+    parts = {suffix: quote(str(job.with_suffix(f".{suffix}"))) for suffix in ("command", "out", "done")}
+    who = f"USER={quote(user)} LOGNAME={quote(user)} " if user else ""
+    return f"{who}sh {parts['command']} >{parts['out']} 2>&1\n: >{parts['done']}\n"
+
+
+def _ask(pipe: Path, script: Path) -> bool:
+    """Put a job into the machine's pipe; false while the machine does not listen yet."""
+    try:
+        handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return False
+        raise
+    try:
+        os.write(handle, f"{script}\n".encode())
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+async def _pause(alive: Callable[[], Awaitable[bool]]) -> None:
+    if not await alive():
+        raise ProcessLookupError(errno.ESRCH, "the machine is gone")
+    await asyncio.sleep(BETWEEN_LOOKS)
+
+
+def _clear(process: Process, job: Path) -> None:
+    """Take a job away: from the disk, so that it does not begin any more, and what of it still runs."""
+    finished = job.with_suffix(".done").exists()
+    for file in job.parent.glob(f"{job.name}.*"):
+        file.unlink(missing_ok=True)
+    for pid in () if finished else family(process.pid, job.name):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,206 @@
+"""Machines as processes on this host: started once for each key, found again, and ended.
+
+Every step can be the last one of a controller. The order is: the record, the process, the record with the process in
+it. Whoever comes next finds a record without a process, looks for the process by the mark in its arguments, and either
+takes it over or starts it. The machine's sign of life keeps a second process from being started meanwhile.
+
+Everything here waits for the disk and belongs into a thread; whoever changes something holds the machine's lock.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.drivers.process.folder import BadRecord, Folder
+from stateward.drivers.process.proc import (
+    Process,
+    find_marked,
+    orphans,
+    process_of,
+    same,
+    stat_of,
+    this_host,
+)
+from stateward.drivers.process.record import Phase, Record, Sight, Standing
+from stateward.drivers.process.spawn import bury_children, spawn
+
+GRACE = 5.0
+"""How long a killed process may take to be gone, in seconds."""
+STEP = 0.002
+
+Milestone = Callable[[str], None]
+"""Is told what has just been done; lets a test end the controller there."""
+
+
+class Kind(Protocol):
+    """What one kind of machine is made of."""
+
+    def mark(self, record: Record) -> str:
+        """Return the argument by which its process is known."""
+
+    def command(self, record: Record, folder: Path) -> Sequence[str]:
+        """Return what is to be started."""
+
+    def environment(self, record: Record, folder: Path) -> Mapping[str, str]:
+        """Return the environment of what is started."""
+
+    def prepare(self, folder: Path) -> None:
+        """Lay out the files that it needs."""
+
+
+class StillThere(OSError):
+    """A process has not ended in time."""
+
+
+class Look(Struct, frozen=True):
+    """What a look at machines has shown, and what could not be seen."""
+
+    sights: Sequence[Sight]
+    troubles: Sequence[str] = ()
+
+
+def unnoticed(_: str) -> None:
+    """Take no notice of a milestone."""
+
+
+class Lodging:
+    """The machines of one kind in one folder."""
+
+    def __init__(self, folder: Folder, kind: Kind, milestone: Milestone = unnoticed) -> None:
+        self.folder = folder
+        self._kind = kind
+        self._milestone = milestone
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def look(self, keys: Collection[str] | None = None) -> Look:
+        """Look at all machines, or at some; trouble of any sort is told and not raised."""
+        bury_children()
+        try:
+            stat_of(os.getpid())
+            records, troubles = self.folder.read_all() if keys is None else (self._records(keys), [])
+            sights = [self.sight(record) for record in records]
+        except (OSError, BadRecord) as error:
+            return Look((), (str(error),))
+        hidden = [f"{one.record.key} is {one.standing}" for one in sights if one.standing is Standing.HIDDEN]
+        return Look([one for one in sights if one.standing is not Standing.HIDDEN], [*troubles, *hidden])
+
+    def _records(self, keys: Collection[str]) -> list[Record]:
+        return [record for key in dict.fromkeys(keys) if (record := self.folder.read(key)) is not None]
+
+    def sight(self, record: Record) -> Sight:
+        """Say what became of a machine. That its process is gone is told by two signs: by none of its identity, and
+        by its sign of life being free.
+        """
+        if record.phase is not Phase.STARTING and (seen := _seen(record, record.process)):
+            return seen
+        if record.phase is Phase.STARTING and _seen(record, record.process):
+            return Sight(record, Standing.NOT_YET)  # the boot before has the sign of life
+        if not self.folder.is_alive(record.key):
+            return Sight(record, Standing.NOT_YET if record.phase is Phase.STARTING else Standing.GONE)
+        if seen := _seen(record, self._find(record)):
+            return seen
+        if record.phase is Phase.STARTING:
+            return Sight(record, Standing.NOT_YET)
+        if record.process is not None and _is_leaving(record.process):
+            return Sight(record, Standing.LEAVING)
+        newer = self.folder.read(record.key)
+        return Sight(record, Standing.HIDDEN) if newer is None or newer == record else self.sight(newer)
+
+    def _find(self, record: Record) -> Process | None:
+        mark = self._kind.mark(record)
+        pid = find_marked([mark]).get(mark)
+        return None if pid is None else process_of(pid)
+
+    # --- doing -------------------------------------------------------------------------------------------------------
+
+    def begin(self, record: Record) -> Record:
+        """Start a machine of which there is no record, or one that says that it is to be started."""
+        self.folder.write_durably(record)
+        self._milestone("recorded")
+        return self.go_on(record)
+
+    def go_on(self, record: Record) -> Record:
+        """Bring a start to its end that was recorded, by whomever: take over what runs, and start what does not."""
+        sight = self.sight(record)
+        if sight.process is not None:
+            return self._settle(record, sight.process)
+        self.kill(record)
+        self._kind.prepare(self.folder.at(record.key))
+        return self._settle(record, process_of(self._start(record)))
+
+    def _start(self, record: Record) -> int:
+        folder = self.folder.at(record.key)
+        deadline = time.monotonic() + GRACE
+        while time.monotonic() < deadline:
+            with self.folder.life(record.key) as handle:
+                if handle is not None:
+                    command, environment = self._kind.command(record, folder), self._kind.environment(record, folder)
+                    pid = spawn(command, environment, handle, folder / "log")
+                    self._milestone("started")
+                    return pid
+            time.sleep(STEP)  # the one before is on its way out, or somebody is just looking
+        raise StillThere(f"{record.key}: its process has not ended in {GRACE:.0f} s")
+
+    def _settle(self, record: Record, process: Process | None) -> Record:
+        settled = replace(record, phase=Phase.UP, process=process)
+        self.folder.write(settled)
+        self._milestone("settled")
+        return settled
+
+    def end(self, record: Record) -> None:
+        """Say that a machine is to end, and then kill it; returns when that is under way."""
+        self.kill(self.note_end(record))
+
+    def note_end(self, record: Record) -> Record:
+        """Say that a machine is to end, before anything is done about it."""
+        sight = self.sight(record)
+        known = replace(record, phase=Phase.ENDING, process=sight.process or record.process)
+        self.folder.write_durably(known)
+        self._milestone("ending")
+        return known
+
+    def kill(self, record: Record) -> None:
+        """Kill what there is of a machine's known process: its whole group, or what has outlived the group's leader."""
+        process = record.process
+        if process is None or process.host != this_host():
+            return
+        if same(process, stat_of(process.pid)):
+            signal_group(process, signal.SIGKILL)
+        else:
+            for pid in orphans(process):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        bury_children()
+
+
+def signal_group(process: Process, number: signal.Signals) -> bool:
+    """Send a signal to a machine's whole group, if its leader is still the one that is known."""
+    if not same(process, stat_of(process.pid)):
+        return False
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+        return True
+    return False
+
+
+def _is_leaving(process: Process) -> bool:
+    """Tell whether a process is dead, while some thread of it may still be on its way out."""
+    stat = stat_of(process.pid) if process.host == this_host() else None
+    return stat is not None and stat.started == process.started and not stat.alive
+
+
+def _seen(record: Record, process: Process | None) -> Sight | None:
+    if process is None or process.host != this_host():
+        return None
+    stat = stat_of(process.pid)
+    if stat is None or not same(process, stat):
+        return None
+    return Sight(record, Standing.STOPPED if stat.state in "Tt" else Standing.THERE, process, stat)

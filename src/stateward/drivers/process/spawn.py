@@ -1,0 +1,61 @@
+"""Starting processes that outlive us, and burying those that do not."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+_children: set[int] = set()
+_guard = Lock()
+_RESTORED = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], stdin: int, log: Path) -> int:
+    """Start a process in a session of its own, and return its number.
+
+    It inherits nothing of ours but what it is given: Python's own files are closed by the kernel, and those that a
+    library has left open are closed here.
+    """
+    output = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_DUP2, stdin, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), output, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+        *((os.POSIX_SPAWN_CLOSE, handle) for handle in _left_open()),
+    ]
+    with _guard:
+        pid = os.posix_spawn(
+            command[0],
+            list(command),
+            environment,
+            file_actions=actions,
+            setsid=True,
+            setsigmask=[],
+            setsigdef=_RESTORED,
+        )
+        _children.add(pid)
+    return pid
+
+
+def bury_children() -> None:
+    """Let the kernel forget those of our children that have ended."""
+    with _guard:
+        _children.difference_update([pid for pid in _children if _has_ended(pid)])
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _left_open() -> list[int]:
+    found = []
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
+        with suppress(OSError):
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                found.append(int(name))
+    return found

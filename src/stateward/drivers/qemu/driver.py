@@ -1,0 +1,284 @@
+"""The driver for virtual machines under QEMU on this host, without anything in between.
+
+Each machine is one QEMU process; its life as a process is kept as that of any other (see `process/lodging.py`), and
+what it does inside is asked of its monitor. A monitor that does not answer tells nothing: the listing is incomplete
+then, and nobody is taken for dead whose process is there.
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncGenerator, Collection, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.drivers.port import (
+    Accepted,
+    Already,
+    Capabilities,
+    Deed,
+    Idempotency,
+    Listing,
+    MachineState,
+    Meter,
+    Observation,
+    Outcome,
+    Part,
+    Place,
+    Ref,
+    Refused,
+    Suspension,
+    Transient,
+    Unanswered,
+    Want,
+    Why,
+)
+from stateward.drivers.process.lodging import Look, Milestone, unnoticed
+from stateward.drivers.process.proc import Process, age_of
+from stateward.drivers.process.reception import Reception
+from stateward.drivers.process.record import Phase, Record, Sight, Standing
+from stateward.drivers.process.sizes import size_of
+from stateward.drivers.qemu.hardware import CONSOLE, MOST_PROCESSORS, Hardware
+from stateward.drivers.qemu.hints import Hints
+from stateward.drivers.qemu.monitor import Denied, Monitor, NotAnswered, NotReached, talk
+from stateward.drivers.qemu.words import state_of
+
+CAPABILITIES = Capabilities(
+    suspension=Suspension.NATIVE, idempotency=Idempotency.NAME, bulk=20, events=True, parts=False
+)
+IMAGE = "tick"
+AT_ONCE = 16
+"""How many monitors are asked at the same time."""
+COMING_UP = 30.0
+"""How long a process may take to open its monitor, in seconds."""
+QUITTING = 2.0
+"""How long a machine may take to quit before it is killed, in seconds."""
+BETWEEN_LOOKS = 0.005
+MOST_WORDS = 1000
+
+
+class Wish(Struct, frozen=True):
+    """A deed in QEMU's words: in what state it makes sense, in what state it is done already, and the command."""
+
+    of: MachineState
+    done: MachineState | None
+    command: str
+
+
+WISHES = {
+    Deed.SUSPEND: Wish(MachineState.RUNNING,   MachineState.SUSPENDED, "stop"),
+    Deed.RESUME:  Wish(MachineState.SUSPENDED, MachineState.RUNNING,   "cont"),
+    Deed.REBOOT:  Wish(MachineState.RUNNING,   None,                   "system_reset"),
+}  # fmt: skip
+
+
+class QemuDriver:
+    """QEMU machines on this host, in `folder`; see `Hardware` for further options."""
+
+    def __init__(self, place: Place, meter: Meter = unnoticed, milestone: Milestone = unnoticed) -> None:
+        self._hardware = Hardware(place)
+        self._reception = Reception(place, self._hardware, meter, milestone)
+        self._lodging = self._reception.lodging
+        self._hints = Hints(self._look, self._machine, meter)
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    @property
+    def caps(self) -> Capabilities:
+        """What can be done here."""
+        return CAPABILITIES
+
+    def _machine(self, key: str) -> Path:
+        return self._lodging.folder.at(key)
+
+    # --- making ------------------------------------------------------------------------------------------------------
+
+    async def check(self, spec: str, image: str) -> Refused | None:
+        """Say why a machine of this size from this image cannot be made here."""
+        return self._check("", spec, image)
+
+    def _check(self, key: str, spec: str, image: str) -> Refused | None:
+        size = size_of(spec)
+        if size is None:
+            return Refused(key, Why.NOT_FOUND, f"there is no spec {spec!r} here")
+        if image != IMAGE:
+            return Refused(key, Why.NOT_FOUND, f"there is no image {image!r} here, only {IMAGE!r}")
+        if size.processors > MOST_PROCESSORS or size.mib > _host_mib():
+            return Refused(key, Why.CAPACITY, f"{spec} is more than this host has")
+        if self._hardware.program is None:
+            board = self._hardware.board
+            return Refused(key, Why.UNABLE, f"{board.program} is not installed (Debian has it in {board.package})")
+        return None
+
+    async def ensure(self, part: Part) -> Outcome:
+        """Refuse: these machines have no network and no way in."""
+        return _no_parts(part)
+
+    async def remove(self, part: Part) -> Outcome:
+        """Refuse: there are no parts here."""
+        return _no_parts(part)
+
+    async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
+        """Make machines."""
+        outcomes = await self._reception.create(wants, self._check)
+        for outcome in outcomes:
+            if isinstance(outcome, Accepted):
+                self._hints.tell_made(outcome.key)
+        return outcomes
+
+    # --- doing -------------------------------------------------------------------------------------------------------
+
+    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+        """Do something to machines."""
+        return await self._reception.act(refs, lambda ref, record: self._do(deed, ref, record))
+
+    async def _do(self, deed: Deed, ref: Ref, record: Record) -> Outcome:
+        sight = await self._reception.in_thread(self._lodging.sight, record)
+        if deed is Deed.TERMINATE:
+            return await self._terminate(sight)
+        if sight.process is None or record.phase is Phase.ENDING:
+            return Refused(record.key, Why.CONFLICT, f"it is {record.phase}, and {sight.standing}")
+        if record.phase is Phase.STARTING:
+            record = await self._reception.in_thread(self._lodging.go_on, record)
+        return await self._tell(deed, ref, record)
+
+    async def _tell(self, deed: Deed, ref: Ref, record: Record) -> Outcome:
+        try:
+            async with self._turns, talk(self._machine(record.key), self._reception.meter) as monitor:
+                return await self._have_done(deed, ref, record, monitor)
+        except NotReached as error:
+            young = record.process is not None and age_of(record.process) < COMING_UP
+            return Refused(record.key, Why.CONFLICT, "it is coming up") if young else Transient(record.key, str(error))
+        except NotAnswered as error:
+            return Unanswered(record.key, str(error))
+        except Denied as error:
+            return Refused(record.key, Why.CONFLICT, str(error))
+
+    async def _have_done(self, deed: Deed, ref: Ref, record: Record, monitor: Monitor) -> Outcome:
+        state = state_of(await monitor.status())
+        wish = WISHES[deed]
+        repeated = deed is Deed.REBOOT and ref.token != "" and record.token == ref.token
+        if repeated or state is wish.done:
+            return Already(record.key, record.native_id)
+        if state is not wish.of:
+            return Refused(record.key, Why.CONFLICT, f"it is {state}")
+        await monitor.ask(wish.command)
+        if deed is Deed.REBOOT:
+            done = replace(record, boot=record.boot + 1, token=ref.token)
+            await self._reception.in_thread(self._lodging.folder.write, done)
+        return Accepted(record.key, record.native_id)
+
+    async def _terminate(self, sight: Sight) -> Outcome:
+        """End a machine: by a word to its monitor, so that it leaves its disks in order, or else by force."""
+        record = sight.record
+        if record.phase is Phase.ENDING and sight.standing is Standing.GONE:
+            return Already(record.key, record.native_id)
+        self._reception.meter("end")
+        known = await self._reception.in_thread(self._lodging.note_end, record)
+        if sight.standing is not Standing.THERE or not await self._quits(record.key):
+            await self._reception.in_thread(self._lodging.kill, known)
+        return Accepted(record.key, record.native_id)
+
+    async def _quits(self, key: str) -> bool:
+        try:
+            async with talk(self._machine(key), self._reception.meter, QUITTING) as monitor:
+                await monitor.ask("quit")
+        except (NotReached, NotAnswered, Denied):
+            return False
+        deadline = asyncio.get_running_loop().time() + QUITTING
+        while self._lodging.folder.is_alive(key) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(BETWEEN_LOOKS)
+        return not self._lodging.folder.is_alive(key)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def observe(self, keys: Collection[str] | None = None) -> Listing:
+        """List machines: their processes in one go, and then each one's monitor."""
+        self._reception.meter("list")
+        look = await self._look(keys)
+        seen = await asyncio.gather(*(self._observe(sight) for sight in look.sights))
+        troubles = [*look.troubles, *(one for one in seen if isinstance(one, str))]
+        return Listing([one for one in seen if isinstance(one, Observation)], not troubles, "; ".join(troubles))
+
+    async def _look(self, keys: Collection[str] | None = None) -> Look:
+        return await self._reception.in_thread(self._lodging.look, keys)
+
+    async def _observe(self, sight: Sight) -> Observation | str:
+        """Say what a machine is, or why that is not known."""
+        key, ending = sight.record.key, sight.record.phase is Phase.ENDING
+        if sight.process is None:
+            return self._without_process(sight)
+        if ending:
+            return _observation(sight, MachineState.TERMINATING, "quitting")
+        if sight.standing is Standing.STOPPED:
+            return f"{key}: its process is stopped, and its monitor cannot answer"
+        try:
+            async with self._turns, talk(self._machine(key), self._reception.meter) as monitor:
+                word = await monitor.status()
+        except NotReached as error:
+            return self._not_reached(sight, sight.process, error)
+        except (NotAnswered, Denied) as error:
+            return f"{key}: {error}"
+        return _observation(sight, state_of(word), word)
+
+    def _not_reached(self, sight: Sight, process: Process, error: NotReached) -> Observation | str:
+        now = self._lodging.sight(sight.record)
+        if now.process is None:
+            return self._without_process(now)
+        if age_of(process) < COMING_UP:
+            return _observation(sight, MachineState.PENDING, "coming up")
+        return f"{sight.record.key}: {error}"
+
+    def _without_process(self, sight: Sight) -> Observation:
+        if sight.standing is Standing.NOT_YET:
+            return _observation(sight, MachineState.PENDING, str(sight.standing))
+        if sight.standing is Standing.LEAVING:
+            return _observation(sight, MachineState.TERMINATING, str(sight.standing))
+        if sight.record.phase is Phase.ENDING:
+            return _observation(sight, MachineState.TERMINATED, "quit")
+        if complaint := self._complaint(sight.record.key):
+            return _observation(sight, MachineState.FAILED, "never came up", complaint)
+        return _observation(sight, MachineState.TERMINATED, "gone")
+
+    def _complaint(self, key: str) -> str:
+        """Return what QEMU said, if it ended before its guest said anything."""
+        return "" if _text(self._machine(key) / CONSOLE) else _text(self._machine(key) / "log")
+
+    async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:  # noqa: ARG002 - there is no way in
+        """Refuse: the guest has no shell."""
+        raise OSError(errno.ENOTSUP, "the guest of a QEMU machine runs no commands", ref.key)
+
+    def watch(self) -> AsyncGenerator[str, None]:
+        """Yield the keys of machines whose monitor tells of an event, or that come and go."""
+        return self._hints.watch()
+
+    async def close(self) -> None:
+        """Finish what was begun; the machines stay as they are."""
+        await self._hints.close()
+        await self._reception.close()
+
+
+def _observation(sight: Sight, state: MachineState, word: str, complaint: str = "") -> Observation:
+    record = sight.record
+    details = {"boots": str(record.boot), "spec": record.spec, "image": record.image}
+    if sight.process is not None:
+        details["pid"] = str(sight.process.pid)
+    if complaint:
+        details["complaint"] = complaint
+    return Observation(record.key, record.native_id, state, word, record.name, details=details)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")[-MOST_WORDS:].strip()
+    except OSError:
+        return ""
+
+
+def _no_parts(part: Part) -> Refused:
+    return Refused(part.key, Why.UNABLE, f"a {part.kind} is nothing for machines without a network")
+
+
+def _host_mib() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20

@@ -1,0 +1,83 @@
+"""Hints that machines may have changed: what their monitors tell of their own accord."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from stateward.drivers.port import Meter
+from stateward.drivers.process.lodging import Look
+from stateward.drivers.qemu.monitor import MonitorError, listen
+
+BETWEEN_LOOKS = 1.0
+"""How often new machines, which others may have made, are looked for, in seconds."""
+
+
+class Hints:
+    """Listens to the machines of a place, for everybody who watches."""
+
+    def __init__(self, look: Callable[[], Awaitable[Look]], machine: Callable[[str], Path], meter: Meter) -> None:
+        self._look = look
+        self._machine = machine
+        self._meter = meter
+        self._watchers: set[asyncio.Queue[str]] = set()
+        self._heard: set[str] = set()
+        self._made = asyncio.Event()
+        self._finding: asyncio.Task[None] | None = None
+
+    def tell(self, key: str) -> None:
+        """Give everybody a hint."""
+        for watcher in self._watchers:
+            watcher.put_nowait(key)
+
+    def tell_made(self, key: str) -> None:
+        """Give everybody a hint of a new machine, which shall be listened to from now on."""
+        self._made.set()
+        self.tell(key)
+
+    async def watch(self) -> AsyncGenerator[str, None]:
+        """Yield the keys of machines that may have changed."""
+        queue: asyncio.Queue[str] = asyncio.Queue()
+        self._watchers.add(queue)
+        self._finding = self._finding or asyncio.create_task(self._find())
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._watchers.discard(queue)
+            if not self._watchers:
+                await self.close()
+
+    async def close(self) -> None:
+        """Listen no longer."""
+        finding, self._finding = self._finding, None
+        if finding is not None:
+            finding.cancel()
+            await asyncio.gather(finding, return_exceptions=True)
+
+    async def _find(self) -> None:
+        before: set[str] = set()
+        async with asyncio.TaskGroup() as listening:
+            while True:
+                self._made.clear()
+                alive = {one.record.key for one in (await self._look()).sights if one.process is not None}
+                for key in before ^ alive:
+                    self.tell(key)
+                before = alive
+                for key in alive - self._heard:
+                    self._heard.add(key)
+                    listening.create_task(self._hear(key))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._made.wait(), BETWEEN_LOOKS)
+
+    async def _hear(self, key: str) -> None:
+        """Listen to a machine until it ends, which is worth a hint too; one that cannot be heard is tried again."""
+        try:
+            async with listen(self._machine(key), self._meter) as monitor:
+                async for _ in monitor.events():
+                    self.tell(key)
+            self.tell(key)
+        except MonitorError:
+            pass
+        finally:
+            self._heard.discard(key)

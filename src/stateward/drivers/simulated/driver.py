@@ -1,0 +1,210 @@
+"""The driver of a simulated region: the way there and back, and all that can go wrong on it."""
+
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import aclosing
+from typing import Protocol, TypeVar
+
+from stateward.drivers.port import (
+    Capabilities,
+    Deed,
+    Idempotency,
+    Listing,
+    MachineState,
+    Meter,
+    Observation,
+    Outcome,
+    Part,
+    Place,
+    Ref,
+    Refused,
+    Suspension,
+    Throttled,
+    Transient,
+    Unanswered,
+    Want,
+    Why,
+)
+from stateward.drivers.simulated.cloud import SimulatedCloud
+from stateward.drivers.simulated.hints import hints
+from stateward.drivers.simulated.looking import shown
+from stateward.drivers.simulated.machine import Machine, state_at
+from stateward.drivers.simulated.temper import Fate, Span, draw, tempered
+from stateward.drivers.simulated.words import NATIVE, PLAIN
+
+BY_STOPPING = frozenset({"aws", "azure", "alibaba", "ncp"})
+"""Providers whose machines are suspended by stopping them."""
+
+
+MISSING = "a page of the listing is missing"
+
+
+class Keyed(Protocol):
+    """Something that is asked for by its key."""
+
+    @property
+    def key(self) -> str:
+        """The key."""
+
+
+T = TypeVar("T", bound=Keyed)
+
+
+class SimulatedDriver:
+    """A region of a simulated cloud; the options of its place change the region's temper."""
+
+    def __init__(self, place: Place, cloud: SimulatedCloud, meter: Meter = lambda _: None) -> None:
+        self._provider = place.provider
+        self._cloud = cloud
+        self._region = cloud.region(place)
+        if place.options:
+            cloud.set_temper(place, tempered(self._region.temper, place.options))
+        self._meter = meter
+        self._words = NATIVE.get(place.provider, PLAIN)
+
+    @property
+    def caps(self) -> Capabilities:
+        """What can be done there; the portions follow the region's temper."""
+        temper = self._region.temper
+        return Capabilities(  # noqa: S604 - `shell` is a word of ours here
+            Suspension.BY_STOPPING if self._provider in BY_STOPPING else Suspension.NATIVE,
+            Idempotency.TOKEN,
+            bulk=temper.bulk,
+            page=temper.page,
+            calls_a_second=temper.calls_a_second,
+            events=True,
+            shell=True,
+        )
+
+    async def check(self, spec: str, image: str) -> Refused | None:
+        """Look into the catalogue, which is always at hand."""
+        self._meter("check")
+        await self._wait(self._region.temper.latency)
+        wrong = self._cloud.wrong(self._provider, spec, image)
+        return Refused("", Why.INVALID, wrong) if wrong else None
+
+    async def ensure(self, part: Part) -> Outcome:
+        """Find a part by its key, or make it."""
+        (outcome,) = await self._call("ensure", [part], lambda one, _: self._region.ensure(one))
+        return outcome
+
+    async def remove(self, part: Part) -> Outcome:
+        """Remove a part that nothing stands on."""
+        (outcome,) = await self._call("remove", [part], self._region.remove)
+        return outcome
+
+    async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
+        """Make machines, in portions."""
+        return await self._in_portions("create", wants, self._region.create)
+
+    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+        """Do something to machines, in portions."""
+        return await self._in_portions(deed.value, refs, lambda ref, now: self._region.act(deed, ref, now))
+
+    async def observe(self, keys: Collection[str] | None = None) -> Listing:
+        """List machines as they were a while ago, where the truth is late."""
+        if keys is not None and not keys:
+            return Listing([], complete=True)
+        found = self._region.find(keys, self._arrive())
+        try:
+            self._cloud.keep(self._region)
+        except sqlite3.Error as error:  # what came late must not be seen and then forgotten
+            return Listing([], complete=False, trouble=str(error))
+        return await self._pages(found)
+
+    async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:
+        """Pretend to run a command: what comes back is the command itself."""
+        self._meter("run")
+        took = draw(self._region.temper.latency, self._cloud.chance)
+        late = took > seconds or self._region.temper.dead
+        await self._cloud.sleep(seconds if late else took)
+        if late:
+            raise TimeoutError(f"{user}@{ref.key} did not answer within {seconds:g} s")
+        now = self._arrive()
+        if not any(state_at(one, now) is MachineState.RUNNING for one in self._region.find([ref.key], now)):
+            raise ConnectionRefusedError(f"nobody listens at {ref.key}")
+        return f"{command}\n"
+
+    async def watch(self) -> AsyncGenerator[str, None]:
+        """Yield the keys of machines when they change, as far as the hints are not lost."""
+        async with aclosing(hints(self._region, self._cloud.clock, self._cloud.sleep)) as heard:
+            async for key in heard:
+                if self._cloud.chance.random() >= self._region.temper.hint_lost:
+                    yield key
+
+    async def close(self) -> None:
+        """Hold nothing: the cloud is closed by whoever opened it."""
+
+    # --- the way there and back ---
+
+    async def _in_portions(self, call: str, items: Sequence[T], do: Callable[[T, float], Outcome]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(items):
+            portion = items[len(outcomes) : len(outcomes) + self._region.temper.bulk]
+            outcomes += await self._call(call, portion, do)
+        return outcomes
+
+    async def _call(self, call: str, items: Sequence[T], do: Callable[[T, float], Outcome]) -> list[Outcome]:
+        """Send a call. What is done is done in the middle, so that a caller may die on either side of it."""
+        self._meter(call)
+        there = draw(self._region.temper.latency, self._cloud.chance) / 2
+        await self._cloud.sleep(there)
+        outcomes = self._hear(items, do)
+        unanswered = isinstance(outcomes[0], Unanswered)
+        await self._wait(self._region.temper.patience if unanswered else there)
+        return outcomes
+
+    def _hear(self, items: Sequence[T], do: Callable[[T, float], Outcome]) -> list[Outcome]:
+        now = self._arrive()
+        fate, after = self._region.gate.fate(self._region.temper, now)
+        if fate is Fate.THROTTLED:
+            return [Throttled(item.key, after, "too many requests") for item in items]
+        if fate is Fate.TRANSIENT:
+            return [Transient(item.key, "the region has a hiccup") for item in items]
+        if fate is Fate.REQUEST_LOST:
+            return [Unanswered(item.key, "no answer") for item in items]
+        return self._perform(fate, items, do, now)
+
+    def _perform(self, fate: Fate, items: Sequence[T], do: Callable[[T, float], Outcome], now: float) -> list[Outcome]:
+        outcomes = [do(item, now) for item in items]
+        if fate is Fate.DUPLICATED:
+            self._region.gate.repeat_later(self._region.temper, now, lambda then: [do(item, then) for item in items])
+        try:
+            self._cloud.keep(self._region)
+        except sqlite3.Error as error:  # it is done, but would not survive: so it must not count as answered
+            return [Unanswered(item.key, str(error)) for item in items]
+        return [Unanswered(item.key, "no answer") for item in items] if fate is Fate.ANSWER_LOST else outcomes
+
+    def _arrive(self) -> float:
+        """Let everything arrive that was sent before now; return the time."""
+        now = self._cloud.clock()
+        self._region.gate.deliver(now)
+        return now
+
+    async def _pages(self, found: Sequence[Machine]) -> Listing:
+        """Fetch a listing page by page, until one is missing."""
+        temper, chance = self._region.temper, self._cloud.chance
+        pages = [found[first : first + temper.page] for first in range(0, len(found), temper.page)] or [[]]
+        lost = chance.randrange(len(pages)) if chance.random() < temper.cut_short else None
+        age, seen = draw(temper.late, chance), list[Observation]()
+        for number, page in enumerate(pages):
+            trouble = await self._look([] if number == lost else page, age, seen)
+            if trouble or number == lost:
+                return Listing(seen, complete=False, trouble=trouble or MISSING)
+        return Listing(seen, complete=True)
+
+    async def _look(self, page: Sequence[Machine], age: float, seen: list[Observation]) -> str:
+        """Fetch a page of a listing; return what went wrong."""
+        self._meter("list")
+        await self._wait(self._region.temper.latency)
+        now = self._cloud.clock()
+        fate, _ = self._region.gate.fate(self._region.temper, now)
+        if fate not in (Fate.DONE, Fate.DUPLICATED):
+            if fate in (Fate.REQUEST_LOST, Fate.ANSWER_LOST):
+                await self._wait(self._region.temper.patience)
+            return f"{MISSING}: {fate.name.lower().replace('_', ' ')}"
+        seen.extend(shown(page, now - age, self._words))
+        return ""
+
+    async def _wait(self, span: Span) -> None:
+        await self._cloud.sleep(draw(span, self._cloud.chance))

@@ -1,0 +1,131 @@
+"""A simulated machine and the provider's own rules (pure).
+
+A machine does not change by itself: what it is follows from the time. Each deed leaves a passage, "it was, it goes
+through, it will be", with the two moments between them, so that a hundred thousand machines need no timer, and an old
+truth can be shown as easily as the new one.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from functools import cache
+from types import MappingProxyType
+
+from msgspec import Struct, field
+
+from stateward.drivers.port import Deed, MachineState
+
+PENDING, RUNNING, FAILED = MachineState.PENDING, MachineState.RUNNING, MachineState.FAILED
+SUSPENDING, SUSPENDED, RESUMING = MachineState.SUSPENDING, MachineState.SUSPENDED, MachineState.RESUMING
+REBOOTING, TERMINATING, TERMINATED = MachineState.REBOOTING, MachineState.TERMINATING, MachineState.TERMINATED
+
+TOKENS = 8
+"""How many tokens of deeds a machine remembers."""
+
+
+class Passage(Struct, frozen=True, gc=False):
+    """What a machine was, goes through, and will be; one that was nothing was not there."""
+
+    was: MachineState | None
+    by: MachineState
+    then: MachineState
+
+
+@cache
+def passage(was: MachineState | None, by: MachineState, then: MachineState) -> Passage:
+    """Return a passage; machines share them."""
+    return Passage(was, by, then)
+
+
+class Build(Struct, frozen=True):
+    """What machines of one sort have in common; they share it."""
+
+    spec: str
+    image: str
+    parts: tuple[str, ...] = ()  # the ids of what they stand on
+
+    @property
+    def details(self) -> Mapping[str, str]:
+        """Return what a listing tells of it."""
+        return _details(self.spec, self.image)
+
+
+@cache
+def _details(spec: str, image: str) -> Mapping[str, str]:
+    return MappingProxyType({"spec": spec, "image": image})
+
+
+class Machine(Struct, gc=False):
+    """One machine. It is not seen by the garbage collector: it refers to nothing that could refer back."""
+
+    key: str
+    name: str
+    number: int
+    build: Build
+    passage: Passage
+    since: float
+    until: float
+    reboots: int = 0
+    tokens: tuple[str, ...] = field(default=())
+    trouble: str = ""
+
+    @property
+    def native_id(self) -> str:
+        """The provider's own id."""
+        return native_id(self.number)
+
+
+def native_id(number: int) -> str:
+    """Return the id of a machine with a number."""
+    return f"i-{number:017x}"
+
+
+def state_at(machine: Machine, moment: float) -> MachineState | None:
+    """Return what a machine is at a moment; nothing before it was made."""
+    if moment >= machine.until:
+        return machine.passage.then
+    return machine.passage.by if moment >= machine.since else machine.passage.was
+
+
+class Verdict(Enum):
+    """What the provider says to a deed."""
+
+    GO = auto()
+    ALREADY = auto()
+    CONFLICT = auto()
+
+
+WAYS: Mapping[Deed, tuple[MachineState, MachineState]] = {
+    Deed.SUSPEND:   (SUSPENDING,  SUSPENDED),
+    Deed.RESUME:    (RESUMING,    RUNNING),
+    Deed.REBOOT:    (REBOOTING,   RUNNING),
+    Deed.TERMINATE: (TERMINATING, TERMINATED),
+}  # fmt: skip
+"""What each deed leads through, and to."""
+
+ALLOWED: Mapping[Deed, frozenset[MachineState]] = {
+    Deed.SUSPEND: frozenset({RUNNING}),
+    Deed.RESUME: frozenset({SUSPENDED}),
+    Deed.REBOOT: frozenset({RUNNING}),
+    Deed.TERMINATE: frozenset({PENDING, RUNNING, SUSPENDING, SUSPENDED, RESUMING, REBOOTING, FAILED}),
+}
+"""In which states each deed can be done."""
+
+SO_ALREADY: Mapping[Deed, frozenset[MachineState]] = {
+    Deed.SUSPEND: frozenset({SUSPENDING, SUSPENDED}),
+    Deed.RESUME: frozenset({RESUMING, RUNNING}),
+    Deed.REBOOT: frozenset(),
+    Deed.TERMINATE: frozenset({TERMINATING, TERMINATED}),
+}
+"""In which states there is nothing left to do."""
+
+
+def judge(deed: Deed, state: MachineState) -> Verdict:
+    """Say what the provider says to a deed on a machine in a state."""
+    if state in ALLOWED[deed]:
+        return Verdict.GO
+    return Verdict.ALREADY if state in SO_ALREADY[deed] else Verdict.CONFLICT
+
+
+def with_token(tokens: tuple[str, ...], token: str) -> tuple[str, ...]:
+    """Return the tokens that a machine remembers when another one comes."""
+    return (*tokens, token)[-TOKENS:] if token else tokens

@@ -1,0 +1,156 @@
+"""How a simulated region behaves: how long things take, and how often each thing goes wrong.
+
+All times are in seconds, all chances between 0 and 1 and drawn for each call, or each machine where it says so.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from random import Random
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import fields, replace
+
+from stateward.drivers.port import MachineState
+from stateward.errors import BadInput, UnknownName
+
+Span: TypeAlias = float | tuple[float, float]
+"""A time, or a range to draw one from."""
+
+
+class Temper(Struct, frozen=True, kw_only=True):
+    """The settings of a region; as they stand, things take a few seconds and nothing goes wrong."""
+
+    latency: Span = (0.02, 0.1)  # of each call, there and back
+    patience: Span = 2.0  # how long is waited for an answer that does not come
+
+    pending: Span = (1.0, 4.0)
+    suspending: Span = (0.5, 2.0)
+    resuming: Span = (0.5, 2.0)
+    rebooting: Span = (1.0, 3.0)
+    terminating: Span = (0.5, 2.0)
+    forgotten: float = 3600.0  # how long a terminated machine is still listed
+
+    refused: float = 0.0  # for each machine: there is no room for it
+    fails: float = 0.0  # for each machine: accepted, and then it does not come up
+    relapses: float = 0.0  # for each deed: accepted, and then the machine is back where it was
+    transient: float = 0.0
+    throttled: float = 0.0
+    request_lost: float = 0.0  # not done, and no answer
+    answer_lost: float = 0.0  # done, and no answer
+    duplicated: float = 0.0  # delivered a second time, later
+    duplicate_after: Span = (0.0, 10.0)
+    cut_short: float = 0.0  # for each listing: a page of it is missing
+    hint_lost: float = 0.0  # for each event
+
+    late: Span = 0.0  # how old the truth is that a listing shows; what is younger is not in it
+    dead: bool = False  # nothing gets through
+
+    calls_a_second: float | None = None  # the budget of the region; who asks more often is throttled
+    burst: float = 10.0  # how many calls may come at once
+
+    knows_tokens: bool = True  # whether a deed that comes again is known by its token; at most real providers it is not
+    bulk: int = 100
+    page: int = 1000
+
+
+CALM = Temper(latency=0.0, pending=0.0, suspending=0.0, resuming=0.0, rebooting=0.0, terminating=0.0)
+"""Everything happens at once and nothing goes wrong."""
+
+STORMY = Temper(
+    refused=0.02,
+    fails=0.03,
+    relapses=0.03,
+    transient=0.05,
+    throttled=0.05,
+    request_lost=0.03,
+    answer_lost=0.05,
+    duplicated=0.05,
+    cut_short=0.1,
+    hint_lost=0.2,
+    late=(0.0, 5.0),
+)
+"""Everything goes wrong now and then."""
+
+
+class Fate(Enum):
+    """What becomes of a call on its way."""
+
+    DONE = auto()
+    DUPLICATED = auto()
+    ANSWER_LOST = auto()
+    REQUEST_LOST = auto()
+    TRANSIENT = auto()
+    THROTTLED = auto()
+
+
+def tempered(temper: Temper, options: Mapping[str, str]) -> Temper:
+    """Return a temper with settings changed as options say; a span is written `1..4`."""
+    known = {one.name: one.type for one in fields(Temper)}
+    for name in options:
+        if name not in known:
+            raise UnknownName("option of the simulated driver", name, known)
+    return replace(temper, **{name: _setting(name, text, known[name]) for name, text in options.items()})
+
+
+def _setting(name: str, text: str, sort: object) -> object:
+    value = text.split("..", 1) if ".." in text else text
+    try:
+        return msgspec.convert(value, sort, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadInput(name, text, "a setting of this sort (a number, a span like 1..4, true or false)") from error
+
+
+def span_of(temper: Temper, state: MachineState) -> Span:
+    """Return how long machines are in a transitional state."""
+    match state:
+        case MachineState.SUSPENDING:
+            return temper.suspending
+        case MachineState.RESUMING:
+            return temper.resuming
+        case MachineState.REBOOTING:
+            return temper.rebooting
+        case MachineState.TERMINATING:
+            return temper.terminating
+        case _:
+            return temper.pending
+
+
+def draw(span: Span, chance: Random) -> float:
+    """Return a time from a span."""
+    return chance.uniform(*span) if isinstance(span, tuple) else span
+
+
+def draw_fate(temper: Temper, chance: Random) -> Fate:
+    """Return what becomes of a call: at most one thing goes wrong with it."""
+    if temper.dead:
+        return Fate.REQUEST_LOST if chance.random() < 0.5 else Fate.TRANSIENT
+    left = chance.random()
+    for fate, share in (
+        (Fate.THROTTLED, temper.throttled),
+        (Fate.TRANSIENT, temper.transient),
+        (Fate.REQUEST_LOST, temper.request_lost),
+        (Fate.ANSWER_LOST, temper.answer_lost),
+        (Fate.DUPLICATED, temper.duplicated),
+    ):
+        if left < share:
+            return fate
+        left -= share
+    return Fate.DONE
+
+
+class Bucket(Struct):
+    """What is left of a region's budget of calls."""
+
+    level: float
+    at: float
+
+    def take(self, now: float, rate: float, burst: float) -> float:
+        """Take one call out of the bucket; return how long to wait if there is none."""
+        self.level = min(burst, self.level + max(0.0, now - self.at) * rate)
+        self.at = now
+        if self.level < 1.0:
+            return (1.0 - self.level) / rate
+        self.level -= 1.0
+        return 0.0

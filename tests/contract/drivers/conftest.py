@@ -1,0 +1,19 @@
+"""All drivers under one suite; see `case.py` for how a driver is put under it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from tests.simulation.loop import VirtualLoop
+
+SUITE = ("case", "creating", "deeds", "looking", "parts", "bulk", "handing_over", "breaking", "conformance")
+
+pytest.register_assert_rewrite(*(f"tests.contract.drivers.{name}" for name in SUITE))
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Let a file's tests run in virtual time if it says `VIRTUAL_TIME = True`; the others really wait."""
+    assert isinstance(item, pytest.Function)
+    virtual = getattr(item.module, "VIRTUAL_TIME", False)
+    return {"virtual": VirtualLoop} if virtual else {"real": asyncio.new_event_loop}

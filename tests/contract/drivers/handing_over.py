@@ -1,0 +1,85 @@
+"""A driver comes and goes, the machines stay; what goes out is counted; a command runs where there is a way in."""
+
+import asyncio
+
+import pytest
+
+from stateward.drivers import Deed, MachineState, Ref
+from tests.contract.drivers.case import Case, accepted, find, running, until, until_gone
+
+
+class HandingOver:
+    """What does not depend on the driver object."""
+
+    async def test_closing_leaves_machines_alone_and_the_next_driver_finds_them(self, case: Case) -> None:
+        first = case.driver()
+        ref = await running(first, case)
+        await first.close()
+        second = case.driver()
+        seen = await find(second, case, ref.key)
+        assert seen is not None
+        assert (seen.native_id, seen.state) == (ref.native_id, MachineState.RUNNING)
+
+    async def test_the_next_driver_can_do_what_the_first_could(self, case: Case) -> None:
+        first = case.driver()
+        ref = await running(first, case)
+        await first.close()
+        second = case.driver()
+        accepted(await second.act(Deed.TERMINATE, [Ref(ref.key)]))
+        await until_gone(second, case, ref.key)
+
+    async def test_a_key_that_another_driver_used_makes_no_second_machine(self, case: Case) -> None:
+        first, want = case.driver(), case.want()
+        native_id = accepted(await first.create([want]))
+        await first.close()
+        second = case.driver()
+        await second.create([want])
+        assert (await until(second, case, want.key, MachineState.RUNNING)).native_id == native_id
+
+    async def test_closing_twice_is_closing_once(self, case: Case) -> None:
+        driver = case.driver()
+        await driver.close()
+        await driver.close()
+
+    async def test_every_call_is_counted(self, case: Case) -> None:
+        driver, want = case.driver(), case.want()
+        counts = [case.calls.total()]
+        await driver.create([want])
+        counts.append(case.calls.total())
+        await driver.observe()
+        counts.append(case.calls.total())
+        await driver.act(Deed.TERMINATE, [Ref(want.key)])
+        counts.append(case.calls.total())
+        assert counts == sorted(set(counts)), case.calls
+
+    async def test_a_command_runs_where_there_is_a_way_in(self, case: Case) -> None:
+        driver = case.driver()
+        ref = await running(driver, case)
+        if driver.caps.shell:
+            assert "hello" in await driver.run(ref, "echo hello", "root", 30.0)
+        else:
+            with pytest.raises(OSError):  # noqa: PT011 - any will do
+                await driver.run(ref, "echo hello", "root", 30.0)
+
+    async def test_a_command_does_not_run_on_a_machine_that_is_not_there(self, case: Case) -> None:
+        with pytest.raises((OSError, TimeoutError)):
+            await case.driver().run(Ref("no-such-key"), "echo hello", "root", 1.0)
+
+    async def test_changes_are_hinted_at_where_there_are_events(self, case: Case) -> None:
+        driver = case.driver()
+        heard: list[str] = []
+
+        async def listen() -> None:
+            async for key in driver.watch():
+                heard.append(key)  # noqa: PERF401 - it is looked at while it grows
+
+        listening = asyncio.create_task(listen())
+        await asyncio.sleep(0)
+        ref = await running(driver, case)
+        for _ in range(100):
+            if heard or not driver.caps.events:
+                break
+            await case.pause()
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        assert set(heard) == ({ref.key} if driver.caps.events else set())

@@ -1,0 +1,122 @@
+"""Parts: found by their keys, made once, and not removed from under those who stand on them."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.drivers import Accepted, Already, Deed, Driver, MachineState, Part, PartKind, Ref, Why
+from tests.contract.drivers.case import Case, agreed, refused, until, until_gone
+
+NETWORK = Part(PartKind.NETWORK, "net-key", "net", facts={"cidr": "10.1.0.0/16"})
+RULES = '[{"direction":"inbound","protocol":"tcp","ports":"22","cidr":"0.0.0.0/0"}]'
+
+
+def the_parts(network_id: str) -> list[Part]:
+    """Return one part of each other kind."""
+    return [
+        Part(PartKind.SUBNET, "subnet-key", "subnet", network_id, {"cidr": "10.1.1.0/24"}),
+        Part(PartKind.SECURITY_GROUP, "group-key", "group", network_id, {"rules": RULES}),
+        Part(PartKind.SSH_KEY, "ssh-key", "key"),
+    ]
+
+
+async def ensured(driver: Driver, part: Part) -> Part:
+    """Make a part and return it with its id."""
+    outcome = await driver.ensure(part)
+    assert isinstance(outcome, (Accepted, Already)), outcome
+    assert outcome.native_id
+    return replace(part, native_id=outcome.native_id)
+
+
+class Parts:
+    """What `ensure` and `remove` keep to."""
+
+    async def test_where_there_are_no_parts_they_are_refused(self, case: Case) -> None:
+        driver = case.driver()
+        outcome = await driver.ensure(NETWORK)
+        assert agreed(outcome) if driver.caps.parts else refused(outcome, Why.UNABLE)
+
+    @pytest.mark.parametrize("kind", list(PartKind))
+    async def test_a_part_that_is_ensured_twice_is_made_once(self, case: Case, kind: PartKind) -> None:
+        driver = case.driver()
+        if not driver.caps.parts:
+            return
+        network = await ensured(driver, NETWORK)
+        part = next(one for one in [NETWORK, *the_parts(network.native_id)] if one.kind is kind)
+        first = await ensured(driver, part)
+        again = await driver.ensure(part)
+        assert isinstance(again, Already), again
+        assert again.native_id == first.native_id
+
+    async def test_concurrent_ensures_of_one_part_make_one(self, case: Case) -> None:
+        driver = case.driver()
+        if not driver.caps.parts:
+            return
+        made = await asyncio.gather(*(ensured(driver, NETWORK) for _ in range(4)))
+        assert len({part.native_id for part in made}) == 1
+
+    async def test_a_new_key_pair_tells_its_secret_once(self, case: Case) -> None:
+        driver = case.driver()
+        if not driver.caps.parts:
+            return
+        key = Part(PartKind.SSH_KEY, "ssh-key", "key")
+        first, again = await driver.ensure(key), await driver.ensure(key)
+        assert isinstance(first, Accepted)
+        assert "PRIVATE KEY" in first.secret
+        assert isinstance(again, Already)
+
+    async def test_a_part_that_is_removed_twice_is_already_gone(self, case: Case) -> None:
+        driver = case.driver()
+        if not driver.caps.parts:
+            return
+        network = await ensured(driver, NETWORK)
+        assert isinstance(await driver.remove(network), Accepted)
+        assert isinstance(await driver.remove(network), Already)
+
+    async def test_a_part_that_never_was_is_already_gone(self, case: Case) -> None:
+        driver = case.driver()
+        if not driver.caps.parts:
+            return
+        assert isinstance(await driver.remove(NETWORK), Already)
+
+    async def test_a_part_is_removed_by_its_key_where_its_id_is_not_known(self, case: Case) -> None:
+        driver = case.driver()
+        if not driver.caps.parts:
+            return
+        await ensured(driver, NETWORK)
+        assert isinstance(await driver.remove(NETWORK), Accepted)
+        assert isinstance(await driver.remove(NETWORK), Already)
+
+    async def test_a_network_that_has_a_subnet_cannot_be_removed(self, case: Case) -> None:
+        driver = case.driver()
+        if not driver.caps.parts:
+            return
+        network = await ensured(driver, NETWORK)
+        subnet = await ensured(driver, the_parts(network.native_id)[0])
+        assert refused(await driver.remove(network), Why.IN_USE)
+        await driver.remove(subnet)
+        assert isinstance(await driver.remove(network), Accepted)
+
+    async def test_a_subnet_of_no_network_is_refused(self, case: Case) -> None:
+        driver = case.driver()
+        if not driver.caps.parts:
+            return
+        orphan = the_parts("no-such-network")[0]
+        assert refused(await driver.ensure(orphan), Why.NOT_FOUND, Why.INVALID)
+
+    async def test_what_a_machine_stands_on_cannot_be_removed_until_it_is_gone(self, case: Case) -> None:
+        driver = case.driver()
+        if not driver.caps.parts:
+            return
+        network = await ensured(driver, NETWORK)
+        parts = [network, *[await ensured(driver, part) for part in the_parts(network.native_id)]]
+        want = replace(case.want(), parts={part.kind: part.native_id for part in parts})
+        await driver.create([want])
+        await until(driver, case, want.key, MachineState.RUNNING)
+        for part in parts[:3]:
+            assert refused(await driver.remove(part), Why.IN_USE), part.kind
+        await driver.act(Deed.TERMINATE, [Ref(want.key)])
+        await until_gone(driver, case, want.key)
+        for part in reversed(parts):
+            assert isinstance(await driver.remove(part), Accepted), part.kind

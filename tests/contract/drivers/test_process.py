@@ -1,0 +1,62 @@
+"""The process driver under the suite: real processes, in a folder of their own."""
+
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from stateward.drivers import Driver, Observation, Place
+from stateward.drivers.process import ProcessDriver
+from tests.contract.drivers.breaking import BreakableCase, Breaking
+from tests.contract.drivers.case import find
+from tests.contract.drivers.conformance import Conformance
+from tests.integration.drivers.local.host import kill_all_in, left_of
+
+
+class ProcessCase(BreakableCase):
+    """A folder of machines; without it, the provider is out of reach."""
+
+    spec = "tiny"
+    image = "sh"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def make(self) -> Driver:
+        place = Place("local", "here", options={"folder": str(self.folder)})
+        return ProcessDriver(place, self.count)
+
+    def reboots(self, seen: Observation) -> int:
+        return int(seen.details["boots"]) - 1
+
+    async def cut(self) -> None:
+        self.folder.rename(self.folder.with_suffix(".away"))
+
+    async def mend(self) -> None:
+        self.folder.with_suffix(".away").rename(self.folder)
+
+    async def kill(self, key: str) -> None:
+        seen = await find(self.driver(), self, key)
+        assert seen is not None
+        os.kill(int(seen.details["pid"]), signal.SIGKILL)
+
+    async def close(self) -> None:
+        await super().close()
+        for folder in (self.folder, self.folder.with_suffix(".away")):
+            kill_all_in(folder)
+            assert left_of(folder) == []
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class TestProcess(Conformance, Breaking):
+    """Machines that are process groups."""
+
+    @pytest.fixture
+    async def case(self, tmp_path: Path) -> AsyncIterator[ProcessCase]:
+        case = ProcessCase(tmp_path / "place")
+        yield case
+        await case.close()

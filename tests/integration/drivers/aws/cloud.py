@@ -1,0 +1,193 @@
+"""A test cloud: moto's server with the life of real machines, and with everything that can go wrong on the wire.
+
+It runs in threads of the test's own process and listens on loopback. Whoever talks to it is a real boto3.
+"""
+
+import io
+from collections import Counter, deque
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import cache
+from socket import SHUT_RDWR
+from threading import Event, RLock, Thread
+from time import monotonic, sleep
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+from moto import settings
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import EC2Backend, ec2_backends
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from msgspec import Struct
+from werkzeug.serving import make_server
+
+from tests.integration.drivers.aws.images import few_images
+from tests.integration.drivers.aws.life import Life, Manners
+
+REGION = "ap-northeast-2"
+SPEC = "t3.nano"
+
+
+class Harm(StrEnum):
+    """What can be done to a call."""
+
+    ERROR = "answered with an error, nothing is done"
+    DONE_BUT_ERROR = "done, and answered with an error"
+    LOST_ANSWER = "done, and the connection is cut"
+    LOST_REQUEST = "not done, and the connection is cut"
+    SILENCE = "not done, and never answered"
+
+
+class Fault(Struct):
+    """Harm that waits for a call."""
+
+    harm: Harm
+    action: str = ""  # any, if empty
+    code: str = ""
+    status: int = 400
+    message: str = "injected"
+    times: int = 1
+    skip: int = 0  # how many pass unharmed before
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Handler(MotoRequestHandler):
+    """Keeps connections open, and quiet."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing."""
+
+
+class Cloud:
+    """The server; `reset` gives each test a new world."""
+
+    def __init__(self) -> None:
+        settings.EC2_ENABLE_INSTANCE_TYPE_VALIDATION = True
+        settings.ENABLE_AMI_VALIDATION = True
+        settings.ENABLE_KEYPAIR_VALIDATION = True
+        few_images()
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._lock = RLock()
+        self._over = Event()
+        self.reset()
+        self._server = make_server("127.0.0.1", 0, self, threaded=True, request_handler=Handler)
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def reset(self, manners: Manners | None = None) -> None:
+        """Begin anew."""
+        with self._lock:
+            self._over.set()
+            self._over = Event()
+            ec2_backends[DEFAULT_ACCOUNT_ID].reset()
+            self.manners = manners or Manners()
+            self.life = Life(self.records, self.manners)
+            self.faults: list[Fault] = []
+            self.calls: Counter[str] = Counter()
+            self.cut = False
+            self.known_keys: set[str] | None = None  # access keys that are let in; all, if none are named
+            self._answered: deque[float] = deque()
+
+    @property
+    def records(self) -> EC2Backend:
+        """What moto keeps."""
+        return ec2_backends[DEFAULT_ACCOUNT_ID][REGION]
+
+    def harm(self, fault: Fault) -> None:
+        """Prepare harm."""
+        with self._lock:
+            self.faults.append(fault)
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._over.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    # --- each request ------------------------------------------------------------------------------------------------
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        asked = {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
+        sleep(self.manners.latency)
+        with self._lock:
+            over, fault = self._over, self._meet(asked.get("Action", ""))
+            refusal = None if fault else self._refusal(environ)
+            answer = None if refusal or (fault and not _done(fault)) else self._do(environ, asked)
+        if fault:
+            return self._harmed(fault, environ, over, start_response)
+        if refusal:
+            return _error(refusal, start_response)
+        assert answer is not None
+        start_response(answer[0], answer[1])
+        return [answer[2]]
+
+    def _meet(self, action: str) -> Fault | None:
+        self.calls[action] += 1
+        if self.cut:
+            return Fault(Harm.LOST_REQUEST)
+        for fault in self.faults:
+            if fault.action not in ("", action) or fault.times <= 0:
+                continue
+            if fault.skip > 0:
+                fault.skip -= 1
+                continue
+            fault.times -= 1
+            return fault
+        return None
+
+    def _refusal(self, environ: dict[str, Any]) -> Fault | None:
+        """Refuse strangers, and those who come too often."""
+        key = str(environ.get("HTTP_AUTHORIZATION", "")).partition("Credential=")[2].partition("/")[0]
+        if self.known_keys is not None and key not in self.known_keys:
+            return Fault(Harm.ERROR, code="AuthFailure", status=401, message="AWS was not able to validate it")
+        now = monotonic()
+        while self._answered and self._answered[0] <= now - self.manners.window:
+            self._answered.popleft()
+        if self.manners.calls is not None and len(self._answered) >= self.manners.calls:
+            return Fault(Harm.ERROR, code="RequestLimitExceeded", status=503, message="Request limit exceeded.")
+        self._answered.append(now)
+        return None
+
+    def _do(self, environ: dict[str, Any], asked: dict[str, str]) -> tuple[str, list[tuple[str, str]], bytes]:
+        """Let moto do it, on a world that has moved on."""
+        self.life.settle()
+        if "MaxResults" in asked:
+            asked["MaxResults"] = str(min(int(asked["MaxResults"]), self.manners.page))
+        body = urlencode(asked).encode()
+        environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        head: list[Any] = []
+        chunks = self._moto(environ, lambda status, headers, *_: head.extend((status, headers)))
+        return head[0], head[1], b"".join(chunks)
+
+    def _harmed(self, fault: Fault, environ: dict[str, Any], over: Event, start_response: Any) -> Iterable[bytes]:
+        if fault.harm in (Harm.ERROR, Harm.DONE_BUT_ERROR):
+            return _error(fault, start_response)
+        if fault.harm is Harm.SILENCE:
+            over.wait()
+        environ["werkzeug.socket"].shutdown(SHUT_RDWR)
+        raise ConnectionAbortedError(fault.harm)
+
+
+def _done(fault: Fault) -> bool:
+    return fault.harm in (Harm.LOST_ANSWER, Harm.DONE_BUT_ERROR)
+
+
+def _error(fault: Fault, start_response: Any) -> list[bytes]:
+    error = f"<Error><Code>{fault.code}</Code><Message>{fault.message}</Message></Error>"
+    body = f"<?xml version='1.0'?><Response><Errors>{error}</Errors><RequestID>none</RequestID></Response>".encode()
+    headers = [("Content-Type", "text/xml"), ("Content-Length", str(len(body))), *fault.headers]
+    start_response(f"{fault.status} Error", headers)
+    return [body]
+
+
+@cache
+def shared_cloud() -> Cloud:
+    """Return the one cloud of this process; its threads end with it."""
+    return Cloud()

@@ -1,0 +1,46 @@
+"""What the tests of the EC2 driver do again and again."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from stateward.drivers import Accepted, MachineState, Observation, Ref, Want
+from stateward.drivers.aws import AwsDriver
+from tests.integration.drivers.aws.cloud import SPEC
+from tests.integration.drivers.aws.images import IMAGE
+
+LOOKS = 1000
+_numbers = count(1)
+
+
+def wants(number: int) -> list[Want]:
+    """Return wants with keys that nobody has used."""
+    return [Want(f"key-{one}", f"machine-{one}", SPEC, IMAGE) for one in (next(_numbers) for _ in range(number))]
+
+
+async def made(driver: AwsDriver, number: int) -> list[Ref]:
+    """Make machines that run."""
+    wanted = wants(number)
+    outcomes = await driver.create(wanted)
+    assert all(isinstance(outcome, Accepted) for outcome in outcomes), outcomes
+    return [Ref(one.key, one.native_id) for one in await until(driver, [want.key for want in wanted])]
+
+
+async def until(
+    driver: AwsDriver, keys: Sequence[str], state: MachineState = MachineState.RUNNING
+) -> Sequence[Observation]:
+    """Look until machines are in a state; return them in the order of their keys."""
+    for _ in range(LOOKS):
+        seen = {one.key: one for one in (await driver.observe(keys)).seen}
+        if all(key in seen and seen[key].state is state for key in keys):
+            return [seen[key] for key in keys]
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"never {state}: {seen}")
+
+
+def described(ec2: Any, *states: str) -> list[dict[str, Any]]:
+    """Return all machines that boto3 shows, or those in some states."""
+    pages = ec2.get_paginator("describe_instances").paginate()
+    found = [one for page in pages for each in page["Reservations"] for one in each["Instances"]]
+    return [one for one in found if not states or one["State"]["Name"] in states]

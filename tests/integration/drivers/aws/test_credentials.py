@@ -1,0 +1,129 @@
+"""Credentials: by reference, read anew when they were turned away, and never shown."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from stateward.drivers import Accepted, Part, PartKind, Refused, Why
+from stateward.drivers.aws import AwsDriver, CredentialMissing
+from stateward.drivers.aws.credentials import Credential, read_credential
+from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
+from tests.integration.drivers.aws.conftest import SECRET, SESSION, MakeDriver
+from tests.integration.drivers.aws.hands import wants
+
+INI = """
+[default]
+aws_access_key_id = AKIDINI
+aws_secret_access_key = a%secret/with+signs
+[night]
+aws_access_key_id = AKIDNIGHT
+aws_secret_access_key = other
+aws_session_token = session
+"""
+FLAT = '{"aws_access_key_id": "AKIDFLAT", "aws_secret_access_key": "s"}'
+NESTED = '{"night": {"aws_access_key_id": "AKIDNEST", "aws_secret_access_key": "s"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "profile", "access"),
+    [(INI, "", "AKIDINI"), (INI, "#night", "AKIDNIGHT"), (FLAT, "", "AKIDFLAT"), (NESTED, "#night", "AKIDNEST")],
+)
+def test_a_file_is_read_as_ini_or_json_by_profile(tmp_path: Path, text: str, profile: str, access: str) -> None:
+    path = tmp_path / "credentials"
+    path.write_text(text)
+    assert read_credential(f"file:{path}{profile}").keywords()["aws_access_key_id"] == access
+
+
+def test_no_reference_leaves_it_to_the_sdk() -> None:
+    assert read_credential("").keywords() == {}
+
+
+@pytest.mark.parametrize("reference", ["env:NOBODY", "file:/nowhere/at/all", "AKIDPLAIN", "env:", "vault:x"])
+def test_a_reference_to_nothing_is_named(reference: str) -> None:
+    with pytest.raises(CredentialMissing) as caught:
+        read_credential(reference)
+    assert caught.value.reference == reference
+
+
+@pytest.mark.parametrize(
+    "text", ["{broken SECRETWORD", "[default\nSECRETWORD = x", "{}", INI.replace("access_key", "x")]
+)
+def test_a_file_of_another_form_is_refused_without_being_quoted(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "credentials"
+    path.write_text(text)
+    with pytest.raises(CredentialMissing) as caught:
+        read_credential(f"file:{path}")
+    assert "SECRETWORD" not in str(caught.value)
+
+
+async def test_a_missing_credential_is_a_refusal_and_nothing_goes_out(make: MakeDriver, cloud: Cloud) -> None:
+    driver = make(credential="env:NOBODY")
+    (outcome,) = await driver.create(wants(1))
+    assert isinstance(outcome, Refused)
+    assert (outcome.why, cloud.calls.total()) == (Why.AUTH, 0)
+    assert "NOBODY_ACCESS_KEY_ID is not set" in outcome.message
+    assert not (await driver.observe()).complete
+
+
+async def test_a_credential_that_was_renewed_is_read_again(
+    make: MakeDriver, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, cloud.known_keys = make(), {"AKIDNEW"}
+    (refused,) = await driver.create(wants(1))
+    monkeypatch.setenv("FARM_ACCESS_KEY_ID", "AKIDNEW")
+    (accepted,) = await driver.create(wants(1))
+    assert isinstance(refused, Refused)
+    assert refused.why is Why.AUTH
+    assert isinstance(accepted, Accepted)
+
+
+async def test_the_sdk_s_own_chain_is_used_without_a_reference(
+    make: MakeDriver, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDCHAIN")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    cloud.known_keys = {"AKIDCHAIN"}
+    assert (await make(credential="").observe()).complete
+
+
+async def test_signed_headers_in_a_complaint_are_not_told_on_where_the_driver_does_not_know_the_secret(
+    make: MakeDriver, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("ACCESS_KEY_ID", "AKIDCHAIN"), ("SECRET_ACCESS_KEY", "x"), ("SESSION_TOKEN", "chained-token")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    complaint = "it does not match.\nx-amz-security-token:chained-token"
+    cloud.harm(Fault(Harm.ERROR, "RunInstances", "SignatureDoesNotMatch", 403, complaint))
+    (outcome,) = await make(credential="").create(wants(1))
+    assert isinstance(outcome, Refused)
+    assert outcome.message == "SignatureDoesNotMatch: it does not match."
+
+
+@pytest.mark.parametrize("name", ["read_timeout", "connect_timeout"])
+async def test_an_option_that_is_no_number_is_a_refusal(make: MakeDriver, name: str) -> None:
+    (outcome,) = await make(**{name: "soon"}).create(wants(1))
+    assert isinstance(outcome, Refused)
+    assert (outcome.why, name in outcome.message) == (Why.INVALID, True)
+
+
+async def test_an_endpoint_that_is_none_is_a_refusal(make: MakeDriver) -> None:
+    (outcome,) = await make(endpoint_url="nonsense").create(wants(1))
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.INVALID
+
+
+async def test_secrets_are_in_no_log_no_message_and_no_repr(
+    driver: AwsDriver, cloud: Cloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    told: list[object] = [driver, vars(driver), Credential("AKIDFARM", SECRET, SESSION)]
+    made = await driver.ensure(Part(PartKind.SSH_KEY, "ssh-key", "key"))
+    assert isinstance(made, Accepted)
+    private = made.secret.splitlines()[1]
+    for message in (f"it echoes {SECRET} and {SESSION}", f"it signs\nx-amz-security-token:{SESSION}"):
+        cloud.harm(Fault(Harm.ERROR, "RunInstances", "SignatureDoesNotMatch", 403, message))
+        told += await driver.create(wants(1))
+    told += [await driver.observe(), vars(driver._calls)]
+    written = caplog.text + repr(told)
+    assert "it echoes (hidden)" in written
+    assert [secret for secret in (SECRET, SESSION, private) if secret in written] == []

@@ -1,0 +1,109 @@
+"""A machine from its network to its end, seen by a boto3 that is not the driver's."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from stateward.drivers import Accepted, Deed, MachineState, Part, PartKind, Ref
+from stateward.drivers.aws import AwsDriver
+from stateward.drivers.aws.looking import having
+from tests.integration.drivers.aws.conftest import MakeDriver
+from tests.integration.drivers.aws.hands import described, made, until, wants
+from tests.integration.drivers.aws.images import NAME, NEWER
+
+
+def tags_of(one: dict[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in one["Tags"]}
+
+
+async def test_a_machine_lives_from_its_network_to_its_end_as_boto3_sees_it(driver: AwsDriver, ec2: Any) -> None:
+    network = await driver.ensure(Part(PartKind.NETWORK, "net", "net", facts={"cidr": "10.9.0.0/16"}))
+    assert isinstance(network, Accepted)
+    parts = {
+        kind: outcome.native_id
+        for kind, facts in {
+            PartKind.SUBNET: {"cidr": "10.9.1.0/24"},
+            PartKind.SECURITY_GROUP: {"rules": '[{"ports":"22"}]'},
+            PartKind.SSH_KEY: {},
+        }.items()
+        if isinstance(outcome := await driver.ensure(Part(kind, f"k-{kind}", "x", network.native_id, facts)), Accepted)
+    }
+    want = replace(wants(1)[0], parts=parts, disk_gib=20, tags={"team": "blue", "stateward:key": "forged"})
+    (outcome,) = await driver.create([want])
+    assert isinstance(outcome, Accepted)
+
+    (there,) = described(ec2)
+    assert there["InstanceId"] == outcome.native_id
+    assert tags_of(there) == {"team": "blue", "stateward:key": want.key, "Name": want.name}
+    assert (there["VpcId"], there["SubnetId"]) == (network.native_id, parts[PartKind.SUBNET])
+    assert (there["KeyName"], there["SecurityGroups"][0]["GroupId"]) == (
+        parts[PartKind.SSH_KEY],
+        parts[PartKind.SECURITY_GROUP],
+    )
+    (disk,) = ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [outcome.native_id]}])[
+        "Volumes"
+    ]
+    assert disk["Size"] == 20
+
+    ref = Ref(want.key, outcome.native_id)
+    (seen,) = await until(driver, [want.key])
+    assert seen.private_ip == there["PrivateIpAddress"]
+    assert seen.details["spec"] == want.spec
+    for deed, state, word in (
+        (Deed.SUSPEND, MachineState.SUSPENDED, "stopped"),
+        (Deed.RESUME, MachineState.RUNNING, "running"),
+        (Deed.TERMINATE, MachineState.TERMINATED, "terminated"),
+    ):
+        assert isinstance((await driver.act(deed, [ref]))[0], Accepted)
+        (seen,) = await until(driver, [want.key], state)
+        assert seen.native_state == word
+        assert described(ec2)[0]["State"]["Name"] == word
+
+
+async def test_what_lies_between_two_states_is_told_as_such(driver: AwsDriver) -> None:
+    (ref,) = await made(driver, 1)
+    await driver.act(Deed.SUSPEND, [ref])
+    (seen,) = (await driver.observe([ref.key])).seen
+    assert (seen.state, seen.native_state) in (
+        (MachineState.SUSPENDING, "stopping"),
+        (MachineState.SUSPENDED, "stopped"),
+    )
+
+
+async def test_a_machine_stays_running_while_it_reboots(driver: AwsDriver) -> None:
+    (ref,) = await made(driver, 1)
+    await driver.act(Deed.REBOOT, [ref])
+    (seen,) = (await driver.observe([ref.key])).seen
+    assert seen.state is MachineState.RUNNING
+
+
+async def test_machines_of_others_are_not_shown(driver: AwsDriver, ec2: Any) -> None:
+    ec2.run_instances(ImageId=NEWER, InstanceType="t3.nano", MinCount=1, MaxCount=1)
+    assert list((await driver.observe()).seen) == []
+
+
+async def test_a_key_is_no_pattern(driver: AwsDriver) -> None:
+    await made(driver, 2)
+    assert list((await driver.observe(["key-*", "key-?"])).seen) == []
+
+
+def test_a_key_is_sent_as_itself() -> None:
+    assert having(["a*b?c\\d"])["Values"] == ["a\\*b\\?c\\\\d"]
+
+
+async def test_an_image_by_name_is_the_newest_of_that_name(driver: AwsDriver, ec2: Any) -> None:
+    await driver.create([replace(wants(1)[0], image=NAME)])
+    assert [one["ImageId"] for one in described(ec2)] == [NEWER]
+
+
+async def test_an_image_for_another_processor_is_refused_by_the_check(driver: AwsDriver) -> None:
+    refusal = await driver.check("t3.nano", "dune-26.04")
+    assert refusal is not None
+    assert "arm64" in refusal.message
+
+
+async def test_every_call_is_told_to_the_meter_under_its_own_name(make: MakeDriver) -> None:
+    told: list[str] = []
+    driver = make(meter=told.append)
+    await driver.create(wants(2))
+    assert told == ["DescribeInstances", "RunInstances", "RunInstances"]

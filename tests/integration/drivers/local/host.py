@@ -1,0 +1,115 @@
+"""What tests of machines on this host share: how to find what they left behind, and to end it."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from msgspec import json
+
+from stateward.drivers import Driver, MachineState, Observation, Place, Ref, Want
+from stateward.drivers.process.proc import find_marked, parse_stat
+from stateward.drivers.process.record import Record
+from stateward.drivers.process.spawn import bury_children
+from stateward.drivers.qemu.hardware import Hardware
+
+PATIENCE = 30.0
+HARDWARE = Hardware(Place("local", "here"))
+needs_qemu = pytest.mark.skipif(
+    HARDWARE.program is None,
+    reason=f"{HARDWARE.board.program} is not installed: apt-get install {HARDWARE.board.package}",
+)
+
+
+def records_in(folder: Path) -> list[Record]:
+    """Return the records of all machines in a folder."""
+    return [json.decode(file.read_bytes(), type=Record) for file in sorted(folder.glob("machines/*/record.json"))]
+
+
+def left_of(folder: Path) -> list[int]:
+    """Return the numbers of all live processes that are machines in a folder, of whatever boot, or come from one."""
+    bury_children()
+    marks = {mark for one in records_in(folder) for mark in _marks(one)}
+    leaders = set(find_marked(marks).values())
+    stats = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            stats.append(parse_stat(file.read_text(errors="replace")))
+    return sorted(one.pid for one in stats if one.alive and one.session in leaders)
+
+
+def _marks(record: Record) -> list[str]:
+    return [record.native_id, *(f"{record.native_id}/{boot}" for boot in range(1, record.boot + 2))]
+
+
+def kill_all_in(folder: Path) -> None:
+    """End all machines in a folder, and wait until they are gone."""
+    deadline = time.monotonic() + PATIENCE
+    while pids := left_of(folder):
+        assert time.monotonic() < deadline, f"these do not end: {pids}"
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until something holds that another process brings about."""
+    deadline = time.monotonic() + PATIENCE
+    while not await condition():
+        assert time.monotonic() < deadline, "it never came about"
+        await asyncio.sleep(0.01)
+
+
+async def seen(driver: Driver, key: str) -> Observation | None:
+    """Return a machine as it is shown; the listing has to be complete."""
+    listing = await driver.observe([key])
+    assert listing.complete, listing.trouble
+    return next(iter(listing.seen), None)
+
+
+async def until(driver: Driver, key: str, state: MachineState) -> Observation:
+    """Wait until a machine is in a state."""
+    deadline = time.monotonic() + PATIENCE
+    while (shown := await seen(driver, key)) is None or shown.state is not state:
+        assert time.monotonic() < deadline, f"{key} never became {state}: {shown}"
+        await asyncio.sleep(0.01)
+    return shown
+
+
+def wants(number: int, spec: str, image: str) -> list[Want]:
+    """Return what is to be made."""
+    return [Want(f"key-{one}", f"machine-{one}", spec, image) for one in range(number)]
+
+
+def refs(number: int, token: str = "") -> list[Ref]:
+    """Name what was made."""
+    return [Ref(f"key-{one}", None, token) for one in range(number)]
+
+
+async def all_are(driver: Driver, state: MachineState, number: int) -> None:
+    """Wait until all machines are in a state."""
+
+    async def so() -> bool:
+        listing = await driver.observe()
+        return listing.complete and [one.state for one in listing.seen] == [state] * number
+
+    await eventually(so)
+
+
+async def timed(name: str, number: int, work: Awaitable[object]) -> None:
+    """Print what something takes for each machine."""
+    begin = time.perf_counter()
+    await work
+    sys.stdout.write(f"{name:>10}: {(time.perf_counter() - begin) * 1000 / number:.2f} ms each\n")
+
+
+def memory_of(pids: list[int]) -> float:
+    """Return the proportional share of memory of some processes, in MiB."""
+    texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
+    return sum(int(text.partition("Pss:")[2].split()[0]) for text in texts) / 1024

@@ -1,0 +1,135 @@
+"""A controller is killed at every point of what it does; the next one finds one machine for each key, and goes on."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from stateward.drivers import Accepted, Already, Deed, Driver, MachineState, Observation
+from tests.integration.drivers.local.controller import make
+from tests.integration.drivers.local.host import eventually, left_of, needs_qemu, records_in, refs, seen, until, wants
+
+KINDS = ["process", pytest.param("qemu", marks=needs_qemu)]
+IMAGES = {"process": "sh", "qemu": "tick"}
+
+
+async def controller(kind: str, folder: Path, deed: str, last: str, number: int = 1) -> asyncio.subprocess.Process:
+    arguments = ("-m", "tests.integration.drivers.local.controller", kind, str(folder), deed, last, str(number))
+    return await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
+
+
+async def die(kind: str, folder: Path, deed: str, last: str) -> None:
+    process = await controller(kind, folder, deed, last)
+    await process.communicate()
+    assert process.returncode == (0 if last == "never" else -9)
+
+
+async def created(kind: str, folder: Path) -> Driver:
+    driver = make(kind, str(folder))
+    await driver.create(wants(1, "tiny", IMAGES[kind]))
+    await until(driver, "key-0", MachineState.RUNNING)
+    return driver
+
+
+async def alone(driver: Driver, folder: Path) -> Observation:
+    shown = await until(driver, "key-0", MachineState.RUNNING)
+    assert left_of(folder) == [int(shown.details["pid"])]
+    assert len((await driver.observe()).seen) == 1
+    return shown
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("last", ["recorded", "started", "settled", "never"])
+async def test_a_create_that_was_cut_short_ends_in_one_machine(folder: Path, kind: str, last: str) -> None:
+    await die(kind, folder, "create", last)
+    driver = make(kind, str(folder))
+    found = await seen(driver, "key-0")
+    assert found is not None
+    assert found.state in (MachineState.PENDING, MachineState.RUNNING)
+    (outcome,) = await driver.create(wants(1, "tiny", IMAGES[kind]))
+    assert isinstance(outcome, (Accepted, Already))
+    assert (await alone(driver, folder)).native_id == outcome.native_id == found.native_id
+    await driver.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_machine_that_was_started_and_not_yet_noted_is_seen_and_can_be_controlled(
+    folder: Path, kind: str
+) -> None:
+    await die(kind, folder, "create", "started")
+    driver = make(kind, str(folder))
+    await until(driver, "key-0", MachineState.RUNNING)
+    assert isinstance((await driver.act(Deed.SUSPEND, refs(1)))[0], Accepted)
+    await until(driver, "key-0", MachineState.SUSPENDED)
+    assert isinstance((await driver.act(Deed.TERMINATE, refs(1)))[0], Accepted)
+    await until(driver, "key-0", MachineState.TERMINATED)
+    assert left_of(folder) == []
+    await driver.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_machine_that_was_never_started_can_be_terminated(folder: Path, kind: str) -> None:
+    await die(kind, folder, "create", "recorded")
+    driver = make(kind, str(folder))
+    assert isinstance((await driver.act(Deed.TERMINATE, refs(1)))[0], Accepted)
+    await until(driver, "key-0", MachineState.TERMINATED)
+    assert isinstance((await driver.create(wants(1, "tiny", IMAGES[kind])))[0], Already)
+    assert left_of(folder) == []
+    await driver.close()
+
+
+@pytest.mark.parametrize("last", ["recorded", "started", "settled"])
+async def test_a_reboot_that_was_cut_short_is_one_reboot_when_it_is_repeated(folder: Path, last: str) -> None:
+    driver = await created("process", folder)
+    await die("process", folder, "reboot", last)
+    (outcome,) = await driver.act(Deed.REBOOT, refs(1, "the-token"))
+    assert isinstance(outcome, (Accepted, Already))
+    assert (await alone(driver, folder)).details["boots"] == "2"
+    await driver.close()
+
+
+async def test_a_machine_whose_reboot_was_cut_short_is_shown_as_rebooting(folder: Path) -> None:
+    driver = await created("process", folder)
+    await die("process", folder, "reboot", "recorded")
+    await until(driver, "key-0", MachineState.REBOOTING)
+    await driver.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_terminate_that_was_cut_short_is_repeated_and_ends(folder: Path, kind: str) -> None:
+    driver = await created(kind, folder)
+    await die(kind, folder, "terminate", "ending")
+    await until(driver, "key-0", MachineState.TERMINATING)
+    assert isinstance((await driver.act(Deed.TERMINATE, refs(1)))[0], Accepted)
+    await until(driver, "key-0", MachineState.TERMINATED)
+    assert left_of(folder) == []
+    await driver.close()
+
+
+@pytest.mark.parametrize("lines", [1, 9, 25])
+async def test_a_controller_killed_amid_many_creates_leaves_one_machine_for_each_key(folder: Path, lines: int) -> None:
+    process = await controller("process", folder, "create", "no milestone", number=20)
+    assert process.stdout is not None
+    for _ in range(lines):
+        await process.stdout.readline()
+    process.kill()
+    await process.communicate()
+    driver = make("process", str(folder))
+    await driver.create(wants(20, "tiny", "sh"))
+
+    async def all_run() -> bool:
+        listing = await driver.observe()
+        return listing.complete and all(one.state is MachineState.RUNNING for one in listing.seen)
+
+    await eventually(all_run)
+    assert len(left_of(folder)) == len(records_in(folder)) == len((await driver.observe()).seen) == 20
+    await driver.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_machines_outlive_the_controller_that_made_them(folder: Path, kind: str) -> None:
+    await die(kind, folder, "create", "never")
+    driver = make(kind, str(folder))
+    await alone(driver, folder)
+    await driver.close()

@@ -1,0 +1,145 @@
+"""What a listing says when record and operating system do not agree: a machine is dead only if both signs say so."""
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec import json
+from msgspec.structs import replace
+
+from stateward.drivers import Deed, MachineState, Place, Refused, Why
+from stateward.drivers.process import ProcessDriver
+from stateward.drivers.process.proc import Host, Process
+from stateward.drivers.process.record import Record
+from tests.integration.drivers.local.host import left_of, records_in, refs, seen, until, wants
+
+
+def local(folder: Path, **options: str) -> ProcessDriver:
+    return ProcessDriver(Place("local", "here", options={"folder": str(folder)} | options))
+
+
+async def one_machine(folder: Path) -> ProcessDriver:
+    driver = local(folder)
+    await driver.create(wants(1, "tiny", "sh"))
+    await until(driver, "key-0", MachineState.RUNNING)
+    return driver
+
+
+async def one_dead_machine(folder: Path) -> ProcessDriver:
+    driver = await one_machine(folder)
+    os.kill(left_of(folder)[0], 9)
+    await until(driver, "key-0", MachineState.TERMINATED)
+    return driver
+
+
+def change(folder: Path, how: Callable[[Process], Process]) -> None:
+    (record,) = records_in(folder)
+    assert record.process is not None
+    file = folder / "machines" / "key-0" / "record.json"
+    file.write_bytes(json.encode(replace(record, process=how(record.process))))
+
+
+def other_start(process: Process) -> Process:
+    return replace(process, pid=os.getpid())
+
+
+def other_boot(process: Process) -> Process:
+    return replace(process, host=Host("another boot", process.host.namespace), pid=os.getpid())
+
+
+def other_namespace(process: Process) -> Process:
+    return replace(process, host=Host(process.host.boot, "pid:[1]"), pid=os.getpid())
+
+
+@pytest.mark.parametrize("how", [other_start, other_boot, other_namespace])
+async def test_a_process_that_was_given_the_number_of_a_dead_machine_is_not_taken_for_it(
+    folder: Path, how: Callable[[Process], Process]
+) -> None:
+    driver = await one_dead_machine(folder)
+    change(folder, how)
+    await until(driver, "key-0", MachineState.TERMINATED)
+    (outcome,) = await driver.act(Deed.SUSPEND, refs(1))  # would stop the tests themselves
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.CONFLICT
+    await driver.act(Deed.TERMINATE, refs(1))  # would kill them
+    await driver.close()
+
+
+@pytest.mark.parametrize("how", [other_start, other_boot, other_namespace])
+async def test_a_living_machine_is_found_though_its_record_names_another_process(
+    folder: Path, how: Callable[[Process], Process]
+) -> None:
+    driver = await one_machine(folder)
+    alive = left_of(folder)
+    change(folder, how)
+    shown = await until(driver, "key-0", MachineState.RUNNING)
+    assert [int(shown.details["pid"])] == alive
+    await driver.act(Deed.TERMINATE, refs(1))
+    await until(driver, "key-0", MachineState.TERMINATED)
+    assert left_of(folder) == []
+    await driver.close()
+
+
+async def test_a_machine_that_gives_a_sign_of_life_and_is_not_seen_makes_the_listing_incomplete(folder: Path) -> None:
+    driver = await one_dead_machine(folder)
+    with (folder / "machines" / "key-0" / "alive").open() as sign:
+        fcntl.flock(sign, fcntl.LOCK_EX)
+        listing = await driver.observe()
+        assert (list(listing.seen), listing.complete) == ([], False)
+        assert "key-0" in listing.trouble
+    await until(driver, "key-0", MachineState.TERMINATED)
+    await driver.close()
+
+
+async def test_a_broken_record_makes_the_listing_incomplete_and_is_named(folder: Path) -> None:
+    driver = local(folder)
+    await driver.create(wants(2, "tiny", "sh"))
+    file = folder / "machines" / "key-0" / "record.json"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:20])
+    listing = await driver.observe()
+    assert [one.key for one in listing.seen] == ["key-1"]
+    assert not listing.complete
+    assert str(file) in listing.trouble
+    file.write_bytes(whole)
+    assert (await driver.observe()).complete
+    await driver.close()
+
+
+async def test_fields_of_a_later_version_are_passed_over(folder: Path) -> None:
+    driver = await one_machine(folder)
+    file = folder / "machines" / "key-0" / "record.json"
+    file.write_bytes(file.read_bytes()[:-1] + b',"disks":["one"]}')
+    assert (await seen(driver, "key-0")) is not None
+    await driver.close()
+
+
+async def test_ended_machines_are_listed_for_a_while_and_then_forgotten(folder: Path) -> None:
+    driver = local(folder, keep="0")
+    await driver.create(wants(2, "tiny", "sh"))
+    await driver.act(Deed.TERMINATE, refs(1))
+    await until(driver, "key-0", MachineState.TERMINATED)
+    os.kill(left_of(folder)[0], 9)  # the other one, behind our back: noted at the first sweep, forgotten at the next
+    await until(driver, "key-1", MachineState.TERMINATED)
+    await driver.create([])
+    assert await seen(driver, "key-0") is None
+    assert await seen(driver, "key-1") is not None
+    await driver.create([])
+    assert await seen(driver, "key-1") is None
+    assert not list((folder / "machines").iterdir())
+    await driver.close()
+
+
+async def test_a_record_is_on_the_disk_before_anything_is_started(folder: Path) -> None:
+    noted: list[tuple[str, list[Record], list[int]]] = []
+
+    def milestone(name: str) -> None:
+        noted.append((name, records_in(folder), left_of(folder)))
+
+    driver = ProcessDriver(Place("local", "here", options={"folder": str(folder)}), milestone=milestone)
+    await driver.create(wants(1, "tiny", "sh"))
+    name, records, processes = noted[0]
+    assert (name, len(records), processes) == ("recorded", 1, [])
+    await driver.close()

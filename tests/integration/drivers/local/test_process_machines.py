@@ -1,0 +1,241 @@
+"""Process machines are real: what runs on them stops, goes on and ends with them."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from stateward.drivers import Accepted, Already, Deed, MachineState, Place, Ref, Refused
+from stateward.drivers.process import ProcessDriver
+from stateward.errors import BadInput
+from tests.integration.drivers.local.host import eventually, left_of, refs, seen, until, wants
+
+COUNTING = "i=0; while :; do i=$((i+1)); echo $i >>count; sleep 0.01; done"
+
+
+def local(folder: Path, **options: str) -> ProcessDriver:
+    return ProcessDriver(Place("local", "here", options={"folder": str(folder)} | options))
+
+
+async def one_machine(folder: Path, **options: str) -> ProcessDriver:
+    driver = local(folder, **options)
+    await driver.create(wants(1, "tiny", "sh"))
+    await until(driver, "key-0", MachineState.RUNNING)
+    return driver
+
+
+async def pid_of(driver: ProcessDriver) -> int:
+    shown = await seen(driver, "key-0")
+    assert shown is not None
+    return int(shown.details["pid"])
+
+
+def count_file(folder: Path) -> Path:
+    return folder / "machines" / "key-0" / "work" / "count"
+
+
+async def counts_on(file: Path) -> None:
+    before = file.stat().st_size
+
+    async def grown() -> bool:
+        return file.stat().st_size > before
+
+    await eventually(grown)
+
+
+async def start_counting(driver: ProcessDriver, folder: Path) -> Path:
+    await driver.run(Ref("key-0"), f"({COUNTING}) >/dev/null 2>&1 &\necho 0 >>count", "", 30.0)
+    await counts_on(count_file(folder))
+    return count_file(folder)
+
+
+async def test_what_runs_on_a_machine_is_suspended_and_resumed_with_it(folder: Path) -> None:
+    driver = await one_machine(folder)
+    file = await start_counting(driver, folder)
+    await driver.act(Deed.SUSPEND, refs(1))
+    await until(driver, "key-0", MachineState.SUSPENDED)
+    for pid in left_of(folder):
+        await eventually(lambda pid=pid: stopped(pid))  # type: ignore[misc]
+    size = file.stat().st_size
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+        assert file.stat().st_size == size
+    await driver.act(Deed.RESUME, refs(1))
+    await counts_on(file)
+    await driver.close()
+
+
+async def stopped(pid: int) -> bool:
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return text.rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.mark.parametrize("deed", [Deed.TERMINATE, Deed.REBOOT])
+async def test_what_runs_on_a_machine_ends_with_it(folder: Path, deed: Deed) -> None:
+    driver = await one_machine(folder)
+    await start_counting(driver, folder)
+    before = set(left_of(folder))
+    assert len(before) > 1
+    await driver.act(deed, refs(1))
+
+    async def ended() -> bool:
+        return not before & set(left_of(folder)) and not [pid for pid in before if _is_alive(pid)]
+
+    await eventually(ended)
+    await driver.close()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+async def test_what_outlives_a_killed_machine_is_ended_when_it_is_terminated(folder: Path) -> None:
+    driver = await one_machine(folder)
+    await start_counting(driver, folder)
+    everything, leader = left_of(folder), await pid_of(driver)
+    os.kill(leader, signal.SIGKILL)
+    await until(driver, "key-0", MachineState.TERMINATED)
+    await driver.act(Deed.TERMINATE, refs(1))
+
+    async def ended() -> bool:
+        return not [pid for pid in everything if _is_alive(pid)]
+
+    await eventually(ended)
+    await driver.close()
+
+
+async def test_a_machine_killed_behind_our_back_is_terminated_and_its_key_makes_no_other(folder: Path) -> None:
+    driver = await one_machine(folder)
+    os.kill(await pid_of(driver), signal.SIGKILL)
+    shown = await until(driver, "key-0", MachineState.TERMINATED)
+    assert shown.native_state == "killed"
+    assert isinstance((await driver.create(wants(1, "tiny", "sh")))[0], Already)
+    assert left_of(folder) == []
+    await driver.close()
+
+
+async def test_a_machine_stopped_behind_our_back_is_suspended(folder: Path) -> None:
+    driver = await one_machine(folder)
+    os.kill(await pid_of(driver), signal.SIGSTOP)
+    await until(driver, "key-0", MachineState.SUSPENDED)
+    await driver.close()
+
+
+async def test_a_reboot_is_another_process_in_the_same_machine(folder: Path) -> None:
+    driver = await one_machine(folder)
+    first = await seen(driver, "key-0")
+    await driver.run(Ref("key-0"), "echo kept >file", "", 30.0)
+    await driver.act(Deed.REBOOT, refs(1, "token"))
+    second = await until(driver, "key-0", MachineState.RUNNING)
+    assert first is not None
+    assert (first.native_id, first.details["boots"]) == (second.native_id, "1")
+    assert second.details["boots"] == "2"
+    assert first.details["pid"] != second.details["pid"]
+    assert await driver.run(Ref("key-0"), "cat file", "", 30.0) == "kept\n"
+    await driver.close()
+
+
+async def test_a_command_sees_its_machine_and_no_secret_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "do-not-tell")
+    driver = await one_machine(folder)
+    told = await driver.run(Ref("key-0"), "env; pwd; echo wrong >&2", "alice", 30.0)
+    assert "STATEWARD_KEY=key-0\n" in told
+    assert "USER=alice\n" in told
+    assert "wrong\n" in told
+    assert "do-not-tell" not in told
+    await driver.close()
+
+
+async def test_a_machine_inherits_none_of_our_files(folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    driver = await one_machine(folder)
+    os.close(writing)
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+    await driver.close()
+
+
+async def test_commands_run_side_by_side(folder: Path) -> None:
+    driver = await one_machine(folder)
+    told = await asyncio.gather(*(driver.run(Ref("key-0"), f"echo {one}", "", 30.0) for one in range(10)))
+    assert told == [f"{one}\n" for one in range(10)]
+    await driver.close()
+
+
+async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(folder: Path) -> None:
+    driver = await one_machine(folder)
+    with pytest.raises(TimeoutError):
+        await driver.run(Ref("key-0"), "echo 0 >>count; sleep 1000", "", 0.5)
+    leader = await pid_of(driver)
+
+    async def alone() -> bool:
+        return left_of(folder) == [leader]
+
+    await eventually(alone)
+    await driver.close()
+
+
+async def test_a_command_for_a_suspended_machine_is_given_up_and_does_not_run_later(folder: Path) -> None:
+    driver = await one_machine(folder)
+    await driver.act(Deed.SUSPEND, refs(1))
+    await until(driver, "key-0", MachineState.SUSPENDED)
+    with pytest.raises(TimeoutError):
+        await driver.run(Ref("key-0"), "echo late >>count", "", 0.2)
+    await driver.act(Deed.RESUME, refs(1))
+    assert await driver.run(Ref("key-0"), "echo next", "", 30.0) == "next\n"
+    assert not count_file(folder).exists()
+    await driver.close()
+
+
+async def test_a_command_ends_when_its_machine_does(folder: Path) -> None:
+    driver = await one_machine(folder)
+    running = asyncio.create_task(driver.run(Ref("key-0"), "echo 0 >>count; sleep 1000", "", 30.0))
+
+    async def begun() -> bool:
+        return count_file(folder).exists()
+
+    await eventually(begun)
+    await driver.act(Deed.TERMINATE, refs(1))
+    with pytest.raises(ProcessLookupError):
+        await running
+    await driver.close()
+
+
+async def test_further_specs_and_images_can_be_named(folder: Path) -> None:
+    driver = local(folder, specs="t3.nano, t3.micro", images="ubuntu")
+    assert await driver.check("t3.micro", "ubuntu") is None
+    assert isinstance(await driver.check("t3.large", "ubuntu"), Refused)
+    assert isinstance(await driver.check("t3.nano", "debian"), Refused)
+    await driver.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"folder": "/proc/nowhere"}])
+async def test_a_place_without_a_usable_folder_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(BadInput, match="folder"):
+        ProcessDriver(Place("local", "here", options=options))
+
+
+async def test_what_is_begun_is_finished_though_nobody_waits(folder: Path) -> None:
+    driver = local(folder)
+    creating = asyncio.create_task(_create(driver))
+    await asyncio.sleep(0)
+    creating.cancel()
+    await asyncio.gather(creating, return_exceptions=True)
+    await driver.close()
+    driver = local(folder)
+    await driver.create(wants(5, "tiny", "sh"))
+    for one in range(5):
+        await until(driver, f"key-{one}", MachineState.RUNNING)
+    assert len(left_of(folder)) == 5
+    await driver.close()
+
+
+async def _create(driver: ProcessDriver) -> None:
+    outcomes = await driver.create(wants(5, "tiny", "sh"))
+    assert all(isinstance(outcome, Accepted) for outcome in outcomes)

@@ -1,0 +1,118 @@
+"""The guest is what its source says, and really runs: it ticks, stands still, starts anew, and can be turned off."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from stateward.drivers import Accepted, Deed, MachineState, Place
+from stateward.drivers.qemu import QemuDriver, guest
+from stateward.drivers.qemu.hardware import BOARDS, HOST
+from stateward.drivers.qemu.monitor import talk
+from tests.integration.drivers.local.host import eventually, needs_qemu, refs, until, wants
+
+HERE = [arch for arch, board in BOARDS.items() if which(board.program)]
+"""What can be run here: this machine's own architecture, and others where their QEMU happens to be installed."""
+SOURCES = Path(guest.__file__).parent
+RECIPES = {
+    "x86_64": ["as --32 -o o {source}", "ld -m elf_i386 -Ttext 0x7c00 -e 0 -o elf o"],
+    "aarch64": ["as -o o {source}", "ld -Ttext 0 -e 0 -o elf o"],
+}
+
+
+def assemblers() -> list[tuple[str, str]]:
+    """Return the architectures for which there are tools here, with how the tools' names begin."""
+    prefixes = {arch: ("" if arch == HOST else f"{arch}-linux-gnu-") for arch in RECIPES}
+    return [(arch, prefix) for arch, prefix in prefixes.items() if which(f"{prefix}as") and which(f"{prefix}objcopy")]
+
+
+@pytest.mark.skipif(not assemblers(), reason="no assembler is installed: apt-get install binutils")
+def test_the_bytes_are_those_of_the_source(tmp_path: Path) -> None:
+    for arch, prefix in assemblers():
+        for step in [*RECIPES[arch], "objcopy -O binary elf bin"]:
+            words = [word.format(source=SOURCES / f"{arch}.s") for word in (prefix + step).split()]
+            subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+        assert (tmp_path / "bin").read_bytes() == guest.GUESTS[arch], arch
+
+
+def test_the_boot_sector_is_one() -> None:
+    sector = guest.GUESTS["x86_64"]
+    assert (len(sector), sector[-2:]) == (512, b"\x55\xaa")
+
+
+class Machine:
+    """One machine, and its console."""
+
+    def __init__(self, folder: Path, arch: str) -> None:
+        self.driver = QemuDriver(Place("local", "here", options={"folder": str(folder), "arch": arch}))
+        self.folder = folder / "machines" / "key-0"
+
+    async def start(self) -> None:
+        await self.driver.create(wants(1, "tiny", "tick"))
+        await until(self.driver, "key-0", MachineState.RUNNING)
+        await self.says("tick 00001")
+
+    def lines(self) -> list[str]:
+        return (self.folder / "console").read_text().splitlines()
+
+    async def says(self, line: str, times: int = 1) -> None:
+        async def said() -> bool:
+            return self.lines().count(line) >= times
+
+        await eventually(said)
+
+    async def does(self, deed: Deed, state: MachineState) -> None:
+        (outcome,) = await self.driver.act(deed, refs(1))
+        assert isinstance(outcome, Accepted), outcome
+        await until(self.driver, "key-0", state)
+
+
+@needs_qemu
+@pytest.mark.parametrize("arch", HERE)
+async def test_a_guest_ticks_while_it_runs(folder: Path, arch: str) -> None:
+    machine = Machine(folder, arch)
+    await machine.start()
+    await machine.says("tick 00002")
+    assert machine.lines()[:3] == ["up", "tick 00001", "tick 00002"]
+    await machine.driver.close()
+
+
+@needs_qemu
+@pytest.mark.parametrize("arch", HERE)
+async def test_a_suspended_guest_stands_still_and_goes_on_where_it_was(folder: Path, arch: str) -> None:
+    machine = Machine(folder, arch)
+    await machine.start()
+    await machine.does(Deed.SUSPEND, MachineState.SUSPENDED)
+    before = machine.lines()
+    await asyncio.sleep(2.2)  # nothing can be waited for: the point is that nothing happens in the time of two ticks
+    assert machine.lines() == before
+    await machine.does(Deed.RESUME, MachineState.RUNNING)
+    await machine.says(f"tick {len(before):05}")
+    assert machine.lines().count("up") == 1
+    await machine.driver.close()
+
+
+@needs_qemu
+@pytest.mark.parametrize("arch", HERE)
+async def test_a_rebooted_guest_starts_anew(folder: Path, arch: str) -> None:
+    machine = Machine(folder, arch)
+    await machine.start()
+    await machine.does(Deed.REBOOT, MachineState.RUNNING)
+    await machine.says("up", times=2)
+    await machine.says("tick 00001", times=2)
+    await machine.driver.close()
+
+
+@needs_qemu
+@pytest.mark.parametrize("arch", HERE)
+async def test_a_guest_answers_the_power_button(folder: Path, arch: str) -> None:
+    machine = Machine(folder, arch)
+    await machine.start()
+    async with talk(machine.folder) as monitor:
+        await monitor.ask("system_powerdown")
+    shown = await until(machine.driver, "key-0", MachineState.TERMINATED)
+    assert machine.lines()[-1] == "power button"
+    assert shown.native_state == "gone"
+    await machine.driver.close()

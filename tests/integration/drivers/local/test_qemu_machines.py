@@ -1,0 +1,239 @@
+"""QEMU machines among controllers that come, go and hang; and what their monitors can and cannot tell."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from stateward.drivers import (
+    Accepted,
+    Deed,
+    MachineState,
+    Place,
+    Ref,
+    Refused,
+    Transient,
+    Unanswered,
+    Why,
+)
+from stateward.drivers.qemu import QemuDriver
+from stateward.drivers.qemu import monitor as monitors
+from stateward.errors import BadInput
+from tests.integration.drivers.local.host import (
+    PATIENCE,
+    all_are,
+    left_of,
+    memory_of,
+    needs_qemu,
+    refs,
+    seen,
+    timed,
+    until,
+    wants,
+)
+
+pytestmark = needs_qemu
+NUMBER = 10
+
+
+def local(folder: Path, **options: str) -> QemuDriver:
+    return QemuDriver(Place("local", "here", options={"folder": str(folder)} | options))
+
+
+async def one_machine(folder: Path) -> QemuDriver:
+    driver = local(folder)
+    await driver.create(wants(1, "tiny", "tick"))
+    await until(driver, "key-0", MachineState.RUNNING)
+    return driver
+
+
+async def live(folder: Path, number: int) -> None:
+    """Bring machines through their lives, one of them killed behind our back, and print what it takes."""
+    driver = local(folder)
+    await timed("create", number, driver.create(wants(number, "tiny", "tick")))
+    await timed("come up", number, all_are(driver, MachineState.RUNNING, number))
+    pids = left_of(folder)
+    assert len(pids) == number
+    sys.stdout.write(f"    memory: {memory_of(pids) / number:.2f} MiB each\n")
+    await timed("list", number, driver.observe())
+    for deed, state in [(Deed.SUSPEND, MachineState.SUSPENDED), (Deed.RESUME, MachineState.RUNNING)]:
+        await timed(deed, number, driver.act(deed, refs(number)))
+        await all_are(driver, state, number)
+    await timed("reboot", number, driver.act(Deed.REBOOT, refs(number, "token")))
+    victim = await seen(driver, "key-0")
+    assert victim is not None
+    os.kill(int(victim.details["pid"]), signal.SIGKILL)
+    await until(driver, "key-0", MachineState.TERMINATED)
+    listing = await driver.observe()
+    assert [one.state for one in listing.seen].count(MachineState.RUNNING) == number - 1, [
+        one.native_state for one in listing.seen
+    ]
+    await timed("terminate", number, driver.act(Deed.TERMINATE, refs(number)))
+    await all_are(driver, MachineState.TERMINATED, number)
+    assert left_of(folder) == []
+    await driver.close()
+
+
+async def test_ten_machines_live_and_end_and_one_that_is_killed_is_found(folder: Path) -> None:
+    await asyncio.sleep(0)
+    await live(folder, NUMBER)
+
+
+async def test_the_folder_may_be_deeper_than_the_name_of_a_socket_can_be_long(folder: Path) -> None:
+    deep = folder.joinpath(*["a-rather-long-name-of-a-folder"] * 6)
+    driver = local(deep)
+    await driver.create(wants(1, "tiny", "tick"))
+    await until(driver, "key-0", MachineState.RUNNING)
+    await driver.act(Deed.TERMINATE, refs(1))
+    await until(driver, "key-0", MachineState.TERMINATED)
+    assert left_of(deep) == []
+    await driver.close()
+
+
+async def test_two_controllers_do_not_hang_on_one_machine(folder: Path) -> None:
+    one = await one_machine(folder)
+    other = local(folder)
+    listings = await asyncio.gather(*(driver.observe() for driver in [one, other] * 10))
+    assert all(listing.complete and len(listing.seen) == 1 for listing in listings)
+    await one.close()
+    await other.close()
+
+
+async def test_a_monitor_that_somebody_else_keeps_tells_nothing_and_nobody_is_taken_for_dead(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = await one_machine(folder)
+    monkeypatch.setattr(monitors, "PATIENCE", 0.2)
+    with hold_monitor(folder):
+        listing = await driver.observe()
+        assert (list(listing.seen), listing.complete) == ([], False)
+        assert "key-0" in listing.trouble
+        (outcome,) = await driver.act(Deed.SUSPEND, refs(1))
+        assert isinstance(outcome, (Unanswered, Transient))
+    await until(driver, "key-0", MachineState.RUNNING)
+    await driver.close()
+
+
+def hold_monitor(folder: Path) -> socket.socket:
+    """Be a client that comes and does not go."""
+    handle = os.open(folder / "machines" / "key-0", os.O_RDONLY)
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(f"/proc/self/fd/{handle}/monitor")
+    os.close(handle)
+    assert b"QMP" in client.recv(1000)
+    return client
+
+
+async def test_a_machine_whose_process_is_stopped_is_not_taken_for_anything(folder: Path) -> None:
+    driver = await one_machine(folder)
+    (pid,) = left_of(folder)
+    os.kill(pid, signal.SIGSTOP)
+    listing = await driver.observe()
+    assert (list(listing.seen), listing.complete) == ([], False)
+    os.kill(pid, signal.SIGCONT)
+    await until(driver, "key-0", MachineState.RUNNING)
+    await driver.close()
+
+
+async def test_a_machine_that_does_not_quit_is_killed(folder: Path) -> None:
+    driver = await one_machine(folder)
+    (pid,) = left_of(folder)
+    os.kill(pid, signal.SIGSTOP)
+    (outcome,) = await driver.act(Deed.TERMINATE, refs(1))
+    assert isinstance(outcome, Accepted)
+    await until(driver, "key-0", MachineState.TERMINATED)
+    assert left_of(folder) == []
+    await driver.close()
+
+
+async def test_what_happens_behind_our_back_is_hinted_at(folder: Path) -> None:
+    driver = await one_machine(folder)
+    hints = driver.watch()
+    heard = asyncio.ensure_future(anext(hints))
+    machine = folder / "machines" / "key-0"
+    while not heard.done():  # until the watcher is listening
+        async with monitors.talk(machine) as monitor:
+            await monitor.ask("stop")
+            await monitor.ask("cont")
+        await asyncio.wait({heard}, timeout=0.05)
+    assert heard.result() == "key-0"
+    async with monitors.talk(machine) as monitor:
+        await monitor.ask("quit")
+    assert await asyncio.wait_for(anext(hints), PATIENCE) == "key-0"
+    await hints.aclose()
+    await driver.close()
+
+
+async def test_a_kill_is_hinted_at(folder: Path) -> None:
+    driver = await one_machine(folder)
+    hints = driver.watch()
+    assert await asyncio.wait_for(anext(hints), PATIENCE) == "key-0"
+    os.kill(left_of(folder)[0], signal.SIGKILL)
+    async with asyncio.timeout(PATIENCE):
+        while (await dead_or_alive(driver, await anext(hints))) is not MachineState.TERMINATED:
+            pass
+    await hints.aclose()
+    await driver.close()
+
+
+async def dead_or_alive(driver: QemuDriver, key: str) -> MachineState | None:
+    listing = await driver.observe([key])
+    return listing.seen[0].state if listing.seen else None
+
+
+async def test_a_machine_that_never_came_up_has_failed_and_says_why(folder: Path, tmp_path: Path) -> None:
+    program = tmp_path / "broken-qemu"
+    program.write_text("#!/bin/sh\necho out of order >&2\nexit 1\n")
+    program.chmod(0o700)
+    driver = local(folder, program=str(program))
+    await driver.create(wants(1, "tiny", "tick"))
+    shown = await until(driver, "key-0", MachineState.FAILED)
+    assert shown.details["complaint"] == "out of order"
+    await driver.act(Deed.TERMINATE, refs(1))
+    await until(driver, "key-0", MachineState.TERMINATED)
+    await driver.close()
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [("1c99999999g", Why.NOT_FOUND), ("1c999999g", Why.CAPACITY), ("99c64m", Why.CAPACITY), ("0c1m", Why.NOT_FOUND)],
+)
+async def test_a_size_that_cannot_be_is_refused(folder: Path, spec: str, why: Why) -> None:
+    driver = local(folder)
+    refusal = await driver.check(spec, "tick")
+    assert refusal is not None
+    assert refusal.why is why
+    await driver.close()
+
+
+async def test_a_host_without_qemu_says_what_to_install(folder: Path) -> None:
+    driver = local(folder, program="no-such-program")
+    (outcome,) = await driver.create(wants(1, "tiny", "tick"))
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.UNABLE
+    assert "qemu-system-" in outcome.message
+    await driver.close()
+
+
+@pytest.mark.parametrize("options", [{"arch": "pdp11"}, {"accel": "magic"}])
+async def test_nonsense_options_are_refused(folder: Path, options: dict[str, str]) -> None:
+    with pytest.raises(BadInput):
+        local(folder, **options)
+
+
+async def test_the_monitor_can_be_asked_anything_and_says_no_with_a_reason(folder: Path) -> None:
+    driver = await one_machine(folder)
+    machine = folder / "machines" / "key-0"
+    async with monitors.talk(machine) as monitor:
+        assert await monitor.status() == "running"
+        with pytest.raises(monitors.Denied, match="no-such-command"):
+            await monitor.ask("no-such-command")
+    await driver.act(Deed.TERMINATE, [Ref("key-0")])
+    with pytest.raises(monitors.NotReached):
+        async with monitors.talk(machine):
+            pass
+    await driver.close()

@@ -1,0 +1,44 @@
+"""What the simulated providers offer."""
+
+import pytest
+
+from stateward.drivers import PartKind, Why
+from stateward.drivers.port import Part, Want
+from stateward.drivers.simulated import IMAGES, REGIONS, SPECS, Image, Spec, spec_of
+from tests.unit.drivers.simulated.world import World
+
+
+@pytest.mark.parametrize("provider", list(REGIONS))
+def test_every_provider_has_regions_sizes_and_images(provider: str) -> None:
+    assert len(REGIONS[provider]) > 1
+    assert len({spec.name for spec in SPECS[provider]}) == len(SPECS[provider]) > 1
+    assert len({image.name for image in IMAGES[provider]}) == len(IMAGES[provider]) > 1
+    assert all(spec.vcpu > 0 and spec.memory_gib > 0 and spec.cost > 0 for spec in SPECS[provider])
+
+
+def test_a_size_is_found_by_its_name() -> None:
+    assert spec_of("aws", "t3.nano") == Spec("t3.nano", 2, 0.5, 0.0052)
+    assert spec_of("aws", "none") is None
+    assert spec_of("nobody", "t3.nano") is None
+
+
+async def test_what_is_registered_can_be_had(world: World) -> None:
+    refusal = await world.driver.check("my.own", "my-image")
+    assert refusal is not None
+    assert (refusal.why, "my.own" in refusal.message) == (Why.INVALID, True)
+    world.cloud.register_spec("aws", Spec("my.own", 1, 1.0, 0.1))
+    world.cloud.register_image("aws", Image("my-image", "own"))
+    assert await world.driver.check("my.own", "my-image") is None
+    assert Spec("my.own", 1, 1.0, 0.1) in world.cloud.specs("aws")
+    assert Image("my-image", "own") in world.cloud.images("aws")
+
+
+async def test_a_machine_among_parts_that_are_not_there_is_refused(world: World) -> None:
+    want = Want("a", "a", "t3.nano", "ubuntu22.04", {PartKind.SUBNET: "subnet-none"})
+    (outcome,) = await world.driver.create([want])
+    assert getattr(outcome, "why", None) is Why.NOT_FOUND
+
+
+async def test_who_brings_a_public_key_is_told_no_secret(world: World) -> None:
+    made = await world.driver.ensure(Part(PartKind.SSH_KEY, "k", "k", facts={"public_key": "ssh-ed25519 AAAA"}))
+    assert getattr(made, "secret", None) == ""

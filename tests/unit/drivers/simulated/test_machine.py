@@ -1,0 +1,79 @@
+"""The provider's own rules, and machines that follow from the time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.drivers import Deed, MachineState
+from stateward.drivers.simulated.machine import (
+    ALLOWED,
+    SO_ALREADY,
+    TOKENS,
+    WAYS,
+    Build,
+    Machine,
+    Verdict,
+    judge,
+    passage,
+    state_at,
+    with_token,
+)
+from stateward.drivers.simulated.words import NATIVE, STATES
+
+BUILD = Build("t3.nano", "ubuntu22.04")
+times = st.floats(0, 1e6)
+
+
+def a_machine(since: float, until: float) -> Machine:
+    fresh = passage(None, MachineState.PENDING, MachineState.RUNNING)
+    return Machine("key", "name", 1, BUILD, fresh, since, until)
+
+
+@given(times, times, times)
+def test_a_machine_goes_through_its_passage_and_never_back(start: float, length: float, later: float) -> None:
+    machine = a_machine(start, start + length)
+    order = [None, MachineState.PENDING, MachineState.RUNNING]
+    moments = sorted([0.0, start, start + length, later])
+    ranks = [order.index(state_at(machine, moment)) for moment in moments]
+    assert ranks == sorted(ranks)
+
+
+def test_a_machine_is_not_there_before_it_was_made() -> None:
+    assert state_at(a_machine(5.0, 8.0), 4.9) is None
+
+
+@pytest.mark.parametrize("deed", list(Deed))
+@pytest.mark.parametrize("state", STATES)
+def test_a_deed_that_went_has_nothing_left_to_do_at_its_end(deed: Deed, state: MachineState) -> None:
+    if judge(deed, state) is Verdict.GO and deed is not Deed.REBOOT:
+        assert judge(deed, WAYS[deed][0]) is Verdict.ALREADY
+        assert judge(deed, WAYS[deed][1]) is Verdict.ALREADY
+
+
+@pytest.mark.parametrize("deed", list(Deed))
+def test_no_state_is_both_allowed_and_so_already(deed: Deed) -> None:
+    assert not ALLOWED[deed] & SO_ALREADY[deed]
+
+
+@pytest.mark.parametrize("deed", [Deed.SUSPEND, Deed.RESUME, Deed.REBOOT])
+def test_what_is_terminated_stays_so(deed: Deed) -> None:
+    assert judge(deed, MachineState.TERMINATED) is Verdict.CONFLICT
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_whatever_has_not_ended_can_be_terminated(state: MachineState) -> None:
+    over = state in (MachineState.TERMINATING, MachineState.TERMINATED)
+    assert judge(Deed.TERMINATE, state) is (Verdict.ALREADY if over else Verdict.GO)
+
+
+@given(st.lists(st.text(min_size=1), max_size=20))
+def test_a_machine_remembers_the_newest_tokens_and_no_more(given_tokens: list[str]) -> None:
+    tokens: tuple[str, ...] = ()
+    for token in given_tokens:
+        tokens = with_token(tokens, token)
+    assert list(tokens) == given_tokens[-TOKENS:]
+
+
+@pytest.mark.parametrize("provider", list(NATIVE))
+def test_every_provider_has_a_word_for_every_state(provider: str) -> None:
+    assert set(NATIVE[provider]) == set(MachineState) - {MachineState.OTHER}

@@ -1,0 +1,67 @@
+"""Chances, spans and budgets."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.drivers.simulated import STORMY, Fate, Temper
+from stateward.drivers.simulated.temper import Bucket, draw, draw_fate, tempered
+from stateward.errors import BadInput, UnknownName
+
+
+@given(st.integers(), st.floats(0, 100), st.floats(0, 100))
+def test_a_draw_is_within_its_span(seed: int, low: float, more: float) -> None:
+    assert low <= draw((low, low + more), Random(seed)) <= low + more
+
+
+@given(st.lists(st.floats(0, 5), max_size=60), st.floats(0.1, 20), st.integers(1, 20))
+def test_no_more_calls_pass_than_the_budget_holds(pauses: list[float], rate: float, burst: int) -> None:
+    bucket, now, passed = Bucket(burst, 0.0), 0.0, 0
+    for pause in pauses:
+        now += pause
+        passed += bucket.take(now, rate, burst) == 0.0
+    assert passed <= burst + now * rate + 1e-6
+
+
+@given(st.floats(0.1, 20))
+def test_who_waits_as_long_as_told_gets_through(rate: float) -> None:
+    bucket = Bucket(0.0, 0.0)
+    wait = bucket.take(0.0, rate, 5.0)
+    assert wait > 0
+    assert bucket.take(wait * (1 + 1e-9), rate, 5.0) == 0.0
+
+
+def test_nothing_goes_wrong_by_default() -> None:
+    chance = Random(1)
+    assert {draw_fate(Temper(), chance) for _ in range(1000)} == {Fate.DONE}
+
+
+def test_in_a_storm_everything_happens() -> None:
+    chance = Random(1)
+    assert {draw_fate(STORMY, chance) for _ in range(1000)} == set(Fate)
+
+
+def test_nothing_gets_through_to_a_dead_region() -> None:
+    chance = Random(1)
+    fates = {draw_fate(Temper(dead=True), chance) for _ in range(100)}
+    assert fates == {Fate.REQUEST_LOST, Fate.TRANSIENT}
+
+
+def test_options_change_a_temper() -> None:
+    changed = tempered(Temper(), {"pending": "1..4", "fails": "0.5", "dead": "true", "calls_a_second": "3"})
+    assert (changed.pending, changed.fails, changed.dead, changed.calls_a_second) == ((1.0, 4.0), 0.5, True, 3.0)
+
+
+def test_an_unknown_option_is_named_with_its_nearest() -> None:
+    with pytest.raises(UnknownName) as raised:
+        tempered(Temper(), {"fail": "0.5"})
+    assert raised.value.nearest == "fails"
+
+
+@pytest.mark.parametrize(("name", "text"), [("fails", "often"), ("dead", "maybe"), ("pending", "1..2..3")])
+def test_an_option_of_the_wrong_sort_is_refused(name: str, text: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        tempered(Temper(), {name: text})
+    assert raised.value.field == name

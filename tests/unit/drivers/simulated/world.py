@@ -1,0 +1,60 @@
+"""A simulated world, and short ways to ask for things in it."""
+
+import asyncio
+from collections import Counter
+from itertools import count
+from pathlib import Path
+from random import Random
+
+from msgspec.structs import replace
+
+from stateward.drivers import Deed, Listing, MachineState, Outcome, Place, Ref, Want
+from stateward.drivers.simulated import CALM, Fate, SimulatedCloud, SimulatedDriver, Temper
+
+SEOUL = Place("aws", "ap-northeast-2")
+TOKYO = Place("aws", "ap-northeast-1")
+
+
+class World:
+    """A cloud with a driver of one of its regions."""
+
+    def __init__(self, temper: Temper = CALM, path: Path | None = None, seed: int = 1) -> None:
+        self.calls: Counter[str] = Counter()
+        self.cloud = SimulatedCloud(path, temper=temper, clock=asyncio.get_running_loop().time, chance=Random(seed))
+        self.driver = self.driver_of(SEOUL)
+        self._numbers = count(1)
+
+    def driver_of(self, place: Place) -> SimulatedDriver:
+        return SimulatedDriver(place, self.cloud, lambda call: self.calls.update([call]))
+
+    def behave(self, **settings: object) -> None:
+        """Change the region's temper."""
+        self.cloud.set_temper(SEOUL, replace(self.cloud.region(SEOUL).temper, **settings))
+
+    def foretell(self, *fates: Fate) -> None:
+        self.cloud.region(SEOUL).gate.foretell(*fates)
+
+    def want(self, key: str = "") -> Want:
+        number = next(self._numbers)
+        return Want(key or f"key-{number}", f"vm-{number}", "t3.nano", "ubuntu22.04")
+
+    async def create(self, key: str) -> Outcome:
+        (outcome,) = await self.driver.create([self.want(key)])
+        return outcome
+
+    async def act(self, deed: Deed, key: str, token: str = "") -> Outcome:
+        (outcome,) = await self.driver.act(deed, [Ref(key, None, token)])
+        return outcome
+
+    async def state(self, key: str) -> MachineState | None:
+        """Return what a machine is shown as, if it is."""
+        return (await self.states()).get(key)
+
+    async def states(self) -> dict[str, MachineState]:
+        return states(await self.driver.observe())
+
+
+def states(listing: Listing) -> dict[str, MachineState]:
+    """Return what a complete listing shows."""
+    assert listing.complete, listing.trouble
+    return {one.key: one.state for one in listing.seen}
