@@ -2,6 +2,7 @@
 
     kinds     its lifecycles, with handlers, routes and guards
     routes    what it mounts over HTTP beside the generic API
+    attach    gets to know the engine, before its worker can call a handler
     live      what runs beside the engine while the process does (looking after drift, listening to agents)
     show      what it does by itself in the demo
 
@@ -74,6 +75,9 @@ class Wing:
     def __init__(self, kinds: Sequence[Kind], routes: "Sequence[ControllerRouterHandler]" = ()) -> None:
         self.kinds = list(kinds)
         self.routes = list(routes)
+
+    def attach(self, engine: Engine) -> None:
+        """Get to know the engine, before it is opened: its worker may call a handler at once."""
 
     @asynccontextmanager
     async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - others need them

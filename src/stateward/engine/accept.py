@@ -108,6 +108,8 @@ async def _load(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> None:
     keys = {Key(one.ns, one.object) for one in requests}
     births = {Key(one.ns, one.birth.queue) for one in requests if one.birth is not None and one.birth.queue}
     await desk.load(keys | births | needed(kinds, requests))
+    company = (kinds.company(one, desk.objects.get(Key(one.ns, one.object))) for one in requests)
+    await desk.load({key for keys in company for key in keys})  # after their subjects, and all at once: in one order
     holders = {Key(one.ns, one.op) for one in desk.objects.values() if one.op is not None}
     await desk.load_operations(holders | desk.standing())  # whoever is refused is told by whom
     asked = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
@@ -129,18 +131,19 @@ async def _admit(desk: Desk, kinds: Kinds, request: Request, answers: dict[Key, 
     found = _born(desk, kinds, request, stored) if request.birth is not None else _present(request, stored)
     kind = kinds[found.kind]
     move = _decided(desk, kind, request, found)
-    if kind.guard is not None:
-        await kind.guard(desk, request, found)
     # A step from rest into a transitional state begins something too: it must end in time.
     begins = move.begins or (found.op is None and move.target.state_class is TRANSITIONAL)
     if kinds.admission is not None:
         await kinds.admission.check(desk, request, found, begins=begins)
+    asked = request
+    if kind.guard is not None:
+        request = await kind.guard(desk, request, found) or request
     accepted = begin(desk, kind, request, found, move) if begins else _step(desk, request, found, move)
     if kinds.admission is not None:
         kinds.admission.accepted(desk, request, found, begins=begins)
     if request.key is not None:
         op = accepted.operation.id if accepted.operation else None
-        answer = Answer(request.ns, request.key, _fingerprint(request), op, request.object, desk.now)
+        answer = Answer(request.ns, request.key, _fingerprint(asked), op, request.object, desk.now)
         answers[Key(request.ns, request.key)] = answer
         desk.changes.answers.append(answer)
     return accepted

@@ -39,12 +39,27 @@ class AlreadyEnded(Denied):
         return f"operation {self.op} has {self.status} already"
 
 
+class NotCancelled(Denied):
+    """Operations of this kind run to their end."""
+
+    code = "not_cancelled"
+
+    def __init__(self, op: str, kind: str) -> None:
+        super().__init__(op, kind)
+        self.op, self.kind = op, kind
+
+    def __str__(self) -> str:
+        return f"operation {self.op} runs to its end: what is done to a {self.kind} cannot be cancelled"
+
+
 async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
     """Cancel an operation; returns it as it was found."""
     desk = Desk(tx)
     operation = (await tx.operations([key])).get(key)
     if operation is None:
         raise NoSuchOperation(*key)
+    if not kinds[operation.kind].cancels:
+        raise NotCancelled(operation.id, operation.kind)
     await desk.load([Key(operation.ns, operation.object)])
     if operation.tree is not None:
         await desk.load_locks([Key(operation.ns, operation.tree)])

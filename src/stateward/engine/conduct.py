@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 
 import msgspec
+from msgspec.structs import replace
 
 from stateward.engine.handlers import (
     Fenced,
@@ -59,6 +60,8 @@ class Conduct:
     async def _attempt(self, job: Job) -> Ending:
         if job.claim.work.observe and self._handler.observe is not None:
             seen = await self._handler.observe(job)
+            if isinstance(seen, Ending):
+                return seen
             if seen is Seen.DONE:
                 return Ending()
             if seen is Seen.UNKNOWN:
@@ -82,7 +85,7 @@ class Conduct:
             return given_up
         return Retry(after, given_up.error, observe=unclear)
 
-    async def look(self, job: Job) -> Seen:
+    async def look(self, job: Job) -> Seen | Ending:
         """Look at what is true; whoever cannot look, or fails to, does not know."""
         if self._handler.observe is None:
             return Seen.UNKNOWN
@@ -97,6 +100,8 @@ class Conduct:
     async def settle(self, job: Job) -> Ending:
         """Say how an operation that outlived its deadline has ended, from what is true now."""
         seen = await self.look(job)
+        if isinstance(seen, Ending):
+            return replace(seen, actor=HEALER) if seen.event == SUCCEEDED else seen
         if seen is Seen.DONE:
             return Ending(SUCCEEDED, HEALER)
         if seen is Seen.NOT_DONE:
@@ -106,6 +111,8 @@ class Conduct:
     async def cancel(self, job: Job) -> Ending:
         """Say how an operation that was cancelled while it ran has ended: done after all, or back to where it was."""
         seen = await self.look(job)
+        if isinstance(seen, Ending):
+            return seen
         if seen is Seen.DONE:
             return Ending(SUCCEEDED)
         if seen is Seen.UNKNOWN and self._handler.observe is not None:

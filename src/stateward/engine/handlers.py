@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from stateward.engine.outcomes import Phase
+from stateward.engine.outcomes import Ending, Phase
 from stateward.engine.requests import Request
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, NO_FACTS
@@ -195,7 +195,8 @@ class Job:
 
 
 Run = Callable[[Job], Awaitable[Any]]
-Observe = Callable[[Job], Awaitable[Seen]]
+Observe = Callable[[Job], Awaitable[Seen | Ending]]
+"""A look; whoever saw that it is done may say so with what was seen."""
 
 
 class Handler(Struct, frozen=True):

@@ -13,8 +13,15 @@ from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.rows import BEGINNINGS
 from stateward.store.records import Key, Object
 
-Guard = Callable[[Desk, Request, Object], Awaitable[None]]
-"""A domain's own condition on a request, checked inside the transaction; raises a Denied."""
+Guard = Callable[[Desk, Request, Object], Awaitable[Request | None]]
+"""A domain's own condition on a request, checked inside the transaction; raises a Denied.
+
+It is the last who can refuse, so it may change further objects on the desk. It may return the request completed, by
+what only the transaction knows.
+"""
+
+Company = Callable[[Request, Object | None], Iterable[Key]]
+"""Names the objects that a guard will look at, by a request and its object, if there is one."""
 
 
 class Admission(Protocol):
@@ -41,9 +48,12 @@ ANYWHERE = Route()
 
 
 class Kind:
-    """A lifecycle with its handlers (by action), its route and its guard."""
+    """A lifecycle with its handlers (by action), its route, its guard and the company that the guard needs.
 
-    __slots__ = ("guard", "handlers", "lifecycle", "route")
+    `cancels` says whether its operations can be cancelled.
+    """
+
+    __slots__ = ("cancels", "company", "guard", "handlers", "lifecycle", "route")
 
     def __init__(
         self,
@@ -51,11 +61,16 @@ class Kind:
         handlers: dict[str, Handler] | None = None,
         route: Callable[[Object, str], Route] = lambda _object, _action: ANYWHERE,
         guard: Guard | None = None,
+        company: Company | None = None,
+        *,
+        cancels: bool = True,
     ) -> None:
         self.lifecycle = lifecycle
         self.handlers = handlers if handlers is not None else {}
         self.route = route
         self.guard = guard
+        self.company = company
+        self.cancels = cancels
 
     @property
     def name(self) -> str:
@@ -90,6 +105,12 @@ class Kinds:
             return self._kinds[name]
         except KeyError:
             raise UnknownName("kind", name, self._kinds) from None
+
+    def company(self, request: Request, found: Object | None) -> Iterable[Key]:
+        """Return the objects that the guard of a request will look at."""
+        name = request.birth.kind if request.birth is not None else found.kind if found is not None else ""
+        kind = self._kinds.get(name)
+        return () if kind is None or kind.company is None else kind.company(request, found)
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._kinds.values())

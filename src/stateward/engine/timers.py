@@ -17,7 +17,7 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, Timer
 
 LATER = 1.0
-"""How many seconds a timer waits that found its object in transition."""
+"""How many seconds a timer waits that found its object in transition, unless the denial says it (`after`)."""
 
 
 async def fire(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most: int) -> int:
@@ -29,7 +29,7 @@ async def fire(tx: Tx, kinds: Kinds, new_id: Callable[[], str], most: int) -> in
     verdicts = await admit_all(desk, kinds, [_request(timer, new_id()) for timer in timers])
     for timer, verdict in zip(timers, verdicts, strict=True):
         if _must_wait(verdict):
-            desk.changes.timers.append(replace(timer, due=tx.now + LATER))
+            desk.changes.timers.append(replace(timer, due=tx.now + getattr(verdict, "after", LATER)))
             continue
         desk.changes.timers_gone.append(timer.key)
         found = desk.objects.get(Key(timer.ns, timer.object))

@@ -112,6 +112,8 @@ async def engine_of(
     )
     if clouds is not None:
         clouds.engine = engine
+    for wing in wings:
+        wing.attach(engine)
     async with engine, AsyncExitStack() as stack:
         for wing in wings:
             await stack.enter_async_context(wing.live(engine, works=config.worker))

@@ -138,4 +138,50 @@ MCI_ROWS = (
 VM  = declare("mci.vm",  VmState,  VM_ROWS,  USER | CONTROLLER | PROVIDER, unknown=VmState.UNDEFINED, about="a virtual machine at a provider")
 MCI = declare("mci.mci", MciState, MCI_ROWS, USER | CONTROLLER | CLOCK,                               about="a group of VMs over many clouds, controlled as one")
 
-LIFECYCLES = (MCI, VM)
+
+class PartState(State):
+    """The states of what VMs stand on: networks, security groups, keys."""
+
+    CONFIGURING = "Configuring", TRANSITIONAL, "being made at the provider"
+    AVAILABLE   = "Available",   STABLE,       "there, to be used"
+    DELETING    = "Deleting",    TRANSITIONAL, "being removed at the provider"
+    ERROR       = "Error",       STABLE,       "could not be made, or nobody knows"
+
+
+P = PartState
+ANYONE = USER | CONTROLLER
+
+PART_ROWS = (
+    #      from                    event     by      through        to           on error  within
+    action(NEW,                    "create", ANYONE, P.CONFIGURING, P.AVAILABLE, P.ERROR,  10 * MINUTE),
+    action(P.ERROR,                "repair", ANYONE, P.CONFIGURING, P.AVAILABLE, P.ERROR,  10 * MINUTE),
+    action(P.AVAILABLE | P.ERROR,  "delete", ANYONE, P.DELETING,    GONE,        BACK,     10 * MINUTE),
+    step(  every(P),               "forget", USER,                  GONE,        needs=FORCE),
+)
+
+VNET           = declare("mci.vnet",          PartState, PART_ROWS, USER | CONTROLLER, unknown=P.ERROR, about="a virtual network with its subnets")
+SECURITY_GROUP = declare("mci.securitygroup", PartState, PART_ROWS, USER | CONTROLLER, unknown=P.ERROR, about="a group of firewall rules")
+SSH_KEY        = declare("mci.sshkey",        PartState, PART_ROWS, USER | CONTROLLER, unknown=P.ERROR, about="a key pair to reach VMs with")
+
+
+class RecordState(State):
+    """The one state of what is only written down."""
+
+    REGISTERED = "Registered", STABLE, "can be used"
+
+
+R = RecordState
+
+RECORD_ROWS = (
+    #    from          event       by      to
+    step(NEW,          "register", ANYONE, R.REGISTERED),
+    step(R.REGISTERED, "change",   ANYONE, R.REGISTERED),
+    step(R.REGISTERED, "remove",   ANYONE, GONE),
+)
+
+NAMESPACE  = declare("mci.namespace",  RecordState, RECORD_ROWS, USER | CONTROLLER, about="a namespace of MCIs and their resources")
+CONNECTION = declare("mci.connection", RecordState, RECORD_ROWS, USER | CONTROLLER, about="a way to a provider's region, with a driver behind it")
+SPEC       = declare("mci.spec",       RecordState, RECORD_ROWS, USER | CONTROLLER, about="a size of machine")
+IMAGE      = declare("mci.image",      RecordState, RECORD_ROWS, USER | CONTROLLER, about="what a machine starts from")
+
+LIFECYCLES = (MCI, VM, VNET, SECURITY_GROUP, SSH_KEY, NAMESPACE, CONNECTION, SPEC, IMAGE)

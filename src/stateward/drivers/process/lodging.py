@@ -83,8 +83,9 @@ class Lodging:
     def look(self, keys: Collection[str] | None = None) -> Look:
         """Look at all machines, or at some; trouble of any sort is told and not raised."""
         bury_children()
+        if stat_of(os.getpid()) is None:
+            return Look((), ("/proc cannot be read, and nothing is known of any process",))
         try:
-            stat_of(os.getpid())
             records, troubles = self.folder.read_all() if keys is None else (self._records(keys), [])
             sights = [self.sight(record) for record in records]
         except (OSError, BadRecord) as error:
@@ -96,8 +97,9 @@ class Lodging:
         return [record for key in dict.fromkeys(keys) if (record := self.folder.read(key)) is not None]
 
     def sight(self, record: Record) -> Sight:
-        """Say what became of a machine. That its process is gone is told by two signs: by none of its identity, and
-        by its sign of life being free.
+        """Say what became of a machine.
+
+        It is gone if two signs say so: no process has its identity, and its sign of life is free.
         """
         if record.phase is not Phase.STARTING and (seen := _seen(record, record.process)):
             return seen
@@ -112,7 +114,9 @@ class Lodging:
         if record.process is not None and _is_leaving(record.process):
             return Sight(record, Standing.LEAVING)
         newer = self.folder.read(record.key)
-        return Sight(record, Standing.HIDDEN) if newer is None or newer == record else self.sight(newer)
+        if newer is not None and newer != record:
+            return self.sight(newer)
+        return Sight(record, Standing.HIDDEN if self.folder.is_alive(record.key) else Standing.GONE)
 
     def _find(self, record: Record) -> Process | None:
         mark = self._kind.mark(record)

@@ -36,13 +36,13 @@ from stateward.drivers.port import (
     Why,
 )
 from stateward.drivers.process.lodging import Look, Milestone, unnoticed
-from stateward.drivers.process.proc import Process, age_of
+from stateward.drivers.process.proc import age_of
 from stateward.drivers.process.reception import Reception
 from stateward.drivers.process.record import Phase, Record, Sight, Standing
 from stateward.drivers.process.sizes import size_of
 from stateward.drivers.qemu.hardware import CONSOLE, MOST_PROCESSORS, Hardware
 from stateward.drivers.qemu.hints import Hints
-from stateward.drivers.qemu.monitor import Denied, Monitor, NotAnswered, NotReached, talk
+from stateward.drivers.qemu.monitor import Denied, Monitor, MonitorError, NotAnswered, NotReached, talk
 from stateward.drivers.qemu.words import state_of
 
 CAPABILITIES = Capabilities(
@@ -206,29 +206,27 @@ class QemuDriver:
 
     async def _observe(self, sight: Sight) -> Observation | str:
         """Say what a machine is, or why that is not known."""
-        key, ending = sight.record.key, sight.record.phase is Phase.ENDING
-        if sight.process is None:
-            return self._without_process(sight)
-        if ending:
-            return _observation(sight, MachineState.TERMINATING, "quitting")
-        if sight.standing is Standing.STOPPED:
-            return f"{key}: its process is stopped, and its monitor cannot answer"
+        if told := self._by_process(sight):
+            return told
         try:
-            async with self._turns, talk(self._machine(key), self._reception.meter) as monitor:
+            async with self._turns, talk(self._machine(sight.record.key), self._reception.meter) as monitor:
                 word = await monitor.status()
-        except NotReached as error:
-            return self._not_reached(sight, sight.process, error)
-        except (NotAnswered, Denied) as error:
-            return f"{key}: {error}"
+        except MonitorError as error:
+            now = await self._reception.in_thread(self._lodging.sight, sight.record)
+            return self._by_process(now) or _unheard(now, error)
         return _observation(sight, state_of(word), word)
 
-    def _not_reached(self, sight: Sight, process: Process, error: NotReached) -> Observation | str:
-        now = self._lodging.sight(sight.record)
-        if now.process is None:
-            return self._without_process(now)
-        if age_of(process) < COMING_UP:
-            return _observation(sight, MachineState.PENDING, "coming up")
-        return f"{sight.record.key}: {error}"
+    def _by_process(self, sight: Sight) -> Observation | str | None:
+        """Say what a machine is where its process tells enough."""
+        if sight.standing is Standing.HIDDEN:
+            return f"{sight.record.key} is {sight.standing}"
+        if sight.process is None:
+            return self._without_process(sight)
+        if sight.record.phase is Phase.ENDING:
+            return _observation(sight, MachineState.TERMINATING, "quitting")
+        if sight.standing is Standing.STOPPED:
+            return f"{sight.record.key}: its process is stopped, and its monitor cannot answer"
+        return None
 
     def _without_process(self, sight: Sight) -> Observation:
         if sight.standing is Standing.NOT_YET:
@@ -257,6 +255,13 @@ class QemuDriver:
         """Finish what was begun; the machines stay as they are."""
         await self._hints.close()
         await self._reception.close()
+
+
+def _unheard(sight: Sight, error: MonitorError) -> Observation | str:
+    """Say what a machine is whose process is there, and whose monitor is not: it may just be coming up."""
+    if isinstance(error, NotReached) and sight.process is not None and age_of(sight.process) < COMING_UP:
+        return _observation(sight, MachineState.PENDING, "coming up")
+    return f"{sight.record.key}: {error}"
 
 
 def _observation(sight: Sight, state: MachineState, word: str, complaint: str = "") -> Observation:

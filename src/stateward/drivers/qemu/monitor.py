@@ -8,25 +8,26 @@ The three errors tell what is known: nothing was sent; QEMU says no; or it was s
 """
 
 import asyncio
-import logging
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 from pathlib import Path
-from typing import cast
 
-from qemu.qmp import ConnectError, EventListener, ExecuteError, Message, QMPClient, QMPError, Runstate
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
 
 from stateward.drivers.port import Meter
 from stateward.drivers.process.lodging import unnoticed
 from stateward.errors import StatewardError
 
-logging.getLogger("qemu.qmp").setLevel(logging.CRITICAL)  # what goes wrong is told by the errors below, once
 COMMANDS = "monitor"
 EVENTS = "events"
 PATIENCE = 5.0
 """How long a monitor may take to answer, in seconds."""
 BETWEEN_TRIES = 0.01
+LONGEST = 1 << 24
+"""How long one line of an answer may be, in bytes."""
 
 
 class MonitorError(StatewardError):
@@ -57,48 +58,81 @@ class Denied(MonitorError):
     """QEMU says no."""
 
 
+class Complaint(Struct, frozen=True):
+    """Why QEMU says no."""
+
+    kind: str = field(name="class")
+    desc: str
+
+
+class Message(Struct, frozen=True):
+    """A line that QEMU sends: its greeting, an event, or the answer to a command."""
+
+    greeting: object | UnsetType = field(name="QMP", default=UNSET)
+    event: str = ""
+    answer: object | UnsetType = field(name="return", default=UNSET)
+    error: Complaint | None = None
+    id: int | None = None
+
+
+class Status(Struct, frozen=True):
+    """The answer to `query-status`."""
+
+    status: str
+
+
 class Monitor:
-    """An open conversation."""
+    """An open conversation: one question at a time."""
 
-    def __init__(self, machine: Path, client: QMPClient, meter: Meter) -> None:
+    def __init__(self, machine: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, meter: Meter) -> None:
         self._machine = machine
-        self._client = client
+        self._reader = reader
+        self._writer = writer
         self._meter = meter
+        self._numbers = count(1)
 
-    async def ask(self, command: str, arguments: dict[str, object] | None = None) -> object:
+    async def greet(self) -> None:
+        """Hear QEMU's greeting, and begin to talk; waits until whoever talks with it now is gone."""
+        await self._read()
+        await self._ask("qmp_capabilities", {})
+
+    async def ask(self, command: str, arguments: Mapping[str, object] | None = None) -> object:
         """Send one command and return its answer."""
         self._meter(command)
         try:
-            return await self._client.execute(command, arguments)
-        except ExecuteError as error:
-            raise Denied(self._machine, f"{command}: {error}") from error
-        except (QMPError, EOFError, OSError) as error:
+            return await self._ask(command, arguments or {})
+        except (OSError, EOFError, msgspec.MsgspecError) as error:
             raise NotAnswered(self._machine, f"{command}: the monitor hung up") from error
+
+    async def _ask(self, command: str, arguments: Mapping[str, object]) -> object:
+        number = next(self._numbers)
+        self._writer.write(msgspec.json.encode({"execute": command, "arguments": arguments, "id": number}) + b"\n")
+        await self._writer.drain()
+        while (message := await self._read()).id != number:
+            pass  # an event; who wants to hear them, listens at the other monitor
+        if message.error is not None:
+            raise Denied(self._machine, f"{command}: {message.error.desc}")
+        return message.answer
+
+    async def _read(self) -> Message:
+        line = await self._reader.readline()
+        if not line:
+            raise EOFError
+        return msgspec.json.decode(line, type=Message)
 
     async def status(self) -> str:
         """Return QEMU's own word for what the machine is."""
-        answer = cast("dict[str, object]", await self.ask("query-status"))
-        return str(answer["status"])
+        return msgspec.convert(await self.ask("query-status"), Status).status
 
     async def events(self) -> AsyncIterator[str]:
         """Yield the names of events, until the machine ends."""
-        with self._client.listener() as listener:
-            ended = asyncio.ensure_future(self._client.runstate_changed())
+        while True:
             try:
-                while (name := await _next(listener, ended)) is not None:
-                    yield name
-            finally:
-                ended.cancel()
-
-
-async def _next(listener: EventListener, ended: asyncio.Future[Runstate]) -> str | None:
-    event = asyncio.ensure_future(listener.get())
-    either: set[asyncio.Future[Message] | asyncio.Future[Runstate]] = {event, ended}
-    try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        return str(event.result()["event"]) if event.done() else None
-    finally:
-        event.cancel()
+                message = await self._read()
+            except (OSError, EOFError):
+                return
+            if message.event:
+                yield message.event
 
 
 @asynccontextmanager
@@ -121,28 +155,27 @@ async def listen(machine: Path, meter: Meter = unnoticed) -> AsyncIterator[Monit
 
 @asynccontextmanager
 async def _open(machine: Path, name: str, meter: Meter) -> AsyncIterator[Monitor]:
-    while (client := await _connect(machine, name)) is None:
-        await asyncio.sleep(BETWEEN_TRIES)
-    try:
-        yield Monitor(machine, client, meter)
-    finally:
-        with suppress(QMPError, EOFError, OSError):
-            await client.disconnect()
+    while True:
+        reader, writer = await _connect(machine, name)
+        try:
+            monitor = Monitor(machine, reader, writer, meter)
+            try:
+                await monitor.greet()
+            except (OSError, EOFError):  # it is there, but had no time: busy parting from the one before, or ending
+                await asyncio.sleep(BETWEEN_TRIES)
+                continue
+            yield monitor
+            return
+        finally:
+            writer.transport.abort()
 
 
-async def _connect(machine: Path, name: str) -> QMPClient | None:
-    """Connect to a monitor; None where it is there, but had no time: it may be busy parting from the one before."""
-    client = QMPClient()
+async def _connect(machine: Path, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     try:
         with _address(machine, name) as address:
-            await client.connect(address)
+            return await asyncio.open_unix_connection(address, limit=LONGEST)
     except OSError as error:
-        raise NotReached(machine, f"the monitor cannot be reached: {error}") from error
-    except ConnectError as error:
-        if isinstance(error.exc, (FileNotFoundError, ConnectionRefusedError)):
-            raise NotReached(machine, f"nobody listens at the monitor: {error.exc}") from error
-        return None
-    return client
+        raise NotReached(machine, f"nobody listens at the monitor: {error}") from error
 
 
 @contextmanager

@@ -76,10 +76,13 @@ async def seen(driver: Driver, key: str) -> Observation | None:
 async def until(driver: Driver, key: str, state: MachineState) -> Observation:
     """Wait until a machine is in a state."""
     deadline = time.monotonic() + PATIENCE
-    while (shown := await seen(driver, key)) is None or shown.state is not state:
-        assert time.monotonic() < deadline, f"{key} never became {state}: {shown}"
+    while True:
+        listing = await driver.observe([key])
+        for shown in listing.seen:
+            if shown.state is state:
+                return shown
+        assert time.monotonic() < deadline, f"{key} never became {state}: {listing}"
         await asyncio.sleep(0.01)
-    return shown
 
 
 def wants(number: int, spec: str, image: str) -> list[Want]:

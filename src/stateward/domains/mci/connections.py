@@ -1,0 +1,52 @@
+"""The clouds of this process: one for each connection in use, made when it is first needed."""
+
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+
+from stateward.domains.mci.catalogue import Catalogue
+from stateward.domains.mci.clouds import TICK, Cloud
+from stateward.domains.mci.model import Connection
+from stateward.drivers import Driver, Place
+from stateward.drivers.registry import Drivers
+
+Called = Callable[[str, str], None]
+
+
+class Clouds:
+    """Finds the cloud of a connection."""
+
+    def __init__(self, drivers: Drivers, catalogue: Catalogue, called: Called, *, tick: float = TICK) -> None:
+        self._drivers, self._catalogue, self._called, self._tick = drivers, catalogue, called, tick
+        self._open: dict[str, tuple[Connection, Cloud]] = {}
+
+    async def of(self, name: str) -> Cloud:
+        """Return the cloud of a connection, by its name."""
+        return await self.at(await self._catalogue.connection(name))
+
+    async def at(self, connection: Connection) -> Cloud:
+        """Return the cloud of a connection; one that was changed since is made anew."""
+        known = self._open.get(connection.name)
+        if known is not None and known[0] == connection:
+            return known[1]
+        if known is not None:
+            await known[1].close()
+        cloud = Cloud(self._make(connection), monotonic, tick=self._tick)
+        self._open[connection.name] = connection, cloud
+        return cloud
+
+    async def driver(self, connection: Connection) -> Driver:
+        """Return the driver of a connection."""
+        return (await self.at(connection)).driver
+
+    def _make(self, connection: Connection) -> Driver:
+        place = Place(
+            connection.provider, connection.region, connection.zone, connection.credential, connection.options
+        )
+        return self._drivers.make(connection.driver, place, partial(self._called, connection.provider))
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        for _, cloud in self._open.values():
+            await cloud.close()
+        self._open.clear()

@@ -1,0 +1,90 @@
+"""Evidence: what a look at a provider proves about a VM. It is three-valued, and silence proves nothing.
+
+    present(state)   the provider shows the VM
+    absent           complete listings do not have it, seen twice, some time apart
+    unknown          anything else: no answer, half a listing, absent once
+
+Terminated needs positive evidence: the provider shows the terminated state, or the VM is absent after a terminate that
+was accepted. A VM that disappears without one is Undefined, not Terminated: somebody has to say what happened.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from stateward.domains.mci.lifecycle import VmState
+from stateward.drivers import MachineState, Observation
+
+V, M = VmState, MachineState
+
+
+class Sight(StrEnum):
+    """What a look has shown of one VM."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+class Look(Struct, frozen=True):
+    """What a look has shown of one VM, with the VM if it was there."""
+
+    sight: Sight
+    shown: Observation | None = None
+    trouble: str = ""
+
+
+GOALS: dict[str, tuple[MachineState, ...]] = {
+    "create": (M.RUNNING,),
+    "suspend": (M.SUSPENDED,),
+    "resume": (M.RUNNING,),
+    "reboot": (M.RUNNING,),
+    "terminate": (M.TERMINATED,),
+}
+"""What a VM is when an action has reached its end."""
+
+HOPELESS: dict[str, tuple[MachineState, ...]] = {
+    "create": (M.FAILED, M.TERMINATED, M.TERMINATING),
+    "suspend": (M.FAILED, M.TERMINATED, M.TERMINATING),
+    "resume": (M.FAILED, M.TERMINATED, M.TERMINATING),
+    "reboot": (M.FAILED, M.TERMINATED, M.TERMINATING, M.SUSPENDED),
+    "terminate": (),
+}
+"""What it cannot come back from by itself: the action has failed."""
+
+EVENTS = {
+    M.RUNNING: "shows running",
+    M.SUSPENDED: "shows suspended",
+    M.TERMINATED: "shows terminated",
+    M.FAILED: "shows failed",
+}
+"""What a provider's word means for a VM at rest; words of passing states mean nothing yet."""
+
+SHOWN = {"shows running": V.RUNNING, "shows suspended": V.SUSPENDED, "shows terminated": V.TERMINATED}
+SHOWN["shows failed"] = V.FAILED
+
+CANNOT_SAY = "cannot say"
+
+
+def reached(action: str, look: Look) -> bool:
+    """Tell whether an action has reached its end."""
+    if look.sight is Sight.ABSENT:
+        return action == "terminate"
+    return look.shown is not None and look.shown.state in GOALS[action]
+
+
+def hopeless(action: str, look: Look) -> bool:
+    """Tell whether an action will never reach its end."""
+    return look.shown is not None and look.shown.state in HOPELESS[action]
+
+
+def drift(state: str, look: Look) -> str | None:
+    """Return what a VM at rest is to be told, if it is not what the provider shows."""
+    if look.sight is Sight.ABSENT:
+        return CANNOT_SAY if state in (V.RUNNING, V.SUSPENDED) else None
+    if look.shown is None:
+        return None
+    event = EVENTS.get(look.shown.state)
+    if event is None or SHOWN[event] == state or state in (V.TERMINATED, V.FAILED):
+        return None
+    return event

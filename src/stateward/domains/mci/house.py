@@ -1,0 +1,81 @@
+"""The mci domain in a process: its kinds with their handlers, its API, and its upkeep."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from stateward.domains.mci.catalogue import Catalogue
+from stateward.domains.mci.clouds import TICK
+from stateward.domains.mci.connections import Clouds
+from stateward.domains.mci.guards import guard_mci
+from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, NAMESPACE, SPEC
+from stateward.domains.mci.limits import lanes_of
+from stateward.domains.mci.mcis import Mcis
+from stateward.domains.mci.parts import Parts, Secrets
+from stateward.domains.mci.service import Service
+from stateward.domains.mci.upkeep import EVERY, Upkeep
+from stateward.domains.mci.vms import Vms
+from stateward.domains.wing import Site, Wing
+from stateward.drivers.registry import Drivers
+from stateward.drivers.simulated import SimulatedCloud
+from stateward.engine import Engine, Kind
+
+FIRST_NAMESPACES = ("default",)
+
+
+class MciWing(Wing):
+    """The mci domain, furnished."""
+
+    service: Service
+    upkeep: Upkeep
+
+    def __init__(
+        self, site: Site, *, cloud: SimulatedCloud | None = None, tick: float = TICK, every: float = EVERY
+    ) -> None:
+        self._site, self._every = site, every
+        self.cloud = cloud or SimulatedCloud(chance=site.chance)
+        self.drivers = Drivers(site.data / "machines", self.cloud)
+        self.catalogue, self.secrets = Catalogue(), Secrets()
+        self.clouds = Clouds(self.drivers, self.catalogue, site.called, tick=tick)
+        self._vms = Vms(self.clouds.of)
+        self._mcis = Mcis(self.clouds.of, self.clouds.driver, self.catalogue)
+        parts = Parts(self.clouds.of, self.catalogue, self.secrets)
+        records = [Kind(one) for one in (NAMESPACE, CONNECTION, SPEC, IMAGE)]
+        super().__init__([self._mcis.kind(guard_mci), self._vms.kind(), *parts.kinds(), *records])
+
+    def attach(self, engine: Engine) -> None:
+        """Get to know the engine."""
+        self._vms.engine, self.catalogue.reader = engine, engine.store.reader
+        self.service = Service(engine, self.catalogue, self.clouds, self.secrets)
+        self.upkeep = Upkeep(
+            engine, self.catalogue, self.clouds, self._site.chance, self._site.saved, every=self._every
+        )
+
+    @asynccontextmanager
+    async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
+        """Live beside an engine."""
+        await self.service.ensure_namespaces(FIRST_NAMESPACES)
+        await self._set_limits(engine)
+        loops = (self.upkeep.follow, self.upkeep.keep_looking) if works else ()
+        tasks = [asyncio.create_task(loop()) for loop in loops]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.clouds.close()
+
+    async def _set_limits(self, engine: Engine) -> None:
+        """Set the limits of lanes that are new; those that an administrator has changed stay as they are."""
+        groups, loads = await engine.store.reader.lanes()
+        known = {one.grp for one in groups} | {one.lane.lane for one in loads}
+        new_groups, new_lanes = lanes_of(await self.catalogue.connections())
+        await engine.set_limits(
+            [one for one in new_groups if one.grp not in known], [one for one in new_lanes if one.lane not in known]
+        )
+
+
+def wing(site: Site) -> Wing:
+    """Furnish the domain."""
+    return MciWing(site)

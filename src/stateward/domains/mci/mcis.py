@@ -1,0 +1,234 @@
+"""What is done to an MCI: composites whose steps are the operations of its VMs.
+
+Each step is noted with the operation, so a crash at any point goes on from there. An MCI's work is claimed again when
+the operations of its VMs have ended; it then says what they add up to.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stateward.domains.mci.catalogue import Catalogue, objects
+from stateward.domains.mci.commands import run_post_command
+from stateward.domains.mci.lifecycle import HOLD, MCI, TERMINATE_FIRST, VM, MciState, VmState
+from stateward.domains.mci.model import MciSeen, MciSpec, SubGroup, mci_of, mci_seen, text, vm_id, vm_of
+from stateward.domains.mci.plans import DriverOf, Planned, free_numbers, resolve_all, vm_spec
+from stateward.domains.mci.preparing import Preparation, named
+from stateward.domains.mci.status import adds_up_to, count
+from stateward.domains.mci.vms import CloudOf
+from stateward.engine import Ending, Handler, Job, Kind, Request
+from stateward.engine.handlers import Parked
+from stateward.engine.kinds import Guard
+from stateward.engine.requests import Birth
+from stateward.lifecycle import CONTROLLER, FORCE, NO_FACTS
+from stateward.store.port import Reader
+from stateward.store.records import Object
+from stateward.store.selection import Selector
+
+SUMS = {
+    MciState.RUNNING: "all running",
+    MciState.SUSPENDED: "all suspended",
+    MciState.TERMINATED: "all terminated",
+    MciState.FAILED: "all failed",
+    MciState.UNDEFINED: "none can say",
+    MciState.EMPTY: "none left",
+}
+"""What an MCI is told of VMs that are all in one state; anything else is mixed."""
+
+BAD = (VmState.FAILED, VmState.UNDEFINED)
+FORCED = frozenset({FORCE})
+
+
+class Scale(Struct, frozen=True):
+    """By how much a subgroup is to grow or shrink."""
+
+    group: str
+    count: int
+
+
+def told(states: Sequence[str]) -> str:
+    """Return what an MCI is told of the states of its VMs."""
+    return SUMS.get(adds_up_to(count(states)), "mixed")
+
+
+class Mcis:
+    """The handlers of MCIs."""
+
+    def __init__(self, cloud_of: CloudOf, driver_of: DriverOf, catalogue: Catalogue) -> None:
+        self._cloud_of, self._driver_of = cloud_of, driver_of
+        self._catalogue = catalogue
+        self._preparation = Preparation(catalogue)
+
+    def kind(self, guard: Guard) -> Kind:
+        """Return the kind of MCIs, with its handlers."""
+        handlers: dict[str, Callable[[Job], Any]] = {
+            "create": self._create,
+            "scale out": self._scale_out,
+            "scale in": self._scale_in,
+            "refine": self._refine,
+            "reconcile": self._reconcile,
+            "withdraw": self._withdraw,
+            "delete": self._delete,
+        }
+        handlers |= dict.fromkeys(("suspend", "resume", "reboot", "terminate"), self._sum)
+        return Kind(MCI, {action: Handler(run) for action, run in handlers.items()}, guard=guard)
+
+    # --- creating ----------------------------------------------------------------------------------------------------
+
+    async def _create(self, job: Job) -> Ending:
+        mci = mci_of(job.claim.object)
+        planned, troubles = await resolve_all(self._catalogue, self._driver_of, job.ns, mci.groups)
+        if job.state == MciState.PREPARING:
+            trouble = "; ".join(troubles) or await self._preparation.prepare(job, mci, planned)
+            if trouble:
+                await self._preparation.undo(job, mci)
+                return Ending("failed", CONTROLLER, error=trouble, seen=text(MciSeen((trouble,))))
+            await job.phase("prepared", facts=frozenset({HOLD}) if mci.hold else NO_FACTS)
+        if mci.hold and job.state != MciState.CREATING:
+            raise Parked
+        if not mci.hold:
+            await job.phase("provision")
+        errors = await self._provision(job, mci, [(one, list(range(1, one.group.size + 1))) for one in planned])
+        return await self._judged(job, mci, errors)
+
+    async def _provision(self, job: Job, mci: MciSpec, wanted: Sequence[tuple[Planned, list[int]]]) -> list[str]:
+        """Have VMs made; returns what was denied, with the reasons."""
+        requests: list[Request] = []
+        for one, numbers in wanted:
+            parts = await self._preparation.parts(job.ns, one)
+            names = named(job.ns, one)
+            requests += [self._new_vm(job, mci, one, number, parts, names) for number in numbers]
+        denied = await job.spawn("vms", requests)
+        return [f"{name}: {why}" for name, why in denied.items()]
+
+    def _new_vm(
+        self, job: Job, mci: MciSpec, one: Planned, number: int, parts: dict[str, str], names: SubGroup
+    ) -> Request:
+        vm = vm_spec(mci, one, number, job.key.id, parts, names)
+        labels = {"mci": mci.name, "subgroup": vm.group, "provider": vm.provider, "region": vm.region}
+        labels |= {"connection": vm.connection}
+        birth = Birth(VM.kind, job.object, msgspec.json.encode(labels).decode())
+        operation = job.claim.operation
+        return Request(job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=text(vm), birth=birth)
+
+    async def _judged(self, job: Job, mci: MciSpec, denied: list[str]) -> Ending:
+        """Do what the policy says about VMs that failed, run what is to be run on the others, and add up."""
+        errors = await job.once("errors", lambda: self._errors(job))
+        if (errors or denied) and mci.policy == "rollback":
+            await self._remove_all(job)
+            return Ending("all failed", CONTROLLER, error="rolled back", seen=text(MciSeen((*denied, *errors))))
+        if errors and mci.policy == "refine":
+            await self._refined(job)
+        results = await job.once("post-command", lambda: self._post_command(job, mci))
+        ending = await self._sum(job)
+        return msgspec.structs.replace(ending, seen=text(MciSeen((*denied, *errors), results)))
+
+    async def _errors(self, job: Job) -> list[str]:
+        return [f"{vm_of(one).name}: {one.error or one.state}" for one in await self._vms(job) if one.state in BAD]
+
+    async def _post_command(self, job: Job, mci: MciSpec) -> dict[str, str]:
+        running = [one for one in await self._vms(job) if one.state == VmState.RUNNING]
+        return await run_post_command(self._cloud_of, mci.post_command, running)
+
+    async def _withdraw(self, job: Job) -> Ending:
+        await self._preparation.undo(job, mci_of(job.claim.object))
+        return Ending("deleted", CONTROLLER)
+
+    # --- scaling -----------------------------------------------------------------------------------------------------
+
+    async def _scale_out(self, job: Job) -> Ending:
+        mci, scale = mci_of(job.claim.object), msgspec.json.decode(job.claim.operation.args, type=Scale)
+        group = next(one for one in mci.groups if one.name == scale.group)
+        planned, troubles = await resolve_all(self._catalogue, self._driver_of, job.ns, [group])
+        trouble = "; ".join(troubles) or await self._preparation.prepare(job, mci, planned)
+        if trouble:
+            ending = await self._sum(job)
+            return msgspec.structs.replace(ending, error=trouble)
+        numbers = await job.once("numbers", lambda: self._numbers(job, scale))
+        denied = await self._provision(job, mci, [(one, numbers) for one in planned])
+        return await self._judged(job, mci, denied)
+
+    async def _numbers(self, job: Job, scale: Scale) -> list[int]:
+        return free_numbers([vm_of(one).name for one in await self._vms(job)], scale.group, scale.count)
+
+    async def _scale_in(self, job: Job) -> Ending:
+        scale = msgspec.json.decode(job.claim.operation.args, type=Scale)
+        leaving = await job.once("leaving", lambda: self._leaving(job, scale))
+        await self._terminate_and_remove(job, "leaving", leaving)
+        return await self._sum(job)
+
+    async def _leaving(self, job: Job, scale: Scale) -> list[str]:
+        """Choose who goes: those that are of no use first, then the youngest."""
+        group = [one for one in await self._vms(job) if vm_of(one).group == scale.group]
+        group.sort(key=lambda one: (one.state not in (*BAD, VmState.TERMINATED), -_number(one)))
+        return [one.id for one in group[: scale.count]]
+
+    # --- removing ----------------------------------------------------------------------------------------------------
+
+    async def _refine(self, job: Job) -> list[str]:
+        return await self._refined(job)
+
+    async def _refined(self, job: Job) -> list[str]:
+        bad: list[str] = await job.once("bad ones", lambda: self._names(job, BAD))
+        await self._terminate_and_remove(job, "bad ones", bad)
+        return bad
+
+    async def _delete(self, job: Job) -> Ending:
+        await self._remove_all(job)
+        left = await self._vms(job)
+        return Ending("deleted", CONTROLLER) if not left else await self._sum(job)
+
+    async def _remove_all(self, job: Job) -> None:
+        everyone = await job.once("everyone", lambda: self._names(job, None))
+        await self._terminate_and_remove(job, "everyone", everyone)
+
+    async def _terminate_and_remove(self, job: Job, whom: str, ids: Sequence[str]) -> None:
+        """Terminate VMs at the provider, and forget those of which it is certain that they are gone."""
+        alive = await job.once(f"alive of {whom}", lambda: self._alive(job, ids))
+        await job.spawn(f"terminate {whom}", [self._forced(job, id_, "terminate") for id_ in alive])
+        gone = await job.once(f"gone of {whom}", lambda: self._gone(job, ids))
+        await job.spawn(f"remove {whom}", [self._forced(job, id_, "remove") for id_ in gone])
+
+    def _forced(self, job: Job, id_: str, action: str) -> Request:
+        return Request(job.ns, id_, action, "", who=job.claim.operation.who, facts=FORCED)
+
+    async def _alive(self, job: Job, ids: Sequence[str]) -> list[str]:
+        return [one.id for one in await self._vms(job) if one.id in set(ids) and one.state != VmState.TERMINATED]
+
+    async def _gone(self, job: Job, ids: Sequence[str]) -> list[str]:
+        return [one.id for one in await self._vms(job) if one.id in set(ids) and one.state == VmState.TERMINATED]
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def _reconcile(self, job: Job) -> list[str]:
+        bad: list[str] = await job.once("bad ones", lambda: self._names(job, BAD))
+        await job.spawn("reconcile", [Request(job.ns, id_, "reconcile", "") for id_ in bad])
+        return bad
+
+    async def _sum(self, job: Job) -> Ending:
+        states = [one.state for one in await self._vms(job)]
+        event = told(states)
+        failed = event in ("all failed", "none can say")
+        return Ending(event, CONTROLLER, error="not one VM is left that works" if failed else None)
+
+    async def _names(self, job: Job, states: tuple[VmState, ...] | None) -> list[str]:
+        return [one.id for one in await self._vms(job) if states is None or one.state in states]
+
+    async def _vms(self, job: Job) -> list[Object]:
+        chosen = Selector(job.ns, VM.kind, job.object)
+        return [one async for one in objects(self._reader, chosen)]
+
+    @property
+    def _reader(self) -> Reader:
+        assert self._catalogue.reader is not None
+        return self._catalogue.reader
+
+
+def _number(vm: Object) -> int:
+    tail = vm.id.rpartition("-")[2]
+    return int(tail) if tail.isdigit() else 0
+
+
+__all__ = ["TERMINATE_FIRST", "Mcis", "Scale", "mci_seen", "told"]

@@ -1,0 +1,252 @@
+"""What the mci domain keeps: in an object's spec what is wanted, in `seen` what the provider showed last."""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from stateward.drivers import Observation
+from stateward.store.records import Object
+
+HOME = "(mci)"
+"""The namespace of what belongs to the deployment: namespaces and connections."""
+
+Policy = Literal["continue", "rollback", "refine"]
+
+
+class Connection(Struct, frozen=True, omit_defaults=True):
+    """A way to a cloud: a provider's region, with a driver behind it. The credential is a reference, never a secret."""
+
+    name: str
+    provider: str
+    region: str
+    zone: str = ""
+    driver: str = "simulated"
+    credential: str = ""
+    options: dict[str, str] = {}
+
+    @property
+    def lane(self) -> str:
+        """The lane of whatever is done there."""
+        return f"{self.provider}/{self.region}"
+
+
+class Spec(Struct, frozen=True):
+    """A size of machine at a connection."""
+
+    id: str
+    connection: str
+    csp_name: str
+    vcpu: int = 1
+    memory_gib: float = 1.0
+    cost: float = 0.0  # dollars an hour
+    description: str = ""
+
+
+class Image(Struct, frozen=True):
+    """What a machine starts from, at a connection, or at any of a provider (empty)."""
+
+    id: str
+    connection: str
+    csp_name: str
+    system: str = ""
+    description: str = ""
+
+
+class Subnet(Struct, frozen=True):
+    """A part of a network."""
+
+    name: str
+    cidr: str
+    zone: str = ""
+    description: str = ""
+
+
+class Rule(Struct, frozen=True):
+    """What a security group lets through."""
+
+    ports: str
+    protocol: str = "tcp"
+    direction: str = "inbound"
+    cidr: str = "0.0.0.0/0"
+
+
+class NetworkSpec(Struct, frozen=True, omit_defaults=True):
+    """A network that is wanted."""
+
+    name: str
+    uid: str
+    connection: str
+    provider: str
+    region: str
+    cidr: str = "10.0.0.0/16"
+    subnets: tuple[Subnet, ...] = ()
+    description: str = ""
+
+
+class GroupSpec(Struct, frozen=True, omit_defaults=True):
+    """A security group that is wanted."""
+
+    name: str
+    uid: str
+    connection: str
+    provider: str
+    region: str
+    network: str
+    rules: tuple[Rule, ...] = ()
+    description: str = ""
+
+
+class KeySpec(Struct, frozen=True, omit_defaults=True):
+    """A key pair that is wanted; only the public half is ever kept."""
+
+    name: str
+    uid: str
+    connection: str
+    provider: str
+    region: str
+    public_key: str = ""
+    description: str = ""
+
+
+class PartSeen(Struct, frozen=True, omit_defaults=True):
+    """A part as the provider knows it."""
+
+    native_id: str = ""
+    subnets: dict[str, str] = {}  # name -> the provider's id
+
+
+class SubGroup(Struct, frozen=True, omit_defaults=True):
+    """VMs of one make."""
+
+    name: str
+    size: int
+    spec: str  # the spec's id
+    image: str
+    connection: str = ""  # empty: the spec's
+    network: str = ""  # names of parts; empty: shared ones are made
+    subnet: str = ""
+    groups: tuple[str, ...] = ()
+    key: str = ""
+    user: str = ""
+    disk_type: str = ""
+    disk_gib: int | None = None
+    zone: str = ""
+    label: dict[str, str] = {}
+    description: str = ""
+
+
+class PostCommand(Struct, frozen=True, omit_defaults=True):
+    """What is run on every VM after its creation."""
+
+    user: str = ""
+    commands: tuple[str, ...] = ()
+    minutes: float = 30.0
+
+
+class MciSpec(Struct, frozen=True, omit_defaults=True):
+    """An MCI that is wanted."""
+
+    name: str
+    uid: str
+    groups: tuple[SubGroup, ...]
+    dynamic: bool = True
+    hold: bool = False
+    policy: Policy = "continue"
+    label: dict[str, str] = {}
+    system_label: str = ""
+    description: str = ""
+    install_mon_agent: str = "no"
+    placement: str = ""
+    post_command: PostCommand | None = None
+
+
+class MciSeen(Struct, frozen=True, omit_defaults=True):
+    """What became of an MCI's creation."""
+
+    errors: tuple[str, ...] = ()
+    results: dict[str, str] = {}  # what the post-command wrote, by VM
+
+
+class VmSpec(Struct, frozen=True, omit_defaults=True):
+    """A VM that is wanted; `uid` is its name at the provider, and never changes."""
+
+    name: str
+    uid: str
+    mci: str
+    group: str
+    connection: str
+    provider: str
+    region: str
+    spec: str
+    image: str
+    csp_spec: str
+    csp_image: str
+    zone: str = ""
+    cost: float = 0.0
+    network: str = ""
+    subnet: str = ""
+    groups: tuple[str, ...] = ()
+    key: str = ""
+    parts: dict[str, str] = {}  # part kind -> the provider's id
+    user: str = ""
+    disk_type: str = ""
+    disk_gib: int | None = None
+    label: dict[str, str] = {}
+    description: str = ""
+
+
+class VmSeen(Struct, frozen=True, omit_defaults=True):
+    """A VM as the provider showed it last."""
+
+    native_id: str = ""
+    native_state: str = ""
+    name: str = ""
+    public_ip: str = ""
+    private_ip: str = ""
+    ssh_port: int = 22
+
+
+def vm_id(mci: str, name: str) -> str:
+    """Return the id of a VM's object: names are unique within an MCI only, and have no dot in them."""
+    return f"{mci}.{name}"
+
+
+def part_id(kind: str, name: str) -> str:
+    """Return the id of a preparation resource's object: they share a namespace with MCIs, whose names have no colon."""
+    return f"{kind}:{name}"
+
+
+def vm_of(found: Object) -> VmSpec:
+    """Return what is wanted of a VM."""
+    return msgspec.json.decode(found.spec, type=VmSpec)
+
+
+def vm_seen(found: Object) -> VmSeen:
+    """Return what was seen of a VM."""
+    return msgspec.json.decode(found.seen, type=VmSeen)
+
+
+def mci_of(found: Object) -> MciSpec:
+    """Return what is wanted of an MCI."""
+    return msgspec.json.decode(found.spec, type=MciSpec)
+
+
+def mci_seen(found: Object) -> MciSeen:
+    """Return what became of an MCI's creation."""
+    return msgspec.json.decode(found.seen, type=MciSeen)
+
+
+def seen_of(shown: Observation) -> VmSeen:
+    """Return what is kept of what a provider shows."""
+    return VmSeen(shown.native_id, shown.native_state, shown.name, shown.public_ip, shown.private_ip, shown.ssh_port)
+
+
+def plain(record: Struct) -> Any:  # noqa: ANN401 - JSON
+    """Return a record as it is stored."""
+    return msgspec.to_builtins(record)
+
+
+def text(record: Struct) -> str:
+    """Return a record as JSON text."""
+    return msgspec.json.encode(record).decode()

@@ -1,0 +1,135 @@
+"""Preparing: what VMs stand on is there before the first of them is asked for.
+
+A dynamic MCI shares a network, a security group and a key with all others of its namespace at the same connection. They
+are made if they are not there, by operations of their own, and removed again should the preparation fail.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from stateward.domains.mci.catalogue import Catalogue, objects
+from stateward.domains.mci.lifecycle import PartState
+from stateward.domains.mci.model import (
+    GroupSpec,
+    KeySpec,
+    MciSpec,
+    NetworkSpec,
+    Rule,
+    SubGroup,
+    Subnet,
+    part_id,
+    text,
+)
+from stateward.domains.mci.parts import KINDS, part_seen
+from stateward.domains.mci.plans import Planned, uid_of
+from stateward.drivers import PartKind
+from stateward.engine import Job, Request, Temporary
+from stateward.engine.requests import Birth
+from stateward.lifecycle import CONTROLLER
+from stateward.store.port import Reader
+from stateward.store.records import Key, Object
+from stateward.store.selection import Selector
+
+MADE_FOR, SHARED = "made-for", "shared"
+"""The labels of what a preparation has made: for which MCI, and that others may use it."""
+
+CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
+OPEN = (Rule("1-65535", "tcp"), Rule("1-65535", "udp"), Rule("", "icmp"))
+PATIENCE = 0.5
+"""How many seconds pass before a look at what somebody else is making."""
+
+
+class Preparation:
+    """Makes, finds and removes what VMs stand on."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    @property
+    def _reader(self) -> Reader:
+        assert self._catalogue.reader is not None
+        return self._catalogue.reader
+
+    async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[Planned]) -> str | None:
+        """See to it that everything is there; returns what is wrong, if something is."""
+        missing = [one for one in planned if not one.group.network]
+        places = {one.connection.name: one for one in missing}
+        for word in KINDS:
+            requests = [self._request(job, mci, word, one) for one in places.values()]
+            await job.spawn(f"make {word}s", requests)
+            trouble = await self._check(job.ns, word, [named(job.ns, one) for one in planned])
+            if trouble is not None:
+                return trouble
+        return None
+
+    async def undo(self, job: Job, mci: MciSpec) -> None:
+        """Remove what was made for an MCI."""
+        for word in ("sshKey", "securityGroup", "vNet"):
+            made = await job.once(f"made {word}s", partial(self._made, job.ns, word, mci.uid))
+            await job.spawn(f"remove {word}s", [Request(job.ns, id_, "delete", "", CONTROLLER) for id_ in made])
+
+    async def _made(self, ns: str, word: str, uid: str) -> list[str]:
+        chosen = Selector(ns, KINDS[word].kind, labels=((MADE_FOR, uid),))
+        return [one.id async for one in objects(self._reader, chosen)]
+
+    async def parts(self, ns: str, one: Planned) -> dict[str, str]:
+        """Return the provider's ids of what a subgroup's VMs stand on."""
+        names = named(ns, one)
+        network = part_seen(await self._there(ns, "vNet", names.network))
+        subnet = network.subnets.get(names.subnet) or next(iter(network.subnets.values()), "")
+        groups = [part_seen(await self._there(ns, "securityGroup", name)).native_id for name in names.groups]
+        key = part_seen(await self._there(ns, "sshKey", names.key)).native_id if names.key else ""
+        found = {
+            PartKind.NETWORK: network.native_id,
+            PartKind.SUBNET: subnet,
+            PartKind.SECURITY_GROUP: ",".join(groups),
+            PartKind.SSH_KEY: key,
+        }
+        return {str(kind): native for kind, native in found.items() if native}
+
+    async def _there(self, ns: str, word: str, name: str) -> Object:
+        found = await self._reader.object(Key(ns, part_id(word, name)))
+        assert found is not None
+        return found
+
+    async def _check(self, ns: str, word: str, groups: Sequence[SubGroup]) -> str | None:
+        for name in sorted({name for group in groups for name in _names(word, group)}):
+            found = await self._reader.object(Key(ns, part_id(word, name)))
+            if found is None or found.removed:
+                return f"there is no {word} {name!r}"
+            if found.state in (PartState.CONFIGURING, PartState.DELETING):
+                raise Temporary(f"{word} {name!r} is {found.state}", after=PATIENCE)
+            if found.state != PartState.AVAILABLE:
+                return f"{word} {name!r} is {found.state}: {found.error or 'no reason is known'}"
+        return None
+
+    def _request(self, job: Job, mci: MciSpec, word: str, one: Planned) -> Request:
+        names, place = named(job.ns, one), one.connection
+        uid = uid_of(job.key.id, f"{word} {place.name}")
+        common = {"uid": uid, "connection": place.name, "provider": place.provider, "region": place.region}
+        want: NetworkSpec | GroupSpec | KeySpec
+        if word == "vNet":
+            subnets = (Subnet(names.subnet, SUBNET_CIDR, place.zone),)
+            want = NetworkSpec(name=names.network, cidr=CIDR, subnets=subnets, **common)
+        elif word == "securityGroup":
+            want = GroupSpec(name=names.groups[0], network=names.network, rules=OPEN, **common)
+        else:
+            want = KeySpec(name=names.key, **common)
+        labels = f'{{"{MADE_FOR}":"{mci.uid}","{SHARED}":"yes"}}'
+        birth = Birth(KINDS[word].kind, labels=labels)
+        return Request(job.ns, part_id(word, want.name), "create", "", CONTROLLER, spec=text(want), birth=birth)
+
+
+def named(ns: str, one: Planned) -> SubGroup:
+    """Return a subgroup with the names of what it stands on: its own, or those that all share."""
+    if one.group.network:
+        return one.group
+    shared = f"{ns}-shared-{one.shared}"
+    return replace(one.group, network=shared, subnet=shared, groups=(shared,), key=shared)
+
+
+def _names(word: str, group: SubGroup) -> tuple[str, ...]:
+    names = {"vNet": (group.network,), "securityGroup": group.groups, "sshKey": (group.key,)}[word]
+    return tuple(name for name in names if name)

@@ -1,0 +1,325 @@
+"""What can be asked of the mci domain, in its own words; each is one atomic step on the engine."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.mci.catalogue import Catalogue, objects
+from stateward.domains.mci.connections import Clouds
+from stateward.domains.mci.guards import StillAlive
+from stateward.domains.mci.lifecycle import (
+    CONNECTION,
+    FORGET,
+    HOLD,
+    IMAGE,
+    MCI,
+    NAMESPACE,
+    SPEC,
+    TERMINATE_FIRST,
+    VM,
+)
+from stateward.domains.mci.limits import lanes_of
+from stateward.domains.mci.mcis import Scale
+from stateward.domains.mci.model import (
+    HOME,
+    Connection,
+    GroupSpec,
+    Image,
+    KeySpec,
+    MciSpec,
+    NetworkSpec,
+    Spec,
+    SubGroup,
+    mci_of,
+    part_id,
+    plain,
+    vm_id,
+    vm_of,
+)
+from stateward.domains.mci.parts import KINDS, Secrets, where_of
+from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound
+from stateward.engine.groups import GroupVerdict, NoneAllowed
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER, FORCE, NO_FACTS
+from stateward.store.records import Key, Object
+from stateward.store.selection import Selector
+
+ON_ALL = ("suspend", "resume", "reboot", "terminate")
+"""The actions of an MCI that are done to all of its VMs at once."""
+
+
+class InUse(Denied):
+    """Something still stands on it."""
+
+    code = "in_use"
+
+    def __init__(self, what: str, by: list[str]) -> None:
+        super().__init__(what, by)
+        self.what, self.by = what, by
+
+    def __str__(self) -> str:
+        return f"{self.what} is in use by {', '.join(self.by[:5])}{' and others' if len(self.by) > 5 else ''}"
+
+
+class Caller(Struct, frozen=True):
+    """Who asks: the actor of the tables, and the name behind it."""
+
+    actor: str
+    who: str = ""
+
+
+class Service:
+    """The mci domain, for its API, its commands and its demo."""
+
+    def __init__(self, engine: Engine, catalogue: Catalogue, clouds: Clouds, secrets: Secrets) -> None:
+        self.engine, self.catalogue, self.clouds, self.secrets = engine, catalogue, clouds, secrets
+
+    # --- MCIs --------------------------------------------------------------------------------------------------------
+
+    async def create(self, ns: str, mci: MciSpec, by: Caller) -> Accepted:
+        """Make an MCI; it prepares, and goes on by itself unless it is to hold."""
+        await self.namespace(ns)
+        return await self.engine.create(
+            ns, mci.name, MCI.kind, "create", spec=plain(mci), labels=mci.label, actor=by.actor, who=by.who
+        )
+
+    async def control(self, ns: str, mci: str, action: str, by: Caller, *, force: bool = False) -> GroupVerdict:
+        """Do something to all VMs of an MCI whose states allow it; the others are told, with the reason."""
+        if action not in ON_ALL:
+            raise BadInput("action", action, ", ".join(ON_ALL))
+        found = await self.mci(ns, mci)
+        facts = {FORCE} if force else NO_FACTS
+        whole = self.engine.request(ns, found.id, action, actor=by.actor, who=by.who, facts=facts)
+        each = self.engine.request(ns, "", action, actor=by.actor, who=by.who, facts=facts)
+        return await self.engine.group(whole, Selector(ns, VM.kind, mci), each)
+
+    async def control_vm(self, ns: str, mci: str, vm: str, action: str, by: Caller, *, force: bool = False) -> Accepted:
+        """Do something to one VM."""
+        facts = {FORCE} if force else NO_FACTS
+        return await self.engine.act(ns, vm_id(mci, vm), action, actor=by.actor, who=by.who, facts=facts)
+
+    async def go_on(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
+        """Continue or withdraw an MCI that is held."""
+        held = mci_of(await self.mci(ns, mci)).hold
+        return await self.engine.act(ns, mci, action, actor=by.actor, who=by.who, facts={HOLD} if held else NO_FACTS)
+
+    async def refine(self, ns: str, mci: str, by: Caller) -> Accepted:
+        """Remove VMs that have failed, or of which nobody can say anything, at their providers first."""
+        return await self._plainly(ns, mci, "refine", by)
+
+    async def reconcile(self, ns: str, mci: str, by: Caller) -> Accepted:
+        """Take over what the providers show of VMs that have failed, or of which nobody can say anything."""
+        return await self._plainly(ns, mci, "reconcile", by)
+
+    async def _plainly(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
+        return await self.engine.act(ns, (await self.mci(ns, mci)).id, action, actor=by.actor, who=by.who)
+
+    async def scale(self, ns: str, mci: str, group: str, by_count: int, by: Caller) -> Accepted:
+        """Grow a subgroup, or shrink it (a negative count)."""
+        found = await self.mci(ns, mci)
+        spec = mci_of(found)
+        known = next((one for one in spec.groups if one.name == group), None)
+        if known is None:
+            raise NotFound(ns, f"{mci}/{group}")
+        if by_count == 0:
+            raise BadInput("count", by_count, "how many VMs to add or to remove")
+        grown = replace(known, size=max(0, known.size + by_count))
+        changed = replace(spec, groups=tuple(grown if one.name == group else one for one in spec.groups))
+        return await self._scale(found, changed, Scale(group, abs(by_count)), by, out=by_count > 0)
+
+    async def add_group(self, ns: str, mci: str, group: SubGroup, by: Caller) -> Accepted:
+        """Add a subgroup."""
+        found = await self.mci(ns, mci)
+        spec = mci_of(found)
+        if any(one.name == group.name for one in spec.groups):
+            raise AlreadyExists(ns, f"{mci}/{group.name}", found.state)
+        changed = replace(spec, groups=(*spec.groups, group))
+        return await self._scale(found, changed, Scale(group.name, group.size), by, out=True)
+
+    async def _scale(self, found: Object, spec: MciSpec, scale: Scale, by: Caller, *, out: bool) -> Accepted:
+        return await self.engine.act(
+            found.ns,
+            found.id,
+            "scale out" if out else "scale in",
+            spec=plain(spec),
+            args=plain(scale),
+            version=found.version,
+            actor=by.actor,
+            who=by.who,
+        )
+
+    async def delete(self, ns: str, mci: str, option: str, by: Caller) -> tuple[Accepted, list[str]]:
+        """Delete an MCI; returns also what may remain at the providers, where that was not to be looked at."""
+        found = await self.mci(ns, mci)
+        if option == "terminate" and await self.vms(ns, mci):
+            accepted = await self.engine.act(ns, mci, "delete", actor=by.actor, who=by.who, facts={TERMINATE_FIRST})
+            return accepted, []
+        forget = option == "force"
+        facts = {FORGET} if forget else NO_FACTS
+        whole = self.engine.request(ns, found.id, "delete", actor=by.actor, who=by.who, facts=facts)
+        each = self.engine.request(ns, "", "remove", actor=by.actor, who=by.who, facts={FORCE} if forget else NO_FACTS)
+        remains = [vm_of(one).uid for one in await self.vms(ns, mci) if one.state != "Terminated"] if forget else []
+        try:
+            verdict = await self.engine.group(whole, Selector(ns, VM.kind, mci), each)
+        except NoneAllowed as error:
+            if error.skipped:
+                raise StillAlive(mci, {one.id: one.state for one in await self.vms(ns, mci)}) from error
+            return await self.engine.submit(whole), []
+        assert verdict.whole is not None
+        return verdict.whole, remains
+
+    async def delete_vm(self, ns: str, mci: str, vm: str, by: Caller, *, force: bool = False) -> Accepted:
+        """Forget a VM that is terminated or failed; with force, any."""
+        facts = {FORCE} if force else NO_FACTS
+        return await self.engine.act(ns, vm_id(mci, vm), "remove", actor=by.actor, who=by.who, facts=facts)
+
+    async def mci(self, ns: str, mci: str) -> Object:
+        """Return an MCI, or raise."""
+        found = await self.engine.get(ns, mci)
+        if found.kind != MCI.kind:
+            raise NotFound(ns, mci)
+        return found
+
+    async def mcis(self, ns: str) -> list[Object]:
+        """Return the MCIs of a namespace."""
+        return [one async for one in objects(self.engine.store.reader, Selector(ns, MCI.kind))]
+
+    async def vms(self, ns: str, mci: str) -> list[Object]:
+        """Return the VMs of an MCI."""
+        return [one async for one in objects(self.engine.store.reader, Selector(ns, VM.kind, mci))]
+
+    async def vm(self, ns: str, mci: str, vm: str) -> Object:
+        """Return a VM, or raise."""
+        return await self.engine.get(ns, vm_id(mci, vm))
+
+    # --- what VMs stand on -------------------------------------------------------------------------------------------
+
+    async def make_part(
+        self, ns: str, word: str, want: NetworkSpec | GroupSpec | KeySpec, by: Caller, wait: float = 30.0
+    ) -> tuple[Object, str]:
+        """Make a part and wait until it is there; returns it, and the private key if one was made."""
+        await self.namespace(ns)
+        accepted = await self.engine.create(
+            ns, part_id(word, want.name), KINDS[word].kind, spec=plain(want), actor=by.actor, who=by.who
+        )
+        await self.engine.wait(ns, accepted.op.id, wait)
+        return await self.part(ns, word, want.name), self.secrets.take(accepted.op.id)
+
+    async def remove_part(self, ns: str, word: str, name: str, by: Caller, *, force: bool = False) -> Accepted:
+        """Remove a part that nothing stands on; with force, only forget it."""
+        found = await self.part(ns, word, name)
+        if force:
+            return await self.engine.act(ns, found.id, "forget", actor=by.actor, who=by.who, facts={FORCE})
+        users = await self.users_of(ns, word, name)
+        if users:
+            raise InUse(f"{word} {name!r}", users)
+        return await self.engine.act(ns, found.id, "delete", actor=by.actor, who=by.who)
+
+    async def users_of(self, ns: str, word: str, name: str) -> list[str]:
+        """Return what stands on a part: VMs that are not terminated, and security groups on a network."""
+        users = [
+            one.id
+            async for one in objects(self.engine.store.reader, Selector(ns, VM.kind))
+            if one.state != "Terminated" and name in _stands_on(word, one)
+        ]
+        if word == "vNet":
+            groups = Selector(ns, KINDS["securityGroup"].kind)
+            users += [
+                one.id
+                async for one in objects(self.engine.store.reader, groups)
+                if msgspec.json.decode(one.spec, type=GroupSpec).network == name
+            ]
+        return users
+
+    async def part(self, ns: str, word: str, name: str) -> Object:
+        """Return a part, or raise."""
+        return await self.engine.get(ns, part_id(word, name))
+
+    async def parts(self, ns: str, word: str) -> list[Object]:
+        """Return the parts of a sort."""
+        return [one async for one in objects(self.engine.store.reader, Selector(ns, KINDS[word].kind))]
+
+    # --- what is only written down -----------------------------------------------------------------------------------
+
+    async def register(self, ns: str, what: Spec | Image, by: Caller) -> Accepted:
+        """Register a spec or an image in a namespace."""
+        await self.namespace(ns)
+        word, kind = ("spec", SPEC.kind) if isinstance(what, Spec) else ("image", IMAGE.kind)
+        await self._offer(what)
+        return await self.engine.create(
+            ns, part_id(word, what.id), kind, "register", spec=plain(what), actor=by.actor, who=by.who
+        )
+
+    async def _offer(self, what: Spec | Image) -> None:
+        """Let a simulated cloud know a spec or image that was registered by name."""
+        if what.connection:
+            await self.catalogue.connection(what.connection)
+
+    async def add_connection(self, connection: Connection, by: Caller) -> Connection:
+        """Add a connection, or change one; its driver must be one there is."""
+        await self.clouds.at(connection)  # a driver or an option that is not known is refused here
+        key = Key(HOME, part_id("connection", connection.name))
+        try:
+            await self.engine.create(
+                *key, CONNECTION.kind, "register", spec=plain(connection), actor=CONTROLLER, who=by.who
+            )
+        except AlreadyExists:
+            await self.engine.act(*key, "change", spec=plain(connection), actor=CONTROLLER, who=by.who)
+        await self.engine.set_limits(*lanes_of([connection]))
+        return connection
+
+    async def remove_connection(self, name: str, by: Caller) -> None:
+        """Remove a connection that was added."""
+        await self.engine.act(HOME, part_id("connection", name), "remove", actor=CONTROLLER, who=by.who)
+
+    # --- namespaces --------------------------------------------------------------------------------------------------
+
+    async def add_namespace(self, ns: str, description: str, by: Caller) -> Object:
+        """Make a namespace."""
+        made = await self.engine.create(
+            HOME,
+            part_id("ns", ns),
+            NAMESPACE.kind,
+            "register",
+            spec={"name": ns, "description": description},
+            actor=CONTROLLER,
+            who=by.who,
+        )
+        return made.object
+
+    async def namespace(self, ns: str) -> Object:
+        """Return a namespace, or raise."""
+        try:
+            return await self.engine.get(HOME, part_id("ns", ns))
+        except NotFound:
+            raise NotFound(HOME, ns) from None
+
+    async def namespaces(self) -> list[Object]:
+        """Return all namespaces."""
+        return [one async for one in objects(self.engine.store.reader, Selector(HOME, NAMESPACE.kind))]
+
+    async def remove_namespace(self, ns: str, by: Caller) -> None:
+        """Remove a namespace that has nothing in it."""
+        await self.namespace(ns)
+        counts = await self.engine.store.reader.count_states(Selector(ns))
+        if counts:
+            raise InUse(f"namespace {ns!r}", sorted({kind for kind, _ in counts}))
+        await self.engine.act(HOME, part_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
+
+    async def ensure_namespaces(self, names: Iterable[str]) -> None:
+        """Make namespaces that are not there."""
+        for name in names:
+            try:
+                await self.add_namespace(name, "", Caller(CONTROLLER))
+            except AlreadyExists:
+                continue
+
+
+def _stands_on(word: str, found: Object) -> tuple[str, ...]:
+    vm = vm_of(found)
+    return {"vNet": (vm.network,), "securityGroup": vm.groups, "sshKey": (vm.key,)}[word]
+
+
+__all__ = ["Caller", "InUse", "Service", "where_of"]

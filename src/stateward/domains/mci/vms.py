@@ -1,0 +1,162 @@
+"""What is done to a VM: ask the provider, then wait until its listing shows the end.
+
+Every call carries the VM's uid, by which a create that was interrupted is found again, and the operation's id as the
+token of the deed: the same operation never reboots twice, another one does. What a provider refuses fails the VM; what
+it throttles, or does not answer, is tried again and fails nothing.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from stateward.domains.mci.clouds import Cloud
+from stateward.domains.mci.evidence import EVENTS, Look, Sight, hopeless, reached
+from stateward.domains.mci.evidence import SHOWN as EXPECTED
+from stateward.domains.mci.lifecycle import RECONCILE, VM
+from stateward.domains.mci.model import VmSpec, plain, seen_of, text, vm_of, vm_seen
+from stateward.drivers import (
+    Accepted,
+    Already,
+    Deed,
+    Outcome,
+    Ref,
+    Refused,
+    Transient,
+    Want,
+    Why,
+)
+from stateward.drivers import (
+    Throttled as Slow,
+)
+from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary, Throttled, Unknown
+from stateward.lifecycle import PROVIDER
+from stateward.store.records import Object
+
+CloudOf = Callable[[str], Awaitable[Cloud]]
+"""Returns the cloud of a connection."""
+
+DEEDS = {
+    "suspend": Deed.SUSPEND,
+    "resume": Deed.RESUME,
+    "reboot": Deed.REBOOT,
+    "terminate": Deed.TERMINATE,
+}
+
+
+class Vms:
+    """The handlers of VMs."""
+
+    def __init__(self, cloud_of: CloudOf) -> None:
+        self._cloud_of = cloud_of
+        self.engine: Engine | None = None
+
+    def kind(self) -> Kind:
+        """Return the kind of VMs, with its handlers."""
+        handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
+        handlers |= {action: Handler(self._act, self._observe) for action in DEEDS}
+        return Kind(VM, handlers, _route)
+
+    async def _create(self, job: Job) -> Ending:
+        vm = vm_of(job.claim.object)
+        cloud = await self._cloud_of(vm.connection)
+        answered(await cloud.create(_want(vm)))
+        return await self._wait(cloud, job, vm)
+
+    async def _act(self, job: Job) -> Ending:
+        vm = vm_of(job.claim.object)
+        cloud = await self._cloud_of(vm.connection)
+        ref = Ref(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
+        outcome = await cloud.act(DEEDS[job.action], ref)
+        if isinstance(outcome, Refused) and outcome.why in (Why.NOT_FOUND, Why.CONFLICT):
+            return await self._despite(cloud, job, vm, outcome)
+        answered(outcome)
+        return await self._wait(cloud, job, vm)
+
+    async def _despite(self, cloud: Cloud, job: Job, vm: VmSpec, refused: Refused) -> Ending:
+        """Look whether what was refused is so already: then it is done, and else it has failed."""
+        look = await cloud.look(vm.uid)
+        if look.sight is Sight.UNKNOWN:
+            raise Temporary(f"{refused.message}; and {look.trouble}")
+        if reached(job.action, look) and job.action != "reboot":
+            return _done(look)
+        if look.shown is not None and refused.why is Why.CONFLICT and not hopeless(job.action, look):
+            raise Temporary(refused.message)  # it is on its way from one state to another
+        raise Permanent(refused.message)
+
+    async def _wait(self, cloud: Cloud, job: Job, vm: VmSpec) -> Ending:
+        def ended(look: Look) -> bool:
+            return reached(job.action, look) or hopeless(job.action, look)
+
+        look = await cloud.until(vm.uid, ended)
+        if reached(job.action, look):
+            return _done(look)
+        assert look.shown is not None
+        raise Permanent(f"the provider shows {look.shown.native_state!r} after {job.action}")
+
+    async def _observe(self, job: Job) -> Seen | Ending:
+        vm = vm_of(job.claim.object)
+        look = await (await self._cloud_of(vm.connection)).look(vm.uid)
+        if look.sight is Sight.UNKNOWN:
+            return Seen.UNKNOWN
+        if reached(job.action, look) and job.action != "reboot":
+            return _done(look)
+        return Seen.NOT_DONE  # a deed is known by its token: to ask again does it no second time
+
+    async def _reconcile(self, job: Job) -> str:
+        """Take over what the provider shows, on request: hidden work, and then one step by the provider."""
+        found = job.claim.object
+        look = await (await self._cloud_of(vm_of(found).connection)).look(vm_of(found).uid)
+        if look.sight is Sight.UNKNOWN:
+            raise Unknown(look.trouble)
+        assert self.engine is not None
+        if look.shown is None:
+            return "absent"  # no proof that it was terminated: terminate it with force, and it is one
+        event = EVENTS.get(look.shown.state)
+        if event is None:
+            raise Temporary("it is on its way from one state to another")
+        if EXPECTED.get(event) != found.state:
+            await self.engine.act(
+                found.ns,
+                found.id,
+                event,
+                actor=PROVIDER,
+                facts={RECONCILE},
+                seen=plain(seen_of(look.shown)),
+                key=f"{job.key.id} reconciled",
+            )
+        return event
+
+
+def answered(outcome: Outcome) -> None:
+    """Read an outcome: return if the provider took it, and raise what is to follow if not."""
+    match outcome:
+        case Accepted() | Already():
+            return
+        case Refused():
+            raise Permanent(f"{outcome.why}: {outcome.message}")
+        case Slow():
+            raise Throttled(outcome.message or "the provider asks for a pause", after=outcome.after)
+        case Transient():
+            raise Temporary(outcome.message)
+        case _:
+            raise Unknown(outcome.message)
+
+
+def _done(look: Look) -> Ending:
+    return Ending(seen=None if look.shown is None else text(seen_of(look.shown)))
+
+
+def _want(vm: VmSpec) -> Want:
+    return Want(
+        key=vm.uid,
+        name=f"{vm.mci}-{vm.name}",
+        spec=vm.csp_spec,
+        image=vm.csp_image,
+        parts=vm.parts,
+        disk_gib=vm.disk_gib,
+        user=vm.user,
+        tags={"mci": vm.mci, "subgroup": vm.group},
+    )
+
+
+def _route(found: Object, _action: str) -> Route:
+    vm = vm_of(found)
+    return Route(vm.provider, f"{vm.provider}/{vm.region}")

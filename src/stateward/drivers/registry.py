@@ -1,0 +1,69 @@
+"""The drivers there are, by name. Each is loaded when it is first needed: not everybody has every cloud's library."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from stateward.drivers.port import Driver, Meter, Place
+from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
+from stateward.errors import BadInput, UnknownName
+
+Make: TypeAlias = Callable[[Place, Meter], Driver]
+
+
+class Drivers:
+    """Makes drivers; what they keep on this host is in one folder."""
+
+    def __init__(self, folder: Path, simulated: SimulatedCloud) -> None:
+        self._folder = folder
+        self._simulated = simulated
+        self._makers: dict[str, Make] = {
+            "simulated": self._simulate,
+            "process": self._process,
+            "qemu": self._qemu,
+            "aws": self._aws,
+        }
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all drivers."""
+        return tuple(self._makers)
+
+    def make(self, name: str, place: Place, meter: Meter = lambda _: None) -> Driver:
+        """Make a driver for a place."""
+        try:
+            maker = self._makers[name]
+        except KeyError:
+            raise UnknownName("driver", name, self._makers) from None
+        return maker(place, meter)
+
+    def _simulate(self, place: Place, meter: Meter) -> Driver:
+        return SimulatedDriver(place, self._simulated, meter)
+
+    def _process(self, place: Place, meter: Meter) -> Driver:
+        from stateward.drivers.process import ProcessDriver
+
+        return ProcessDriver(self._at_home(place, "process"), meter)
+
+    def _qemu(self, place: Place, meter: Meter) -> Driver:
+        try:
+            from stateward.drivers.qemu import QemuDriver
+        except ModuleNotFoundError as error:
+            raise BadInput("driver", "qemu", f"a driver whose library is installed ({error.name} is not)") from error
+        return QemuDriver(self._at_home(place, "qemu"), meter)
+
+    def _aws(self, place: Place, meter: Meter) -> Driver:
+        try:
+            from stateward.drivers.aws import AwsDriver
+        except ModuleNotFoundError as error:
+            raise BadInput("driver", "aws", f"a driver whose library is installed ({error.name} is not)") from error
+        return AwsDriver(place, meter)
+
+    def _at_home(self, place: Place, name: str) -> Place:
+        """Give a host's driver a folder of its own, unless the place names one."""
+        if "folder" in place.options:
+            return place
+        folder = str(self._folder / name / place.region)
+        return replace(place, options={**place.options, "folder": folder})

@@ -1,0 +1,103 @@
+"""An mci domain at work on a real store, with simulated clouds that take next to no time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from stateward.domains.mci.house import MciWing
+from stateward.domains.mci.model import MciSpec, SubGroup
+from stateward.domains.mci.service import Caller, Service
+from stateward.domains.mci.status import MciStatus, roll_up
+from stateward.domains.wing import Site
+from stateward.drivers.simulated import SimulatedCloud
+from stateward.drivers.simulated.temper import CALM
+from stateward.engine import Accepted, Engine
+from stateward.store.port import Store
+from stateward.store.records import Operation
+from tests.stores import fresh_store
+
+NS = "default"
+ANN = Caller("user", "ann")
+QUICK = CALM
+PATIENT = 60.0
+
+
+def group(name: str = "g1", size: int = 2, spec: str = "aws+ap-northeast-2+t3.nano", **how: Any) -> SubGroup:
+    """Ask for a subgroup."""
+    return SubGroup(name, size, spec, how.pop("image", "ubuntu22.04"), **how)
+
+
+def mci(name: str = "m1", *groups: SubGroup, **how: Any) -> MciSpec:
+    """Ask for an MCI."""
+    return MciSpec(name, f"uid-{name}", groups or (group(),), **how)
+
+
+class House:
+    """The domain with its engine, and ways to say what a test waits for."""
+
+    def __init__(self, engine: Engine, wing: MciWing) -> None:
+        self.engine, self.wing = engine, wing
+
+    @property
+    def service(self) -> Service:
+        return self.wing.service
+
+    @property
+    def cloud(self) -> SimulatedCloud:
+        return self.wing.cloud
+
+    async def ended(self, accepted: Accepted | None) -> Operation:
+        """Wait for the end of an operation."""
+        assert accepted is not None
+        return await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENT)
+
+    async def created(self, spec: MciSpec) -> Operation:
+        """Make an MCI, and wait until that has ended."""
+        return await self.ended(await self.service.create(NS, spec, ANN))
+
+    async def state(self, name: str = "m1") -> str:
+        """Return the state of an MCI."""
+        return (await self.engine.get(NS, name)).state
+
+    async def until(self, condition: Callable[[str], bool], name: str = "m1") -> None:
+        """Wait until an MCI is in a state."""
+        async with asyncio.timeout(PATIENT):
+            while not condition(await self.state(name)):
+                await asyncio.sleep(0.005)
+
+    async def status(self, name: str = "m1") -> MciStatus:
+        """Return the status of an MCI."""
+        found = await self.service.mci(NS, name)
+        vms = await self.service.vms(NS, name)
+        return roll_up(found.state, [one.state for one in vms])  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def open_house(
+    store: Store, folder: Path, *, cloud: SimulatedCloud | None = None, works: bool = True, lease: float = 3.0
+) -> AsyncIterator[House]:
+    """Open the domain on a store."""
+    site = Site(folder, chance=Random(1))
+    wing = MciWing(site, cloud=cloud or SimulatedCloud(temper=QUICK, chance=Random(1)), tick=0.01, every=3600.0)
+    engine = Engine(store, wing.kinds, works=works, lease=lease)
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=works):
+        yield House(engine, wing)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
+    """Return how to open one and the same fresh database, as often as wanted."""
+    return fresh_store(request.param, request)
+
+
+@pytest.fixture
+async def house(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[House]:
+    """An mci domain at work."""
+    async with open_house(new_store(), tmp_path) as opened:
+        yield opened
