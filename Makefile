@@ -38,10 +38,9 @@ setup: .venv/.run .venv/.dev .venv/.bench ## set up everything at once
 lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
 	@$(VENV)/python -m pip install --quiet uv
 	@$(COMPILE) --group build --output-file requirements/run.lock pyproject.toml
-	@for group in dev bench; do \
-	  $(COMPILE) --group $$group --constraint requirements/run.lock --output-file requirements/$$group.lock \
-	    pyproject.toml || exit 1; \
-	done
+	@$(COMPILE) --group dev --constraint requirements/run.lock --output-file requirements/dev.lock pyproject.toml
+	@$(COMPILE) --group bench --constraint requirements/run.lock --constraint requirements/dev.lock \
+	  --output-file requirements/bench.lock pyproject.toml
 
 format: .venv/.dev ## put the code into its one format
 	@$(VENV)/ruff format .

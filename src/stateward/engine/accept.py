@@ -16,6 +16,7 @@ from stateward.engine.begin import begin
 from stateward.engine.change import change_state, fence
 from stateward.engine.desk import Desk
 from stateward.engine.endings import advance
+from stateward.engine.following import follow
 from stateward.engine.kinds import Kind, Kinds
 from stateward.engine.promotion import bring_forward
 from stateward.engine.requests import (
@@ -101,6 +102,7 @@ async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> li
             verdicts.append(await _admit(desk, kinds, request, answers))
         except StatewardError as error:
             verdicts.append(error)
+    await follow(desk, kinds)
     return verdicts
 
 
@@ -138,6 +140,7 @@ async def _admit(desk: Desk, kinds: Kinds, request: Request, answers: dict[Key, 
     asked = request
     if kind.guard is not None:
         request = await kind.guard(desk, request, found) or request
+        found = found if request.birth is not None else desk.objects[found.key]  # it may have been changed
     accepted = begin(desk, kind, request, found, move) if begins else _step(desk, request, found, move)
     if kinds.admission is not None:
         kinds.admission.accepted(desk, request, found, begins=begins)

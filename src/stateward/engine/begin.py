@@ -98,7 +98,7 @@ def _operation(desk: Desk, request: Request, found: Object, move: Move) -> Opera
         hidden=move.meaning is Meaning.HIDDEN,
         within=move.within or 0.0,
         generation=found.generation + 1 if renewed or request.birth is not None else found.generation,
-        previous_spec=found.spec if renewed else None,
+        previous_spec=found.spec if renewed and request.birth is None else None,  # what is new was nothing before
         parent=request.parent,
         tree=request.tree,
         status=Status.WAITING,

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from stateward.engine.desk import Desk
 from stateward.engine.endings import settle
+from stateward.engine.following import follow
 from stateward.engine.kinds import Kinds
 from stateward.engine.outcomes import Ending
 from stateward.engine.promotion import bring_forward
@@ -55,7 +56,8 @@ class NotCancelled(Denied):
 async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
     """Cancel an operation; returns it as it was found."""
     desk = Desk(tx)
-    operation = (await tx.operations([key])).get(key)
+    await desk.load_operations([key])
+    operation = desk.operations.get(key)
     if operation is None:
         raise NoSuchOperation(*key)
     if not kinds[operation.kind].cancels:
@@ -74,6 +76,7 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
         # Somebody is at it, or was and has vanished: a worker has to look before anything can be said.
         desk.change(replace(work, cancelled=True, not_before=min(work.not_before, desk.now)))
         desk.changes.fences = True
+    await follow(desk, kinds)
     await bring_forward(desk)
     await desk.apply()
     return operation

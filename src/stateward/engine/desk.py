@@ -35,6 +35,7 @@ class Desk:
         self._work_changed: dict[Key, Work] = {}
         self._work_gone: dict[Key, None] = {}
         self._left: dict[Key, Key] = {}  # operations whose work is gone, with the queue that they have left
+        self._told = 0  # of how many ends the kinds have been told
         self._locks: dict[Key, list[Lock]] = {}
         self._trees_touched: dict[Key, None] = {}
 
@@ -184,6 +185,12 @@ class Desk:
         self.changes.ended.append(ended)
         if operation.parent is not None:
             self.changes.children_ended.append(Key(operation.ns, operation.parent))
+
+    def take_ended(self) -> list[Ended]:
+        """Return the ends that were recorded since the last time."""
+        ended = self.changes.ended[self._told :]
+        self._told += len(ended)
+        return ended
 
     async def apply(self) -> None:
         """Write everything, as sets."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stateward.engine.change import change_state, journal, void
 from stateward.engine.desk import Desk
+from stateward.engine.following import follow
 from stateward.engine.kinds import Kinds
 from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped
 from stateward.engine.promotion import bring_forward
@@ -42,6 +43,7 @@ async def report(tx: Tx, kinds: Kinds, reports: Sequence[Report]) -> list[bool]:
     phases = {one.operation.key for one in reports if isinstance(one.says, Phase)}
     kept = await tx.operations(phases) if phases else {}
     counted = [_take(desk, kinds, one, kept) for one in reports]
+    await follow(desk, kinds)
     await bring_forward(desk)
     await desk.apply()
     return counted
@@ -231,4 +233,5 @@ async def time_out(desk: Desk, kinds: Kinds, overdue: Iterable[Work]) -> int:
         found, operation = desk.objects[Key(work.ns, work.object)], desk.operations[work.key]
         ending = Ending(TIMED_OUT, CLOCK, error="no sign of life before the deadline")
         settle(desk, kinds[found.kind].lifecycle, found, operation, work, ending)
+    await follow(desk, kinds)
     return len(rows)

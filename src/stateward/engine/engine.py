@@ -221,7 +221,8 @@ class Engine:
         return watch(self.store, after, only or JournalFilter())
 
     async def _accept(self, requests: Sequence[Request]) -> Sequence[Accepted | StatewardError]:
-        return await self.store.transact(accepting(self.kinds, requests))
+        program = accepting(self.kinds, requests)
+        return await (self.store.transact(program) if self.worker is None else self.worker.alongside(program))
 
     async def _hear(self, words: Sequence[Word]) -> Sequence[bool | StatewardError]:
         return await self.store.transact(lambda tx: _heard(tx, self.kinds, words))

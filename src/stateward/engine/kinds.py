@@ -11,17 +11,22 @@ from stateward.engine.requests import Request
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.rows import BEGINNINGS
-from stateward.store.records import Key, Object
+from stateward.store.changes import Ended
+from stateward.store.records import Key, Object, Operation
 
 Guard = Callable[[Desk, Request, Object], Awaitable[Request | None]]
 """A domain's own condition on a request, checked inside the transaction; raises a Denied.
 
-It is the last who can refuse, so it may change further objects on the desk. It may return the request completed, by
-what only the transaction knows.
+It is the last who can refuse, so it may change objects on the desk, its own and further ones. It may return the request
+completed, by what only the transaction knows.
 """
 
 Company = Callable[[Request, Object | None], Iterable[Key]]
 """Names the objects that a guard will look at, by a request and its object, if there is one."""
+
+
+After = Callable[[Desk, Operation, Ended], Awaitable[None]]
+"""What a domain does when an operation has ended, inside the transaction; it may change any objects on the desk."""
 
 
 class Admission(Protocol):
@@ -48,12 +53,12 @@ ANYWHERE = Route()
 
 
 class Kind:
-    """A lifecycle with its handlers (by action), its route, its guard and the company that the guard needs.
+    """A lifecycle with its handlers (by action), its route, its guard with its company, and what follows from an end.
 
     `cancels` says whether its operations can be cancelled.
     """
 
-    __slots__ = ("cancels", "company", "guard", "handlers", "lifecycle", "route")
+    __slots__ = ("after", "cancels", "company", "guard", "handlers", "lifecycle", "route")
 
     def __init__(
         self,
@@ -62,6 +67,7 @@ class Kind:
         route: Callable[[Object, str], Route] = lambda _object, _action: ANYWHERE,
         guard: Guard | None = None,
         company: Company | None = None,
+        after: After | None = None,
         *,
         cancels: bool = True,
     ) -> None:
@@ -70,6 +76,7 @@ class Kind:
         self.route = route
         self.guard = guard
         self.company = company
+        self.after = after
         self.cancels = cancels
 
     @property

@@ -5,6 +5,7 @@ from msgspec import Struct
 from stateward.engine.change import journal
 from stateward.engine.desk import Desk
 from stateward.engine.endings import advance
+from stateward.engine.following import follow
 from stateward.engine.kinds import Kinds
 from stateward.engine.promotion import bring_forward
 from stateward.errors import UnknownName
@@ -37,6 +38,7 @@ async def hear(tx: Tx, kinds: Kinds, words: list[Word]) -> list[bool]:
     trees = {Key(one.ns, one.tree) for one in desk.operations.values() if one.tree is not None}
     await desk.load_locks(trees)
     counted = [_hear(desk, kinds, word) for word in words]
+    await follow(desk, kinds)
     await bring_forward(desk)
     await desk.apply()
     return counted

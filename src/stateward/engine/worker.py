@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from stateward.engine.batching import Batcher
-from stateward.engine.claiming import claim, throttle
+from stateward.engine.claiming import Catch, claim, throttle
 from stateward.engine.conduct import Conduct
 from stateward.engine.endings import report
 from stateward.engine.handlers import Fenced, HandedOn, Handler, Job, Permanent
@@ -31,7 +31,7 @@ from stateward.engine.timers import fire
 from stateward.errors import StatewardError
 from stateward.store import records
 from stateward.store.errors import StoreError
-from stateward.store.port import Store, Topic, Tx
+from stateward.store.port import Program, Store, Topic, Tx
 from stateward.store.records import Claim, Key, Operation, Progress, Work
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ LEASE = 15.0
 """How many seconds a worker may be silent before others take it for dead."""
 
 GATHER = 0.005
-"""How many seconds pass at least from one claim to the next: what comes in between is claimed together."""
+"""How many seconds pass after a claim of several operations: where much comes in, more of it is claimed at once."""
 
 SAFETY = 5.0
 """How many seconds pass at most between two looks around, should every wake-up call be lost."""
@@ -100,6 +100,7 @@ class Worker:
         self._keepers: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
         self._seen = 0.0
+        self._caught = 0  # how many operations the last claim brought
         self._full = False  # no slot was free when there was something to claim
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -120,6 +121,7 @@ class Worker:
     async def stop(self) -> None:
         """Claim nothing more, let what runs end within the grace time, give the rest back."""
         self._unsubscribe()
+        self._slots = 0
         await _cancelled(self._seekers)
         if self._running:
             await asyncio.wait(self._tasks(), timeout=self._grace)
@@ -167,12 +169,11 @@ class Worker:
     # --- claiming and running ----------------------------------------------------------------------------------------
 
     async def _claiming(self) -> None:
-        loop = asyncio.get_running_loop()
-        claimed = loop.time() - GATHER
         while True:
             await self._hungry.wait()
-            await asyncio.sleep(max(0.0, claimed + GATHER - loop.time()))
-            claimed = loop.time()
+            if self._caught > 1:
+                await asyncio.sleep(GATHER)
+            self._caught = 0
             self._hungry.clear()
             room = self._slots - len(self._running)
             self._full = room <= 0
@@ -182,13 +183,38 @@ class Worker:
     async def _claim(self, room: int) -> bool:
         """Claim work and begin it; tells whether there may be more of it."""
         async with self._claim_lock:
-            catch = await self._patiently(lambda tx: claim(tx, self._record, room))
-            if self._left <= 0:  # the answer took too long: it may have been taken over already
-                self._fences.set()
-                return False
-            for one in catch.claims:
-                self._begin(one, catch.at)
+            return self._take(await self._patiently(lambda tx: claim(tx, self._record, room)))
+
+    def _take(self, catch: Catch) -> bool:
+        if self._left <= 0:  # the answer took too long: it may have been taken over already
+            self._fences.set()
+            return False
+        self._caught = len(catch.claims)
+        for one in catch.claims:
+            self._begin(one, catch.at)
         return catch.more
+
+    async def alongside(self, program: Program[T]) -> T:
+        """Run a program, and claim in the same transaction what there is then: one commit less before it begins.
+
+        Only where transactions take turns anyway: elsewhere, what the program has locked would be held for longer.
+        """
+        room = self._slots - len(self._running)
+        if not self._store.takes_turns or room <= 0 or self._left <= 0 or self._claim_lock.locked():
+            return await self._store.transact(program)
+
+        async def both(tx: Tx) -> tuple[T, Catch]:
+            return await program(tx), await claim(tx, self._record, room)
+
+        async with self._claim_lock:
+            try:
+                answer, catch = await self._store.transact(both)
+            except BaseException:
+                self._fences.set()  # a claim whose answer was lost is a stray
+                raise
+            if self._take(catch):
+                self._hungry.set()
+        return answer
 
     def _begin(self, one: Claim, now: float) -> None:
         former = self._running.get(one.work.key)

@@ -194,6 +194,10 @@ class Store(Protocol):
     """A database that holds everything."""
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether its transactions run one after the other, so that a longer one holds up nobody who could go on."""
+
+    @property
     def reader(self) -> Reader:
         """Reads beside the writer."""
 

@@ -35,6 +35,8 @@ class PostgresStore:
     hold up all others.
     """
 
+    takes_turns = False
+
     def __init__(
         self,
         dsn: str,

@@ -27,6 +27,7 @@ class SqliteStore:
     """
 
     reader: Reader
+    takes_turns = True
 
     def __init__(
         self,
