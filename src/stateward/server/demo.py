@@ -1,13 +1,14 @@
 """The demo: a small fleet on simulated clouds, and a user who never leaves it alone.
 
-The objects are made when the server first starts with the demo, in a namespace of their own, and live on from then on.
-The user suspends, resumes, reboots and repairs them, a few times a second; timers start and end the leases; and a
-controller keeps the wholes in step with their parts. Everything goes the way that a real user's requests go.
+It moves the kinds of those domains that do not show themselves. The objects are made when the server first starts with
+the demo, in a namespace of their own, and live on from then on. The user suspends, resumes, reboots and repairs them, a
+few times a second; timers start and end the leases; and a controller keeps the wholes in step with their parts.
+Everything goes the way that a real user's requests go.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from random import Random
 
@@ -119,14 +120,16 @@ class Demo:
         engine: Engine,
         chance: Random,
         *,
+        kinds: Collection[str] | None = None,
         pause: float = PAUSE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._engine, self._chance, self._pause, self._sleep = engine, chance, pause, sleep
+        self._fleet = [member for member in FLEET if kinds is None or member.kind in kinds]
 
     async def run(self) -> None:
         """Live, until cancelled; a store that is away for a while is waited for."""
-        while True:
+        while self._fleet:
             try:
                 await self.make_fleet()
                 while True:
@@ -138,14 +141,14 @@ class Demo:
 
     async def make_fleet(self) -> None:
         """Make what is not there yet."""
-        for member in FLEET:
+        for member in self._fleet:
             found = await self._found(member)
             if found is None or found.removed:
                 await self._bear(member)
 
     async def act_once(self) -> None:
         """Do one thing to one object, if there is something to be done."""
-        member = self._chance.choice(FLEET)
+        member = self._chance.choice(self._fleet)
         found = await self._found(member)
         with suppress(Denied):  # somebody else was faster: that is what the fleet is for
             if found is None or found.removed:

@@ -40,7 +40,7 @@ def observed(kind: Kind, traces: Traces) -> Kind:
     handlers = {
         action: Handler(_observed(one.run, traces), one.observe, one.attempts) for action, one in kind.handlers.items()
     }
-    return Kind(kind.lifecycle, handlers, kind.route, kind.guard)
+    return Kind(kind.lifecycle, handlers, kind.route, kind.guard, kind.company, kind.after, cancels=kind.cancels)
 
 
 def _observed(run: Run, traces: Traces) -> Run:

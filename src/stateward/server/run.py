@@ -148,7 +148,9 @@ async def _living(parts: Opened, config: Config) -> AsyncIterator[None]:
     """Keep the demo's users at it, if the configuration says so."""
     users: list[asyncio.Task[None]] = []
     if config.demo:
-        shows = [Demo(parts.engine, Random()).run(), *(wing.show(parts.engine) for wing in parts.wings)]  # noqa: S311
+        bare = {kind.name for wing in parts.wings if type(wing) is Wing for kind in wing.kinds}
+        fleet = Demo(parts.engine, Random(), kinds=bare)  # noqa: S311 - chance, not secrets
+        shows = [fleet.run(), *(wing.show(parts.engine) for wing in parts.wings)]
         users = [asyncio.create_task(show) for show in shows]
     try:
         yield

@@ -105,7 +105,7 @@ def test_a_server_with_the_demo_comes_to_life_and_stops_cleanly(tmp_path: Path) 
     with served(tmp_path / "data", "--demo") as server:
         with server.client() as client:
             found: list[dict[str, str]] = []
-            while len(found) < len(FLEET):
+            while len(found) < 5:
                 found = client.get(f"/api/v1/ns/{NS}/objects").json()["items"]
         assert server.stop() == 0
         assert "Traceback" not in server.output
