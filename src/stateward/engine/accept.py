@@ -12,7 +12,7 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
-from stateward.engine.begin import begin
+from stateward.engine.begin import begin, permit
 from stateward.engine.change import change_state, fence
 from stateward.engine.desk import Desk
 from stateward.engine.endings import advance
@@ -137,11 +137,12 @@ async def _admit(desk: Desk, kinds: Kinds, request: Request, answers: dict[Key, 
     begins = move.begins or (found.op is None and move.target.state_class is TRANSITIONAL)
     if kinds.admission is not None:
         await kinds.admission.check(desk, request, found, begins=begins)
+    locks = permit(desk, request, found, move) if begins else ()
     asked = request
     if kind.guard is not None:
         request = await kind.guard(desk, request, found) or request
         found = found if request.birth is not None else desk.objects[found.key]  # it may have been changed
-    accepted = begin(desk, kind, request, found, move) if begins else _step(desk, request, found, move)
+    accepted = begin(desk, kind, request, found, move, locks) if begins else _step(desk, request, found, move)
     if kinds.admission is not None:
         kinds.admission.accepted(desk, request, found, begins=begins)
     if request.key is not None:

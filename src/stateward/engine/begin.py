@@ -1,6 +1,6 @@
 """Beginning work: the operation, its place in the queue, the locks that it needs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -16,13 +16,17 @@ from stateward.locks.paths import parse_path
 from stateward.store.records import Key, Lock, Object, Operation, Status, Work
 
 
-def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move) -> Accepted:
+def permit(desk: Desk, request: Request, found: Object, move: Move) -> list[Lock]:
+    """Refuse what cannot begin now, before anything is changed; returns the locks that it is to have."""
+    if move.meaning is Meaning.HIDDEN:
+        _refuse_company(desk, request, desk.queue(Key(found.ns, found.queue)))
+    return _wished(desk, request)
+
+
+def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move, locks: Sequence[Lock]) -> Accepted:
     """Accept an action: the object enters its transitional state, and the work is queued."""
     hidden = move.meaning is Meaning.HIDDEN
     line = desk.queue(Key(found.ns, found.queue))
-    if hidden:
-        _refuse_company(desk, request, line)
-    locks = _wished(desk, request)
     route = kind.route(found if request.spec is None else replace(found, spec=request.spec), request.action)
     if move.preempts:
         fence(desk, found, f"pre-empted by {request.op}")
