@@ -110,8 +110,9 @@ async def _load(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> None:
     keys = {Key(one.ns, one.object) for one in requests}
     births = {Key(one.ns, one.birth.queue) for one in requests if one.birth is not None and one.birth.queue}
     await desk.load(keys | births | needed(kinds, requests))
-    company = (kinds.company(one, desk.objects.get(Key(one.ns, one.object))) for one in requests)
-    await desk.load({key for keys in company for key in keys})  # after their subjects, and all at once: in one order
+    if kinds.have_company:  # after their subjects, and all at once: in one order
+        company = (kinds.company(one, desk.objects.get(Key(one.ns, one.object))) for one in requests)
+        await desk.load({key for keys in company for key in keys})
     holders = {Key(one.ns, one.op) for one in desk.objects.values() if one.op is not None}
     await desk.load_operations(holders | desk.standing())  # whoever is refused is told by whom
     asked = {Key(one.ns, one.tree) for one in requests if one.tree is not None}

@@ -26,11 +26,12 @@ def permit(desk: Desk, request: Request, found: Object, move: Move) -> list[Lock
 def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move, locks: Sequence[Lock]) -> Accepted:
     """Accept an action: the object enters its transitional state, and the work is queued."""
     hidden = move.meaning is Meaning.HIDDEN
-    line = desk.queue(Key(found.ns, found.queue))
+    queue = Key(found.ns, found.queue)
+    line = desk.queue(queue)
     route = kind.route(found if request.spec is None else replace(found, spec=request.spec), request.action)
     if move.preempts:
         fence(desk, found, f"pre-empted by {request.op}")
-        line = desk.queue(Key(found.ns, found.queue))
+        line = desk.queue(queue)
     operation = _operation(desk, request, found, move)
     changed = found
     if not hidden:
@@ -69,7 +70,7 @@ def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move, l
         attempts=0,
         observe=False,
     )
-    desk.enqueue(operation, work)
+    desk.enqueue(queue, operation, work)
     if hidden:
         journal(desk, found, operation.id, request.actor, request.who, request.action)
     return Accepted(changed, operation)

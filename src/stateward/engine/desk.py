@@ -99,12 +99,12 @@ class Desk:
         """Return the work of an operation, if it has not ended."""
         return self._work.get(key)
 
-    def enqueue(self, operation: Operation, work: Work) -> None:
-        """Add an operation and its work, at the end of its queue."""
+    def enqueue(self, queue: Key, operation: Operation, work: Work) -> None:
+        """Add an operation and its work, at the end of a queue."""
         key = operation.key
         self.operations[key] = operation
         self.changes.operations.append(operation)
-        self._queues[Key(work.ns, work.queue)].append(work)
+        self._queues[queue].append(work)
         self._work[key] = self._new_work[key] = work
 
     def change(self, work: Work) -> None:

@@ -11,7 +11,7 @@ from stateward.store.records import Key
 
 async def follow(desk: Desk, kinds: Kinds) -> None:
     """Tell the kinds of the operations that have ended on this desk since the last time."""
-    while ended := desk.take_ended():
+    while kinds.have_after and (ended := desk.take_ended()):
         for one in ended:
             operation = desk.operations[Key(one.ns, one.op)]
             after = kinds[operation.kind].after

@@ -98,11 +98,13 @@ class Kind:
 class Kinds:
     """All kinds, by name."""
 
-    __slots__ = ("_kinds", "admission", "steps")
+    __slots__ = ("_kinds", "admission", "have_after", "have_company", "steps")
 
     def __init__(self, kinds: Iterable[Kind], admission: Admission | None = None) -> None:
         self.admission = admission
         self._kinds = {kind.lifecycle.kind: kind for kind in kinds}
+        self.have_after = any(kind.after is not None for kind in self)
+        self.have_company = any(kind.company is not None for kind in self)
         rows = (row for kind in self for row in kind.lifecycle.rows)
         self.steps = frozenset(row.event for row in rows if row.meaning not in BEGINNINGS)
         """The events that change a state at once and leave no operation behind."""
