@@ -11,7 +11,7 @@ never taken for a yes or a no. A listing says whether it is complete; only then 
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -227,6 +227,14 @@ class Unanswered(Struct, frozen=True):
 
 
 Outcome: TypeAlias = Accepted | Already | Refused | Throttled | Transient | Unanswered
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """A driver whose provider takes any size and image that is registered by name."""
+
+    def learn(self, spec: str, image: str) -> None:
+        """Take a size and an image, if they are not known."""
 
 
 class Driver(Protocol):

@@ -109,7 +109,8 @@ async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> li
 async def _load(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> None:
     keys = {Key(one.ns, one.object) for one in requests}
     births = {Key(one.ns, one.birth.queue) for one in requests if one.birth is not None and one.birth.queue}
-    await desk.load(keys | births | needed(kinds, requests))
+    beside = {Key(one.ns, name) for one in requests for name in one.beside}
+    await desk.load(keys | births | beside | needed(kinds, requests))
     if kinds.have_company:  # after their subjects, and all at once: in one order
         company = (kinds.company(one, desk.objects.get(Key(one.ns, one.object))) for one in requests)
         await desk.load({key for keys in company for key in keys})
@@ -118,6 +119,7 @@ async def _load(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> None:
     asked = {Key(one.ns, one.tree) for one in requests if one.tree is not None}
     held = {Key(one.ns, one.tree) for one in desk.operations.values() if one.tree is not None}
     await desk.load_locks(asked | held)
+    await desk.load_operations({Key(lock.ns, lock.op) for tree in asked for lock in desk.locks(tree)})  # here too
 
 
 def needed(kinds: Kinds, requests: Iterable[Request]) -> set[Key]:
@@ -233,5 +235,5 @@ def _step(desk: Desk, request: Request, found: Object, move: Move) -> Accepted:
 
 def _fingerprint(request: Request) -> str:
     """Return what makes two requests the same, their ids aside."""
-    named = replace(request, op="", key=None, actor=str(request.actor), facts=frozenset())
+    named = replace(request, op="", key=None, actor=str(request.actor), facts=frozenset(), beside=())
     return blake2b(msgspec.json.encode((named, sorted(request.facts))), digest_size=16).hexdigest()

@@ -97,8 +97,13 @@ def _give_time(desk: Desk, operation: Operation, move: Move) -> None:
 
 def put_back(desk: Desk, work: Work, retry: Retry) -> None:
     """Return work to its lane, to be claimed again later."""
-    later = work.deadline if retry.after is None else desk.now + retry.after
-    desk.change(replace(work, owner=None, not_before=later or desk.now, observe=retry.observe or work.observe))
+    later = _until_moved_on(work) if retry.after is None else desk.now + retry.after
+    desk.change(replace(work, owner=None, not_before=later, observe=retry.observe or work.observe))
+
+
+def _until_moved_on(work: Work) -> float:
+    """Wait for a move until the deadline; one that came before the worker let go has left its time, and counts once."""
+    return 0.0 if work.not_before > 0 or work.deadline is None else work.deadline
 
 
 def settle(
@@ -154,7 +159,7 @@ def advance(
     change_state(desk, found, move, who, operation.id, seen=seen)
     _give_time(desk, operation, move)
     work = desk.work(operation.key)
-    if work is not None and work.not_before > desk.now:
+    if work is not None and (work.owner is not None or work.not_before > desk.now):
         desk.change(replace(work, not_before=desk.now))
 
 

@@ -118,6 +118,7 @@ class Engine:
         tree: str | None = None,
         locks: Sequence[LockWish] = (),
         wait: bool = False,
+        beside: Sequence[str] = (),
     ) -> Request:
         """Write a request; its operation's id is given here, so it can be submitted again without harm."""
         return Request(
@@ -139,6 +140,7 @@ class Engine:
             tree=tree,
             locks=tuple(locks),
             wait=wait,
+            beside=tuple(beside),
         )
 
     async def submit(self, request: Request) -> Accepted:

@@ -1,6 +1,7 @@
 """Durable intention locks: the same rules as in `stateward.locks`, over rows that operations hold."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from stateward.locks.modes import Mode, compatible, intention
 from stateward.locks.paths import Path, parse_path
@@ -11,14 +12,13 @@ def clash(one: Lock, other: Lock) -> bool:
     """Tell whether two locks of a tree cannot be held at once by different operations."""
     if one.op == other.op:
         return False
-    here, there = parse_path(one.path), parse_path(other.path)
-    mine, theirs = Mode(one.mode), Mode(other.mode)
+    here, there = _read(one.path), _read(other.path)
     if here == there:
-        return not compatible(mine, theirs)
+        return not compatible(Mode(one.mode), Mode(other.mode))
     if _below(there, here):
-        return not compatible(mine, intention(theirs))
+        return not compatible(Mode(one.mode), intention(Mode(other.mode)))
     if _below(here, there):
-        return not compatible(intention(mine), theirs)
+        return not compatible(intention(Mode(one.mode)), Mode(other.mode))
     return False  # strangers meet only on common ancestors, where both have mere intentions
 
 
@@ -43,5 +43,10 @@ def granted(locks: Sequence[Lock]) -> list[str]:
     return lucky
 
 
+@lru_cache(maxsize=10_000)  # each lock of a tree is compared with all others
+def _read(path: str) -> Path:
+    return parse_path(path)
+
+
 def _below(path: Path, ancestor: Path) -> bool:
-    return len(path) > len(ancestor) and tuple(path[: len(ancestor)]) == tuple(ancestor)
+    return len(path) > len(ancestor) and path[: len(ancestor)] == ancestor

@@ -52,6 +52,7 @@ class Request(Struct, frozen=True, gc=False):
     wait: bool = False  # wait for locks in turn, rather than be refused
     parent: str | None = None
     children: int = 0
+    beside: tuple[str, ...] = ()  # further objects that its guard will look at: they are locked with it, in one order
 
 
 class Accepted(Struct, frozen=True, gc=False):

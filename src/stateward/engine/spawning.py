@@ -29,7 +29,8 @@ async def spawn(
     """Begin the children of a step; returns how many there are, and the steps done so far, this one included."""
     operation = claim.operation
     desk = Desk(tx)
-    await desk.load({Key(operation.ns, operation.object), *(Key(one.ns, one.object) for one in requests)})
+    named = {Key(one.ns, name) for one in requests for name in (one.object, *one.beside)}
+    await desk.load({Key(operation.ns, operation.object), *named})
     work = desk.work(operation.key)
     if work is None or work.fenced or (work.owner, work.epoch) != (owner, epoch):
         raise Fenced(operation.id)

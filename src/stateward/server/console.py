@@ -10,6 +10,7 @@ from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Annotated
 
 import msgspec
 from litestar import Response, get
@@ -17,6 +18,7 @@ from litestar.datastructures import ResponseHeader
 from litestar.exceptions import NotFoundException
 from litestar.openapi import ResponseSpec
 from litestar.openapi.spec import Example
+from litestar.params import PathParameter
 from litestar.response import Stream
 from msgspec import Struct
 
@@ -44,6 +46,7 @@ ASKED_AGAIN = "no-cache"
 
 EVERYBODY = open_to_all("it is the same page for everybody; whatever it shows needs a token")
 NDJSON = "application/x-ndjson"
+FilePath = Annotated[str, PathParameter(description="the path of a file of the page")]
 CHUNK = 1_000
 """How many objects of a map are read, and sent, at once."""
 
@@ -88,7 +91,7 @@ async def first_page(request: Call) -> Response[bytes]:
 
 
 @get("/console/{name:path}", guards=[EVERYBODY], include_in_schema=False)
-async def page_file(request: Call, name: str) -> Response[bytes]:
+async def page_file(request: Call, name: FilePath) -> Response[bytes]:
     """Return a file of the page."""
     return _sent(request, name.removeprefix("/"))
 

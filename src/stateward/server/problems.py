@@ -44,6 +44,8 @@ from stateward.store.errors import StoreError
 log = logging.getLogger("stateward.server")
 
 MEDIA_TYPE = "application/problem+json"
+FORBIDDEN = "forbidden"
+"""The code of what a domain forbids its callers, whatever the state of things."""
 PATIENCE = 1
 """How many seconds to wait before a store that is out of reach is asked for again."""
 
@@ -154,7 +156,8 @@ def _(error: StoreError) -> Problem:
 
 @problem_of.register
 def _(error: Denied) -> Problem:
-    return problem(409, error.code, error, retry=error.retry)
+    status = HTTPStatus.FORBIDDEN if error.code == FORBIDDEN else HTTPStatus.CONFLICT
+    return problem(status, error.code, error, retry=error.retry)
 
 
 @problem_of.register(NotFound)
@@ -222,7 +225,7 @@ def _(error: HTTPException) -> Problem:
     return problem(error.status_code, _CODES.get(error.status_code, "bad_input"), error.detail)
 
 
-_CODES = {404: "no_such_route", 405: "no_such_method", 413: "too_large"}
+_CODES = {403: "forbidden", 404: "no_such_route", 405: "no_such_method", 413: "too_large"}
 
 
 @problem_of.register

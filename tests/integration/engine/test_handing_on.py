@@ -1,5 +1,6 @@
 """Composite actions whose steps are done by other operations, and work that waits to be moved on."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -70,12 +71,16 @@ class Yard:
         self.calls = 0
         self.denied: dict[str, str] = {}
         self.waits_for_go = False
+        self.about_to_park, self.may_park = asyncio.Event(), asyncio.Event()
+        self.may_park.set()
 
     async def raise_works(self, job: Job) -> Any:
         self.calls += 1
         if job.state == W.PLANNED:
             await job.phase("drawn")
             if self.waits_for_go:
+                self.about_to_park.set()
+                await self.may_park.wait()
                 raise Parked
             await job.phase("go", USER)
         self.denied = await job.spawn("pumps", [pump(f"p{number}") for number in range(MANY)])
@@ -153,6 +158,17 @@ async def test_parked_work_waits_until_somebody_moves_the_object_on(works: Site,
     await works.engine.act("ns", "works", "go")
     assert (await works.ended(accepted)).status is Status.SUCCEEDED
     assert (yard.calls, await pumps(works)) == (3, MANY)
+
+
+async def test_a_move_that_comes_before_the_work_is_parked_counts_too(works: Site, yard: Yard) -> None:
+    yard.waits_for_go = True
+    yard.may_park.clear()
+    accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
+    await yard.about_to_park.wait()
+    await works.engine.act("ns", "works", "go")
+    yard.may_park.set()
+    assert (await works.ended(accepted)).status is Status.SUCCEEDED
+    assert await pumps(works) == MANY
 
 
 async def test_a_phase_begins_the_time_of_its_state(works: Site, yard: Yard) -> None:

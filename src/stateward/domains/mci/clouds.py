@@ -8,19 +8,23 @@ however many VMs it tells of. A VM counts as absent when two complete listings, 
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from stateward.domains.mci.evidence import Look, Sight
 from stateward.drivers import Deed, Driver, Listing, Outcome, Ref, Unanswered, Want
 
-MOMENT = 0.005
-"""How many seconds calls are gathered."""
+MOMENT = 0.001
+"""How many seconds calls are gathered; those who were claimed together ask together, so a moment is enough."""
 
 TICK, SLOWEST = 0.25, 4.0
 """How many seconds pass between two listings for those who wait: the first time, and when nothing comes for long."""
 
 ABSENT_AFTER = 2.0
 """How many seconds apart two listings must be that do not have a VM, before it counts as absent."""
+
+Wanted = Callable[[Look], bool]
+Waiting = tuple[Wanted, "asyncio.Future[Look]"]
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -36,13 +40,24 @@ class Gatherer(Generic[Item, Answer]):
 
     async def ask(self, item: Item) -> Answer:
         """Return the answer to one item of a call."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
+        asked: tuple[Item, asyncio.Future[Answer]] = item, asyncio.get_running_loop().create_future()
+        self._waiting.append(asked)
         if len(self._waiting) == 1:
             self._later(self._after_a_moment())
         if len(self._waiting) >= self._most:
             self._send()
-        return await future
+        try:
+            return await asyncio.shield(asked[1])
+        except asyncio.CancelledError:
+            await self._let_go(asked)
+            raise
+
+    async def _let_go(self, asked: tuple[Item, "asyncio.Future[Answer]"]) -> None:
+        """Take back what was not sent yet. What was sent arrives: nobody is to act on the same before it has."""
+        if asked in self._waiting:
+            self._waiting.remove(asked)
+        else:
+            await asyncio.gather(asked[1], return_exceptions=True)
 
     async def _after_a_moment(self) -> None:
         await asyncio.sleep(MOMENT)
@@ -80,7 +95,9 @@ class Cloud:
         self._creates: Gatherer[Want, Outcome] = Gatherer(driver.create, bulk)
         self._deeds = {deed: self._gather(deed, bulk) for deed in Deed}
         self._missing: dict[str, float] = {}  # keys that the last complete listing did not have, and since when
-        self._watched: dict[str, list[asyncio.Future[Look]]] = defaultdict(list)
+        self._firsts: Gatherer[str, Look] = Gatherer(self._first_looks, driver.caps.page)
+        self._watched: dict[str, list[Waiting]] = defaultdict(list)
+        self._joined = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._fresh: asyncio.Task[Listing] | None = None
 
@@ -106,16 +123,18 @@ class Cloud:
     async def listing(self) -> Listing:
         """List everything; those who ask within a moment share one call."""
         if self._fresh is None or self._fresh.done():
-            self._fresh = asyncio.ensure_future(self._list())
+            self._fresh = asyncio.ensure_future(self._list_soon())
         return await asyncio.shield(self._fresh)
 
-    async def _list(self) -> Listing:
+    async def _list_soon(self) -> Listing:
         await asyncio.sleep(MOMENT)
+        return await self._list()
+
+    async def _list(self, keys: Collection[str] | None = None) -> Listing:
         try:
-            found = await self.driver.observe()
+            return await self.driver.observe(keys)
         except Exception as error:
-            found = Listing((), complete=False, trouble=f"{type(error).__name__}: {error}")
-        return found
+            return Listing((), complete=False, trouble=f"{type(error).__name__}: {error}")
 
     async def look(self, key: str) -> Look:
         """Look at one machine."""
@@ -142,37 +161,62 @@ class Cloud:
                 looks[key] = Look(Sight.UNKNOWN, trouble="missing in one listing so far")
         return looks
 
-    async def until(self, key: str, wanted: Callable[[Look], bool]) -> Look:
-        """Wait until a look shows what is wanted; the caller's deadline is the limit."""
-        while True:
-            future: asyncio.Future[Look] = asyncio.get_running_loop().create_future()
-            self._watched[key].append(future)
-            if self._watching is None or self._watching.done():
-                self._watching = asyncio.ensure_future(self._watch())
-            look = await future
-            if wanted(look):
-                return look
+    async def until(self, key: str, wanted: Wanted) -> Look:
+        """Wait until a look shows what is wanted; the caller's deadline is the limit.
+
+        The first look is taken at once, for all who come in the same moment; much is done by then. Those who have to
+        wait longer share the listings of all who do.
+        """
+        look = await self._firsts.ask(key)
+        if wanted(look):
+            return look
+        waiting: Waiting = wanted, asyncio.get_running_loop().create_future()
+        self._watched[key].append(waiting)
+        self._joined.set()
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.ensure_future(self._watch())
+        try:
+            return await waiting[1]
+        finally:
+            self._leave(key, waiting)
+
+    async def _first_looks(self, keys: Sequence[str]) -> list[Look]:
+        looks = self.read(await self._list(keys), keys)
+        return [looks[key] for key in keys]
+
+    def _leave(self, key: str, waiting: Waiting) -> None:
+        others = [one for one in self._watched.pop(key, ()) if one is not waiting]
+        if others:
+            self._watched[key] = others
 
     async def _watch(self) -> None:
         """List for those who wait, until nobody does; when nothing changes, less and less often."""
-        pause = 0.0
-        shown: dict[str, object] = {}
+        pause, shown = self._tick, dict[str, object]()
         while self._watched:
-            await asyncio.sleep(pause)
-            keys = [key for key, futures in self._watched.items() if any(not one.done() for one in futures)]
-            looks = await self.looks(keys)
+            await self._rest(pause)
+            looks = await self.looks(list(self._watched))
             for key, look in looks.items():
-                for future in self._watched.pop(key, ()):
-                    if not future.done():
+                for wanted, future in self._watched.get(key, ()):
+                    if not future.done() and wanted(look):
                         future.set_result(look)
-            news = {key: (look.sight, look.shown and look.shown.state) for key, look in looks.items()}
-            pause = self._tick if news != shown else min(SLOWEST, max(self._tick, pause) * 1.5)
-            shown = dict(news)
-            await asyncio.sleep(0)  # those who go on waiting say so now
-            self._watched = defaultdict(list, {key: one for key, one in self._watched.items() if one})
+            news: dict[str, object] = {key: look.shown and look.shown.state for key, look in looks.items()}
+            pause = self._tick if news != shown else min(SLOWEST, pause * 1.5)
+            shown = news
+            await asyncio.sleep(0)  # those who have seen enough leave now
+
+    async def _rest(self, pause: float) -> None:
+        """Wait for the time of the next listing; those who have just come wait no longer than a tick."""
+        self._joined.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, pause - self._tick)):
+                await self._joined.wait()
+        await asyncio.sleep(self._tick)
 
     async def close(self) -> None:
-        """Stop looking; the machines stay as they are."""
+        """Stop looking, and tell so to those who wait; the machines stay as they are."""
         if self._watching is not None:
             self._watching.cancel()
+        for _, future in [one for waiting in self._watched.values() for one in waiting]:
+            if not future.done():
+                future.set_exception(ConnectionAbortedError("the connection was closed"))
         await self.driver.close()

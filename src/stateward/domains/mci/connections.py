@@ -12,6 +12,9 @@ from stateward.drivers.registry import Drivers
 
 Called = Callable[[str, str], None]
 
+KNOWN_FOR = 1.0
+"""For how many seconds a connection is used as it was last read: whoever works on 10,000 VMs reads it once."""
+
 
 class Clouds:
     """Finds the cloud of a connection."""
@@ -19,10 +22,16 @@ class Clouds:
     def __init__(self, drivers: Drivers, catalogue: Catalogue, called: Called, *, tick: float = TICK) -> None:
         self._drivers, self._catalogue, self._called, self._tick = drivers, catalogue, called, tick
         self._open: dict[str, tuple[Connection, Cloud]] = {}
+        self._read: dict[str, float] = {}
 
     async def of(self, name: str) -> Cloud:
         """Return the cloud of a connection, by its name."""
-        return await self.at(await self._catalogue.connection(name))
+        known = self._open.get(name)
+        if known is not None and monotonic() - self._read.get(name, 0.0) < KNOWN_FOR:
+            return known[1]
+        connection = await self._catalogue.connection(name)
+        self._read[name] = monotonic()
+        return await self.at(connection)
 
     async def at(self, connection: Connection) -> Cloud:
         """Return the cloud of a connection; one that was changed since is made anew."""

@@ -1,6 +1,6 @@
-"""What holds at the moment of acceptance, inside the transaction: an MCI is not deleted while a VM of it lives."""
+"""What holds at the moment of acceptance, inside the transaction: no VM outlives the record of its MCI."""
 
-from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, VmState
+from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
 from stateward.engine import Denied, Request
 from stateward.engine.desk import Desk
 from stateward.store.records import Object
@@ -26,11 +26,29 @@ class StillAlive(Denied):
         )
 
 
+class Meanwhile(Denied):
+    """VMs have come since the MCI was looked at."""
+
+    code = "meanwhile"
+    retry = True
+
+    def __init__(self, mci: str) -> None:
+        super().__init__(mci)
+        self.mci = mci
+
+    def __str__(self) -> str:
+        return f"MCI {self.mci!r} has got VMs meanwhile"
+
+
 async def guard_mci(desk: Desk, request: Request, found: Object) -> None:
-    """Refuse to delete an MCI whose VMs are not all gone, unless they are to be terminated or forgotten."""
-    if request.action != "delete" or request.facts & {FORGET, TERMINATE_FIRST}:
+    """Refuse to delete an MCI whose VMs are not deleted with it, unless they are to be terminated first."""
+    terminates = TERMINATE_FIRST in request.facts and found.state != MciState.TERMINATED
+    if request.action != "delete" or terminates:
         return
     vms = await desk.tx.select(Selector(found.ns, VM.kind, found.id))
-    alive = {one.id: one.state for one in vms if one.state not in SETTLED}
-    if alive:
+    left = [one for one in vms if not desk.objects.get(one.key, one).removed]
+    alive = {one.id: one.state for one in left if one.state not in SETTLED}
+    if alive and FORGET not in request.facts:
         raise StillAlive(found.id, alive)
+    if left:
+        raise Meanwhile(found.id)

@@ -1,9 +1,11 @@
 """The mci domain in a process: its kinds with their handlers, its API, and its upkeep."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from stateward.domains.mci.api import routes
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.clouds import TICK
 from stateward.domains.mci.connections import Clouds
@@ -18,7 +20,10 @@ from stateward.domains.mci.vms import Vms
 from stateward.domains.wing import Site, Wing
 from stateward.drivers.registry import Drivers
 from stateward.drivers.simulated import SimulatedCloud
+from stateward.drivers.simulated.disk import CloudUnavailable
 from stateward.engine import Engine, Kind
+
+log = logging.getLogger("stateward.mci")
 
 FIRST_NAMESPACES = ("default",)
 
@@ -33,7 +38,7 @@ class MciWing(Wing):
         self, site: Site, *, cloud: SimulatedCloud | None = None, tick: float = TICK, every: float = EVERY
     ) -> None:
         self._site, self._every = site, every
-        self.cloud = cloud or SimulatedCloud(chance=site.chance)
+        self.cloud = cloud or _simulated(site)
         self.drivers = Drivers(site.data / "machines", self.cloud)
         self.catalogue, self.secrets = Catalogue(), Secrets()
         self.clouds = Clouds(self.drivers, self.catalogue, site.called, tick=tick)
@@ -41,7 +46,9 @@ class MciWing(Wing):
         self._mcis = Mcis(self.clouds.of, self.clouds.driver, self.catalogue)
         parts = Parts(self.clouds.of, self.catalogue, self.secrets)
         records = [Kind(one) for one in (NAMESPACE, CONNECTION, SPEC, IMAGE)]
-        super().__init__([self._mcis.kind(guard_mci), self._vms.kind(), *parts.kinds(), *records])
+        super().__init__(
+            [self._mcis.kind(guard_mci), self._vms.kind(), *parts.kinds(), *records], routes(self, site.saved)
+        )
 
     def attach(self, engine: Engine) -> None:
         """Get to know the engine."""
@@ -64,7 +71,9 @@ class MciWing(Wing):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self.upkeep.close()
             await self.clouds.close()
+            self.cloud.close()
 
     async def _set_limits(self, engine: Engine) -> None:
         """Set the limits of lanes that are new; those that an administrator has changed stay as they are."""
@@ -74,6 +83,16 @@ class MciWing(Wing):
         await engine.set_limits(
             [one for one in new_groups if one.grp not in known], [one for one in new_lanes if one.lane not in known]
         )
+
+
+def _simulated(site: Site) -> SimulatedCloud:
+    """Return the simulated clouds, which outlive the process as real ones do; a file of theirs has room for one."""
+    try:
+        site.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return SimulatedCloud(site.data / "simulated-clouds.db", chance=site.chance)
+    except (CloudUnavailable, OSError) as error:
+        log.warning("the simulated clouds of this process are its own, and end with it: %s", error)
+        return SimulatedCloud(chance=site.chance)
 
 
 def wing(site: Site) -> Wing:

@@ -119,6 +119,7 @@ MCI_ROWS = (
     success(WORKING,                   "none left",      CONTROLLER,                 M.EMPTY),
     failure(WORKING,                   "all failed",     CONTROLLER,                 M.FAILED),
     failure(WORKING,                   "none can say",   CONTROLLER,                 M.UNDEFINED),
+    failure(M.CREATING,                "undone",         CONTROLLER,                 BACK),
     timeout(WORKING,                                                                 M.UNDEFINED),
     # and at rest, when a VM has changed on its own
     step(   resting(M),                "all running",    CONTROLLER,                 M.RUNNING),
@@ -129,7 +130,7 @@ MCI_ROWS = (
     step(   resting(M),                "all failed",     CONTROLLER,                 M.FAILED),
     step(   resting(M),                "none can say",   CONTROLLER,                 M.UNDEFINED),
     # the record goes; the journal stays
-    step(   M.TERMINATED | M.FAILED | M.EMPTY, "delete", USER,                       GONE),
+    step(   M.TERMINATED | M.FAILED | M.EMPTY | M.PARTIAL, "delete", USER,           GONE),
     request(LIVING,                    "delete",         USER,       M.TERMINATING,  GONE,          M.PARTIAL,   HOUR,        TERMINATE_FIRST),
     step(   every(M) | M.TERMINATED,   "delete",         USER,                       GONE,          needs=FORGET),
     success(M.TERMINATING,             "deleted",        CONTROLLER,                 GONE),

@@ -90,18 +90,18 @@ class Mcis:
             raise Parked
         if not mci.hold:
             await job.phase("provision")
-        errors = await self._provision(job, mci, [(one, list(range(1, one.group.size + 1))) for one in planned])
-        return await self._judged(job, mci, errors)
+        denied = await self._provision(job, mci, [(one, list(range(1, one.group.size + 1))) for one in planned])
+        made = [vm_id(mci.name, f"{one.name}-{number + 1}") for one in mci.groups for number in range(one.size)]
+        return await self._judged(job, mci, made, denied, troubles)
 
-    async def _provision(self, job: Job, mci: MciSpec, wanted: Sequence[tuple[Planned, list[int]]]) -> list[str]:
-        """Have VMs made; returns what was denied, with the reasons."""
+    async def _provision(self, job: Job, mci: MciSpec, wanted: Sequence[tuple[Planned, list[int]]]) -> dict[str, str]:
+        """Have VMs made; returns which were denied, with the reasons."""
         requests: list[Request] = []
         for one, numbers in wanted:
             parts = await self._preparation.parts(job.ns, one)
             names = named(job.ns, one)
             requests += [self._new_vm(job, mci, one, number, parts, names) for number in numbers]
-        denied = await job.spawn("vms", requests)
-        return [f"{name}: {why}" for name, why in denied.items()]
+        return await job.spawn("vms", requests)
 
     def _new_vm(
         self, job: Job, mci: MciSpec, one: Planned, number: int, parts: dict[str, str], names: SubGroup
@@ -113,23 +113,43 @@ class Mcis:
         operation = job.claim.operation
         return Request(job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=text(vm), birth=birth)
 
-    async def _judged(self, job: Job, mci: MciSpec, denied: list[str]) -> Ending:
-        """Do what the policy says about VMs that failed, run what is to be run on the others, and add up."""
-        errors = await job.once("errors", lambda: self._errors(job))
-        if (errors or denied) and mci.policy == "rollback":
-            await self._remove_all(job)
-            return Ending("all failed", CONTROLLER, error="rolled back", seen=text(MciSeen((*denied, *errors))))
-        if errors and mci.policy == "refine":
-            await self._refined(job)
-        results = await job.once("post-command", lambda: self._post_command(job, mci))
+    async def _judged(
+        self, job: Job, mci: MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()
+    ) -> Ending:
+        """Do what the policy says about VMs made here that failed, run what is to be run on the others, and add up."""
+        errors = await job.once("errors", lambda: self._errors(job, made, denied, troubles))
+        if errors and mci.policy == "rollback":
+            await self._terminate_and_remove(job, "made", made)
+        elif errors and mci.policy == "refine":
+            await self._refined(job, made)
+        left: dict[str, str] = await job.once("left", lambda: self._left(job, made))
+        if all(state in BAD for state in left.values()):
+            return await self._in_vain(job, mci, left, errors)
+        results = await job.once("post-command", lambda: self._post_command(job, mci, made))
         ending = await self._sum(job)
-        return msgspec.structs.replace(ending, seen=text(MciSeen((*denied, *errors), results)))
+        return msgspec.structs.replace(ending, seen=text(MciSeen(tuple(errors), results)))
 
-    async def _errors(self, job: Job) -> list[str]:
-        return [f"{vm_of(one).name}: {one.error or one.state}" for one in await self._vms(job) if one.state in BAD]
+    async def _in_vain(self, job: Job, mci: MciSpec, left: dict[str, str], errors: list[str]) -> Ending:
+        """End work of which nothing good has come: an MCI that was to grow is what it was before."""
+        undone = Ending("all failed" if job.action == "create" else "undone", CONTROLLER)
+        ending = await self._sum(job) if left else undone
+        why = "rolled back" if mci.policy == "rollback" else "not one VM came up"
+        return msgspec.structs.replace(ending, error=why, seen=text(MciSeen(tuple(errors))))
 
-    async def _post_command(self, job: Job, mci: MciSpec) -> dict[str, str]:
-        running = [one for one in await self._vms(job) if one.state == VmState.RUNNING]
+    async def _errors(
+        self, job: Job, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str]
+    ) -> list[str]:
+        found = {one.id: one for one in await self._vms(job)}
+        refused = [f"{id_.partition('.')[2]}: {why}" for id_, why in denied.items()]
+        unplanned = list(troubles) if any(id_ not in found and id_ not in denied for id_ in made) else []
+        failed = [found[id_] for id_ in made if id_ in found and found[id_].state in BAD]
+        return [*unplanned, *refused, *(f"{vm_of(one).name}: {one.error or one.state}" for one in failed)]
+
+    async def _left(self, job: Job, made: Sequence[str]) -> dict[str, str]:
+        return {one.id: one.state for one in await self._among(job, made)}
+
+    async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> dict[str, str]:
+        running = [one for one in await self._among(job, made) if one.state == VmState.RUNNING]
         return await run_post_command(self._cloud_of, mci.post_command, running)
 
     async def _withdraw(self, job: Job) -> Ending:
@@ -144,11 +164,11 @@ class Mcis:
         planned, troubles = await resolve_all(self._catalogue, self._driver_of, job.ns, [group])
         trouble = "; ".join(troubles) or await self._preparation.prepare(job, mci, planned)
         if trouble:
-            ending = await self._sum(job)
-            return msgspec.structs.replace(ending, error=trouble)
+            return Ending("undone", CONTROLLER, error=trouble)
         numbers = await job.once("numbers", lambda: self._numbers(job, scale))
         denied = await self._provision(job, mci, [(one, numbers) for one in planned])
-        return await self._judged(job, mci, denied)
+        made = [vm_id(mci.name, f"{scale.group}-{number}") for number in numbers]
+        return await self._judged(job, mci, made, denied)
 
     async def _numbers(self, job: Job, scale: Scale) -> list[int]:
         return free_numbers([vm_of(one).name for one in await self._vms(job)], scale.group, scale.count)
@@ -168,10 +188,11 @@ class Mcis:
     # --- removing ----------------------------------------------------------------------------------------------------
 
     async def _refine(self, job: Job) -> list[str]:
-        return await self._refined(job)
+        return await self._refined(job, None)
 
-    async def _refined(self, job: Job) -> list[str]:
-        bad: list[str] = await job.once("bad ones", lambda: self._names(job, BAD))
+    async def _refined(self, job: Job, among: Sequence[str] | None) -> list[str]:
+        found: list[str] = await job.once("bad ones", lambda: self._names(job, BAD))
+        bad = [id_ for id_ in found if among is None or id_ in among]
         await self._terminate_and_remove(job, "bad ones", bad)
         return bad
 
@@ -195,10 +216,10 @@ class Mcis:
         return Request(job.ns, id_, action, "", who=job.claim.operation.who, facts=FORCED)
 
     async def _alive(self, job: Job, ids: Sequence[str]) -> list[str]:
-        return [one.id for one in await self._vms(job) if one.id in set(ids) and one.state != VmState.TERMINATED]
+        return [one.id for one in await self._among(job, ids) if one.state != VmState.TERMINATED]
 
     async def _gone(self, job: Job, ids: Sequence[str]) -> list[str]:
-        return [one.id for one in await self._vms(job) if one.id in set(ids) and one.state == VmState.TERMINATED]
+        return [one.id for one in await self._among(job, ids) if one.state == VmState.TERMINATED]
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -208,13 +229,17 @@ class Mcis:
         return bad
 
     async def _sum(self, job: Job) -> Ending:
-        states = [one.state for one in await self._vms(job)]
-        event = told(states)
+        counts = await self._reader.count_states(Selector(job.ns, VM.kind, job.object))
+        event = told([state for (_, state), number in counts.items() for _ in range(number)])
         failed = event in ("all failed", "none can say")
         return Ending(event, CONTROLLER, error="not one VM is left that works" if failed else None)
 
     async def _names(self, job: Job, states: tuple[VmState, ...] | None) -> list[str]:
         return [one.id for one in await self._vms(job) if states is None or one.state in states]
+
+    async def _among(self, job: Job, ids: Sequence[str]) -> list[Object]:
+        wanted = frozenset(ids)
+        return [one for one in await self._vms(job) if one.id in wanted]
 
     async def _vms(self, job: Job) -> list[Object]:
         chosen = Selector(job.ns, VM.kind, job.object)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup, VmSpec
-from stateward.drivers import Driver
+from stateward.drivers import Driver, Learns
 from stateward.errors import BadInput, StatewardError
 
 DriverOf = Callable[[Connection], Awaitable[Driver]]
@@ -36,7 +36,10 @@ async def resolve(catalogue: Catalogue, driver_of: DriverOf, ns: str, group: Sub
         if not same:
             raise BadInput("specId", group.spec, f"a spec of connection {connection.name}, not {spec.connection}")
     image = await catalogue.image(ns, group.image, connection)
-    refused = await (await driver_of(connection)).check(spec.csp_name, image.csp_name)
+    driver = await driver_of(connection)
+    if isinstance(driver, Learns):
+        driver.learn(spec.csp_name, image.csp_name)
+    refused = await driver.check(spec.csp_name, image.csp_name)
     if refused is not None:
         raise BadInput("specId", group.spec, f"what {connection.name} offers: {refused.message}")
     return Planned(group, connection, spec, image)

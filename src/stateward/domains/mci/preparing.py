@@ -4,13 +4,13 @@ A dynamic MCI shares a network, a security group and a key with all others of it
 are made if they are not there, by operations of their own, and removed again should the preparation fail.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import Catalogue, objects
-from stateward.domains.mci.lifecycle import PartState
+from stateward.domains.mci.lifecycle import MCI, MciState, PartState
 from stateward.domains.mci.model import (
     GroupSpec,
     KeySpec,
@@ -19,14 +19,16 @@ from stateward.domains.mci.model import (
     Rule,
     SubGroup,
     Subnet,
+    mci_of,
     part_id,
     text,
 )
-from stateward.domains.mci.parts import KINDS, part_seen
+from stateward.domains.mci.parts import KINDS, part_seen, where_of
 from stateward.domains.mci.plans import Planned, uid_of
 from stateward.drivers import PartKind
 from stateward.engine import Job, Request, Temporary
 from stateward.engine.requests import Birth
+from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
@@ -37,6 +39,12 @@ MADE_FOR, SHARED = "made-for", "shared"
 
 CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
 OPEN = (Rule("1-65535", "tcp"), Rule("1-65535", "udp"), Rule("", "icmp"))
+OVER = (MciState.TERMINATED, MciState.FAILED, MciState.EMPTY)
+"""The states of MCIs that need nothing any more."""
+
+TRIES = 3
+"""How often a part is made that others remove at the same time."""
+
 PATIENCE = 0.5
 """How many seconds pass before a look at what somebody else is making."""
 
@@ -54,25 +62,50 @@ class Preparation:
 
     async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[Planned]) -> str | None:
         """See to it that everything is there; returns what is wrong, if something is."""
-        missing = [one for one in planned if not one.group.network]
-        places = {one.connection.name: one for one in missing}
         for word in KINDS:
-            requests = [self._request(job, mci, word, one) for one in places.values()]
-            await job.spawn(f"make {word}s", requests)
-            trouble = await self._check(job.ns, word, [named(job.ns, one) for one in planned])
+            trouble = await self._see_to(job, mci, word, planned)
             if trouble is not None:
                 return trouble
         return None
 
+    async def _see_to(self, job: Job, mci: MciSpec, word: str, planned: Sequence[Planned]) -> str | None:
+        """See to the parts of a sort: what another MCI has made, and takes back just now, is made anew."""
+        places = {one.connection.name: one for one in planned if not one.group.network}
+        for times in range(TRIES):
+            requests = [self._request(job, mci, word, one) for one in places.values()]
+            await job.spawn(f"make {word}s{' again' * times}", requests)
+            if not await self._gone(job.ns, word, places.values()):
+                break
+        return await self._check(job.ns, word, planned)
+
+    async def _gone(self, ns: str, word: str, places: Iterable[Planned]) -> bool:
+        names = [name for one in places for name in _names(word, named(ns, one))]
+        found = [await self._reader.object(Key(ns, part_id(word, name))) for name in names]
+        return any(one is None or one.removed for one in found)
+
     async def undo(self, job: Job, mci: MciSpec) -> None:
-        """Remove what was made for an MCI."""
+        """Remove what was made for an MCI, unless others count on it."""
         for word in ("sshKey", "securityGroup", "vNet"):
-            made = await job.once(f"made {word}s", partial(self._made, job.ns, word, mci.uid))
+            made = await job.once(f"made {word}s", partial(self._made, job, word, mci.uid))
             await job.spawn(f"remove {word}s", [Request(job.ns, id_, "delete", "", CONTROLLER) for id_ in made])
 
-    async def _made(self, ns: str, word: str, uid: str) -> list[str]:
-        chosen = Selector(ns, KINDS[word].kind, labels=((MADE_FOR, uid),))
-        return [one.id async for one in objects(self._reader, chosen)]
+    async def _made(self, job: Job, word: str, uid: str) -> list[str]:
+        chosen = Selector(job.ns, KINDS[word].kind, labels=((MADE_FOR, uid),))
+        made = [one async for one in objects(self._reader, chosen)]
+        needed = await self._needed(job) if made else set()
+        return [one.id for one in made if where_of(one).connection not in needed]
+
+    async def _needed(self, job: Job) -> set[str]:
+        """Return the connections where other MCIs of the namespace share what is there."""
+        others = [one async for one in objects(self._reader, Selector(job.ns, MCI.kind)) if one.id != job.object]
+        groups = [group for one in others if one.state not in OVER for group in mci_of(one).groups]
+        return {one.connection or await self._home_of(job.ns, one.spec) for one in groups if not one.network}
+
+    async def _home_of(self, ns: str, spec: str) -> str:
+        try:
+            return (await self._catalogue.spec(ns, spec)).connection
+        except StatewardError:
+            return ""  # nobody can be made of what is not known
 
     async def parts(self, ns: str, one: Planned) -> dict[str, str]:
         """Return the provider's ids of what a subgroup's VMs stand on."""
@@ -94,8 +127,9 @@ class Preparation:
         assert found is not None
         return found
 
-    async def _check(self, ns: str, word: str, groups: Sequence[SubGroup]) -> str | None:
-        for name in sorted({name for group in groups for name in _names(word, group)}):
+    async def _check(self, ns: str, word: str, planned: Sequence[Planned]) -> str | None:
+        wanted = {(name, one.connection.name): one for one in planned for name in _names(word, named(ns, one))}
+        for (name, _), one in sorted(wanted.items(), key=lambda item: item[0]):
             found = await self._reader.object(Key(ns, part_id(word, name)))
             if found is None or found.removed:
                 return f"there is no {word} {name!r}"
@@ -103,6 +137,9 @@ class Preparation:
                 raise Temporary(f"{word} {name!r} is {found.state}", after=PATIENCE)
             if found.state != PartState.AVAILABLE:
                 return f"{word} {name!r} is {found.state}: {found.error or 'no reason is known'}"
+            place = where_of(found)
+            if (place.provider, place.region) != (one.connection.provider, one.connection.region):
+                return f"{word} {name!r} is at {place.connection}, not at {one.connection.name}"
         return None
 
     def _request(self, job: Job, mci: MciSpec, word: str, one: Planned) -> Request:

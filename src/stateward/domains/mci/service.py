@@ -1,6 +1,8 @@
 """What can be asked of the mci domain, in its own words; each is one atomic step on the engine."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -8,7 +10,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import Catalogue, objects
 from stateward.domains.mci.connections import Clouds
-from stateward.domains.mci.guards import StillAlive
+from stateward.domains.mci.guards import Meanwhile, StillAlive
 from stateward.domains.mci.lifecycle import (
     CONNECTION,
     FORGET,
@@ -19,6 +21,8 @@ from stateward.domains.mci.lifecycle import (
     SPEC,
     TERMINATE_FIRST,
     VM,
+    MciState,
+    VmState,
 )
 from stateward.domains.mci.limits import lanes_of
 from stateward.domains.mci.mcis import Scale
@@ -41,10 +45,16 @@ from stateward.domains.mci.model import (
 from stateward.domains.mci.parts import KINDS, Secrets, where_of
 from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound
 from stateward.engine.groups import GroupVerdict, NoneAllowed
-from stateward.errors import BadInput
+from stateward.engine.requests import VersionMismatch
+from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import CONTROLLER, FORCE, NO_FACTS
 from stateward.store.records import Key, Object
 from stateward.store.selection import Selector
+
+T = TypeVar("T")
+
+TRIES = 10
+"""How often an MCI is read anew that others change at the same time."""
 
 ON_ALL = ("suspend", "resume", "reboot", "terminate")
 """The actions of an MCI that are done to all of its VMs at once."""
@@ -93,12 +103,26 @@ class Service:
         facts = {FORCE} if force else NO_FACTS
         whole = self.engine.request(ns, found.id, action, actor=by.actor, who=by.who, facts=facts)
         each = self.engine.request(ns, "", action, actor=by.actor, who=by.who, facts=facts)
-        return await self.engine.group(whole, Selector(ns, VM.kind, mci), each)
+        try:
+            return await self.engine.group(whole, Selector(ns, VM.kind, mci), each)
+        except NoneAllowed:
+            (verdict,) = await self.engine.plan([whole])
+            if isinstance(verdict, StatewardError):
+                raise verdict from None  # what is done to the MCI as a whole says more than what each VM does
+            raise
 
     async def control_vm(self, ns: str, mci: str, vm: str, action: str, by: Caller, *, force: bool = False) -> Accepted:
         """Do something to one VM."""
+        if action not in ON_ALL:
+            raise BadInput("action", action, ", ".join(ON_ALL))
+        found = await self.vm(ns, mci, vm)
         facts = {FORCE} if force else NO_FACTS
-        return await self.engine.act(ns, vm_id(mci, vm), action, actor=by.actor, who=by.who, facts=facts)
+        return await self.engine.act(ns, found.id, action, actor=by.actor, who=by.who, facts=facts)
+
+    async def reconcile_vm(self, ns: str, mci: str, vm: str, by: Caller) -> Accepted:
+        """Take over what the provider shows of a VM that has failed, or of which nobody can say anything."""
+        found = await self.vm(ns, mci, vm)
+        return await self.engine.act(ns, found.id, "reconcile", actor=by.actor, who=by.who)
 
     async def go_on(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
         """Continue or withdraw an MCI that is held."""
@@ -118,25 +142,33 @@ class Service:
 
     async def scale(self, ns: str, mci: str, group: str, by_count: int, by: Caller) -> Accepted:
         """Grow a subgroup, or shrink it (a negative count)."""
-        found = await self.mci(ns, mci)
-        spec = mci_of(found)
-        known = next((one for one in spec.groups if one.name == group), None)
-        if known is None:
-            raise NotFound(ns, f"{mci}/{group}")
         if by_count == 0:
             raise BadInput("count", by_count, "how many VMs to add or to remove")
-        grown = replace(known, size=max(0, known.size + by_count))
-        changed = replace(spec, groups=tuple(grown if one.name == group else one for one in spec.groups))
-        return await self._scale(found, changed, Scale(group, abs(by_count)), by, out=by_count > 0)
+
+        async def scaled() -> Accepted:
+            found = await self.mci(ns, mci)
+            spec = mci_of(found)
+            known = next((one for one in spec.groups if one.name == group), None)
+            if known is None:
+                raise NotFound(ns, f"{mci}/{group}")
+            grown = replace(known, size=max(0, known.size + by_count))
+            changed = replace(spec, groups=tuple(grown if one.name == group else one for one in spec.groups))
+            return await self._scale(found, changed, Scale(group, abs(by_count)), by, out=by_count > 0)
+
+        return await _as_it_is(scaled)
 
     async def add_group(self, ns: str, mci: str, group: SubGroup, by: Caller) -> Accepted:
         """Add a subgroup."""
-        found = await self.mci(ns, mci)
-        spec = mci_of(found)
-        if any(one.name == group.name for one in spec.groups):
-            raise AlreadyExists(ns, f"{mci}/{group.name}", found.state)
-        changed = replace(spec, groups=(*spec.groups, group))
-        return await self._scale(found, changed, Scale(group.name, group.size), by, out=True)
+
+        async def added() -> Accepted:
+            found = await self.mci(ns, mci)
+            spec = mci_of(found)
+            if any(one.name == group.name for one in spec.groups):
+                raise AlreadyExists(ns, f"{mci}/{group.name}", found.state)
+            changed = replace(spec, groups=(*spec.groups, group))
+            return await self._scale(found, changed, Scale(group.name, group.size), by, out=True)
+
+        return await _as_it_is(added)
 
     async def _scale(self, found: Object, spec: MciSpec, scale: Scale, by: Caller, *, out: bool) -> Accepted:
         return await self.engine.act(
@@ -152,28 +184,40 @@ class Service:
 
     async def delete(self, ns: str, mci: str, option: str, by: Caller) -> tuple[Accepted, list[str]]:
         """Delete an MCI; returns also what may remain at the providers, where that was not to be looked at."""
-        found = await self.mci(ns, mci)
-        if option == "terminate" and await self.vms(ns, mci):
-            accepted = await self.engine.act(ns, mci, "delete", actor=by.actor, who=by.who, facts={TERMINATE_FIRST})
-            return accepted, []
-        forget = option == "force"
-        facts = {FORGET} if forget else NO_FACTS
-        whole = self.engine.request(ns, found.id, "delete", actor=by.actor, who=by.who, facts=facts)
-        each = self.engine.request(ns, "", "remove", actor=by.actor, who=by.who, facts={FORCE} if forget else NO_FACTS)
-        remains = [vm_of(one).uid for one in await self.vms(ns, mci) if one.state != "Terminated"] if forget else []
+
+        async def deleted() -> tuple[Accepted, list[str]]:
+            found = await self.mci(ns, mci)
+            if option != "terminate" or found.state == MciState.TERMINATED or not await self.vms(ns, mci):
+                return await self._forget(found, by, force=option == "force")
+            facts = {TERMINATE_FIRST}
+            return await self.engine.act(
+                ns, mci, "delete", actor=by.actor, who=by.who, facts=facts, version=found.version
+            ), []
+
+        return await _as_it_is(deleted)
+
+    async def _forget(self, found: Object, by: Caller, *, force: bool) -> tuple[Accepted, list[str]]:
+        """Delete an MCI with all its VMs at once; what comes meanwhile is noticed by the guard, and looked at anew."""
+        facts = {FORGET} if force else NO_FACTS
+        whole = self.engine.request(found.ns, found.id, "delete", actor=by.actor, who=by.who, facts=facts)
+        of_each = {FORCE} if force else NO_FACTS
+        each = self.engine.request(found.ns, "", "remove", actor=by.actor, who=by.who, facts=of_each)
+        settled = {one.id for one in await self.vms(found.ns, found.id) if one.state == VmState.TERMINATED}
         try:
-            verdict = await self.engine.group(whole, Selector(ns, VM.kind, mci), each)
+            verdict = await self.engine.group(whole, Selector(found.ns, VM.kind, found.id), each)
         except NoneAllowed as error:
             if error.skipped:
-                raise StillAlive(mci, {one.id: one.state for one in await self.vms(ns, mci)}) from error
+                alive = {one.id: one.state for one in await self.vms(found.ns, found.id)}
+                raise StillAlive(found.id, alive) from error
             return await self.engine.submit(whole), []
         assert verdict.whole is not None
-        return verdict.whole, remains
+        return verdict.whole, [vm_of(one.object).uid for one in verdict.begun if force and one.object.id not in settled]
 
     async def delete_vm(self, ns: str, mci: str, vm: str, by: Caller, *, force: bool = False) -> Accepted:
         """Forget a VM that is terminated or failed; with force, any."""
+        found = await self.vm(ns, mci, vm)
         facts = {FORCE} if force else NO_FACTS
-        return await self.engine.act(ns, vm_id(mci, vm), "remove", actor=by.actor, who=by.who, facts=facts)
+        return await self.engine.act(ns, found.id, "remove", actor=by.actor, who=by.who, facts=facts)
 
     async def mci(self, ns: str, mci: str) -> Object:
         """Return an MCI, or raise."""
@@ -192,7 +236,10 @@ class Service:
 
     async def vm(self, ns: str, mci: str, vm: str) -> Object:
         """Return a VM, or raise."""
-        return await self.engine.get(ns, vm_id(mci, vm))
+        found = await self.engine.get(ns, vm_id(mci, vm))
+        if found.kind != VM.kind:
+            raise NotFound(ns, vm_id(mci, vm))
+        return found
 
     # --- what VMs stand on -------------------------------------------------------------------------------------------
 
@@ -247,15 +294,19 @@ class Service:
         """Register a spec or an image in a namespace."""
         await self.namespace(ns)
         word, kind = ("spec", SPEC.kind) if isinstance(what, Spec) else ("image", IMAGE.kind)
-        await self._offer(what)
+        if what.connection:
+            await self.catalogue.connection(what.connection)
         return await self.engine.create(
             ns, part_id(word, what.id), kind, "register", spec=plain(what), actor=by.actor, who=by.who
         )
 
-    async def _offer(self, what: Spec | Image) -> None:
-        """Let a simulated cloud know a spec or image that was registered by name."""
-        if what.connection:
-            await self.catalogue.connection(what.connection)
+    async def unregister(self, ns: str, word: str, name: str, by: Caller) -> None:
+        """Forget a spec or an image that no VM is made of."""
+        found = await self.engine.get(ns, part_id(word, name))
+        users = await self.users_of(ns, word, name)
+        if users:
+            raise InUse(f"{word} {name!r}", users)
+        await self.engine.act(ns, found.id, "remove", actor=by.actor, who=by.who)
 
     async def add_connection(self, connection: Connection, by: Caller) -> Connection:
         """Add a connection, or change one; its driver must be one there is."""
@@ -289,6 +340,13 @@ class Service:
         )
         return made.object
 
+    async def describe_namespace(self, ns: str, description: str, by: Caller) -> Object:
+        """Change what is said of a namespace."""
+        await self.namespace(ns)
+        spec = {"name": ns, "description": description}
+        done = await self.engine.act(HOME, part_id("ns", ns), "change", spec=spec, actor=CONTROLLER, who=by.who)
+        return done.object
+
     async def namespace(self, ns: str) -> Object:
         """Return a namespace, or raise."""
         try:
@@ -298,7 +356,8 @@ class Service:
 
     async def namespaces(self) -> list[Object]:
         """Return all namespaces."""
-        return [one async for one in objects(self.engine.store.reader, Selector(HOME, NAMESPACE.kind))]
+        chosen = objects(self.engine.store.reader, Selector(HOME, NAMESPACE.kind))
+        return [one async for one in chosen if one.id.startswith(part_id("ns", ""))]
 
     async def remove_namespace(self, ns: str, by: Caller) -> None:
         """Remove a namespace that has nothing in it."""
@@ -317,9 +376,18 @@ class Service:
                 continue
 
 
+async def _as_it_is(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Try again where an MCI has changed since it was read: what is in the way, if anything is, is told then."""
+    for _ in range(TRIES):
+        with suppress(VersionMismatch, Meanwhile):
+            return await attempt()
+    return await attempt()
+
+
 def _stands_on(word: str, found: Object) -> tuple[str, ...]:
     vm = vm_of(found)
-    return {"vNet": (vm.network,), "securityGroup": vm.groups, "sshKey": (vm.key,)}[word]
+    parts = {"vNet": (vm.network,), "securityGroup": vm.groups, "sshKey": (vm.key,)}
+    return (parts | {"spec": (vm.spec,), "image": (vm.image,)})[word]
 
 
 __all__ = ["Caller", "InUse", "Service", "where_of"]

@@ -29,6 +29,9 @@ from stateward.store.selection import JournalFilter, Selector
 
 log = logging.getLogger("stateward.mci")
 
+SOON = 0.05
+"""How many seconds news of VMs are gathered before their MCIs are looked at: thousands may come at once."""
+
 EVERY = 30.0
 """How many seconds pass between two rounds over all connections."""
 
@@ -62,15 +65,41 @@ class Upkeep:
     ) -> None:
         self._engine, self._catalogue, self._clouds = engine, catalogue, clouds
         self._chance, self._saved, self._every = chance, saved, every
+        self._restless: set[Key] = set()
+        self._soon: asyncio.TimerHandle | None = None
+        self._settling: set[asyncio.Task[None]] = set()
 
     async def follow(self) -> None:
         """Bring MCIs in step with their VMs, for as long as the process lives."""
         after = await self._engine.store.reader.last_line()
         async for line in self._engine.watch(after, JournalFilter(kind=VM.kind)):
-            if line.target is None or line.source == line.target:
-                continue
+            if line.target is not None and line.source != line.target:
+                self._note(Key(line.ns, line.object.partition(".")[0]))
+
+    def _note(self, mci: Key) -> None:
+        """See to it that an MCI is looked at soon, however many of its VMs have news."""
+        if not self._restless:
+            self._soon = asyncio.get_running_loop().call_later(SOON, self._settle_soon)
+        self._restless.add(mci)
+
+    def _settle_soon(self) -> None:
+        task = asyncio.ensure_future(self._settle_all())
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _settle_all(self) -> None:
+        restless, self._restless = self._restless, set()
+        for ns, mci in restless:
             with suppress(StatewardError):
-                await self.settle(line.ns, line.object.partition(".")[0])
+                await self.settle(ns, mci)
+
+    async def close(self) -> None:
+        """Look at nothing any more."""
+        if self._soon is not None:
+            self._soon.cancel()
+        for task in self._settling:
+            task.cancel()
+        await asyncio.gather(*self._settling, return_exceptions=True)
 
     async def settle(self, ns: str, mci: str) -> None:
         """Tell an MCI at rest what its VMs add up to, if it is something else."""
@@ -84,7 +113,7 @@ class Upkeep:
         if any(VM.state(state).state_class is TRANSITIONAL for state in states):
             return  # more news will follow
         event = told(states)
-        if _reached(event, found.state):
+        if _reached(event, found.state) or (not states and found.state == MciState.FAILED):
             return
         with suppress(Denied):
             await self._engine.act(ns, mci, event, actor=CONTROLLER, version=found.version)

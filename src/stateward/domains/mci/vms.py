@@ -5,17 +5,22 @@ token of the deed: the same operation never reboots twice, another one does. Wha
 it throttles, or does not answer, is tried again and fails nothing.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec import Struct
 
 from stateward.domains.mci.clouds import Cloud
 from stateward.domains.mci.evidence import EVENTS, Look, Sight, hopeless, reached
 from stateward.domains.mci.evidence import SHOWN as EXPECTED
-from stateward.domains.mci.lifecycle import RECONCILE, VM
+from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import VmSpec, plain, seen_of, text, vm_of, vm_seen
 from stateward.drivers import (
     Accepted,
     Already,
     Deed,
+    MachineState,
     Outcome,
     Ref,
     Refused,
@@ -33,12 +38,27 @@ from stateward.store.records import Object
 CloudOf = Callable[[str], Awaitable[Cloud]]
 """Returns the cloud of a connection."""
 
+YOUNG = 30.0
+"""How many seconds a new machine may take to appear in listings: until then its absence proves nothing."""
+
+RELAPSED = 60.0
+"""How many seconds a machine may be shown at rest in another state than it is to have, before the action has failed."""
+
+AT_REST = (MachineState.RUNNING, MachineState.SUSPENDED)
+
 DEEDS = {
     "suspend": Deed.SUSPEND,
     "resume": Deed.RESUME,
     "reboot": Deed.REBOOT,
     "terminate": Deed.TERMINATE,
 }
+
+
+class Place(Struct, frozen=True):
+    """Where a VM is: all that is read of it when it is sent to its lane, and an action may send 10,000."""
+
+    provider: str
+    region: str
 
 
 class Vms:
@@ -75,6 +95,8 @@ class Vms:
         look = await cloud.look(vm.uid)
         if look.sight is Sight.UNKNOWN:
             raise Temporary(f"{refused.message}; and {look.trouble}")
+        if look.sight is Sight.ABSENT and job.origin == VmState.CREATING and await self._is_young(job):
+            raise Temporary(f"{refused.message}; but it may be about to appear")
         if reached(job.action, look) and job.action != "reboot":
             return _done(look)
         if look.shown is not None and refused.why is Why.CONFLICT and not hopeless(job.action, look):
@@ -82,10 +104,7 @@ class Vms:
         raise Permanent(refused.message)
 
     async def _wait(self, cloud: Cloud, job: Job, vm: VmSpec) -> Ending:
-        def ended(look: Look) -> bool:
-            return reached(job.action, look) or hopeless(job.action, look)
-
-        look = await cloud.until(vm.uid, ended)
+        look = await cloud.until(vm.uid, last_look(job.action, asyncio.get_running_loop().time))
         if reached(job.action, look):
             return _done(look)
         assert look.shown is not None
@@ -96,9 +115,16 @@ class Vms:
         look = await (await self._cloud_of(vm.connection)).look(vm.uid)
         if look.sight is Sight.UNKNOWN:
             return Seen.UNKNOWN
+        if look.sight is Sight.ABSENT and await self._is_young(job):
+            return Seen.NOT_DONE  # it may not be shown yet: that proves no termination
         if reached(job.action, look) and job.action != "reboot":
             return _done(look)
         return Seen.NOT_DONE  # a deed is known by its token: to ask again does it no second time
+
+    async def _is_young(self, job: Job) -> bool:
+        """Tell whether a VM may be there, and not shown yet."""
+        assert self.engine is not None
+        return await self.engine.store.reader.time() < job.claim.object.created + YOUNG
 
     async def _reconcile(self, job: Job) -> str:
         """Take over what the provider shows, on request: hidden work, and then one step by the provider."""
@@ -123,6 +149,22 @@ class Vms:
                 key=f"{job.key.id} reconciled",
             )
         return event
+
+
+def last_look(action: str, clock: Callable[[], float]) -> Callable[[Look], bool]:
+    """Return what tells whether a look is the last one: it shows the end, the hopeless, or for long something else."""
+    since: list[float] = []
+
+    def is_last(look: Look) -> bool:
+        if reached(action, look) or hopeless(action, look):
+            return True
+        if look.shown is None or look.shown.state not in AT_REST:
+            since.clear()
+            return False
+        since.append(clock())
+        return since[-1] - since[0] >= RELAPSED
+
+    return is_last
 
 
 def answered(outcome: Outcome) -> None:
@@ -158,5 +200,5 @@ def _want(vm: VmSpec) -> Want:
 
 
 def _route(found: Object, _action: str) -> Route:
-    vm = vm_of(found)
-    return Route(vm.provider, f"{vm.provider}/{vm.region}")
+    place = msgspec.json.decode(found.spec, type=Place)
+    return Route(place.provider, f"{place.provider}/{place.region}")

@@ -60,6 +60,11 @@ class ProcessDriver:
         """What can be done here."""
         return CAPABILITIES
 
+    def learn(self, spec: str, image: str) -> None:
+        """Take a size and an image by name: a process is the same whatever they are called."""
+        self._specs.add(spec)
+        self._images.add(image)
+
     async def check(self, spec: str, image: str) -> Refused | None:
         """Say why a machine of this size from this image cannot be made here."""
         return self._check("", spec, image)

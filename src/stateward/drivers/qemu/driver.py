@@ -77,8 +77,14 @@ WISHES = {
 class QemuDriver:
     """QEMU machines on this host, in `folder`; see `Hardware` for further options."""
 
-    def __init__(self, place: Place, meter: Meter = unnoticed, milestone: Milestone = unnoticed) -> None:
-        self._hardware = Hardware(place)
+    def __init__(
+        self,
+        place: Place,
+        meter: Meter = unnoticed,
+        milestone: Milestone = unnoticed,
+        hardware: Hardware | None = None,
+    ) -> None:
+        self._hardware = hardware or Hardware(place)
         self._reception = Reception(place, self._hardware, meter, milestone)
         self._lodging = self._reception.lodging
         self._hints = Hints(self._look, self._machine, meter)

@@ -105,6 +105,13 @@ class SimulatedCloud:
         self._images.setdefault(provider, {})[image.name] = image
         self._disk.save([(IMAGE, provider, image.name, msgpack.encode(image))])
 
+    def learn(self, provider: str, spec: str, image: str) -> None:
+        """Let a provider have a size and an image that it does not have yet, by their names alone."""
+        if spec not in self._specs.get(provider, ()):
+            self.register_spec(provider, Spec(spec, 1, 1.0, 0.0))
+        if image not in self._images.get(provider, ()):
+            self.register_image(provider, Image(image, ""))
+
     def wrong(self, provider: str, spec: str, image: str) -> str:
         """Say what is wrong with a size and an image; nothing if the provider has both."""
         if spec not in self._specs.get(provider, ()):

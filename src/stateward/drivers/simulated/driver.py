@@ -76,6 +76,10 @@ class SimulatedDriver:
             shell=True,
         )
 
+    def learn(self, spec: str, image: str) -> None:
+        """Take a size and an image by name."""
+        self._cloud.learn(self._provider, spec, image)
+
     async def check(self, spec: str, image: str) -> Refused | None:
         """Look into the catalogue, which is always at hand."""
         self._meter("check")

@@ -1,0 +1,41 @@
+"""The mci domain over HTTP: the original's API under `/tumblebug`, and routes of ours under `/api/v1/mci`.
+
+lenient, names, bodies, part_bodies         reading what is asked for
+wire, views, places, targets, part_views    showing what there is
+fresh, usage, access, review, orphans       finding it out
+mcis, vms, control, resources, records,     the routes
+namespaces, system, own
+hall, diary                                 what all calls share, and what became of them
+"""
+
+from collections.abc import Callable, Sequence
+
+from litestar import Router
+from litestar.types import ASGIApp, ControllerRouterHandler
+
+from stateward.domains.mci.api import control, mcis, namespaces, own, records, resources, review, system, vms
+from stateward.domains.mci.api.diary import Diary
+from stateward.domains.mci.api.fresh import FRESH_FOR, Fresh
+from stateward.domains.mci.api.hall import Call, Hall, House, Reception
+
+BASE = "/tumblebug"
+MODULES = (system, namespaces, mcis, vms, control, review, resources, records)
+
+
+def routes(
+    house: House, saved: Callable[[str, int], None] = lambda _provider, _calls: None, *, fresh_for: float = FRESH_FOR
+) -> list[ControllerRouterHandler]:
+    """Return the routes of the domain; `saved` is told how many calls to a provider were not needed."""
+    hall = Hall(house, Fresh(house.clouds, saved, serves=fresh_for), Diary())
+    original = [one for module in MODULES for one in module.ROUTES]
+    return [_router(BASE, original, hall), _router(own.BASE, own.ROUTES, hall)]
+
+
+def _router(path: str, handlers: Sequence[ControllerRouterHandler], hall: Hall) -> Router:
+    def reception(app: ASGIApp) -> ASGIApp:  # a function, because the framework copies all else that a router has
+        return Reception(app, hall)
+
+    return Router(path, route_handlers=handlers, request_class=Call, middleware=[reception], include_in_schema=False)
+
+
+__all__ = ["routes"]

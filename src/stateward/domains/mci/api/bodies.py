@@ -1,0 +1,122 @@
+"""What bodies ask for: MCIs, their subgroups, and by how much a subgroup is to grow or to shrink."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.mci.api.lenient import Fields
+from stateward.domains.mci.api.names import id_of, name_of, one_of, reference
+from stateward.domains.mci.model import MciSpec, Policy, PostCommand, SubGroup
+from stateward.errors import BadInput
+
+MOST_VMS = 10_000
+"""How many VMs one request may ask for."""
+
+MOST_GIB = 1_000_000
+MOST_MINUTES = 7 * 24 * 60.0
+POLICIES: dict[str, Policy] = {"": "continue", "continue": "continue", "rollback": "rollback", "refine": "refine"}
+
+
+class Wish(Struct, frozen=True):
+    """By how much a subgroup is to change, or to what size."""
+
+    how: Literal["by", "to"]
+    count: int
+
+
+def mci_wish(body: Fields, uid: str, *, dynamic: bool, hold: bool = False) -> MciSpec:
+    """Read what MCI is wanted."""
+    groups = _groups(body.each("subGroups", "vm"), dynamic=dynamic)
+    return MciSpec(
+        name=name_of("name", body.text("name").strip()),
+        uid=uid,
+        groups=groups,
+        dynamic=dynamic,
+        hold=hold,
+        policy=POLICIES[one_of("policyOnPartialFailure", body.text("policyOnPartialFailure").strip(), *POLICIES)],
+        label=body.labels("label"),
+        system_label=body.text("systemLabel"),
+        description=body.text("description"),
+        install_mon_agent=body.text("installMonAgent", default="no") or "no",
+        placement=body.text("placementAlgo"),
+        post_command=_post_command(body.within("postCommand")),
+    )
+
+
+def _groups(wishes: Sequence[Fields], *, dynamic: bool) -> tuple[SubGroup, ...]:
+    groups = tuple(group_wish(one, f"g{number}", dynamic=dynamic) for number, one in enumerate(wishes, 1))
+    if not groups:
+        raise BadInput("subGroups", [], "a list of at least one subgroup")
+    names = [one.name for one in groups]
+    if len(set(names)) < len(names):
+        raise BadInput("subGroups", names, "a list of subgroups with different names")
+    if sum(one.size for one in groups) > MOST_VMS:
+        raise BadInput("subGroups", names, f"a list of subgroups with at most {MOST_VMS} VMs together")
+    return groups
+
+
+def group_wish(body: Fields, otherwise: str = "g1", *, dynamic: bool) -> SubGroup:
+    """Read what subgroup is wanted; one that has no name is called otherwise."""
+    group = SubGroup(
+        name=id_of(body.field("name"), body.text("name") or otherwise),
+        size=body.number("subGroupSize", "vmGroupSize", default=1, low=0, high=MOST_VMS) or 1,
+        spec=_needed(body, "specId", "commonSpec"),
+        image=_needed(body, "imageId", "commonImage"),
+        connection=reference(body.field("connectionName"), body.text("connectionName")),
+        user=reference(body.field("vmUserName"), body.text("vmUserName", "vmUserAccount")),
+        disk_type=_unless_default(body.text("rootDiskType")),
+        disk_gib=_disk(body),
+        zone=reference(body.field("zone"), body.text("zone")),
+        label=body.labels("label"),
+        description=body.text("description"),
+    )
+    return group if dynamic else _standing(body, group)
+
+
+def _needed(body: Fields, *names: str) -> str:
+    return reference(body.field(names[0]), body.text(*names).strip(), needed=True)
+
+
+def _standing(body: Fields, group: SubGroup) -> SubGroup:
+    """Read what existing parts a static subgroup names; the subnet `null` means the first one."""
+    subnet = body.text("subnetId")
+    groups = tuple(reference(body.field("securityGroupIds"), one) for one in body.texts("securityGroupIds"))
+    return replace(
+        group,
+        network=_needed(body, "vNetId"),
+        subnet="" if subnet.lower() == "null" else reference(body.field("subnetId"), subnet),
+        groups=groups,
+        key=_needed(body, "sshKeyId"),
+    )
+
+
+def _disk(body: Fields) -> int | None:
+    if _unless_default(body.text("rootDiskSize")) == "":
+        return None
+    return body.number("rootDiskSize", default=0, low=0, high=MOST_GIB) or None
+
+
+def _unless_default(text: str) -> str:
+    return "" if text.strip().lower() == "default" else text.strip()
+
+
+def _post_command(body: Fields | None) -> PostCommand | None:
+    if body is None or not body.texts("command", "commands"):
+        return None
+    minutes = body.real("timeoutMinutes", default=30.0, low=0.0, high=MOST_MINUTES) or 30.0
+    user = reference(body.field("userName"), body.text("userName"))
+    return PostCommand(user, body.texts("command", "commands"), minutes)
+
+
+def scale_wish(body: Fields) -> Wish:
+    """Read by how much a subgroup is to change: more, fewer, or to a size."""
+    ways = {"numVMsToAdd": 1, "numVMsToRemove": -1, "size": 0}
+    given = [name for name in ways if body.raw(name) not in (None, "")]
+    if len(given) != 1:
+        raise BadInput("numVMsToAdd", given, "one of numVMsToAdd, numVMsToRemove and size")
+    name = given[0]
+    low = 0 if name == "size" else 1
+    count = body.number(name, default=0, low=low, high=MOST_VMS)
+    return Wish("to", count) if name == "size" else Wish("by", ways[name] * count)

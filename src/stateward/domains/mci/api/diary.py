@@ -1,0 +1,180 @@
+"""The diary: the latest calls of this process, by the ids under which they came, without secrets.
+
+It is for whoever lost an answer and wants to know what became of a call. What a call has led to is known from its
+operation; the diary only remembers which one that was.
+"""
+
+from collections import OrderedDict
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+from litestar.types import Scope
+from msgspec import Struct, field
+
+from stateward.access import Grant
+from stateward.store.records import Key, Operation, Status
+
+MOST_CALLS = 1000
+MOST_BYTES = 16_384
+"""How much is kept of a body."""
+
+SHOWN_HEADERS = frozenset({"content-type", "user-agent", "x-request-id", "x-credential-holder"})
+SECRET = ("password", "privatekey", "secret", "token", "credential", "passphrase")
+"""What a key has in it whose value is nobody's business."""
+
+MASK = "***"
+
+
+class RequestInfo(Struct, frozen=True):
+    """A call as it came."""
+
+    method: str
+    url: str
+    header: dict[str, str]
+    body: Any
+
+
+class RequestView(Struct, frozen=True, rename="camel"):
+    """What became of a call."""
+
+    id: str
+    start_time: str
+    end_time: str
+    status: str
+    request_info: RequestInfo
+    response_data: Any
+    error_response: str
+
+
+class Entry(Struct):
+    """A call."""
+
+    id: str
+    method: str
+    url: str
+    ns: str | None
+    token: str
+    header: dict[str, str]
+    began: float
+    ended: float | None = None
+    code: int = 0
+    body: bytes = b""
+    answer: bytes = b""
+    operation: Key | None = None
+    lengths: list[int] = field(default_factory=lambda: [0, 0])
+
+    def heard(self, part: bytes) -> None:
+        """Keep a part of the body."""
+        self.lengths[0] += len(part)
+        self.body = self.body + part if self.lengths[0] <= MOST_BYTES else b""
+
+    def said(self, part: bytes, now: float) -> None:
+        """Keep a part of the answer."""
+        self.lengths[1] += len(part)
+        self.answer = self.answer + part if self.lengths[1] <= MOST_BYTES else b""
+        self.ended = now
+
+    def visible_to(self, grant: Grant) -> bool:
+        """Tell whether somebody may see it: who calls with the same token, or has a token for its namespace."""
+        return self.token == grant.token or (self.ns is not None and grant.opens(self.ns))
+
+    def view(self, operation: Operation | None) -> RequestView:
+        """Return what became of the call; `operation` is what it has led to."""
+        status, ended = self._status(operation)
+        answer = _shown(self.answer, self.lengths[1])
+        error = "" if operation is None else operation.error or ""
+        if self.code >= 400:
+            error = str(answer.get("message") or answer.get("detail")) if isinstance(answer, dict) else str(self.code)
+        return RequestView(
+            id=self.id,
+            start_time=_time(self.began),
+            end_time="" if ended is None else _time(ended),
+            status=status,
+            request_info=RequestInfo(self.method, self.url, self.header, _shown(self.body, self.lengths[0])),
+            response_data=answer,
+            error_response=error,
+        )
+
+    def _status(self, operation: Operation | None) -> tuple[str, float | None]:
+        if self.ended is None:
+            return "Handling", None
+        if self.code >= 400:
+            return "Error", self.ended
+        if operation is None:
+            return "Success", self.ended
+        if operation.status in (Status.WAITING, Status.RUNNING):
+            return "Handling", None
+        return "Success" if operation.status is Status.SUCCEEDED else "Error", operation.ended
+
+
+class Diary:
+    """Keeps the latest calls."""
+
+    def __init__(self, most: int = MOST_CALLS) -> None:
+        self._most = most
+        self._entries: OrderedDict[str, Entry] = OrderedDict()
+
+    def begin(self, id_: str, scope: Scope, now: float) -> Entry:
+        """Begin an entry; one of the same id before is forgotten, and so is the oldest when there are too many."""
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        grant: Grant | None = scope.get("auth")
+        entry = Entry(
+            id_,
+            str(scope.get("method", "")),
+            _url(scope),
+            scope.get("path_params", {}).get("ns"),
+            "" if grant is None else grant.token,
+            {name: value for name, value in headers.items() if name in SHOWN_HEADERS},
+            now,
+        )
+        self._entries.pop(id_, None)
+        self._entries[id_] = entry
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)
+        return entry
+
+    def find(self, id_: str, grant: Grant) -> Entry | None:
+        """Return an entry that somebody may see."""
+        entry = self._entries.get(id_)
+        return entry if entry is not None and entry.visible_to(grant) else None
+
+    def all(self, grant: Grant) -> list[Entry]:
+        """Return the entries that somebody may see, the latest first."""
+        return [entry for entry in reversed(self._entries.values()) if entry.visible_to(grant)]
+
+
+def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return JSON in which the values of keys that look secret are masked."""
+    match value:
+        case dict():
+            return {name: MASK if _secret(name) else without_secrets(one) for name, one in value.items()}
+        case list():
+            return [without_secrets(one) for one in value]
+        case _:
+            return value
+
+
+def _url(scope: Scope) -> str:
+    pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+    query = urlencode([(name, MASK if _secret(name) else value) for name, value in pairs], safe="*")
+    return f"{scope['path']}?{query}" if query else scope["path"]
+
+
+def _secret(name: object) -> bool:
+    word = str(name).lower().replace("_", "").replace("-", "")
+    return any(one in word for one in SECRET)
+
+
+def _shown(body: bytes, length: int) -> Any:  # noqa: ANN401
+    if not body:
+        return f"({length} bytes)" if length else None
+    try:
+        return without_secrets(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return f"({length} bytes that are no JSON)"
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

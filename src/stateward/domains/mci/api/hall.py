@@ -1,0 +1,124 @@
+"""The hall: what every call of this API finds, and what every answer carries.
+
+Who calls under an id of their own (`x-request-id`) finds it in the answer, and can ask later what became of the call.
+"""
+
+import re
+import time
+from typing import Any, Protocol
+
+from litestar import Request, Response
+from litestar.datastructures import State
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from msgspec import Struct
+
+from stateward.access import Grant
+from stateward.domains.mci.api.diary import Diary, Entry
+from stateward.domains.mci.api.fresh import Fresh
+from stateward.domains.mci.api.lenient import Fields, read
+from stateward.domains.mci.catalogue import Catalogue
+from stateward.domains.mci.connections import Clouds
+from stateward.domains.mci.model import Connection
+from stateward.domains.mci.service import Caller, Service
+from stateward.domains.wing import actor_of, grant_of
+from stateward.engine.ids import new_id
+from stateward.errors import BadInput, UnknownName
+from stateward.store.records import Key
+
+REQUEST_ID = b"x-request-id"
+HALL, ENTRY = "mci.hall", "mci.entry"
+PLAIN = re.compile(r"[\x21-\x7e]{1,200}\Z")
+
+Answer = Response[Any]
+
+
+class House(Protocol):
+    """The domain in this process, as far as its API needs it."""
+
+    catalogue: Catalogue
+    clouds: Clouds
+
+    @property
+    def service(self) -> Service:
+        """What can be asked; it is there when the engine is."""
+
+
+class Hall(Struct, frozen=True):
+    """What all calls share."""
+
+    house: House
+    fresh: Fresh
+    diary: Diary
+
+
+class Call(Request[Any, Grant, State]):
+    """A request to this API."""
+
+    @property
+    def hall(self) -> Hall:
+        """What all calls share."""
+        hall: Hall = self.scope[HALL]  # type: ignore[literal-required]
+        return hall
+
+    @property
+    def service(self) -> Service:
+        """What can be asked."""
+        return self.hall.house.service
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What is known of connections, specs and images."""
+        return self.hall.house.catalogue
+
+    @property
+    def by(self) -> Caller:
+        """Who asks."""
+        return Caller(actor_of(self), grant_of(self).name)
+
+    async def fields(self) -> Fields:
+        """Return the body, to be read leniently."""
+        return read(await self.body())
+
+    def works_on(self, ns: str, op: str | None) -> None:
+        """Note the operation that the call has led to, for whoever asks later."""
+        entry: Entry | None = self.scope.get(ENTRY)  # type: ignore[assignment]
+        if entry is not None and op is not None:
+            entry.operation = Key(ns, op)
+
+    async def connection(self, field: str, name: str) -> Connection:
+        """Return a connection that a body names."""
+        try:
+            return await self.catalogue.connection(name)
+        except UnknownName as error:
+            hint = f" ({error.nearest}?)" if error.nearest else ""
+            raise BadInput(field, name, f"a known connection{hint}") from error
+
+
+class Reception:
+    """A layer around the routes: hands out what they share, and keeps the diary."""
+
+    def __init__(self, app: ASGIApp, hall: Hall) -> None:
+        self._app, self._hall = app, hall
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a call on."""
+        given = dict(scope["headers"]).get(REQUEST_ID, b"").decode("latin-1")
+        id_ = given if PLAIN.match(given) else new_id()
+        entry = self._hall.diary.begin(id_, scope, time.time())
+        scope[HALL], scope[ENTRY] = self._hall, entry  # type: ignore[literal-required]
+
+        async def received() -> Any:  # noqa: ANN401 - a message
+            message = await receive()
+            if message["type"] == "http.request":
+                entry.heard(message.get("body", b""))
+            return message
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (REQUEST_ID, id_.encode())]
+                entry.code = message["status"]
+            elif message["type"] == "http.response.body":
+                entry.said(message.get("body", b""), time.time())
+            await send(message)
+
+        await self._app(scope, received, sent)

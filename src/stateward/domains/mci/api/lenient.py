@@ -1,0 +1,158 @@
+"""Reading bodies leniently: the clients of this API have sent many dialects over the years.
+
+Keys count in any case, those that nobody knows are passed over, numbers may come as texts, and one thing may come where
+a list is expected. What can be read in no way at all is bad input, and the field is named by its path.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from stateward.errors import BadInput
+
+LONGEST = 10_000
+"""How many signs a text may have."""
+
+MOST_ITEMS = 10_000
+MOST_DIGITS = 20
+
+YES, NO = frozenset({"true", "yes", "y", "on", "1"}), frozenset({"false", "no", "n", "off", "0", ""})
+
+
+class Fields:
+    """A JSON object; `path` is where it stands in the body."""
+
+    def __init__(self, value: object, path: str = "") -> None:
+        if not isinstance(value, dict):
+            raise BadInput(path or "body", value, "an object")
+        self.path = path
+        self._values = {str(key).lower(): one for key, one in value.items()}
+
+    def field(self, name: str) -> str:
+        """Return the path of a field."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def raw(self, *names: str) -> Any:  # noqa: ANN401 - any JSON
+        """Return what is given under the first of some names, or None."""
+        return next((found for name in names if (found := self._values.get(name.lower())) is not None), None)
+
+    def text(self, *names: str, default: str = "") -> str:
+        """Return a text; a number is as good as its digits."""
+        return _text(self.field(names[0]), self.raw(*names), default)
+
+    def number(self, *names: str, default: int, low: int, high: int) -> int:
+        """Return a whole number within limits; an empty text is as good as none."""
+        value = self.raw(*names)
+        if value is None or value == "":
+            return default
+        return whole(self.field(names[0]), value, low, high)
+
+    def real(self, *names: str, default: float, low: float, high: float) -> float:
+        """Return a number within limits."""
+        value = self.raw(*names)
+        if value is None or value == "":
+            return default
+        read = _real(value)
+        if read is None or not low <= read <= high:
+            raise BadInput(self.field(names[0]), value, f"a number from {low:g} to {high:g}")
+        return read
+
+    def texts(self, *names: str) -> tuple[str, ...]:
+        """Return texts; a single one is as good as a list of one, and empty ones do not count."""
+        value, field = self.raw(*names), self.field(names[0])
+        found = [_text(f"{field}[{number}]", one, "") for number, one in enumerate(_items(field, value))]
+        return tuple(one for one in found if one)
+
+    def each(self, *names: str) -> list["Fields"]:
+        """Return objects; a single one is as good as a list of one."""
+        value, field = self.raw(*names), self.field(names[0])
+        return [Fields(one, f"{field}[{number}]") for number, one in enumerate(_items(field, value))]
+
+    def within(self, *names: str) -> "Fields | None":
+        """Return an object, if there is one."""
+        value = self.raw(*names)
+        return None if value is None or value == "" else Fields(value, self.field(names[0]))
+
+    def labels(self, *names: str) -> dict[str, str]:
+        """Return labels: a map, or a text such as `a=b,c=d`, in which a word without a value is a label too."""
+        value, field = self.raw(*names), self.field(names[0])
+        if value is None:
+            return {}
+        pairs: Iterable[tuple[str, object]]
+        if isinstance(value, dict):
+            pairs = ((str(name), one) for name, one in value.items())
+        else:
+            words = (one.partition("=") for one in _text(field, value, "").split(","))
+            pairs = ((name.strip(), one.strip()) for name, _, one in words)
+        return dict(_label(field, name, one) for name, one in pairs if name)
+
+
+def read(body: bytes) -> Fields:
+    """Read a body; an empty one is an object without fields."""
+    try:
+        return Fields(msgspec.json.decode(body) if body.strip() else {})
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise BadInput("body", "", "JSON") from None
+    except RecursionError:
+        raise BadInput("body", "", "JSON of a sensible depth") from None
+
+
+def flag(field: str, text: str | None) -> bool:
+    """Read a flag, such as `force=true`."""
+    word = (text or "").strip().lower()
+    if word not in YES | NO:
+        raise BadInput(field, text, "true or false")
+    return word in YES
+
+
+def whole(field: str, value: object, low: int, high: int) -> int:
+    """Read a whole number within limits."""
+    read = _real(value)
+    if read is None or not read.is_integer() or not low <= read <= high:
+        raise BadInput(field, value, f"a whole number from {low} to {high}")
+    return int(read)
+
+
+def _real(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value) if not isinstance(value, str) or len(value) <= MOST_DIGITS else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _text(field: str, value: object, default: str) -> str:
+    if value is None:
+        return default
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, int | float | str):
+        raise BadInput(field, value, "a text")
+    text = value if isinstance(value, str) else repr(value)
+    if len(text) > LONGEST or "\x00" in text:
+        raise BadInput(field, "", f"a text of at most {LONGEST} signs without NUL")
+    return text
+
+
+def _items(field: str, value: object) -> list[object]:
+    if value is None or value == "":
+        return []
+    items = value if isinstance(value, list) else [value]
+    if len(items) > MOST_ITEMS:
+        raise BadInput(field, len(items), f"a list of at most {MOST_ITEMS}")
+    return items
+
+
+def _label(field: str, name: str, value: object) -> tuple[str, str]:
+    text = _text(f"{field}.{name}", value, "")
+    if not _in_one_line(name, 250) or not _in_one_line(text, 250):
+        raise BadInput(f"{field}.{name[:50]}", text, "a label of up to 250 signs in one line")
+    return name, text
+
+
+def _in_one_line(text: str, most: int) -> bool:
+    return len(text) <= most and not any(sign < " " or sign == "\x7f" for sign in text)

@@ -1,0 +1,73 @@
+"""How things are named here: in paths, in queries and in bodies.
+
+A name is a letter, then letters, digits, `-` and `+`. The ids of subgroups and VMs are lower-cased, and what clients
+like to put between words becomes a `-`. Specs and images keep their providers' names.
+"""
+
+import re
+from typing import Annotated
+
+from litestar.params import PathParameter, QueryParameter
+
+from stateward.errors import BadInput
+
+END = r"$(?!\n)"
+PART = rf"^[^\x00-\x1f\x7f/]{{1,200}}{END}"
+TEXT = rf"^[^\x00-\x1f\x7f]{{0,500}}{END}"
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]{0,99}\Z")
+RECORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,199}\Z")
+BETWEEN = str.maketrans("_ ", "--")
+
+Ns = Annotated[str, PathParameter(pattern=PART, description="the namespace")]
+Mci = Annotated[str, PathParameter(pattern=PART, description="the MCI")]
+Group = Annotated[str, PathParameter(pattern=PART, description="the subgroup")]
+Vm = Annotated[str, PathParameter(pattern=PART, description="the VM")]
+Named = Annotated[str, PathParameter(pattern=PART, description="the name of a resource, a connection or a provider")]
+
+Word = Annotated[str | None, QueryParameter(pattern=TEXT)]
+FilterKey = Annotated[str | None, QueryParameter(name="filterKey", pattern=TEXT)]
+FilterVal = Annotated[str | None, QueryParameter(name="filterVal", pattern=TEXT)]
+Holder = Annotated[str | None, QueryParameter(name="filterCredentialHolder", pattern=TEXT)]
+Wait = Annotated[float | None, QueryParameter(ge=0, le=300, description="seconds to wait for the end")]
+
+
+def name_of(field: str, text: str) -> str:
+    """Return a name, or raise."""
+    if NAME.match(text) is None:
+        raise BadInput(field, text, "a letter, then at most 99 letters, digits, - and +")
+    return text
+
+
+def id_of(field: str, text: str) -> str:
+    """Return the id that a subgroup or a VM of this name has, or raise."""
+    return name_of(field, id_form(text))
+
+
+def id_form(text: str) -> str:
+    """Return a name in the form that ids have."""
+    return text.strip().lower().translate(BETWEEN)
+
+
+def record_name(field: str, text: str) -> str:
+    """Return the name of a spec or an image, or raise."""
+    if RECORD.match(text) is None:
+        raise BadInput(field, text, "a letter or digit, then at most 199 letters, digits and . _ : @ + ~ -")
+    return text
+
+
+def reference(field: str, text: str, *, needed: bool = False) -> str:
+    """Return the name of something that is to be looked up; none is an empty one, unless it is needed."""
+    if needed and not text:
+        raise BadInput(field, text, "given: it is needed")
+    if text and re.match(TEXT, text) is None:
+        raise BadInput(field, text, "a name in one line")
+    return text
+
+
+def one_of(field: str, text: str | None, *allowed: str) -> str:
+    """Return a word that is allowed, in any case; none is an empty one."""
+    word = next((one for one in ("", *allowed) if one.lower() == (text or "").lower()), None)
+    if word is None:
+        raise BadInput(field, text, f"one of {', '.join(allowed)}")
+    return word

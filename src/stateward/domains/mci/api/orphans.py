@@ -1,0 +1,77 @@
+"""Orphans: machines of ours at a provider that no record knows. They are found by comparing, and ended on request."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from stateward.domains.mci.api.endings import NotDone
+from stateward.domains.mci.api.hall import Call
+from stateward.domains.mci.catalogue import objects
+from stateward.domains.mci.lifecycle import VM
+from stateward.domains.mci.model import Connection, vm_of
+from stateward.domains.mci.upkeep import Orphan
+from stateward.drivers import Accepted, Already, Deed, Listing, MachineState, Ref
+from stateward.engine import NotFound
+from stateward.engine.ids import new_id
+from stateward.errors import StatewardError
+from stateward.store.port import Reader
+from stateward.store.selection import Selector
+
+log = logging.getLogger("stateward.mci")
+
+ENDED = (MachineState.TERMINATED, MachineState.TERMINATING)
+
+
+class Orphans(Struct, frozen=True):
+    """What was found, and at which connections nobody could say."""
+
+    orphans: list[Orphan]
+    trouble: dict[str, str]
+
+
+async def orphans_at(request: Call, connections: Sequence[Connection]) -> Orphans:
+    """Look for orphans. The providers are asked first: a record is always older than its machine."""
+    listings = await asyncio.gather(*(_listing(request, one) for one in connections))
+    found: list[Orphan] = []
+    trouble: dict[str, str] = {}
+    for connection, listing in zip(connections, listings, strict=True):
+        if not listing.complete:
+            trouble[connection.name] = listing.trouble or "the listing was not complete"
+        if listing.seen:
+            known = await _uids(request.service.engine.store.reader, connection.name)
+            found += [
+                Orphan(connection.name, one.key, one.native_id, str(one.state), one.name)
+                for one in listing.seen
+                if one.key not in known and one.state not in ENDED
+            ]
+    return Orphans(found, trouble)
+
+
+async def _listing(request: Call, connection: Connection) -> Listing:
+    try:
+        return await (await request.hall.house.clouds.at(connection)).listing()
+    except StatewardError as error:
+        return Listing((), complete=False, trouble=str(error))
+
+
+async def _uids(reader: Reader, connection: str) -> set[str]:
+    return {
+        vm_of(one).uid
+        for ns in await reader.namespaces()
+        async for one in objects(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
+    }
+
+
+async def terminate_orphan(request: Call, connection: Connection, key: str) -> None:
+    """Terminate an orphan; what is none is not found."""
+    orphans = (await orphans_at(request, [connection])).orphans
+    orphan = next((one for one in orphans if one.key == key), None)
+    if orphan is None:
+        raise NotFound(connection.name, key)
+    cloud = await request.hall.house.clouds.at(connection)
+    outcome = await cloud.act(Deed.TERMINATE, Ref(key, orphan.native_id or None, new_id()))
+    if not isinstance(outcome, Accepted | Already):
+        raise NotDone(f"terminate of {key} at {connection.name}", getattr(outcome, "message", "") or "no answer")
+    log.warning("orphan %s (%s) at %s is terminated for %s", key, orphan.native_id, connection.name, request.by.who)

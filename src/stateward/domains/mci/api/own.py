@@ -1,0 +1,121 @@
+"""Routes of ours, for the command line and the console: connections, orphans, what can be had, reconciling, scaling."""
+
+from litestar import delete, get, post
+from msgspec import Struct
+
+from stateward.access import Right
+from stateward.domains.mci.api.control import on_mci, on_vm
+from stateward.domains.mci.api.endings import Begun
+from stateward.domains.mci.api.hall import Call
+from stateward.domains.mci.api.names import Group, Mci, Named, Ns, Vm, Wait, Word
+from stateward.domains.mci.api.orphans import Orphans, orphans_at, terminate_orphan
+from stateward.domains.mci.api.part_bodies import connection_wish
+from stateward.domains.mci.api.places import image_view, spec_view
+from stateward.domains.mci.api.rights import GOVERN_ALL, READ_ALL
+from stateward.domains.mci.api.vms import scale
+from stateward.domains.mci.api.wire import ImageView, MciInfo, SpecView
+from stateward.domains.mci.catalogue import BUILT_IN, known_images, known_specs
+from stateward.domains.mci.model import Connection
+from stateward.domains.wing import needs
+from stateward.errors import BadInput, UnknownName
+
+BASE = "/api/v1/mci"
+
+
+class ConnectionOut(Struct, frozen=True):
+    """A connection; `built_in` ones are known from the start."""
+
+    name: str
+    provider: str
+    region: str
+    zone: str
+    driver: str
+    credential: str
+    options: dict[str, str]
+    built_in: bool
+
+
+class Offer(Struct, frozen=True):
+    """What can be had at a connection."""
+
+    specs: list[SpecView]
+    images: list[ImageView]
+
+
+def _out(one: Connection) -> ConnectionOut:
+    built_in = BUILT_IN.get(one.name) == one
+    return ConnectionOut(
+        one.name, one.provider, one.region, one.zone, one.driver, one.credential, one.options, built_in
+    )
+
+
+@get("/connections", opt=needs(Right.READ))
+async def list_connections(request: Call) -> list[ConnectionOut]:
+    """Return all connections."""
+    return [_out(one) for one in await request.catalogue.connections()]
+
+
+@post("/connections", opt=GOVERN_ALL)
+async def add_connection(request: Call) -> ConnectionOut:
+    """Add a connection, or change one."""
+    wanted = connection_wish(await request.fields())
+    try:
+        return _out(await request.service.add_connection(wanted, request.by))
+    except UnknownName as error:
+        raise BadInput(error.what, error.name, f"one of {', '.join(error.known)}") from error
+
+
+@delete("/connections/{name:str}", opt=GOVERN_ALL, status_code=200)
+async def remove_connection(request: Call, name: Named) -> Begun:
+    """Remove a connection that was added; one that every server knows is then as it was before."""
+    await request.service.remove_connection(name, request.by)
+    return Begun(f"the connection {name} has been removed")
+
+
+@get("/connections/{name:str}/offer", opt=needs(Right.READ))
+async def get_offer(request: Call, name: Named) -> Offer:
+    """Return the specs and images that are known from the start at a connection."""
+    place = await request.catalogue.connection(name)
+    specs = [spec_view(one, place) for one in known_specs(place)]
+    return Offer(specs, [image_view(one, place) for one in known_images(place)])
+
+
+@get("/orphans", opt=READ_ALL)
+async def list_orphans(request: Call, connection: Word = None) -> Orphans:
+    """Return the machines of ours that no record knows, at one connection or at all."""
+    catalogue = request.catalogue
+    chosen = [await catalogue.connection(connection)] if connection else await catalogue.connections()
+    return await orphans_at(request, chosen)
+
+
+@post("/orphans/terminate", opt=GOVERN_ALL, status_code=202)
+async def end_orphan(request: Call) -> Begun:
+    """Terminate a machine that no record knows."""
+    body = await request.fields()
+    place = await request.connection("connection", body.text("connection"))
+    await terminate_orphan(request, place, body.text("key"))
+    return Begun(f"{body.text('key')} is being terminated")
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/reconcile", opt=needs(Right.ACT), status_code=202)
+async def reconcile_mci(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> Begun:
+    """Take over what the providers show of an MCI's VMs that have failed, or of which nobody can say anything."""
+    return await on_mci(request, ns, mci, "reconcile", wait=wait)
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}/reconcile", opt=needs(Right.ACT), status_code=202)
+async def reconcile_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, wait: Wait = None) -> Begun:
+    """Take over what the provider shows of a VM that has failed, or of which nobody can say anything."""
+    return await on_vm(request, ns, mci, vm, "reconcile", wait=wait)
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=needs(Right.ACT), status_code=202)
+async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
+    """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
+    return await scale(request, ns, mci, group, wait)
+
+
+ROUTES = (
+    list_connections, add_connection, remove_connection, get_offer, list_orphans, end_orphan,
+    reconcile_mci, reconcile_vm, scale_group,
+)  # fmt: skip

@@ -1,0 +1,128 @@
+"""How networks, security groups and keys are shown. A private key is in the answer to the request that made it only."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from stateward.domains.mci.lifecycle import PartState
+from stateward.domains.mci.model import GroupSpec, KeySpec, NetworkSpec, Rule, Subnet
+from stateward.domains.mci.parts import part_seen
+from stateward.store.records import Object
+
+IN_USE = "InUse"
+
+
+class SubnetView(Struct, frozen=True, rename="camel", kw_only=True):
+    """A part of a network."""
+
+    resource_type: str = "subnet"
+    id: str
+    name: str
+    status: str
+    ipv4_cidr: str = field(name="ipv4_CIDR")
+    zone: str
+    description: str
+    csp_resource_id: str
+
+
+class RuleView(Struct, frozen=True, rename="pascal"):
+    """What a security group lets through."""
+
+    ports: str
+    protocol: str
+    direction: str
+    cidr: str = field(name="CIDR")
+
+
+class PartView(Struct, frozen=True, rename="camel", kw_only=True):
+    """What all parts show."""
+
+    resource_type: str
+    id: str
+    uid: str
+    name: str
+    connection_name: str
+    csp_resource_name: str
+    csp_resource_id: str
+    status: str
+    description: str
+    system_message: str
+    associated_object_list: list[str]
+
+
+class NetworkView(PartView, frozen=True, rename="camel", kw_only=True):
+    """A network."""
+
+    cidr_block: str
+    subnet_info_list: list[SubnetView]
+
+
+class GroupView(PartView, frozen=True, rename="camel", kw_only=True):
+    """A security group."""
+
+    v_net_id: str
+    firewall_rules: list[RuleView]
+
+
+class KeyView(PartView, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+    """A key pair."""
+
+    public_key: str
+    private_key: str = ""
+
+
+def part_view(word: str, found: Object, users: Sequence[str] = (), secret: str = "") -> PartView:
+    """Return a part as it is shown; `secret` is the private key, for whoever asked for the pair."""
+    match word:
+        case "vNet":
+            network = msgspec.json.decode(found.spec, type=NetworkSpec)
+            shown = _shown(word, found, network, users)
+            return NetworkView(**shown, cidr_block=network.cidr, subnet_info_list=subnet_views(found))
+        case "securityGroup":
+            group = msgspec.json.decode(found.spec, type=GroupSpec)
+            rules = [_rule(one) for one in group.rules]
+            return GroupView(**_shown(word, found, group, users), v_net_id=group.network, firewall_rules=rules)
+        case _:
+            key = msgspec.json.decode(found.spec, type=KeySpec)
+            return KeyView(**_shown(word, found, key, users), public_key=key.public_key, private_key=secret)
+
+
+def subnet_views(found: Object) -> list[SubnetView]:
+    """Return the subnets of a network as they are shown."""
+    network, natives = msgspec.json.decode(found.spec, type=NetworkSpec), part_seen(found).subnets
+    return [_subnet(one, found.state, natives.get(one.name, "")) for one in network.subnets]
+
+
+def _subnet(one: Subnet, state: str, native: str) -> SubnetView:
+    return SubnetView(
+        id=one.name,
+        name=one.name,
+        status=state,
+        ipv4_cidr=one.cidr,
+        zone=one.zone,
+        description=one.description,
+        csp_resource_id=native,
+    )
+
+
+def _rule(one: Rule) -> RuleView:
+    return RuleView(one.ports, one.protocol.upper(), one.direction, one.cidr)
+
+
+def _shown(word: str, found: Object, spec: NetworkSpec | GroupSpec | KeySpec, users: Sequence[str]) -> dict[str, Any]:
+    used = bool(users) and found.state == PartState.AVAILABLE
+    return {
+        "resource_type": word,
+        "id": spec.name,
+        "uid": spec.uid,
+        "name": spec.name,
+        "connection_name": spec.connection,
+        "csp_resource_name": spec.uid,
+        "csp_resource_id": part_seen(found).native_id,
+        "status": IN_USE if used else found.state,
+        "description": spec.description,
+        "system_message": found.error or "",
+        "associated_object_list": list(users),
+    }

@@ -1,0 +1,161 @@
+"""Networks, security groups and keys: what VMs stand on, under `/ns/{ns}/resources`."""
+
+from collections.abc import Callable, Sequence
+
+from litestar import Response, delete, get, post
+from litestar.handlers import HTTPRouteHandler
+
+from stateward.domains.mci.api.endings import Begun, NotDone, ended
+from stateward.domains.mci.api.hall import Answer, Call
+from stateward.domains.mci.api.lenient import Fields, flag
+from stateward.domains.mci.api.names import FilterKey, FilterVal, Named, Ns, Word, one_of
+from stateward.domains.mci.api.part_bodies import group_part_wish, key_wish, network_wish
+from stateward.domains.mci.api.part_views import PartView, SubnetView, part_view, subnet_views
+from stateward.domains.mci.api.rights import ACT, READ
+from stateward.domains.mci.api.usage import usage_of
+from stateward.domains.mci.api.wire import fits
+from stateward.domains.mci.lifecycle import PartState
+from stateward.domains.mci.model import Connection, GroupSpec, KeySpec, NetworkSpec
+from stateward.domains.mci.parts import KINDS, where_of
+from stateward.domains.mci.preparing import SHARED
+from stateward.domains.mci.service import InUse
+from stateward.engine import Denied, NotFound
+from stateward.engine.ids import new_id
+from stateward.store.records import Object, Status
+from stateward.store.selection import Page, Selector
+
+Wish = Callable[[Fields, Connection, str], NetworkSpec | GroupSpec | KeySpec]
+
+WISHES: dict[str, Wish] = {"vNet": network_wish, "securityGroup": group_part_wish, "sshKey": key_wish}
+MADE_WITHIN = 60.0
+"""How many seconds the making and the removing of a part are waited for."""
+
+
+def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
+    """Return the routes of one type of parts."""
+    path = f"/ns/{{ns:str}}/resources/{word}"
+
+    @post(path, opt=ACT, status_code=made, name=f"make {word}")
+    async def make(request: Call, ns: Ns) -> PartView:
+        return await _make(request, ns, word)
+
+    @get(path, opt=READ, name=f"list {word}")
+    async def list_all(
+        request: Call, ns: Ns, option: Word = None, filter_key: FilterKey = None, filter_val: FilterVal = None
+    ) -> Answer:
+        return await _list(request, ns, word, option, filter_key, filter_val)
+
+    @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
+    async def get_one(request: Call, ns: Ns, name: Named) -> PartView:
+        found = await request.service.part(ns, word, name)
+        usage = await usage_of(request.service.engine.store.reader, ns)
+        return part_view(word, found, usage.get((word, name), ()))
+
+    @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
+    async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None, action: Word = None) -> Begun:
+        anyway = flag("force", force) or one_of("action", action, "withsubnets", "refine", "force") == "force"
+        return Begun(await remove(request, ns, word, name, force=anyway))
+
+    @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
+    async def delete_all(request: Call, ns: Ns, force: Word = None) -> dict[str, list[str]]:
+        await request.service.namespace(ns)
+        found = await request.service.parts(ns, word)
+        return {"output": await remove_all(request, word, found, force=flag("force", force))}
+
+    return [make, list_all, get_one, delete_one, delete_all]
+
+
+async def _make(request: Call, ns: str, word: str) -> PartView:
+    body = await request.fields()
+    place = await request.connection("connectionName", body.text("connectionName").strip())
+    want = WISHES[word](body, place, new_id())
+    try:
+        found, secret = await request.service.make_part(ns, word, want, request.by, MADE_WITHIN)
+    except TimeoutError:
+        return part_view(word, await request.service.part(ns, word, want.name))
+    if found.state == PartState.ERROR:
+        raise NotDone(f"{word} {want.name!r}", f"{found.error}; it is kept as Error until it is deleted")
+    return part_view(word, found, secret=secret)
+
+
+async def _list(request: Call, ns: str, word: str, option: str | None, key: str | None, value: str | None) -> Answer:
+    await request.service.namespace(ns)
+    usage = await usage_of(request.service.engine.store.reader, ns)
+    found = await request.service.parts(ns, word)
+    shown = [part_view(word, one, usage.get((word, where_of(one).name), ())) for one in found]
+    chosen = [one for one in shown if not key or fits(one, key, value or "")]
+    if one_of("option", option, "id") == "id":
+        return Response({"output": [one.id for one in chosen]})
+    return Response({word: chosen})
+
+
+async def remove(request: Call, ns: str, word: str, name: str, *, force: bool = False) -> str:
+    """Remove a part, and wait until it is gone; returns the sentence that says so."""
+    accepted = await request.service.remove_part(ns, word, name, request.by, force=force)
+    if accepted.operation is not None:
+        request.works_on(ns, accepted.operation.id)
+        over = await ended(request.service.engine, ns, accepted.operation.id, MADE_WITHIN)
+        if over is None:
+            return f"The {word} {name} is being deleted"
+        if over.status is not Status.SUCCEEDED:
+            raise NotDone(f"delete of {word} {name!r}", over.error or "no reason is known")
+    return f"The {word} {name} has been deleted"
+
+
+async def remove_all(request: Call, word: str, parts: Sequence[Object], *, force: bool = False) -> list[str]:
+    """Remove parts; those that cannot be are told of, unless that is all of them: then it is refused."""
+    lines: list[str] = []
+    refused: list[Denied] = []
+    for one in parts:
+        name = where_of(one).name
+        try:
+            lines.append(await remove(request, one.ns, word, name, force=force))
+        except Denied as error:
+            refused.append(error)
+            lines.append(f"The {word} {name} has not been deleted: {error}")
+    if refused and len(refused) == len(parts):
+        raise refused[0]
+    return lines
+
+
+@delete("/ns/{ns:str}/sharedResources", opt=ACT, status_code=200)
+async def delete_shared(request: Call, ns: Ns) -> dict[str, list[str]]:
+    """Remove what the making of MCIs has made and nobody uses."""
+    await request.service.namespace(ns)
+    lines: list[str] = []
+    reader = request.service.engine.store.reader
+    for word in ("sshKey", "securityGroup", "vNet"):
+        chosen = Selector(ns, KINDS[word].kind, labels=((SHARED, "yes"),))
+        for one in await reader.list_objects(chosen, Page(limit=1000)):
+            try:
+                lines.append(await remove(request, ns, word, where_of(one).name))
+            except InUse:
+                continue
+    return {"output": lines}
+
+
+# --- subnets ---------------------------------------------------------------------------------------------------------
+
+
+@get("/ns/{ns:str}/resources/vNet/{name:str}/subnet", opt=READ)
+async def list_subnets(request: Call, ns: Ns, name: Named, option: Word = None) -> Answer:
+    """Return the subnets of a network."""
+    found = subnet_views(await request.service.part(ns, "vNet", name))
+    if one_of("option", option, "id") == "id":
+        return Response({"output": [one.id for one in found]})
+    return Response({"subnet": found})
+
+
+@get("/ns/{ns:str}/resources/vNet/{name:str}/subnet/{subnet:str}", opt=READ)
+async def get_subnet(request: Call, ns: Ns, name: Named, subnet: Named) -> SubnetView:
+    """Return a subnet of a network."""
+    for one in subnet_views(await request.service.part(ns, "vNet", name)):
+        if one.id == subnet:
+            return one
+    raise NotFound(ns, f"{name}/{subnet}")
+
+
+ROUTES = (
+    *_routes("vNet", 201), *_routes("securityGroup", 200), *_routes("sshKey", 200),
+    delete_shared, list_subnets, get_subnet,
+)  # fmt: skip

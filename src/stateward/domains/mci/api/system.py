@@ -1,0 +1,91 @@
+"""The system: whether it is ready, what connections and providers there are, and what became of a call."""
+
+from litestar import Response, get
+from msgspec import Struct
+
+from stateward.domains.mci.api.diary import Entry, RequestView
+from stateward.domains.mci.api.hall import Answer, Call
+from stateward.domains.mci.api.names import Holder, Named, Word, one_of
+from stateward.domains.mci.api.places import HOLDER, connection_view, region_view
+from stateward.domains.mci.api.rights import OPEN, READ
+from stateward.domains.mci.api.wire import ConnectionView
+from stateward.domains.wing import grant_of
+from stateward.engine import NotFound
+from stateward.errors import UnknownName
+
+
+class Ready(Struct, frozen=True):
+    """Whether calls can be answered."""
+
+    message: str
+    ready: bool
+    initialized: bool
+
+
+@get("/readyz", opt=OPEN)
+async def readyz(request: Call) -> Ready:
+    """Tell whether calls can be answered: the store is asked for its time."""
+    await request.service.engine.store.reader.time()
+    return Ready("The server is ready", True, True)
+
+
+@get("/connConfig", opt=READ)
+async def list_connections(request: Call, holder: Holder = None) -> Answer:
+    """Return all connections."""
+    found = await request.catalogue.connections() if (holder or HOLDER) == HOLDER else []
+    return Response({"connectionconfig": [connection_view(one) for one in found]})
+
+
+@get("/connConfig/{name:str}", opt=READ)
+async def get_connection(request: Call, name: Named) -> ConnectionView:
+    """Return a connection."""
+    return connection_view(await request.catalogue.connection(name))
+
+
+@get("/provider", opt=READ)
+async def list_providers(request: Call) -> dict[str, list[str]]:
+    """Return the providers that there are connections to."""
+    return {"output": sorted({one.provider for one in await request.catalogue.connections()})}
+
+
+@get("/provider/{name:str}/region", opt=READ)
+async def list_regions(request: Call, name: Named) -> Answer:
+    """Return the regions of a provider that there are connections to."""
+    found = await request.catalogue.connections()
+    regions = {one.region: region_view(one) for one in found if one.provider == name.lower()}
+    if not regions:
+        raise UnknownName("provider", name, sorted({one.provider for one in found}))
+    return Response({"regions": list(regions.values())})
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+@get("/request/{name:str}", opt=READ)
+async def get_request(request: Call, name: Named) -> RequestView:
+    """Return what became of a call."""
+    entry = request.hall.diary.find(name, grant_of(request))
+    if entry is None:
+        raise NotFound("requests", name)
+    return await _view(request, entry)
+
+
+@get("/requests", opt=READ)
+async def list_requests(request: Call, status: Word = None, method: Word = None, url: Word = None) -> Answer:
+    """Return what became of the latest calls, the latest first."""
+    wanted = one_of("status", status, "Handling", "Error", "Success")
+    entries = [
+        one
+        for one in request.hall.diary.all(grant_of(request))
+        if (method or one.method).upper() == one.method and (url or "") in one.url
+    ]
+    shown = [await _view(request, one) for one in entries]
+    return Response({"requests": [one for one in shown if not wanted or one.status == wanted]})
+
+
+async def _view(request: Call, entry: Entry) -> RequestView:
+    key = entry.operation
+    return entry.view(None if key is None else await request.service.engine.store.reader.operation(key))
+
+
+ROUTES = (readyz, list_connections, get_connection, list_providers, list_regions, get_request, list_requests)

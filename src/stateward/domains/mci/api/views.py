@@ -1,0 +1,302 @@
+"""Views: MCIs and VMs as answers show them. All is read, nothing is changed by it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from stateward.domains.mci.api.fresh import Fresh, Known
+from stateward.domains.mci.api.places import connection_view, image_view, location_of, spec_view
+from stateward.domains.mci.api.targets import AT_REST, Target, Targets
+from stateward.domains.mci.api.wire import (
+    CommandResult,
+    CommandResults,
+    ConnectionView,
+    CreationErrors,
+    ImageView,
+    KeyValue,
+    MciInfo,
+    MciStatusInfo,
+    PostCommandView,
+    RegionView,
+    SpecView,
+    VmCreationError,
+    VmInfo,
+    VmStatusInfo,
+)
+from stateward.domains.mci.catalogue import Catalogue
+from stateward.domains.mci.lifecycle import VM, MciState, VmState
+from stateward.domains.mci.model import (
+    Connection,
+    MciSeen,
+    MciSpec,
+    PostCommand,
+    VmSeen,
+    VmSpec,
+    mci_of,
+    mci_seen,
+    vm_of,
+    vm_seen,
+)
+from stateward.domains.mci.service import Service
+from stateward.domains.mci.status import MciStatus, roll_up
+from stateward.drivers import PartKind
+from stateward.errors import StatewardError
+from stateward.store.records import Object
+from stateward.store.selection import Selector
+
+STATES = {one.word: one for one in MciState}
+
+
+class Views:
+    """Shows MCIs and VMs; made for one answer, it looks up each connection, spec and image once."""
+
+    def __init__(self, service: Service, catalogue: Catalogue, fresh: Fresh) -> None:
+        self._service, self._catalogue, self._fresh = service, catalogue, fresh
+        self._targets = Targets(service.engine.store.reader)
+        self._connections: dict[str, Connection | None] = {}
+        self._specs: dict[tuple[str, str], SpecView | None] = {}
+        self._images: dict[tuple[str, str, str], ImageView | None] = {}
+
+    # --- MCIs --------------------------------------------------------------------------------------------------------
+
+    async def mci(self, found: Object, *, new: Sequence[str] = (), op: str | None = None) -> MciInfo:
+        """Return an MCI in full; `new` are the VMs that a request has asked for, `op` is what works on that."""
+        wanted, seen = mci_of(found), mci_seen(found)
+        vms = await self.vms(found)
+        status, target = _status(found, vms), await self._targets.of_mci(found)
+        return MciInfo(
+            id=found.id,
+            uid=wanted.uid,
+            name=wanted.name,
+            status=status.status,
+            status_count=status.status_count,
+            target_status=target.status,
+            target_action=target.action,
+            install_mon_agent=wanted.install_mon_agent,
+            label=wanted.label,
+            system_label=wanted.system_label,
+            system_message=_messages(found, seen),
+            description=wanted.description,
+            vm=await self.vm_infos(found, vms),
+            new_vm_list=list(new),
+            post_command=_post_command(wanted.post_command),
+            post_command_result=_results(found.id, wanted, seen, vms),
+            creation_errors=_errors(wanted, seen, vms),
+            operation=op,
+        )
+
+    async def status(self, found: Object, *, fresh: bool = False) -> MciStatusInfo:
+        """Return an MCI in short, with its VMs; if wanted, with what their providers show now."""
+        vms = await self.vms(found)
+        shown = await self.vm_statuses(found, vms, fresh=fresh)
+        return await self._short(found, _status(found, vms), shown)
+
+    async def counted(self, found: Object) -> MciStatusInfo:
+        """Return an MCI in short without its VMs, which are only counted: that costs the same however many they are."""
+        counts = await self._service.engine.store.reader.count_states(Selector(found.ns, VM.kind, found.id))
+        states = [state for (_, state), number in counts.items() for _ in range(number)]
+        return await self._short(found, roll_up(STATES[found.state], states), [])
+
+    async def _short(self, found: Object, status: MciStatus, vms: list[VmStatusInfo]) -> MciStatusInfo:
+        wanted, target = mci_of(found), await self._targets.of_mci(found)
+        master = next((one for one in vms if one.status != VmState.TERMINATED), None)
+        return MciStatusInfo(
+            id=found.id,
+            uid=wanted.uid,
+            name=wanted.name,
+            status=status.status,
+            status_count=status.status_count,
+            target_status=target.status,
+            target_action=target.action,
+            install_mon_agent=wanted.install_mon_agent,
+            master_vm_id="" if master is None else master.id,
+            master_ip="" if master is None else master.public_ip,
+            master_ssh_port=0 if master is None else master.ssh_port,
+            label=wanted.label,
+            system_label=wanted.system_label,
+            system_message=_messages(found, mci_seen(found)),
+            vm=vms,
+        )
+
+    # --- VMs ---------------------------------------------------------------------------------------------------------
+
+    async def vms(self, mci: Object) -> list[Object]:
+        """Return the VMs of an MCI: by subgroup, and then by number."""
+        return sorted(await self._service.vms(mci.ns, mci.id), key=in_order)
+
+    async def vm_infos(self, mci: Object, vms: Sequence[Object]) -> list[VmInfo]:
+        """Return VMs in full."""
+        targets = await self._targets.of_vms(mci.op, vms)
+        return [await self._vm(one, targets.get(one.id, AT_REST)) for one in vms]
+
+    async def _vm(self, found: Object, target: Target) -> VmInfo:
+        vm, seen = vm_of(found), vm_seen(found)
+        return VmInfo(
+            id=vm.name,
+            uid=vm.uid,
+            csp_resource_name=seen.name or vm.uid,
+            csp_resource_id=seen.native_id,
+            name=vm.name,
+            sub_group_id=vm.group,
+            location=location_of(vm.provider, vm.region),
+            status=found.state,
+            target_status=target.status,
+            target_action=target.action,
+            native_status=seen.native_state,
+            system_message=found.error or "",
+            created_time=_when(found.created),
+            label=vm.label,
+            description=vm.description,
+            region=RegionView(vm.region, vm.zone),
+            public_ip=seen.public_ip,
+            ssh_port=seen.ssh_port,
+            private_ip=seen.private_ip,
+            root_disk_type=vm.disk_type,
+            root_disk_size=vm.disk_gib or 0,
+            connection_name=vm.connection,
+            connection_config=await self.connection(vm.connection),
+            spec_id=vm.spec,
+            csp_spec_name=vm.csp_spec,
+            spec=await self._spec(found.ns, vm.spec),
+            image_id=vm.image,
+            csp_image_name=vm.csp_image,
+            image=await self._image(found.ns, vm),
+            v_net_id=vm.network,
+            csp_v_net_id=vm.parts.get(PartKind.NETWORK, ""),
+            subnet_id=vm.subnet,
+            csp_subnet_id=vm.parts.get(PartKind.SUBNET, ""),
+            security_group_ids=list(vm.groups),
+            data_disk_ids=[],
+            ssh_key_id=vm.key,
+            csp_ssh_key_id=vm.parts.get(PartKind.SSH_KEY, ""),
+            vm_user_name=vm.user,
+            addtional_details=[KeyValue("costPerHour", f"{vm.cost:g}")],
+        )
+
+    async def vm_statuses(self, mci: Object, vms: Sequence[Object], *, fresh: bool = False) -> list[VmStatusInfo]:
+        """Return VMs in short; if wanted, with what their providers show now."""
+        known = [Known(vm_of(one), one.state, vm_seen(one)) for one in vms]
+        sights = await self._fresh.sights(known) if fresh else [one.seen for one in known]
+        targets = await self._targets.of_vms(mci.op, vms)
+        return [
+            _vm_status(found, one.vm, seen, targets.get(found.id, AT_REST))
+            for found, one, seen in zip(vms, known, sights, strict=True)
+        ]
+
+    # --- what VMs are made of ----------------------------------------------------------------------------------------
+
+    async def connection(self, name: str) -> ConnectionView | None:
+        """Return a connection as it is shown; one that is gone since is not."""
+        found = await self._connection(name)
+        return None if found is None else connection_view(found)
+
+    async def _connection(self, name: str) -> Connection | None:
+        if name not in self._connections:
+            try:
+                self._connections[name] = await self._catalogue.connection(name)
+            except StatewardError:
+                self._connections[name] = None
+        return self._connections[name]
+
+    async def _spec(self, ns: str, id_: str) -> SpecView | None:
+        if (ns, id_) not in self._specs:
+            try:
+                spec = await self._catalogue.spec(ns, id_)
+                self._specs[ns, id_] = spec_view(spec, await self._connection(spec.connection))
+            except StatewardError:
+                self._specs[ns, id_] = None
+        return self._specs[ns, id_]
+
+    async def _image(self, ns: str, vm: VmSpec) -> ImageView | None:
+        key = ns, vm.image, vm.connection
+        if key not in self._images:
+            connection = await self._connection(vm.connection)
+            try:
+                image = None if connection is None else await self._catalogue.image(ns, vm.image, connection)
+            except StatewardError:
+                image = None
+            self._images[key] = None if image is None else image_view(image, connection)
+        return self._images[key]
+
+
+def in_order(vm: Object) -> tuple[str, int, str]:
+    """Return the place of a VM among the others of its MCI."""
+    group, _, number = vm.id.rpartition("-")
+    return group, int(number) if number.isdecimal() else 0, vm.id
+
+
+def name_in(vm: Object) -> str:
+    """Return the name of a VM within its MCI."""
+    return vm.id.partition(".")[2]
+
+
+def _status(found: Object, vms: Sequence[Object]) -> MciStatus:
+    return roll_up(STATES[found.state], [one.state for one in vms])
+
+
+def _vm_status(found: Object, vm: VmSpec, seen: VmSeen, target: Target) -> VmStatusInfo:
+    return VmStatusInfo(
+        id=vm.name,
+        uid=vm.uid,
+        csp_resource_name=seen.name or vm.uid,
+        name=vm.name,
+        sub_group_id=vm.group,
+        status=found.state,
+        target_status=target.status,
+        target_action=target.action,
+        native_status=seen.native_state,
+        system_message=found.error or "",
+        created_time=_when(found.created),
+        public_ip=seen.public_ip,
+        private_ip=seen.private_ip,
+        ssh_port=seen.ssh_port,
+        location=location_of(vm.provider, vm.region),
+    )
+
+
+def _messages(found: Object, seen: MciSeen) -> list[str]:
+    said = [found.error] if found.error else []
+    return [*said, *(one for one in seen.errors if one not in said)]
+
+
+def _post_command(command: PostCommand | None) -> PostCommandView:
+    asked = command or PostCommand()
+    return PostCommandView(asked.user, list(asked.commands), asked.minutes)
+
+
+def _results(mci: str, wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CommandResults:
+    commands = () if wanted.post_command is None else wanted.post_command.commands
+    asked = {str(number): line for number, line in enumerate(commands)}
+    addresses = {vm_of(one).name: vm_seen(one).public_ip for one in vms} if seen.results else {}
+    return CommandResults(
+        [
+            CommandResult(mci, name, addresses.get(name, ""), asked, {"0": written}, {}, "")
+            for name, written in sorted(seen.results.items())
+        ]
+    )
+
+
+def _errors(wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CreationErrors | None:
+    """Return what went wrong at the creation: with subgroups, before there were VMs, and with VMs."""
+    if not seen.errors:
+        return None
+    groups, total = {one.name for one in wanted.groups}, sum(one.size for one in wanted.groups)
+    told = [one.partition(": ") for one in seen.errors]
+    errors = [VmCreationError(name if why else "", why or name, _phase(name, groups)) for name, _, why in told]
+    good = sum(one.state not in (VmState.FAILED, VmState.UNDEFINED) for one in vms)
+    return CreationErrors(
+        [one for one in errors if one.phase == "object_creation"],
+        [one for one in errors if one.phase != "object_creation"],
+        total,
+        good,
+        max(0, total - good),
+        wanted.policy,
+    )
+
+
+def _phase(name: str, groups: set[str]) -> str:
+    in_a_group = name.rpartition("-")[0] in groups
+    return "vm_creation" if in_a_group else "object_creation"
+
+
+def _when(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,129 @@
+"""Subgroups and VMs: adding and scaling subgroups, looking at VMs, forgetting them."""
+
+from litestar import Response, delete, get, post
+
+from stateward.domains.mci.api.access import vm_access
+from stateward.domains.mci.api.bodies import Wish, group_wish, scale_wish
+from stateward.domains.mci.api.endings import Begun, operation_of
+from stateward.domains.mci.api.hall import Answer, Call
+from stateward.domains.mci.api.lenient import flag
+from stateward.domains.mci.api.mcis import shown, views
+from stateward.domains.mci.api.names import Group, Mci, Ns, Vm, Wait, Word, id_form, one_of
+from stateward.domains.mci.api.rights import ACT, READ
+from stateward.domains.mci.api.wire import MciInfo, VmIds
+from stateward.domains.mci.model import mci_of, vm_of, vm_seen
+from stateward.domains.mci.plans import free_numbers
+from stateward.engine import NotFound
+from stateward.engine.requests import VersionMismatch
+from stateward.errors import BadInput
+
+TRIES = 5
+"""How often a scaling is written anew when the MCI has changed meanwhile."""
+
+
+# --- subgroups -------------------------------------------------------------------------------------------------------
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/vm", opt=ACT, status_code=200)
+async def add_group(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
+    """Add a subgroup that stands on existing resources."""
+    return await _add(request, ns, mci, wait, dynamic=False)
+
+
+@post(["/ns/{ns:str}/mci/{mci:str}/subGroupDynamic", "/ns/{ns:str}/mci/{mci:str}/vmDynamic"], opt=ACT, status_code=200)
+async def add_group_dynamic(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
+    """Add a subgroup, and whatever it stands on."""
+    return await _add(request, ns, mci, wait, dynamic=True)
+
+
+async def _add(request: Call, ns: str, mci: str, wait: float | None, *, dynamic: bool) -> MciInfo:
+    taken = {one.name for one in mci_of(await request.service.mci(ns, mci)).groups}
+    otherwise = next(name for number in range(1, len(taken) + 2) if (name := f"g{number}") not in taken)
+    group = group_wish(await request.fields(), otherwise, dynamic=dynamic)
+    accepted = await request.service.add_group(ns, mci, group, request.by)
+    new = [f"{group.name}-{number}" for number in range(1, group.size + 1)]
+    return await shown(request, ns, mci, operation_of(accepted), wait, new)
+
+
+@get("/ns/{ns:str}/mci/{mci:str}/subgroup", opt=READ)
+async def list_groups(request: Call, ns: Ns, mci: Mci) -> dict[str, list[str]]:
+    """Return the subgroups of an MCI."""
+    found = await request.service.mci(ns, mci)
+    return {"output": [one.name for one in mci_of(found).groups]}
+
+
+@get("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=READ)
+async def list_vms(request: Call, ns: Ns, mci: Mci, group: Group) -> dict[str, list[str]]:
+    """Return the VMs of a subgroup."""
+    return {"output": await names_in(request, ns, mci, id_form(group))}
+
+
+async def names_in(request: Call, ns: str, mci: str, group: str) -> list[str]:
+    """Return the VMs of a subgroup, or raise if there is none of this name."""
+    found = await request.service.mci(ns, mci)
+    names = [vm.name for one in await views(request).vms(found) if (vm := vm_of(one)).group == group]
+    if not names and all(one.name != group for one in mci_of(found).groups):
+        raise NotFound(ns, f"{mci}/{group}")
+    return names
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=ACT, status_code=200)
+async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
+    """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
+    return await scale(request, ns, mci, group, wait)
+
+
+async def scale(request: Call, ns: str, mci: str, group: str, wait: float | None) -> MciInfo:
+    """Let a subgroup grow or shrink."""
+    wish, name = scale_wish(await request.fields()), id_form(group)
+    for left in reversed(range(TRIES)):
+        names = await names_in(request, ns, mci, name)
+        change = _change(wish, len(names))
+        if change == 0:
+            return await shown(request, ns, mci, None, None)
+        try:
+            accepted = await request.service.scale(ns, mci, name, change, request.by)
+            break
+        except VersionMismatch:
+            if not left:
+                raise
+    new = [f"{name}-{number}" for number in free_numbers(names, name, max(0, change))]
+    return await shown(request, ns, mci, operation_of(accepted), wait, new)
+
+
+def _change(wish: Wish, now: int) -> int:
+    change = wish.count - now if wish.how == "to" else wish.count
+    if now + change < 0:
+        raise BadInput("numVMsToRemove", -change, f"a number of VMs that there are ({now})")
+    return change
+
+
+# --- VMs -------------------------------------------------------------------------------------------------------------
+
+
+@get("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=READ)
+async def get_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, fresh: Word = None) -> Answer:
+    """Return a VM: in full, in short, all its names, or how to reach it."""
+    whole = await request.service.mci(ns, mci)
+    found, look = await request.service.vm(ns, mci, id_form(vm)), views(request)
+    match one_of("option", option, "status", "idsInDetail", "accessinfo"):
+        case "status":
+            return Response((await look.vm_statuses(whole, [found], fresh=flag("fresh", fresh)))[0])
+        case "idsInDetail":
+            seen, wanted = vm_seen(found), vm_of(found)
+            return Response(VmIds(wanted.name, wanted.uid, seen.native_id, seen.name or wanted.uid))
+        case "accessinfo":
+            return Response(await vm_access(look, found))
+        case _:
+            return Response((await look.vm_infos(whole, [found]))[0])
+
+
+@delete("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
+async def delete_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None) -> Begun:
+    """Forget a VM that is terminated or failed; with `force`, any."""
+    force = one_of("option", option, "force") == "force"
+    await request.service.delete_vm(ns, mci, id_form(vm), request.by, force=force)
+    return Begun("Deleted the VM info")
+
+
+ROUTES = (add_group, add_group_dynamic, list_groups, list_vms, scale_group, get_vm, delete_vm)

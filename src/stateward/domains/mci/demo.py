@@ -1,0 +1,157 @@
+"""The demo's MCIs: two on simulated clouds, one of real processes on this host, and somebody who uses them, gently.
+
+They are made when the server first starts with the demo, in a namespace of their own, and found again later. What has
+gone wrong with them is mended the way that a user would do it: refine, and scale back to size. The processes would live
+on without a server, as machines do; who only wanted a look gets rid of them by stopping it, and they are made anew.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from random import Random
+
+from stateward.domains.mci.lifecycle import MCI, MciState, VmState
+from stateward.domains.mci.model import MciSpec, SubGroup, mci_of, vm_of
+from stateward.domains.mci.service import Caller, Service
+from stateward.engine.ids import new_id
+from stateward.errors import StatewardError
+from stateward.lifecycle import TRANSITIONAL, USER
+from stateward.store.errors import StoreError
+from stateward.store.records import Key, Object
+
+log = logging.getLogger("stateward.demo")
+
+NS = "demo"
+BY = Caller(USER, "the demo's user")
+PAUSE = 2.5
+"""How many seconds pass between two things that the user does, about."""
+
+SPARE = 2
+"""By how many VMs a subgroup may grow beyond the size that it began with."""
+
+GOODBYE = 5.0
+"""How many seconds the processes have to end when the demo is stopped."""
+
+HERE = "edge-box"
+FLEET = (
+    MciSpec(
+        "shop",
+        "",
+        (
+            SubGroup("web", 2, "aws+ap-northeast-2+t3.micro", "ubuntu22.04"),
+            SubGroup("web-us", 1, "aws+us-east-1+t3.micro", "ubuntu22.04"),
+            SubGroup("db", 1, "gcp+europe-west1+e2-small", "debian12"),
+        ),
+        label={"fleet": "demo"},
+        description="a shop on two clouds",
+    ),
+    MciSpec(
+        "lab",
+        "",
+        (SubGroup("bench", 3, "azure+westeurope+Standard_B1s", "ubuntu22.04"),),
+        label={"fleet": "demo"},
+        description="a laboratory on one cloud",
+    ),
+    MciSpec(
+        HERE,
+        "",
+        (SubGroup("box", 3, "local+here+tiny", "sh"),),
+        label={"fleet": "demo"},
+        description="real processes on this host",
+    ),
+)
+BAD = (VmState.FAILED, VmState.UNDEFINED)
+OVER = (MciState.TERMINATED, MciState.FAILED)
+
+
+class Show:
+    """Makes the MCIs and keeps them in motion."""
+
+    def __init__(
+        self,
+        service: Service,
+        chance: Random,
+        *,
+        pause: float = PAUSE,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._service, self._chance, self._pause, self._sleep = service, chance, pause, sleep
+
+    async def run(self) -> None:
+        """Live, until cancelled; a store that is away for a while is waited for."""
+        try:
+            while True:
+                try:
+                    await self._live()
+                except StoreError as error:
+                    log.warning("the demo waits for the store: %s", error)
+                    await self._sleep(5.0)
+        finally:
+            await self.tidy_up()
+
+    async def _live(self) -> None:
+        await self._service.ensure_namespaces([NS])
+        for wanted in FLEET:
+            await self.look_after(wanted)
+        while True:
+            await self._sleep(self._chance.uniform(0.5, 1.5) * self._pause)
+            await self.look_after(self._chance.choice(FLEET))
+
+    async def look_after(self, wanted: MciSpec) -> None:
+        """Make an MCI that is not there, mend one that is not well, and use one that is."""
+        with suppress(StatewardError):  # somebody else was faster, or it is not possible now: there is a next time
+            found = await self._service.engine.store.reader.object(Key(NS, wanted.name))
+            if found is None or found.removed:
+                await self._service.create(NS, _new(wanted), BY)
+            elif MCI.state(found.state).state_class is not TRANSITIONAL:
+                await self._use(wanted, found)
+
+    async def _use(self, wanted: MciSpec, found: Object) -> None:
+        vms = await self._service.vms(NS, found.id)
+        if found.state in OVER:
+            await self._service.delete(NS, found.id, "terminate", BY)
+        elif any(one.state in BAD for one in vms):
+            await self._service.refine(NS, found.id, BY)
+        elif not await self._to_size(wanted, found, vms):
+            await self._play(found, vms)
+
+    async def _to_size(self, wanted: MciSpec, found: Object, vms: Sequence[Object]) -> bool:
+        """Let a subgroup grow back that has become too small, or shrink that has become too large."""
+        sizes = Counter(vm_of(one).group for one in vms)
+        for group in wanted.groups:
+            short, known = group.size - sizes[group.name], any(one.name == group.name for one in mci_of(found).groups)
+            if known and (short > 0 or short < -SPARE):
+                await self._service.scale(NS, found.id, group.name, short, BY)
+                return True
+        return False
+
+    async def _play(self, found: Object, vms: Sequence[Object]) -> None:
+        """Do one of the things that people do to what is well."""
+        some = self._chance.choice(vms)
+        if any(one.state == VmState.SUSPENDED for one in vms):
+            await self._service.control(NS, found.id, "resume", BY)
+            return
+        match self._chance.choice(("suspend", "reboot", "suspend one", "reboot one", "grow", "shrink")):
+            case "grow":
+                await self._service.scale(NS, found.id, vm_of(some).group, 1, BY)
+            case "shrink" if len(vms) > len(mci_of(found).groups):
+                await self._service.scale(NS, found.id, vm_of(some).group, -1, BY)
+            case "suspend one" | "reboot one" as action:
+                await self._service.control_vm(NS, found.id, vm_of(some).name, action.split()[0], BY)
+            case "suspend" | "reboot" as action:
+                await self._service.control(NS, found.id, action, BY)
+
+    async def tidy_up(self) -> None:
+        """End the processes on this host; a server that is killed leaves a few, and finds them when it comes back."""
+        with suppress(StatewardError, TimeoutError):
+            verdict = await self._service.control(NS, HERE, "terminate", BY, force=True)
+            if verdict.whole is not None:
+                await self._service.engine.wait(NS, verdict.whole.op.id, GOODBYE)
+
+
+def _new(wanted: MciSpec) -> MciSpec:
+    return MciSpec(
+        wanted.name, new_id(), wanted.groups, label=wanted.label, description=wanted.description, policy="refine"
+    )

@@ -1,0 +1,156 @@
+"""Disks of QEMU machines: files that QEMU's own tool makes, given to a machine when it is started or while it runs.
+
+They hang on a SCSI bus, each in a slot of its own: a disk is taken from it at once, whatever the guest thinks of it,
+and a machine that moves to another host finds every disk there in the slot that it had.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shutil import which
+
+import msgspec
+from msgspec import Struct, field
+
+from stateward.drivers.qemu.monitor import Denied, Monitor
+from stateward.errors import StatewardError
+
+TOOL = "qemu-img"
+PACKAGE = "qemu-utils"
+CONTROLLER = ("-device", "virtio-scsi-pci,id=scsi")
+LETTING_GO = 5.0
+"""How long a machine may take to let go of a disk that it was told to give back, in seconds."""
+BETWEEN_LOOKS = 0.01
+
+
+class DiskError(StatewardError):
+    """A disk cannot be made."""
+
+    def __init__(self, file: Path, reason: str) -> None:
+        super().__init__(file, reason)
+        self.file, self.reason = str(file), reason
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}: {self.reason}"
+
+
+class Disk(Struct, frozen=True):
+    """A disk as a machine has it: the file, its slot, and whether the machine boots from it."""
+
+    file: str
+    slot: int
+    boot: bool = False
+
+
+class Device(Struct, frozen=True):
+    """A line of the answer to `query-block`."""
+
+    qdev: str = ""
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+async def make_disk(file: Path, gib: int, base: Path | None = None) -> None:
+    """Make a disk, empty or with the contents of another one below it; one that is there is left as it is."""
+    if await asyncio.to_thread(file.exists):
+        return
+    below = () if base is None else ("-b", str(base), "-F", "qcow2")
+    await _made(file, "create", "-f", "qcow2", *below, "{new}", f"{gib}G")
+
+
+async def copy_disk(file: Path, source: Path, form: str) -> None:
+    """Make a disk with the contents of a file of any form."""
+    if not await asyncio.to_thread(file.exists):
+        await _made(file, "convert", "-f", form, "-O", "qcow2", str(source), "{new}")
+
+
+async def _made(file: Path, *words: str) -> None:
+    """Let the tool make a file that is there whole, or not at all."""
+    new = file.with_suffix(".new")
+    await _tool(file, *(word.format(new=new) if word == "{new}" else word for word in words))
+    await asyncio.to_thread(os.replace, new, file)
+
+
+async def _tool(file: Path, *words: str) -> None:
+    program = which(TOOL)
+    if program is None:
+        raise DiskError(file, f"{TOOL} is not installed (Debian has it in {PACKAGE})")
+    process = await asyncio.create_subprocess_exec(
+        program, *words, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    if process.returncode:
+        raise DiskError(file, said.decode(errors="replace").strip())
+
+
+# --- devices ---------------------------------------------------------------------------------------------------------
+
+
+def arguments(disks: Sequence[Disk]) -> list[str]:
+    """Return what a machine is started with to have these disks."""
+    words = list(CONTROLLER)
+    for disk in disks:
+        words += ["-blockdev", _json(_node(disk)), "-device", _json(_device(disk))]
+    return words
+
+
+async def slots(monitor: Monitor) -> set[int]:
+    """Return the slots of a running machine that have a disk."""
+    devices = msgspec.convert(await monitor.ask("query-block"), list[Device])
+    names = (one.qdev.rpartition("/")[2] for one in devices)
+    return {int(name.removeprefix("slot")) for name in names if name.startswith("slot")}
+
+
+async def attach(monitor: Monitor, disk: Disk) -> None:
+    """Give a disk to a running machine."""
+    if disk.slot in await slots(monitor):
+        return
+    await _forget(monitor, disk)  # a controller may have died between the two
+    await monitor.ask("blockdev-add", _node(disk))
+    await monitor.ask("device_add", _device(disk))
+
+
+async def detach(monitor: Monitor, disk: Disk) -> None:
+    """Take a disk from a running machine; returns when the machine has let go of its file."""
+    if disk.slot in await slots(monitor):
+        await monitor.ask("device_del", {"id": _device(disk)["id"]})
+    deadline = asyncio.get_running_loop().time() + LETTING_GO
+    while not await _forget(monitor, disk):
+        if asyncio.get_running_loop().time() > deadline:
+            raise DiskError(Path(disk.file), f"the machine has not let go of it in {LETTING_GO:g} s")
+        await asyncio.sleep(BETWEEN_LOOKS)
+
+
+class Node(Struct, frozen=True):
+    """A line of the answer to `query-named-block-nodes`."""
+
+    name: str = field(name="node-name", default="")
+
+
+async def _forget(monitor: Monitor, disk: Disk) -> bool:
+    """Close a disk's file; tells whether it is closed."""
+    name = _node(disk)["node-name"]
+    nodes = msgspec.convert(await monitor.ask("query-named-block-nodes"), list[Node])
+    if all(one.name != name for one in nodes):
+        return True
+    try:
+        await monitor.ask("blockdev-del", {"node-name": name})
+    except Denied:
+        return False  # it is still in use
+    return True
+
+
+def _node(disk: Disk) -> Mapping[str, object]:
+    return {"driver": "qcow2", "node-name": f"disk{disk.slot}", "file": {"driver": "file", "filename": disk.file}}
+
+
+def _device(disk: Disk) -> Mapping[str, object]:
+    where = {"driver": "scsi-hd", "bus": "scsi.0", "scsi-id": disk.slot, "lun": 0}
+    boots = {"bootindex": 1} if disk.boot else {}
+    return {**where, "drive": f"disk{disk.slot}", "id": f"slot{disk.slot}", **boots}
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

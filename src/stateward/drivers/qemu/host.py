@@ -1,0 +1,74 @@
+"""Hosts whose machines have disks and can move to another host while they run."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.drivers.port import Meter, Outcome, Place, Want
+from stateward.drivers.process.lodging import Milestone, unnoticed
+from stateward.drivers.process.record import Record
+from stateward.drivers.process.sizes import Size
+from stateward.drivers.qemu import disks as devices
+from stateward.drivers.qemu.disks import Disk
+from stateward.drivers.qemu.driver import QemuDriver
+from stateward.drivers.qemu.hardware import Hardware
+from stateward.drivers.qemu.monitor import Monitor, talk
+
+DISKS, INCOMING = "disks", "incoming"
+"""The tags by which a machine's record tells its disks, and that it comes from another host."""
+
+T = TypeVar("T")
+
+
+class DiskedHardware(Hardware):
+    """Machines with the disks that their records tell of."""
+
+    def _arguments(self, record: Record, size: Size) -> list[str]:
+        disks = msgspec.json.decode(record.tags.get(DISKS, "[]"), type=list[Disk])
+        comes = ("-incoming", "defer") if INCOMING in record.tags else ()
+        return [*super()._arguments(record, size), *devices.arguments(disks), *comes]
+
+
+class QemuHost(QemuDriver):
+    """QEMU machines with disks on this host."""
+
+    def __init__(self, place: Place, meter: Meter = unnoticed, milestone: Milestone = unnoticed) -> None:
+        super().__init__(place, meter, milestone, DiskedHardware(place))
+        self.bandwidth = int(place.options.get("bandwidth", 0))
+        """How many bytes a second a machine that leaves may use; 0: as many as it can."""
+
+    async def boot(self, want: Want, disks: Sequence[Disk]) -> Outcome:
+        """Make a machine with disks."""
+        return await self._make(want, {DISKS: msgspec.json.encode(disks).decode()})
+
+    async def receive(self, want: Want, disks: Sequence[Disk]) -> Outcome:
+        """Make a machine that waits for the memory of another one, on another host, with the same disks."""
+        return await self._make(want, {DISKS: msgspec.json.encode(disks).decode(), INCOMING: "yes"})
+
+    async def _make(self, want: Want, tags: dict[str, str]) -> Outcome:
+        (outcome,) = await self.create([replace(want, tags={**want.tags, **tags})])
+        return outcome
+
+    async def tell(self, key: str, words: Callable[[Monitor], Awaitable[T]]) -> T:
+        """Have a conversation with a machine; raises a `MonitorError`."""
+        async with talk(self._machine(key), self._reception.meter) as monitor:
+            return await words(monitor)
+
+    async def attach(self, key: str, disk: Disk) -> None:
+        """Give a disk to a running machine."""
+        await self.tell(key, lambda monitor: devices.attach(monitor, disk))
+
+    async def detach(self, key: str, disk: Disk) -> None:
+        """Take a disk from a running machine."""
+        await self.tell(key, lambda monitor: devices.detach(monitor, disk))
+
+    async def slots(self, key: str) -> set[int]:
+        """Return the slots of a running machine that have a disk."""
+        return await self.tell(key, devices.slots)
+
+    def folder_of(self, key: str) -> Path:
+        """Return where a machine's files are."""
+        return self._machine(key)

@@ -1,0 +1,156 @@
+"""The whole application with the mci domain, on simulated clouds that take next to no time, without a network."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+from litestar import Litestar
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
+from stateward.config import Config
+from stateward.domains.mci.api import routes
+from stateward.domains.mci.house import MciWing
+from stateward.domains.wing import Site
+from stateward.drivers import Place
+from stateward.drivers.simulated import SimulatedCloud
+from stateward.drivers.simulated.temper import CALM, Temper
+from stateward.engine import Engine
+from stateward.server.app import create_app
+from stateward.store import open_store
+from stateward.store.port import Store
+from stateward.store.records import Key
+
+NS = "default"
+PATIENT = 60.0
+HERE = Place("aws", "ap-northeast-2")
+NANO, MICRO = "aws+ap-northeast-2+t3.nano", "gcp+asia-northeast3+e2-micro"
+UBUNTU = "ubuntu22.04"
+AWS = "aws-ap-northeast-2"
+
+DEAD = Temper(latency=0.0, patience=0.01, dead=True)
+"""Nothing gets through: what is begun does not end before the region is another one."""
+
+Answer = httpx.Response
+
+
+def group(name: str = "g1", size: object = 2, **how: Any) -> dict[str, Any]:
+    """Ask for a subgroup."""
+    return {"name": name, "subGroupSize": size, "specId": NANO, "imageId": UBUNTU, **how}
+
+
+def mci(name: str = "m1", *groups: dict[str, Any], **how: Any) -> dict[str, Any]:
+    """Ask for an MCI."""
+    return {"name": name, "subGroups": list(groups or (group(),)), **how}
+
+
+class ApiHouse:
+    """The application, its callers, and what the providers were asked."""
+
+    def __init__(self, engine: Engine, wing: MciWing, app: Litestar, texts: dict[str, str]) -> None:
+        self.engine, self.wing, self.app, self.texts = engine, wing, app, texts
+        self.calls: list[tuple[str, str]] = []
+        self.saved: dict[str, int] = {}
+        self._clients: dict[str, httpx.AsyncClient] = {}
+
+    def client(self, who: str = "admin") -> httpx.AsyncClient:
+        """Return a client with somebody's token; `nobody` has none."""
+        if who not in self._clients:
+            headers = {} if who == "nobody" else {"Authorization": f"Bearer {self.texts[who]}"}
+            transport = httpx.ASGITransport(self.app)  # type: ignore[arg-type]
+            self._clients[who] = httpx.AsyncClient(
+                transport=transport, base_url="http://test/tumblebug", headers=headers, timeout=PATIENT
+            )
+        return self._clients[who]
+
+    async def get(self, path: str, who: str = "admin", **how: Any) -> Answer:
+        return await self.client(who).get(path, **how)
+
+    async def post(self, path: str, body: Any = None, who: str = "admin", **how: Any) -> Answer:
+        return await self.client(who).post(path, **({} if body is None else {"json": body}), **how)
+
+    async def put(self, path: str, body: Any, who: str = "admin") -> Answer:
+        return await self.client(who).put(path, json=body)
+
+    async def delete(self, path: str, who: str = "admin") -> Answer:
+        return await self.client(who).delete(path)
+
+    def basic(self, who: str = "admin") -> dict[str, str]:
+        """Return the header by which the original's clients present a token."""
+        return {"Authorization": f"Basic {b64encode(f'default:{self.texts[who]}'.encode()).decode()}"}
+
+    async def created(self, body: dict[str, Any] | None = None, ns: str = NS) -> Any:
+        """Make an MCI, and wait until that has ended."""
+        answer = await self.post(f"/ns/{ns}/mciDynamic?wait=60", body or mci())
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def done(self, path: str) -> Any:
+        """Do something, and wait until that has ended."""
+        answer = await self.post(f"{path}&wait=60")
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["operationStatus"] == "succeeded", answer.text
+        return answer.json()
+
+    async def status(self, name: str = "m1", more: str = "") -> Any:
+        """Return the status of an MCI."""
+        return (await self.get(f"/ns/{NS}/mci/{name}?option=status{more}")).json()["status"]
+
+    async def until(self, status: str, name: str = "m1") -> None:
+        """Wait until the status of an MCI begins in some way."""
+        async with asyncio.timeout(PATIENT):
+            while not (await self.status(name))["status"].startswith(status):
+                await asyncio.sleep(0.005)
+
+    async def held(self, name: str = "m1") -> None:
+        """Wait until an MCI is held: it is prepared, and nobody works on it."""
+        await self.until("Prepared", name)
+        async with asyncio.timeout(PATIENT):
+            while any(one.owner for one in await self.engine.store.reader.queue_of(Key(NS, name))):
+                await asyncio.sleep(0.005)
+
+    def temper(self, temper: Temper, place: Place = HERE) -> None:
+        """Let a region behave in another way."""
+        self.wing.cloud.set_temper(place, temper)
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+
+
+@asynccontextmanager
+async def open_api(
+    folder: Path, store: Store | None = None, *, fresh_for: float = 60.0, lease: float = 3.0
+) -> AsyncIterator[ApiHouse]:
+    """Open the application; everybody has a token for `default`, the administrator for everything."""
+    calls: list[tuple[str, str]] = []
+    saved: dict[str, int] = {}
+
+    def save(provider: str, number: int) -> None:
+        saved[provider] = saved.get(provider, 0) + number
+
+    site = Site(folder, chance=Random(1), called=lambda provider, call: calls.append((provider, call)), saved=save)
+    wing = MciWing(site, cloud=SimulatedCloud(temper=CALM, chance=Random(1)), tick=0.01, every=3600.0)
+    kinds = [*wing.kinds, token_kind(), quota_kind()]
+    engine = Engine(store or open_store(":memory:"), kinds, lease=lease)
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=True):
+        tokens = Tokens(engine)
+        texts = {
+            "admin": (await tokens.issue("ada", Role.ADMIN, ["*"]))[0],
+            "operator": (await tokens.issue("olga", Role.OPERATOR, [NS]))[0],
+            "viewer": (await tokens.issue("vic", Role.VIEWER, [NS]))[0],
+            "stranger": (await tokens.issue("sam", Role.OPERATOR, ["other"]))[0],
+        }
+        mounted = routes(wing, save, fresh_for=fresh_for)
+        app = create_app(engine, tokens, Config(rate=1_000_000), routes=mounted)
+        house = ApiHouse(engine, wing, app, texts)
+        house.calls, house.saved = calls, saved
+        yield house
+        await house.close()

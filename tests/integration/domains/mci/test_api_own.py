@@ -1,0 +1,89 @@
+"""Routes of ours: connections, orphans, reconciling and scaling, for the command line."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from stateward.drivers import Want
+from stateward.drivers.simulated.temper import CALM
+from tests.integration.domains.mci.api_house import AWS, DEAD, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api
+
+OWN = "http://test/api/v1/mci"
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+    async with open_api(tmp_path) as opened:
+        yield opened
+
+
+async def test_a_connection_is_added_used_changed_and_removed(api: ApiHouse) -> None:
+    body = {"name": "mine", "provider": "aws", "region": "us-east-1", "driver": "simulated"}
+    answer = await api.post(f"{OWN}/connections", body)
+    assert answer.status_code == 201, answer.text
+    assert (answer.json()["name"], answer.json()["built_in"]) == ("mine", False)
+    assert (await api.get("/connConfig/mine")).json()["regionZoneInfo"]["assignedRegion"] == "us-east-1"
+    shown = await api.created(mci("m1", group("g1", 1, connectionName="mine")))
+    assert (shown["vm"][0]["connectionName"], shown["vm"][0]["region"]["region"]) == ("mine", "us-east-1")
+    assert (await api.post(f"{OWN}/connections", {**body, "zone": "a"})).json()["zone"] == "a"
+    assert (await api.delete(f"{OWN}/connections/mine")).status_code == 200
+    assert (await api.get("/connConfig/mine")).status_code == 404
+
+
+async def test_a_connection_that_cannot_be_is_bad_input(api: ApiHouse) -> None:
+    full = {"name": "mine", "provider": "aws", "region": "r"}
+    for wrong in ({"provider": ""}, {"name": ""}, {"driver": "telepathy"}, {"options": {"nonsense": "1"}}):
+        answer = await api.post(f"{OWN}/connections", full | wrong)
+        assert answer.status_code == 400, answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_what_a_connection_offers_is_told(api: ApiHouse) -> None:
+    offer = (await api.get(f"{OWN}/connections/{AWS}/offer")).json()
+    assert "t3.nano" in {one["cspSpecName"] for one in offer["specs"]}
+    assert UBUNTU in {one["cspImageName"] for one in offer["images"]}
+
+
+async def test_a_machine_that_no_record_knows_is_found_and_terminated(api: ApiHouse) -> None:
+    await api.created()
+    api.wing.cloud.orphan(HERE, Want("lost", "lost", "t3.nano", UBUNTU))
+    found = (await api.get(f"{OWN}/orphans?connection={AWS}")).json()
+    assert [(one["connection"], one["key"]) for one in found["orphans"]] == [(AWS, "lost")]
+    assert found == (await api.get(f"{OWN}/orphans")).json() | {"trouble": {}}
+    answer = await api.post(f"{OWN}/orphans/terminate", {"connection": AWS, "key": "lost"})
+    assert answer.status_code == 202, answer.text
+    assert (await api.get(f"{OWN}/orphans?connection={AWS}")).json()["orphans"] == []
+
+
+async def test_a_machine_that_a_record_knows_is_no_orphan(api: ApiHouse) -> None:
+    shown = await api.created()
+    answer = await api.post(f"{OWN}/orphans/terminate", {"connection": AWS, "key": shown["vm"][0]["uid"]})
+    assert answer.status_code == 404
+
+
+async def test_a_connection_that_cannot_be_looked_at_is_told(api: ApiHouse) -> None:
+    api.temper(DEAD)
+    found = (await api.get(f"{OWN}/orphans?connection={AWS}")).json()
+    assert (found["orphans"], list(found["trouble"])) == ([], [AWS])
+    api.temper(CALM)
+
+
+async def test_what_the_provider_shows_of_vms_that_failed_is_taken_over_on_request(api: ApiHouse) -> None:
+    shown = await api.created()
+    for vm in shown["vm"]:
+        api.wing.cloud.stop(HERE, vm["uid"])
+        await api.post(f"/ns/{NS}/mci/m1/vm/{vm['id']}?action=reboot&wait=60")
+    assert (await api.status())["status"] == "Failed:2 (R:0/2)"
+    answer = await api.post(f"{OWN}/ns/{NS}/mci/m1/vm/g1-1/reconcile?wait=60")
+    assert (answer.status_code, answer.json()["operationStatus"]) == (202, "succeeded")
+    assert (await api.get(f"/ns/{NS}/mci/m1/vm/g1-1")).json()["status"] == "Suspended"
+    answer = await api.post(f"{OWN}/ns/{NS}/mci/m1/reconcile?wait=60")
+    assert (answer.status_code, answer.json()["operationStatus"]) == (202, "succeeded")
+    assert (await api.status())["status"] == "Suspended:2 (R:0/2)"
+
+
+async def test_a_subgroup_is_scaled(api: ApiHouse) -> None:
+    await api.created()
+    answer = await api.post(f"{OWN}/ns/{NS}/mci/m1/subgroup/g1?wait=60", {"size": 4})
+    assert (answer.status_code, answer.json()["status"]) == (202, "Running:4 (R:4/4)")

@@ -1,0 +1,58 @@
+"""Who calls at the same time: of racing requests one wins, and the others are told by whom. On both stores."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from stateward.drivers.simulated.temper import CALM
+from stateward.store.port import Store
+from tests.integration.domains.mci.api_house import DEAD, NS, ApiHouse, group, mci, open_api
+
+M1 = f"/ns/{NS}/mci/m1"
+
+
+@pytest.fixture
+async def api(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[ApiHouse]:
+    async with open_api(tmp_path, new_store()) as opened:
+        yield opened
+
+
+async def test_of_many_equal_creates_one_wins(api: ApiHouse) -> None:
+    answers = await asyncio.gather(*(api.post(f"/ns/{NS}/mciDynamic?wait=60", mci()) for _ in range(8)))
+    assert Counter(one.status_code for one in answers) == {200: 1, 409: 7}
+    assert (await api.status())["status"] == "Running:2 (R:2/2)"
+
+
+async def test_of_many_actions_one_wins_and_the_others_name_it(api: ApiHouse) -> None:
+    await api.created(mci("m1", group(size=5)))
+    api.temper(DEAD)
+    actions = ["suspend", "reboot", "terminate", "suspend"]
+    answers = await asyncio.gather(*(api.post(f"{M1}?action={action}") for action in actions))
+    assert Counter(one.status_code for one in answers) == {200: 1, 409: 3}
+    winner = next(one.json()["operation"] for one in answers if one.status_code == 200)
+    assert all(one.json()["blocker"]["op"] == winner for one in answers if one.status_code == 409)
+    counts = (await api.status())["statusCount"]
+    assert [counts[name] for name in counts if counts[name]] == [5, 5]
+    api.temper(CALM)
+
+
+async def test_a_subgroup_is_scaled_by_one_at_a_time(api: ApiHouse) -> None:
+    await api.created()
+    answers = await asyncio.gather(*(api.post(f"{M1}/subgroup/g1?wait=60", {"numVMsToAdd": 1}) for _ in range(4)))
+    codes = Counter(one.status_code for one in answers)
+    assert codes.keys() <= {200, 409}
+    assert codes[200] >= 1
+    total = 2 + codes[200]
+    assert (await api.status())["status"] == f"Running:{total} (R:{total}/{total})"
+
+
+async def test_a_namespace_and_a_key_are_made_once(api: ApiHouse) -> None:
+    namespaces = await asyncio.gather(*(api.post("/ns", {"name": "ns01"}) for _ in range(5)))
+    assert Counter(one.status_code for one in namespaces) == {200: 1, 409: 4}
+    body = {"name": "k1", "connectionName": "aws-ap-northeast-2"}
+    keys = await asyncio.gather(*(api.post(f"/ns/{NS}/resources/sshKey", body) for _ in range(5)))
+    assert Counter(one.status_code for one in keys) == {200: 1, 409: 4}
+    assert sum("privateKey" in one.json() for one in keys) == 1

@@ -1,0 +1,182 @@
+"""Preparation resources over HTTP: networks, security groups, keys, specs and images."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.domains.mci.api_house import AWS, NS, UBUNTU, ApiHouse, group, mci, open_api
+
+BASE = f"/ns/{NS}/resources"
+SUBNETS = [{"name": "s1", "ipv4_CIDR": "10.0.1.0/24", "zone": "a"}, {"name": "s2", "ipv4_CIDR": "10.0.2.0/24"}]
+NETWORK = {"name": "v1", "connectionName": AWS, "cidrBlock": "10.0.0.0/16", "subnetInfoList": SUBNETS}
+RULES = [
+    {"Ports": "22,900-1000", "Protocol": "TCP", "Direction": "inbound", "CIDR": "0.0.0.0/0"},
+    {"FromPort": "1", "ToPort": "65535", "IPProtocol": "udp", "Direction": "inbound"},
+]
+WALL = {"name": "w1", "connectionName": AWS, "vNetId": "v1", "firewallRules": RULES}
+KEY = {"name": "k1", "connectionName": AWS}
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+    async with open_api(tmp_path) as opened:
+        yield opened
+
+
+async def made(api: ApiHouse, word: str, body: dict[str, Any]) -> Any:
+    answer = await api.post(f"{BASE}/{word}", body)
+    assert answer.status_code == (201 if word == "vNet" else 200), answer.text
+    return answer.json()
+
+
+async def test_a_network_is_made_with_its_subnets(api: ApiHouse) -> None:
+    shown = await made(api, "vNet", NETWORK)
+    assert (shown["resourceType"], shown["id"], shown["status"]) == ("vNet", "v1", "Available")
+    assert [(one["id"], one["ipv4_CIDR"], one["status"]) for one in shown["subnetInfoList"]] == [
+        ("s1", "10.0.1.0/24", "Available"),
+        ("s2", "10.0.2.0/24", "Available"),
+    ]
+    assert shown["cspResourceId"]
+    assert (await api.get(f"{BASE}/vNet/v1")).json() == shown
+    assert (await api.get(f"{BASE}/vNet/v1/subnet/s1")).json()["zone"] == "a"
+    assert (await api.get(f"{BASE}/vNet/v1/subnet?option=id")).json() == {"output": ["s1", "s2"]}
+    assert (await api.get(f"{BASE}/vNet/v1/subnet/s9")).status_code == 404
+
+
+async def test_a_security_group_has_its_rules_in_the_newer_words(api: ApiHouse) -> None:
+    await made(api, "vNet", NETWORK)
+    shown = await made(api, "securityGroup", WALL)
+    assert shown["vNetId"] == "v1"
+    assert shown["firewallRules"] == [
+        {"Ports": "22,900-1000", "Protocol": "TCP", "Direction": "inbound", "CIDR": "0.0.0.0/0"},
+        {"Ports": "1-65535", "Protocol": "UDP", "Direction": "inbound", "CIDR": "0.0.0.0/0"},
+    ]
+
+
+async def test_a_private_key_is_told_once_and_nowhere_else(api: ApiHouse) -> None:
+    secret = (await made(api, "sshKey", KEY))["privateKey"]
+    assert "PRIVATE KEY" in secret
+    for path in (
+        f"{BASE}/sshKey",
+        f"{BASE}/sshKey/k1",
+        f"{BASE}/sshKey?filterKey=name&filterVal=k1",
+        "/requests",
+        f"http://test/api/v1/ns/{NS}/objects?limit=100",
+        f"http://test/api/v1/ns/{NS}/objects/sshKey:k1",
+        "http://test/api/v1/journal?limit=1000",
+    ):
+        answer = await api.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+        assert "PRIVATE KEY" not in answer.text, path
+        assert '"privateKey":"-' not in answer.text, path
+
+
+async def test_a_key_that_is_brought_along_has_no_private_half_here(api: ApiHouse) -> None:
+    shown = await made(api, "sshKey", {**KEY, "publicKey": "ssh-ed25519 AAAA me", "privateKey": "MINE"})
+    assert shown["publicKey"] == "ssh-ed25519 AAAA me"
+    assert "MINE" not in str(shown)
+
+
+async def test_a_name_is_given_once(api: ApiHouse) -> None:
+    await made(api, "sshKey", KEY)
+    assert (await api.post(f"{BASE}/sshKey", KEY)).status_code == 409
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("vNet", {**NETWORK, "connectionName": "nowhere"}, "connectionName"),
+    ("vNet", {**NETWORK, "cidrBlock": "x"}, "cidrBlock"),
+    ("vNet", {**NETWORK, "name": "1"}, "name"),
+    ("securityGroup", {**WALL, "vNetId": ""}, "vNetId"),
+    ("securityGroup", {**WALL, "firewallRules": [{"Ports": "x"}]}, "firewallRules[0].Ports"),
+    ("spec", {"name": "x", "connectionName": AWS}, "cspSpecName"),
+]
+
+
+async def test_what_cannot_be_made_names_the_field(api: ApiHouse) -> None:
+    for word, body, field in WRONG:
+        answer = await api.post(f"{BASE}/{word}", body)
+        assert (answer.status_code, answer.json().get("field")) == (400, field), answer.text
+
+
+async def test_what_is_in_use_says_by_whom_and_is_not_removed(api: ApiHouse) -> None:
+    await made(api, "vNet", NETWORK)
+    await made(api, "securityGroup", WALL)
+    shown = (await api.get(f"{BASE}/vNet/v1")).json()
+    assert (shown["status"], shown["associatedObjectList"]) == ("InUse", [f"/ns/{NS}/resources/securityGroup/w1"])
+    answer = await api.delete(f"{BASE}/vNet/v1")
+    assert (answer.status_code, answer.json()["code"]) == (409, "in_use")
+    answer = await api.delete(f"{BASE}/securityGroup/w1")
+    assert (answer.status_code, answer.json()) == (200, {"message": "The securityGroup w1 has been deleted"})
+    assert (await api.delete(f"{BASE}/vNet/v1?action=withsubnets")).status_code == 200
+    assert (await api.get(f"{BASE}/vNet/v1")).status_code == 404
+
+
+async def test_with_force_the_record_goes_all_the_same(api: ApiHouse) -> None:
+    await made(api, "vNet", NETWORK)
+    await made(api, "securityGroup", WALL)
+    assert (await api.delete(f"{BASE}/vNet/v1?action=force")).status_code == 200
+    assert (await api.delete(f"{BASE}/securityGroup/w1?force=true")).status_code == 200
+
+
+async def test_all_of_a_type_are_removed_as_far_as_nobody_uses_them(api: ApiHouse) -> None:
+    await api.created()
+    await made(api, "sshKey", KEY)
+    answer = await api.delete(f"{BASE}/sshKey")
+    assert answer.status_code == 200
+    shared, own = answer.json()["output"]
+    assert own == "The sshKey k1 has been deleted"
+    assert shared.startswith(f"The sshKey {NS}-shared-{AWS} has not been deleted")
+    assert (await api.delete(f"{BASE}/sshKey")).status_code == 409
+
+
+async def test_what_making_mcis_left_behind_is_removed_when_nobody_uses_it(api: ApiHouse) -> None:
+    await api.created()
+    assert (await api.delete(f"/ns/{NS}/sharedResources")).json() == {"output": []}
+    await api.delete(f"/ns/{NS}/mci/m1?option=terminate")
+    answer = await api.delete(f"/ns/{NS}/sharedResources")
+    assert [line.split()[1] for line in answer.json()["output"]] == ["sshKey", "securityGroup", "vNet"]
+    assert (await api.get(f"{BASE}/vNet")).json() == {"vNet": []}
+
+
+async def test_lists_are_filtered_by_any_field(api: ApiHouse) -> None:
+    await made(api, "sshKey", KEY)
+    await made(api, "sshKey", {**KEY, "name": "k2", "connectionName": "gcp-asia-northeast3"})
+    answer = await api.get(f"{BASE}/sshKey?option=id&filterKey=connectionName&filterVal={AWS}")
+    assert answer.json() == {"output": ["k1"]}
+
+
+# --- specs and images ------------------------------------------------------------------------------------------------
+
+
+async def test_a_spec_is_registered_used_and_forgotten(api: ApiHouse) -> None:
+    body = {"name": "small", "connectionName": AWS, "cspSpecName": "t3.micro", "vCPU": "2", "costPerHour": "0.01"}
+    answer = await api.post(f"{BASE}/spec?action=registerWithInfo", body)
+    assert answer.status_code == 200, answer.text
+    assert (await api.get(f"{BASE}/spec")).json()["spec"] == [answer.json()]
+    assert (await api.get(f"{BASE}/spec/small")).json()["cspSpecName"] == "t3.micro"
+    shown = await api.created(mci("m1", group("g1", 1, specId="small")))
+    assert (shown["vm"][0]["specId"], shown["vm"][0]["cspSpecName"]) == ("small", "t3.micro")
+    assert (await api.delete(f"{BASE}/spec/small")).status_code == 409
+    await api.delete(f"/ns/{NS}/mci/m1?option=terminate")
+    assert (await api.delete(f"{BASE}/spec/small")).json() == {"message": "The spec small has been deleted"}
+
+
+async def test_an_image_is_registered_and_all_are_forgotten(api: ApiHouse) -> None:
+    body = {"name": "mine", "connectionName": AWS, "cspImageName": UBUNTU}
+    assert (await api.post(f"{BASE}/image?action=registerWithId", body)).status_code == 200
+    assert (await api.post(f"{BASE}/image", body)).status_code == 409
+    assert (await api.get(f"{BASE}/image?option=id")).json() == {"output": ["mine"]}
+    shown = await api.created(mci("m1", group("g1", 1, imageId="mine")))
+    assert shown["vm"][0]["cspImageName"] == UBUNTU
+    assert "has not been deleted" in (await api.delete(f"{BASE}/image")).json()["output"][0]
+    await api.delete(f"/ns/{NS}/mci/m1?option=terminate")
+    assert (await api.delete(f"{BASE}/image")).json() == {"output": ["The image mine has been deleted"]}
+
+
+async def test_what_every_server_knows_is_under_system(api: ApiHouse) -> None:
+    names = (await api.get("/ns/system/resources/spec?option=id")).json()["output"]
+    assert {"aws+ap-northeast-2+t3.nano", "gcp+asia-northeast3+e2-micro"} <= set(names)
+    images = (await api.get(f"/ns/system/resources/image?option=id&filterKey=connectionName&filterVal={AWS}")).json()
+    assert UBUNTU in images["output"]

@@ -1,0 +1,138 @@
+"""The system over HTTP: readiness, connections, namespaces, who may what, and what became of a call."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from stateward.drivers.simulated.temper import CALM
+from tests.integration.domains.mci.api_house import AWS, DEAD, NS, ApiHouse, mci, open_api
+
+M1 = f"/ns/{NS}/mci/m1"
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+    async with open_api(tmp_path) as opened:
+        yield opened
+
+
+# --- who may what ----------------------------------------------------------------------------------------------------
+
+
+async def test_everybody_sees_that_the_server_is_ready(api: ApiHouse) -> None:
+    answer = await api.get("/readyz", "nobody")
+    assert (answer.status_code, answer.json()["ready"], answer.json()["initialized"]) == (200, True, True)
+
+
+async def test_a_token_may_come_as_the_password_of_any_user(api: ApiHouse) -> None:
+    assert (await api.get("/ns", "nobody", headers=api.basic())).status_code == 200
+    refused = await api.get("/ns", "nobody")
+    assert (refused.status_code, bool(refused.json()["message"])) == (401, True)
+
+
+RIGHTS = [
+    ("viewer", "GET", f"/ns/{NS}/mci", 200),
+    ("viewer", "POST", f"/ns/{NS}/mciDynamic", 403),
+    ("viewer", "POST", f"{M1}?action=suspend", 403),
+    ("viewer", "GET", f"/ns/{NS}/control/mci/m1?action=suspend", 403),
+    ("viewer", "DELETE", M1, 403),
+    ("operator", "GET", "/ns/other", 403),
+    ("stranger", "GET", f"/ns/{NS}/mci", 403),
+    ("stranger", "POST", f"/ns/{NS}/resources/sshKey", 403),
+    ("operator", "POST", "http://test/api/v1/mci/connections", 403),
+    ("operator", "GET", "http://test/api/v1/mci/orphans", 403),
+    ("viewer", "GET", "http://test/api/v1/mci/connections", 200),
+    ("viewer", "POST", f"http://test/api/v1/mci/ns/{NS}/mci/m1/reconcile", 403),
+]
+
+
+async def test_everybody_may_do_what_the_token_says_and_no_more(api: ApiHouse) -> None:
+    for who, method, path, code in RIGHTS:
+        answer = await api.client(who).request(method, path)
+        assert answer.status_code == code, (who, method, path, answer.text)
+
+
+# --- namespaces ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_namespace_is_made_described_and_removed(api: ApiHouse) -> None:
+    answer = await api.post("/ns", {"Name": "ns01", "description": "d"})
+    assert answer.json() == {"resourceType": "ns", "id": "ns01", "name": "ns01", "description": "d"}
+    assert (await api.post("/ns", {"name": "ns01"})).status_code == 409
+    assert (await api.put("/ns/ns01", {"description": "e"})).json()["description"] == "e"
+    assert (await api.get("/ns/ns01")).json()["description"] == "e"
+    assert (await api.delete("/ns/ns01")).json() == {"message": "The ns ns01 has been deleted"}
+    assert (await api.get("/ns/ns01")).status_code == 404
+    assert (await api.post("/ns", {"name": "ns01"})).status_code == 200
+
+
+async def test_a_namespace_with_something_in_it_stays(api: ApiHouse) -> None:
+    await api.created()
+    assert (await api.delete(f"/ns/{NS}")).status_code == 409
+
+
+async def test_who_has_a_token_for_some_namespaces_sees_and_makes_those(api: ApiHouse) -> None:
+    await api.post("/ns", {"name": "ns01"})
+    assert (await api.get("/ns?option=id", "operator")).json() == {"output": [NS]}
+    assert (await api.post("/ns", {"name": "ns02"}, "operator")).status_code == 403
+    assert (await api.post("/ns", {"name": "other"}, "stranger")).status_code == 200
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_fresh_server_knows_the_simulated_providers(api: ApiHouse) -> None:
+    names = {one["configName"] for one in (await api.get("/connConfig")).json()["connectionconfig"]}
+    assert {AWS, "azure-koreacentral", "gcp-asia-northeast3", "local"} <= names
+    assert (await api.get("/connConfig?filterCredentialHolder=somebody")).json() == {"connectionconfig": []}
+
+
+# --- what became of a call -------------------------------------------------------------------------------------------
+
+
+async def test_the_id_of_a_call_is_echoed(api: ApiHouse) -> None:
+    answer = await api.get("/ns", headers={"x-request-id": "mine-1"})
+    assert answer.headers["x-request-id"] == "mine-1"
+    missing = await api.get(M1, headers={"x-request-id": "mine-2"})
+    assert (missing.status_code, missing.headers["x-request-id"]) == (404, "mine-2")
+    assert len((await api.get("/ns")).headers["x-request-id"]) == 32
+
+
+async def test_a_call_is_found_again_by_its_id(api: ApiHouse) -> None:
+    await api.post(f"{M1}?action=suspend", headers={"x-request-id": "mine-1"})
+    shown = (await api.get("/request/mine-1")).json()
+    assert (shown["status"], shown["requestInfo"]["method"]) == ("Error", "POST")
+    assert shown["requestInfo"]["url"] == f"/tumblebug{M1}?action=suspend"
+    assert shown["errorResponse"] == shown["responseData"]["message"]
+    assert [one["id"] for one in (await api.get("/requests?status=error")).json()["requests"]] == ["mine-1"]
+
+
+async def test_a_call_is_being_handled_until_its_operation_has_ended(api: ApiHouse) -> None:
+    api.temper(DEAD)
+    answer = await api.post(f"/ns/{NS}/mciDynamic", mci(), headers={"x-request-id": "mine-1"})
+    assert (await api.get("/request/mine-1")).json()["status"] == "Handling"
+    api.temper(CALM)
+    await api.engine.wait(NS, answer.json()["operation"], 60)
+    shown = (await api.get("/request/mine-1")).json()
+    assert (shown["status"], bool(shown["endTime"])) == ("Success", True)
+
+
+async def test_no_secret_of_a_call_is_kept(api: ApiHouse) -> None:
+    body = {**mci(), "vmUserPassword": "hidden-1", "deep": [{"private_key": "hidden-2"}]}
+    await api.post(
+        f"/ns/{NS}/mciDynamic?token=hidden-3", body, headers={"x-request-id": "mine-1", "cookie": "hidden-4"}
+    )
+    text = (await api.get("/request/mine-1")).text
+    assert "hidden" not in text
+    assert "sw_" not in text
+    assert '"name":"m1"' in text
+
+
+async def test_calls_in_other_peoples_namespaces_are_not_shown(api: ApiHouse) -> None:
+    await api.get(f"/ns/{NS}/mci", headers={"x-request-id": "mine-1"})
+    await api.get("/connConfig", headers={"x-request-id": "mine-2"})
+    assert (await api.get("/request/mine-1", "viewer")).status_code == 200
+    assert (await api.get("/request/mine-2", "viewer")).status_code == 404
+    assert (await api.get("/request/mine-1", "stranger")).status_code == 404
+    assert all("mine" not in one["id"] for one in (await api.get("/requests", "stranger")).json()["requests"])

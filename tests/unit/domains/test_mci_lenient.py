@@ -1,0 +1,292 @@
+"""Reading bodies leniently: in many dialects, and never with anything but a record or bad input as the result."""
+
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stateward.domains.mci.api.bodies import MOST_VMS, Wish, group_wish, mci_wish, scale_wish
+from stateward.domains.mci.api.lenient import Fields, flag, read
+from stateward.domains.mci.api.names import id_form, id_of, name_of, one_of
+from stateward.domains.mci.api.part_bodies import (
+    connection_wish,
+    group_part_wish,
+    image_wish,
+    key_wish,
+    network_wish,
+    rule_wish,
+    spec_wish,
+    subnet_wish,
+)
+from stateward.domains.mci.model import Connection, MciSpec, PostCommand, Rule, Subnet
+from stateward.errors import BadInput
+
+AWS = Connection("aws-here", "aws", "here")
+GROUP = {"name": "g1", "subGroupSize": "3", "specId": "s", "imageId": "i"}
+STATIC = {**GROUP, "vNetId": "v", "subnetId": "null", "securityGroupIds": ["a", "b"], "sshKeyId": "k"}
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+trees = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3))
+
+READERS: dict[str, tuple[Any, set[str]]] = {
+    "mci": (
+        lambda body: mci_wish(body, "u", dynamic=True),
+        {"name", "subGroups", "vm", "label", "policyOnPartialFailure", "postCommand", "installMonAgent"},
+    ),
+    "group": (lambda body: group_wish(body, dynamic=False), {*STATIC, "rootDiskSize", "rootDiskType", "label", "zone"}),
+    "scale": (scale_wish, {"numVMsToAdd", "numVMsToRemove", "size"}),
+    "network": (lambda body: network_wish(body, AWS, "u"), {"name", "cidrBlock", "subnetInfoList"}),
+    "subnet": (subnet_wish, {"name", "ipv4_CIDR", "zone"}),
+    "security group": (lambda body: group_part_wish(body, AWS, "u"), {"name", "vNetId", "firewallRules"}),
+    "rule": (rule_wish, {"Ports", "Protocol", "Direction", "CIDR", "FromPort", "ToPort", "IPProtocol"}),
+    "key": (lambda body: key_wish(body, AWS, "u"), {"name", "publicKey"}),
+    "spec": (lambda body: spec_wish(body, AWS), {"name", "cspSpecName", "vCPU", "memoryGiB", "costPerHour"}),
+    "image": (lambda body: image_wish(body, AWS), {"name", "cspImageName", "osType"}),
+    "connection": (connection_wish, {"name", "provider", "region", "driver", "credential", "options"}),
+}
+
+
+def wanted(body: dict[str, Any], *, dynamic: bool = True) -> MciSpec:
+    return mci_wish(Fields(body), "u", dynamic=dynamic)
+
+
+# --- keys and values -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["name", "NAME", "Name", "nAmE"])
+def test_keys_count_in_any_case(key: str) -> None:
+    assert Fields({key: "m1"}).text("name") == "m1"
+
+
+def test_keys_that_nobody_knows_are_passed_over() -> None:
+    assert wanted({"name": "m1", "subGroups": [GROUP], "whatever": {"a": [1]}}).name == "m1"
+
+
+@pytest.mark.parametrize("size", [3, "3", 3.0, " 3 "])
+def test_numbers_may_come_as_texts(size: object) -> None:
+    assert Fields({"n": size}).number("n", default=0, low=0, high=9) == 3
+
+
+@pytest.mark.parametrize("size", ["three", 3.5, True, [3], {"a": 3}, 10, -1, "9" * 5000, float("inf")])
+def test_what_is_no_number_within_the_limits_is_bad_input(size: object) -> None:
+    with pytest.raises(BadInput) as error:
+        Fields({"n": size}, "here").number("n", default=0, low=0, high=9)
+    assert error.value.field == "here.n"
+
+
+@pytest.mark.parametrize("text", ["true", "TRUE", "1", "yes", "on"])
+def test_a_flag_is_read_in_many_words(text: str) -> None:
+    assert flag("force", text)
+    assert not flag("force", None)
+    with pytest.raises(BadInput):
+        flag("force", text + "?")
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ({"a": "b", "n": 1}, {"a": "b", "n": "1"}),
+        ("a=b,c=d", {"a": "b", "c": "d"}),
+        ("DynamicVM", {"DynamicVM": ""}),
+        ("", {}),
+        (None, {}),
+    ],
+)
+def test_labels_are_a_map_or_a_text(label: object, expected: dict[str, str]) -> None:
+    assert Fields({"label": label}).labels("label") == expected
+
+
+@pytest.mark.parametrize("label", [{"a\n": "b"}, {"a": "b\x00"}, {"a": ["b"]}, {"a" * 300: ""}, ["a"]])
+def test_labels_that_do_not_fit_in_a_line_are_bad_input(label: object) -> None:
+    with pytest.raises(BadInput):
+        Fields({"label": label}).labels("label")
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "1a", "-a", "a_b", "a b", "a.b", "a/b", "a\n", "ä", "a" * 101, "a:b"])
+def test_names_are_a_letter_then_letters_digits_and_signs(name: str) -> None:
+    with pytest.raises(BadInput):
+        name_of("name", name)
+    assert name_of("name", "a+B-1") == "a+B-1"
+
+
+def test_ids_of_subgroups_are_lower_cased_and_words_are_joined() -> None:
+    assert id_of("name", " My Sub_Group ") == "my-sub-group"
+
+
+@given(st.text())
+def test_the_form_of_an_id_is_reached_in_one_step(text: str) -> None:
+    assert id_form(id_form(text)) == id_form(text) or not text.isascii()
+
+
+def test_a_word_of_a_few_is_found_in_any_case() -> None:
+    assert one_of("option", "IDSINDETAIL", "status", "idsInDetail") == "idsInDetail"
+    assert one_of("option", None, "status") == ""
+
+
+# --- MCIs ------------------------------------------------------------------------------------------------------------
+
+
+def test_older_bodies_say_vm_for_subgroups_and_sizes_as_texts() -> None:
+    found = wanted({"name": "m1", "vm": [{**GROUP, "rootDiskSize": "default", "rootDiskType": "default"}]})
+    assert [(one.name, one.size, one.disk_gib, one.disk_type) for one in found.groups] == [("g1", 3, None, "")]
+
+
+def test_the_spec_and_the_image_are_known_by_older_names_too() -> None:
+    found = wanted({"name": "m1", "vm": [{"commonSpec": "s", "commonImage": "i"}]}).groups[0]
+    assert (found.spec, found.image, found.size, found.name) == ("s", "i", 1, "g1")
+
+
+@pytest.mark.parametrize(("given_size", "size"), [("", 1), (0, 1), ("0", 1), (None, 1), (30, 30)])
+def test_a_disk_and_a_group_without_a_size_have_the_default(given_size: object, size: int) -> None:
+    assert group_wish(Fields({**GROUP, "subGroupSize": given_size}), dynamic=True).size == size
+
+
+def test_a_disk_has_the_size_that_is_asked_for() -> None:
+    assert group_wish(Fields({**GROUP, "rootDiskSize": "42"}), dynamic=True).disk_gib == 42
+
+
+def test_a_static_subgroup_names_what_it_stands_on_and_null_is_the_first_subnet() -> None:
+    found = wanted({"name": "m1", "subGroups": [STATIC]}, dynamic=False).groups[0]
+    assert (found.network, found.subnet, found.groups, found.key) == ("v", "", ("a", "b"), "k")
+
+
+@pytest.mark.parametrize("missing", ["vNetId", "sshKeyId", "specId", "imageId"])
+def test_what_a_static_subgroup_must_name_is_asked_for_by_name(missing: str) -> None:
+    body = {name: value for name, value in STATIC.items() if name != missing}
+    with pytest.raises(BadInput) as error:
+        wanted({"name": "m1", "subGroups": [body]}, dynamic=False)
+    assert error.value.field == f"subGroups[0].{missing}"
+
+
+def test_a_dynamic_subgroup_stands_on_what_all_share_whatever_it_names() -> None:
+    assert wanted({"name": "m1", "subGroups": [STATIC]}).groups[0].network == ""
+
+
+@pytest.mark.parametrize(
+    ("groups", "field"),
+    [
+        ([], "subGroups"),
+        ([GROUP, GROUP], "subGroups"),
+        ([{**GROUP, "subGroupSize": MOST_VMS}, {**GROUP, "name": "g2"}], "subGroups"),
+        ([{**GROUP, "subGroupSize": -1}], "subGroups[0].subGroupSize"),
+        ([{**GROUP, "name": "1x"}], "subGroups[0].name"),
+        ([7], "subGroups[0]"),
+    ],
+)
+def test_subgroups_that_cannot_be_are_bad_input(groups: list[Any], field: str) -> None:
+    with pytest.raises(BadInput) as error:
+        wanted({"name": "m1", "subGroups": groups})
+    assert error.value.field == field
+
+
+def test_a_policy_is_one_of_three() -> None:
+    assert wanted({"name": "m1", "subGroups": [GROUP], "policyOnPartialFailure": "Rollback"}).policy == "rollback"
+    with pytest.raises(BadInput):
+        wanted({"name": "m1", "subGroups": [GROUP], "policyOnPartialFailure": "shrug"})
+
+
+def test_a_post_command_is_a_text_or_a_list() -> None:
+    body = {"userName": "u", "command": "id", "timeoutMinutes": "5"}
+    found = wanted({"name": "m1", "subGroups": [GROUP], "postCommand": body})
+    assert found.post_command == PostCommand("u", ("id",), 5.0)
+    assert wanted({"name": "m1", "subGroups": [GROUP], "postCommand": {"command": []}}).post_command is None
+
+
+@pytest.mark.parametrize(
+    ("body", "wish"),
+    [
+        ({"numVMsToAdd": "2"}, Wish("by", 2)),
+        ({"numVMsToRemove": 2}, Wish("by", -2)),
+        ({"SIZE": 0}, Wish("to", 0)),
+    ],
+)
+def test_a_subgroup_is_scaled_by_a_number_or_to_a_size(body: dict[str, Any], wish: Wish) -> None:
+    assert scale_wish(Fields(body)) == wish
+
+
+@pytest.mark.parametrize("body", [{}, {"numVMsToAdd": 0}, {"size": 1, "numVMsToAdd": 1}, {"numVMsToAdd": -1}])
+def test_a_scaling_that_says_nothing_or_two_things_is_bad_input(body: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        scale_wish(Fields(body))
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        ({"Ports": "22,900-1000", "Protocol": "TCP", "Direction": "inbound"}, Rule("22,900-1000", "tcp")),
+        ({"FromPort": "22", "ToPort": "22", "IPProtocol": "tcp", "Direction": "Inbound"}, Rule("22", "tcp")),
+        ({"fromPort": 1, "toPort": "65535", "ipProtocol": "udp"}, Rule("1-65535", "udp")),
+        ({"FromPort": "-1", "ToPort": "-1", "IPProtocol": "icmp"}, Rule("", "icmp")),
+        ({"Ports": "22", "Direction": "egress", "CIDR": "10.1.2.3/8"}, Rule("22", "tcp", "outbound", "10.0.0.0/8")),
+        ({"Protocol": "ALL"}, Rule("", "all")),
+    ],
+)
+def test_rules_are_read_in_newer_and_in_older_words(body: dict[str, Any], rule: Rule) -> None:
+    assert rule_wish(Fields(body)) == rule
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"Ports": "70000"}, {"Ports": "22-20"}, {"Protocol": "ipx"}, {"Direction": "up"}, {"CIDR": "10.0.0.0/99"}],
+)
+def test_rules_that_cannot_be_are_bad_input(body: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        rule_wish(Fields(body))
+
+
+def test_a_network_has_subnets_within_it_that_do_not_overlap() -> None:
+    subnets = [{"name": "a", "ipv4_CIDR": "10.0.1.0/24"}, {"Name": "b", "IPv4_CIDR": "10.0.2.0/24", "zone": "z"}]
+    found = network_wish(Fields({"name": "v", "subnetInfoList": subnets}), AWS, "u")
+    assert (found.cidr, found.subnets[1]) == ("10.0.0.0/16", Subnet("b", "10.0.2.0/24", "z"))
+
+
+@pytest.mark.parametrize("cidr", ["10.1.0.0/24", "10.0.1.0/25", "nonsense", ""])
+def test_a_subnet_outside_or_on_top_of_another_is_bad_input(cidr: str) -> None:
+    subnets = [{"name": "a", "ipv4_CIDR": "10.0.1.0/24"}, {"name": "b", "ipv4_CIDR": cidr}]
+    with pytest.raises(BadInput) as error:
+        network_wish(Fields({"name": "v", "subnetInfoList": subnets}), AWS, "u")
+    assert error.value.field == "subnetInfoList[1].ipv4_CIDR"
+
+
+def test_a_private_key_that_somebody_sends_is_not_kept() -> None:
+    found = key_wish(Fields({"name": "k", "publicKey": "ssh-ed25519 AAAA", "privateKey": "SECRET"}), AWS, "u")
+    assert "SECRET" not in msgspec.json.encode(found).decode()
+
+
+# --- whatever comes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_whatever_comes_is_read_or_is_bad_input_and_what_is_read_can_be_stored(name: str) -> None:
+    reader, fields = READERS[name]
+    near = st.dictionaries(st.sampled_from(sorted(fields)) | st.text(max_size=4), trees, max_size=6)
+
+    @settings(max_examples=30)
+    @given(near | trees)
+    def check(body: Any) -> None:
+        with suppress(BadInput):
+            found = reader(Fields(body))
+            assert "\\u0000" not in msgspec.json.encode(found).decode()
+
+    check()
+
+
+@settings(max_examples=50)
+@given(st.binary(max_size=50) | trees.map(lambda tree: msgspec.json.encode(tree)))
+def test_any_bytes_are_a_body_or_bad_input(body: bytes) -> None:
+    with suppress(BadInput):
+        assert isinstance(read(body), Fields)
+
+
+def test_a_body_that_is_nested_without_end_is_bad_input() -> None:
+    with pytest.raises(BadInput):
+        read(b'{"a":' * 100_000)
