@@ -18,6 +18,7 @@ NAMES = (
     "engine.limits",
     "engine.recovery",
     "server",
+    "mci",
 )
 
 

@@ -78,6 +78,13 @@ class Bars:
         if self._bad[group]:
             self._progress.update(self._tasks[group], said=f"{self._bad[group]} failed")
 
+    def level(self, group: str, done: int, total: int, bad: int = 0) -> None:
+        """Set a bar to where its group is; one that is new is added."""
+        if group not in self._tasks:
+            self._tasks[group] = self._add(group, total)
+        said = f"{bad} failed" if bad else ""
+        self._progress.update(self._tasks[group], completed=done, total=total, said=said)
+
     def said(self, words: str, done: int | None, total: int | None) -> None:
         """Show what the only operation says of its own progress."""
         for task in self._tasks.values():

@@ -74,13 +74,14 @@ class Wire:
         params: Params = NOTHING,
         body: object = None,
         headers: Mapping[str, str] = NOTHING,
+        base: str = BASE,
     ) -> T:
         """Send a request and return its answer as the type that is expected; a problem is raised."""
         given = {name: value for name, value in params.items() if value is not None}
         content = None if body is None else msgspec.json.encode(body)
         kind = {} if content is None else {"Content-Type": "application/json"}
         request = self._http.build_request(
-            method, BASE + path, params=given, content=content, headers={**headers, **kind}
+            method, base + path, params=given, content=content, headers={**headers, **kind}
         )
         response = self._patiently(request)
         return self._decoded(response, answer)

@@ -126,6 +126,10 @@ class Cloud:
             self._fresh = asyncio.ensure_future(self._list_soon())
         return await asyncio.shield(self._fresh)
 
+    async def listing_anew(self) -> Listing:
+        """List everything, beginning now: what it shows is no older than the question."""
+        return await self._list()
+
     async def _list_soon(self) -> Listing:
         await asyncio.sleep(MOMENT)
         return await self._list()

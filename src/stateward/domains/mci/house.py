@@ -9,6 +9,7 @@ from stateward.domains.mci.api import routes
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.clouds import TICK
 from stateward.domains.mci.connections import Clouds
+from stateward.domains.mci.demo import Show
 from stateward.domains.mci.guards import guard_mci
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, NAMESPACE, SPEC
 from stateward.domains.mci.limits import lanes_of
@@ -74,6 +75,10 @@ class MciWing(Wing):
             await self.upkeep.close()
             await self.clouds.close()
             self.cloud.close()
+
+    async def show(self, engine: Engine) -> None:  # noqa: ARG002 - it is attached already
+        """Keep a few MCIs in motion."""
+        await Show(self.service, self._site.chance).run()
 
     async def _set_limits(self, engine: Engine) -> None:
         """Set the limits of lanes that are new; those that an administrator has changed stay as they are."""

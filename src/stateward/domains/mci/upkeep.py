@@ -149,22 +149,42 @@ class Upkeep:
 
     async def look_around(self) -> list[Orphan]:
         """Compare all VMs with what their providers show; returns machines that no record knows."""
+        records = await self._records()
+        strangers: list[Orphan] = []
+        for connection in await self._catalogue.connections():
+            known = records.get(connection.name, {})
+            if known or connection.driver != "simulated":
+                strangers += await self._compare(connection, known)
+        await self._note_those_out_of_step(vm for known in records.values() for vm in known.values())
+        if not strangers:
+            return []
+        newer = await self._records()  # what came while the providers were asked is no orphan
+        return [one for one in strangers if one.key not in newer.get(one.connection, {})]
+
+    async def _records(self) -> dict[str, dict[str, Object]]:
+        """Return all VMs, by connection and uid."""
         records: dict[str, dict[str, Object]] = defaultdict(dict)
         for ns in await self._engine.store.reader.namespaces():
             async for found in objects(self._engine.store.reader, Selector(ns, VM.kind)):
                 vm = vm_of(found)
                 records[vm.connection][vm.uid] = found
-        orphans: list[Orphan] = []
-        for connection in await self._catalogue.connections():
-            known = records.get(connection.name, {})
-            if known or connection.driver != "simulated":
-                orphans += await self._compare(connection, known)
-        return orphans
+        return records
+
+    async def _note_those_out_of_step(self, vms: Iterable[Object]) -> None:
+        """Note MCIs that nobody has brought in step: whoever was to do it may have died."""
+        states: dict[Key, list[str]] = defaultdict(list)
+        for vm in vms:
+            states[Key(vm.ns, vm.parent or "")].append(vm.state)
+        for ns in await self._engine.store.reader.namespaces():
+            async for found in objects(self._engine.store.reader, Selector(ns, MCI.kind)):
+                rests = MCI.state(found.state).state_class is not TRANSITIONAL
+                if rests and not _reached(told(states.get(found.key, ())), found.state):
+                    self._note(found.key)
 
     async def _compare(self, connection: Connection, known: dict[str, Object]) -> list[Orphan]:
         cloud = await self._clouds.at(connection)
         watched = [uid for uid, found in known.items() if found.state in WATCHED and found.op is None]
-        listing = await cloud.listing()
+        listing = await cloud.listing_anew()
         looks = cloud.read(listing, watched)
         self._saved(connection.provider, max(0, len(known) - 1))
         for uid in watched:

@@ -1,0 +1,93 @@
+"""A fleet to measure on: five simulated providers with eight regions each, in one process with engine and domain."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from bench.engine.places import new_file, store_at
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
+from stateward.domains.mci.house import MciWing
+from stateward.domains.mci.model import Connection, MciSpec, SubGroup
+from stateward.domains.mci.service import Caller
+from stateward.domains.wing import Site
+from stateward.drivers import Place
+from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, SimulatedCloud, Temper
+from stateward.engine import Engine
+from stateward.lifecycle import USER
+
+NS = "default"
+ANN = Caller(USER, "bench")
+PROVIDERS = ("aws", "azure", "gcp", "alibaba", "ncp")
+EACH = 8
+"""How many regions each provider has here."""
+
+SLOTS = 1000
+"""How many operations the one worker does at once: more than the limits of all providers together allow."""
+
+PLACES = [Connection(f"{name}-r{n}", name, f"r{n}") for name in PROVIDERS for n in range(1, EACH + 1)]
+
+
+class Fleet:
+    """An engine with the domain, and what is asked of it."""
+
+    def __init__(self, engine: Engine, wing: MciWing, calls: Counter[str]) -> None:
+        self.engine, self.wing, self.calls = engine, wing, calls
+
+    async def connect(self) -> None:
+        """Make all regions known."""
+        for one in PLACES:
+            await self.wing.service.add_connection(one, ANN)
+
+    async def made(self, spec: MciSpec) -> None:
+        """Make an MCI, and see it made."""
+        accepted = await self.wing.service.create(NS, spec, ANN)
+        await self.engine.wait(NS, accepted.op.id)
+
+    async def begun(self, mci: str, action: str) -> str:
+        """Have something done to all VMs of an MCI; returns the operation."""
+        verdict = await self.wing.service.control(NS, mci, action, ANN)
+        assert verdict.whole is not None
+        return verdict.whole.op.id
+
+    async def done(self, mci: str, action: str) -> None:
+        """Do something to all VMs of an MCI, and see it done."""
+        await self.engine.wait(NS, await self.begun(mci, action))
+
+    async def states(self, mci: str) -> Counter[str]:
+        """Return how many VMs of an MCI are in each state."""
+        return Counter(one.state for one in await self.wing.service.vms(NS, mci))
+
+    def set_temper(self, temper: Temper) -> None:
+        """Let all regions behave in another way."""
+        for one in PLACES:
+            self.wing.cloud.set_temper(Place(one.provider, one.region), temper)
+
+
+def everywhere(name: str, vms: int) -> MciSpec:
+    """Return an MCI with so many VMs in every region."""
+    return MciSpec(name, f"uid-{name}", tuple(_group(one, vms) for one in PLACES))
+
+
+def _group(place: Connection, vms: int) -> SubGroup:
+    spec = f"{place.provider}+{REGIONS[place.provider][0]}+{SPECS[place.provider][0].name}"
+    return SubGroup(place.name, vms, spec, IMAGES[place.provider][0].name, connection=place.name)
+
+
+@asynccontextmanager
+async def new_fleet(file: str | None = None, *, tick: float = 0.25, slots: int = SLOTS) -> AsyncIterator[Fleet]:
+    """Open a fleet on a database, a new one if none is named."""
+    calls: Counter[str] = Counter()
+    with TemporaryDirectory(prefix="stateward-bench-") as folder:
+        site = Site(Path(folder), chance=Random(1), called=lambda _, call: calls.update([call]))
+        wing = MciWing(site, cloud=SimulatedCloud(temper=CALM, chance=Random(1)), tick=tick, every=3600.0)
+        kinds = [*wing.kinds, token_kind(), quota_kind()]
+        engine = Engine(store_at(file or new_file()), kinds, slots=slots, chance=Random(1))
+        wing.attach(engine)
+        async with engine, wing.live(engine, works=True):
+            fleet = Fleet(engine, wing, calls)
+            await fleet.connect()
+            yield fleet

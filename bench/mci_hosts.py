@@ -1,0 +1,71 @@
+"""Machines on this host, through the whole house: created, suspended, resumed, rebooted and terminated, for real."""
+
+import asyncio
+from collections.abc import Awaitable
+from shutil import which
+from time import perf_counter
+
+from uvloop import new_event_loop
+
+from bench.mci_fleet import ANN, NS, Fleet, new_fleet
+from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
+
+PROCESSES, GUESTS = 500, 50
+ACTIONS = ("suspend", "resume", "reboot", "terminate")
+STEADY = {"suspend": "Suspended", "resume": "Running", "reboot": "Running", "terminate": "Terminated"}
+
+
+def report() -> list[str]:
+    """Measure and return lines to print."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return ["machines on this host", *runner.run(processes()), *runner.run(guests())]
+
+
+async def processes() -> list[str]:
+    """Measure machines of the process driver."""
+    return await _life("process", SubGroup("p", PROCESSES, "local+here+tiny", "sh"))
+
+
+async def guests() -> list[str]:
+    """Measure machines of the qemu driver, where there is one."""
+    if not which("qemu-system-aarch64") and not which("qemu-system-x86_64"):
+        return ["  qemu: left out, because no qemu-system program is installed"]
+    connection = Connection("bench-qemu", "qemu", "bench", driver="qemu")
+    return await _life("qemu", SubGroup("q", GUESTS, "guest", "tick"), connection)
+
+
+async def _life(driver: str, group: SubGroup, connection: Connection | None = None) -> list[str]:
+    async with new_fleet(tick=0.05) as fleet:
+        if connection is not None:
+            await fleet.wing.service.add_connection(connection, ANN)
+            await fleet.wing.service.register(NS, Spec("guest", connection.name, "tiny"), ANN)
+            await fleet.wing.service.register(NS, Image("tick", connection.name, "tick"), ANN)
+        seconds = {"create": await _timed(fleet.made(MciSpec(driver, f"uid-{driver}", (group,))))}
+        try:
+            await _check(fleet, driver, "Running", group.size)
+            for action in ACTIONS:
+                seconds[action] = await _timed(fleet.done(driver, action))
+                await _check(fleet, driver, STEADY[action], group.size)
+        finally:
+            await _end(fleet, driver)
+    words = ", ".join(f"{action} {taken:.2f} s" for action, taken in seconds.items())
+    each = sum(seconds.values()) / len(seconds) / group.size
+    return [f"  {driver}: {group.size} machines: {words} ({each * 1e3:.1f} ms a machine and action)"]
+
+
+async def _timed(work: Awaitable[None]) -> float:
+    began = perf_counter()
+    await work
+    return perf_counter() - began
+
+
+async def _check(fleet: Fleet, mci: str, state: str, size: int) -> None:
+    states = await fleet.states(mci)
+    assert states == {state: size}, states
+
+
+async def _end(fleet: Fleet, mci: str) -> None:
+    if set(await fleet.states(mci)) - {"Terminated"}:
+        verdict = await fleet.wing.service.control(NS, mci, "terminate", ANN, force=True)
+        assert verdict.whole is not None
+        await fleet.engine.wait(NS, verdict.whole.op.id)

@@ -1,0 +1,169 @@
+"""What the server says about MCIs, and the calls that ask for it. A field that is not known here is passed over."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from stateward.cli.session import Session
+
+T = TypeVar("T")
+
+WIRE = "/tumblebug"
+"""Where the domain's own wire format is served; what is only ours is below the API's base."""
+
+NONE = "None"
+
+
+class Place(Struct, frozen=True):
+    """A place on the globe."""
+
+    display: str = ""
+
+
+class Vm(Struct, frozen=True, rename="camel"):
+    """A VM, in short."""
+
+    id: str
+    status: str = ""
+    sub_group_id: str = ""
+    target_action: str = NONE
+    native_status: str = ""
+    system_message: str = ""
+    created_time: str = ""
+    public_ip: str = ""
+    private_ip: str = ""
+    location: Place = Place()
+
+
+class Mci(Struct, frozen=True, rename="camel"):
+    """An MCI, in short."""
+
+    id: str
+    status: str = ""
+    status_count: dict[str, int] = {}
+    target_action: str = NONE
+    target_status: str = NONE
+    label: dict[str, str] = {}
+    system_message: list[str] = []
+    vm: list[Vm] = []
+
+
+class OneStatus(Struct, frozen=True):
+    """The answer about one MCI."""
+
+    status: Mci
+
+
+class Statuses(Struct, frozen=True):
+    """The answer about all MCIs."""
+
+    mci: list[Mci] = []
+
+
+class Skipped(Struct, frozen=True):
+    """A VM that an action passes over, and why."""
+
+    vm: str
+    code: str = ""
+    reason: str = ""
+
+
+class Told(Struct, frozen=True):
+    """What a request has led to: the operation, the VMs passed over, what was removed, and what may still be there."""
+
+    message: str = ""
+    operation: str | None = None
+    skipped: list[Skipped] | None = None
+    output: list[str] = []
+    remains: list[str] = []
+
+
+class GroupReview(Struct, frozen=True, rename="camel"):
+    """What a review says of a group of VMs."""
+
+    vm_name: str = ""
+    sub_group_size: Any = ""
+    status: str = ""
+    message: str = ""
+    can_create: bool = False
+    connection_name: str = ""
+    estimated_cost: str = ""
+    warnings: list[str] = []
+    errors: list[str] = []
+
+
+class Review(Struct, frozen=True, rename="camel"):
+    """What a review says of a fleet."""
+
+    overall_status: str = ""
+    overall_message: str = ""
+    creation_viable: bool = False
+    estimated_cost: str = ""
+    mci_name: str = ""
+    total_vm_count: int = 0
+    vm_reviews: list[GroupReview] = []
+    recommendations: list[str] = []
+
+
+class Connection(Struct, frozen=True):
+    """A way to a provider's region."""
+
+    name: str
+    provider: str
+    region: str
+    zone: str = ""
+    driver: str = "simulated"
+    credential: str = ""
+    options: dict[str, str] = {}
+    built_in: bool = False
+
+
+class Orphan(Struct, frozen=True):
+    """A machine of ours at a provider that no record knows."""
+
+    connection: str
+    key: str
+    native_id: str = ""
+    state: str = ""
+    name: str = ""
+
+
+class Orphans(Struct, frozen=True):
+    """All orphans, and at which connections nobody could say."""
+
+    orphans: list[Orphan] = []
+    trouble: dict[str, str] = {}
+
+
+def ask(
+    session: "Session",
+    answer: type[T],
+    method: str,
+    path: str,
+    *,
+    params: Mapping[str, str | None] | None = None,
+    body: object = None,
+) -> T:
+    """Ask the domain's own API, in the session's namespace."""
+    return session.client.wire.call(
+        answer, method, f"/ns/{part(session.ns)}{path}", params=params or {}, body=body, base=WIRE
+    )
+
+
+def part(text: str) -> str:
+    """Return a text as a part of a path."""
+    return quote(text, safe="")
+
+
+def status_of(session: "Session", mci: str, *, fresh: bool = False) -> Mci:
+    """Return an MCI with the states of its VMs; freshly, with what the providers show now."""
+    params = {"option": "status", "fresh": "true" if fresh else None}
+    return ask(session, OneStatus, "GET", f"/mci/{part(mci)}", params=params).status
+
+
+def statuses(session: "Session") -> list[Mci]:
+    """Return all MCIs, without their VMs."""
+    return ask(session, Statuses, "GET", "/mci", params={"option": "status", "vm": "none"}).mci

@@ -1,0 +1,254 @@
+"""The commands: make an MCI from a file, see it, control it, change its size, and let it go."""
+
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stateward.cli.commands.options import Force, Timeout, Wait
+from stateward.cli.completion import complete_objects
+from stateward.cli.mci import connections
+from stateward.cli.mci.calls import Orphans, Review, Told, ask, part, status_of, statuses
+from stateward.cli.mci.progress import groups_of, is_watched, seen_to_end, until_held
+from stateward.cli.mci.views import FEW, FEWER, mci_table, mci_view, orphan_view, review_view, skipped_table
+from stateward.cli.output import NO, err, print_json
+from stateward.cli.problems import Said
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import clean, error_text, results, status_text
+from stateward.errors import BadInput
+
+if TYPE_CHECKING:
+    from stateward.cli.answers import OperationInfo
+
+app = typer.Typer(no_args_is_help=True, help="Make, see and control groups of VMs over many clouds.")
+app.add_typer(connections.app, name="connection")
+
+
+NO_GROUPS: Mapping[str, str] = {}
+
+
+class Action(StrEnum):
+    """What can be done to an MCI; the first four to a single VM of it as well."""
+
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    REBOOT = "reboot"
+    TERMINATE = "terminate"
+    REFINE = "refine"
+    RECONCILE = "reconcile"
+    CONTINUE = "continue"
+    WITHDRAW = "withdraw"
+
+
+File = Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="The fleet, in YAML; - is standard input.")]
+Named = Annotated[str, typer.Argument(metavar="MCI", help="The MCI's name.", autocompletion=complete_objects)]
+Target = Annotated[
+    str, typer.Argument(metavar="MCI[/VM]", help="An MCI, or one VM of it.", autocompletion=complete_objects)
+]
+What = Annotated[Action, typer.Argument(metavar="ACTION", help=", ".join(Action))]
+Rename = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another name than the file's.")]
+Hold = Annotated[bool, typer.Option("--hold", help="Stop when all is prepared, until `do continue` or `do withdraw`.")]
+Every = Annotated[bool, typer.Option("--all", "-a", help="Show every VM, however many there are.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Ask the providers now what they show.")]
+Subgroup = Annotated[str, typer.Argument(metavar="GROUP", help="The subgroup.")]
+Add = Annotated[int | None, typer.Option("--add", min=1, metavar="N", help="Make so many more VMs.")]
+Remove = Annotated[int | None, typer.Option("--remove", min=1, metavar="N", help="Terminate and remove so many.")]
+Size = Annotated[int | None, typer.Option("--size", min=0, metavar="N", help="Make or remove until there are so many.")]
+First = Annotated[bool, typer.Option("--terminate", help="Terminate VMs that live, and delete when that is done.")]
+Forget = Annotated[bool, typer.Option("--force", help="Remove the records only; says what may remain at providers.")]
+
+
+At = Annotated[str | None, typer.Option("--connection", metavar="NAME", help="Only at this connection.")]
+End = Annotated[bool, typer.Option("--terminate", help="Terminate them.")]
+
+
+@app.command()
+@on_server
+def create(
+    session: Session,
+    file: File,
+    name: Rename = None,
+    hold: Hold = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
+    """Make an MCI from a file: prepare networks, groups and keys, then provision its VMs."""
+    body = _fleet(file, name)
+    told = ask(session, Told, "POST", "/mciDynamic", params={"option": "hold" if hold else None}, body=body)
+    if hold and wait:
+        until_held(session, body["name"], timeout)
+    _finish(session, body["name"], told, wait and not hold, timeout)
+
+
+@app.command()
+@on_server
+def review(session: Session, file: File, name: Rename = None) -> None:
+    """Say whether a file's MCI could be made, why not, and what it would cost; makes nothing."""
+    found = ask(session, Review, "POST", "/mciDynamicReview", body=_fleet(file, name))
+    if session.json:
+        print_json(found)
+    else:
+        results().print(review_view(found))
+    if not found.creation_viable:
+        raise typer.Exit(NO)
+
+
+@app.command("list")
+@on_server
+def list_(session: Session) -> None:
+    """List the MCIs of the namespace."""
+    found = statuses(session)
+    if session.json:
+        print_json(found)
+    else:
+        results().print(mci_table(found))
+
+
+@app.command()
+@on_server
+def status(session: Session, mci: Named, every: Every = False, fresh: Fresh = False) -> None:
+    """Show an MCI with its VMs."""
+    found = status_of(session, mci, fresh=fresh)
+    if session.json:
+        print_json(found)
+    else:
+        results().print(mci_view(found, inf if every else FEW))
+
+
+@app.command()
+@on_server
+def do(
+    session: Session,
+    action: What,
+    target: Target,
+    force: Force = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
+    """Do something to all VMs of an MCI whose states allow it, or to one VM."""
+    mci, _, vm = target.partition("/")
+    path = f"/mci/{part(mci)}" + (f"/vm/{part(vm)}" if vm else "")
+    params = {"action": action.value, "force": "true" if force else None}
+    _finish(session, mci, ask(session, Told, "POST", path, params=params), wait, timeout)
+
+
+@app.command()
+@on_server
+def scale(
+    session: Session,
+    mci: Named,
+    group: Subgroup,
+    add: Add = None,
+    remove: Remove = None,
+    size: Size = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
+    """Grow or shrink a subgroup: --add, --remove or --size."""
+    wishes = {"numVMsToAdd": add, "numVMsToRemove": remove, "size": size}
+    body = {field: number for field, number in wishes.items() if number is not None}
+    if len(body) != 1:
+        raise BadInput("size", " ".join(body), "clear: say one of --add, --remove, --size")
+    told = ask(session, Told, "POST", f"/mci/{part(mci)}/subgroup/{part(group)}", body=body)
+    _finish(session, mci, told, wait, timeout)
+
+
+@app.command()
+@on_server
+def delete(
+    session: Session,
+    mci: Named,
+    terminate: First = False,
+    force: Forget = False,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
+    """Delete an MCI whose VMs are all terminated or failed; or see to it, with --terminate."""
+    if terminate and force:
+        raise BadInput("--force", "--terminate", "possible together with it")
+    option = "terminate" if terminate else "force" if force else None
+    groups = groups_of(session, mci) if wait and is_watched(session) else {}  # soon nobody will know them any more
+    params = {"option": option, "wait": "0" if terminate else None}
+    told = ask(session, Told, "DELETE", f"/mci/{part(mci)}", params=params)
+    _finish(session, mci, told, wait, timeout, groups)
+
+
+@app.command()
+@on_server
+def orphans(session: Session, connection: At = None, terminate: End = False) -> None:
+    """List machines of ours at providers that no record knows; exits with 1 if there are any."""
+    found = session.client.wire.call(Orphans, "GET", "/mci/orphans", params={"connection": connection})
+    if terminate:
+        for one in found.orphans:
+            body = {"connection": one.connection, "key": one.key}
+            session.client.wire.call(Told, "POST", "/mci/orphans/terminate", body=body)
+    if session.json:
+        print_json(found)
+    else:
+        results().print(orphan_view(found))
+    if found.trouble or (found.orphans and not terminate):
+        raise typer.Exit(NO)
+
+
+# --- what they share -------------------------------------------------------------------------------------------------
+
+
+def _fleet(file: str, name: str | None) -> dict[str, Any]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+    except OSError as error:
+        raise BadInput("--file", file, f"a file that can be read ({error.strerror})") from error
+    from stateward.cli.mci.file import read_fleet  # most commands need no parser
+
+    body = read_fleet(text, file)
+    return body if name is None else {**body, "name": name}
+
+
+def _finish(
+    session: Session,
+    mci: str,
+    told: Told,
+    wait: bool,
+    timeout: float | None,
+    groups: Mapping[str, str] = NO_GROUPS,
+) -> None:
+    """Say what a request has led to, or how it has ended."""
+    operation = None if told.operation is None else session.client.operation(session.ns, told.operation)
+    if operation is not None and not session.client.works:
+        err().print("No server runs on this data folder: the work waits until one does.", style="yellow")
+    if operation is not None and wait and not operation.over:
+        operation = seen_to_end(session, mci, operation, timeout, groups)
+    _print(session, mci, told, operation)
+    if operation is not None and operation.status in ("failed", "cancelled"):
+        raise typer.Exit(NO)
+
+
+def _print(session: Session, mci: str, told: Told, operation: "OperationInfo | None") -> None:
+    try:
+        found = status_of(session, mci)
+    except Said as problem:
+        if problem.status != 404:
+            raise
+        found = None
+    if session.json:
+        more = {"skipped": told.skipped or [], "output": told.output, "remains": told.remains}
+        print_json({"mci": found, "operation": operation, **more})
+        return
+    console = results()
+    console.print(
+        f"MCI {clean(mci)} is gone." if found is None else mci_view(found, FEWER), markup=False, highlight=False
+    )
+    if told.skipped:
+        console.print(skipped_table(told.skipped))
+    for uid in told.remains:
+        console.print(
+            f"At its provider there may still be {clean(uid)}.", style="yellow", markup=False, highlight=False
+        )
+    if operation is not None:
+        console.print(f"{operation.action} ", status_text(operation.status), operation.id, markup=False)
+        if operation.error:
+            console.print(error_text(operation.error))

@@ -1,0 +1,71 @@
+"""`stateward mci connection ...`: the ways to providers' regions, with drivers behind them."""
+
+from typing import Annotated
+
+import typer
+
+from stateward.cli.mci.calls import Connection, part
+from stateward.cli.mci.views import connection_table
+from stateward.cli.names import pairs
+from stateward.cli.output import print_json
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import clean, results
+
+app = typer.Typer(no_args_is_help=True, help="Add, list and remove connections to providers.")
+
+PATH = "/mci/connections"
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The connection's name.")]
+Provider = Annotated[str, typer.Option("--provider", help="The provider, such as aws.")]
+Region = Annotated[str, typer.Option("--region", help="Its region.")]
+Zone = Annotated[str, typer.Option("--zone", help="A zone of the region.")]
+Driver = Annotated[str, typer.Option("--driver", help="simulated, process, qemu or aws.")]
+Credential = Annotated[
+    str, typer.Option("--credential", metavar="REF", help="Where the credential is: env:NAME or file:PATH.")
+]
+Options = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="A setting of the driver. Repeatable.")
+]
+
+
+@app.command()
+@on_server
+def add(
+    session: Session,
+    name: Name,
+    provider: Provider,
+    region: Region,
+    driver: Driver,
+    zone: Zone = "",
+    credential: Credential = "",
+    option: Options = None,
+) -> None:
+    """Add a connection, or change one."""
+    wanted = Connection(name, provider, region, zone, driver, credential, pairs("option", option or []))
+    made = session.client.wire.call(Connection, "POST", PATH, body=wanted)
+    if session.json:
+        print_json(made)
+    else:
+        results().print(connection_table([made]))
+
+
+@app.command("list")
+@on_server
+def list_(session: Session) -> None:
+    """List all connections: those that every server knows, and those that were added."""
+    found = session.client.wire.call(list[Connection], "GET", PATH)
+    if session.json:
+        print_json(found)
+    else:
+        results().print(connection_table(found))
+
+
+@app.command()
+@on_server
+def remove(session: Session, name: Name) -> None:
+    """Remove a connection that was added."""
+    session.client.wire.call(object, "DELETE", f"{PATH}/{part(name)}")
+    if session.json:
+        print_json({"removed": name})
+    else:
+        results().print(f"Connection {clean(name)} is removed.", markup=False, highlight=False)

@@ -1,0 +1,186 @@
+"""Fleet files: an MCI in YAML, read strictly, with the file, line and field of whatever is wrong with it.
+
+    name: shop
+    groups:
+      - {name: web, size: 3, spec: aws+ap-northeast-2+t3.nano, image: ubuntu22.04}
+
+Fields go by short names, or by those of the wire (`subGroups`, `subGroupSize`, `specId`...), so that the JSON body of a
+request is a fleet file too. The server reads leniently; a file is read by its author, who wants to know of a slip.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import yaml
+from yaml import MappingNode, Node, ScalarNode, SequenceNode
+
+from stateward.errors import StatewardError
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+WHOLE = re.compile(r"[0-9]{1,9}")
+NOTHING = ("", "~", "null", "Null", "NULL")
+
+Body = dict[str, Any]
+
+
+class BadFile(StatewardError):
+    """A file that cannot be used; says on which line, in which field, and what would do."""
+
+    def __init__(self, file: str, line: int, path: str, allowed: str) -> None:
+        super().__init__(file, line, path, allowed)
+        self.file, self.line, self.path, self.allowed = file, line, path, allowed
+
+    def __str__(self) -> str:
+        place = f"{self.file}, line {self.line}" + (f", {self.path}" if self.path else "")
+        return f"{place}: {self.allowed}"
+
+
+def read_fleet(text: str, file: str) -> Body:
+    """Read a fleet file; returns the body of the request that it stands for."""
+    try:
+        node = yaml.compose(text, Loader=LOADER)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise BadFile(file, line, "", f"it is not YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise BadFile(file, 1, "", f"it is not YAML: {str(error).splitlines()[0]}") from error
+    if node is None:
+        raise BadFile(file, 1, "", "it is empty; give a name and groups")
+    return _Reader(file).fields(node, "", HEAD, ("name", "subGroups"))
+
+
+Read = Callable[["_Reader", Node, str], Any]
+
+
+class _Reader:
+    """Reads the nodes of one file."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def wrong(self, node: Node, path: str, allowed: str) -> BadFile:
+        """Return an error about a node."""
+        return BadFile(self._file, node.start_mark.line + 1, path, allowed)
+
+    def fields(self, node: Node, path: str, known: "Mapping[str, Field]", needed: tuple[str, ...]) -> Body:
+        """Read a mapping whose fields are known."""
+        found: Body = {}
+        for key, value in self._pairs(node, path):
+            where = f"{path}.{key.value}" if path else str(key.value)
+            name, read = self._known(key, where, known)
+            if name in found:
+                raise self.wrong(key, where, "it stands there twice")
+            found[name] = read(self, value, where)
+        for name in needed:
+            if name not in found:
+                short = next(word for word, (wire, _) in known.items() if wire == name)
+                raise self.wrong(node, f"{path}.{short}" if path else short, "it is needed, and is not there")
+        return found
+
+    def _known(self, key: Node, where: str, known: "Mapping[str, Field]") -> "Field":
+        found = known.get(key.value)
+        if found is None:
+            near = get_close_matches(str(key.value), known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise self.wrong(key, where, f"there is no such field{hint} Known: {', '.join(known)}")
+        return found
+
+    def _pairs(self, node: Node, path: str) -> list[tuple[Node, Node]]:
+        if not isinstance(node, MappingNode):
+            raise self.wrong(node, path, "it is to be fields with values, such as `name: shop`")
+        for key, _ in node.value:
+            if not isinstance(key, ScalarNode) or key.value == "<<":
+                raise self.wrong(key, path, "a field has a plain name")
+        return list(node.value)
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def text(self, node: Node, where: str) -> str:
+        """Read a text."""
+        if not isinstance(node, ScalarNode) or (not node.style and node.value in NOTHING):
+            raise self.wrong(node, where, "it is to be a text")
+        return str(node.value)
+
+    def number(self, node: Node, where: str) -> int:
+        """Read a whole number."""
+        if not isinstance(node, ScalarNode) or not WHOLE.fullmatch(node.value) or int(node.value) < 1:
+            raise self.wrong(node, where, "it is to be a whole number of at least 1")
+        return int(node.value)
+
+    def labels(self, node: Node, where: str) -> dict[str, str]:
+        """Read names with texts."""
+        return {str(key.value): self.text(value, f"{where}.{key.value}") for key, value in self._pairs(node, where)}
+
+    def texts(self, node: Node, where: str) -> list[str]:
+        """Read texts; a single one is as good as a list of one."""
+        if not isinstance(node, SequenceNode):
+            return [self.text(node, where)]
+        return [self.text(one, f"{where}.{number}") for number, one in enumerate(node.value)]
+
+    def policy(self, node: Node, where: str) -> str:
+        """Read what is to be done when some VMs fail."""
+        word = self.text(node, where)
+        if word not in POLICIES:
+            raise self.wrong(node, where, f"it is to be one of {', '.join(POLICIES)}")
+        return word
+
+    def groups(self, node: Node, where: str) -> list[Body]:
+        """Read the subgroups; a number in a path counts from 0."""
+        if not isinstance(node, SequenceNode) or not node.value:
+            raise self.wrong(node, where, "it is to be a list of at least one group of VMs")
+        return [
+            self.fields(one, f"{where}.{number}", GROUP, ("specId", "imageId")) for number, one in enumerate(node.value)
+        ]
+
+    def command(self, node: Node, where: str) -> Body:
+        """Read what is to be run on every VM."""
+        return self.fields(node, where, COMMAND, ("command",))
+
+
+Field = tuple[str, Read]
+POLICIES = ("continue", "rollback", "refine")
+R = _Reader
+
+COMMAND: Mapping[str, Field] = {
+    "command":        ("command",        R.texts),
+    "user":           ("userName",       R.text),
+    "userName":       ("userName",       R.text),
+    "minutes":        ("timeoutMinutes", R.number),
+    "timeoutMinutes": ("timeoutMinutes", R.number),
+}  # fmt: skip
+
+GROUP: Mapping[str, Field] = {
+    "name":           ("name",           R.text),
+    "size":           ("subGroupSize",   R.number),
+    "spec":           ("specId",         R.text),
+    "image":          ("imageId",        R.text),
+    "connection":     ("connectionName", R.text),
+    "zone":           ("zone",           R.text),
+    "disk":           ("rootDiskSize",   R.number),
+    "diskType":       ("rootDiskType",   R.text),
+    "label":          ("label",          R.labels),
+    "description":    ("description",    R.text),
+    "subGroupSize":   ("subGroupSize",   R.number),
+    "specId":         ("specId",         R.text),
+    "imageId":        ("imageId",        R.text),
+    "connectionName": ("connectionName", R.text),
+    "rootDiskSize":   ("rootDiskSize",   R.number),
+    "rootDiskType":   ("rootDiskType",   R.text),
+}  # fmt: skip
+
+HEAD: Mapping[str, Field] = {
+    "name":                   ("name",                   R.text),
+    "description":            ("description",            R.text),
+    "label":                  ("label",                  R.labels),
+    "policy":                 ("policyOnPartialFailure", R.policy),
+    "groups":                 ("subGroups",              R.groups),
+    "postCommand":            ("postCommand",            R.command),
+    "policyOnPartialFailure": ("policyOnPartialFailure", R.policy),
+    "subGroups":              ("subGroups",              R.groups),
+    "systemLabel":            ("systemLabel",            R.text),
+    "installMonAgent":        ("installMonAgent",        R.text),
+    "placementAlgo":          ("placementAlgo",          R.text),
+}  # fmt: skip
+"""The fields of a fleet file: how they are called there, how on the wire, and how their values are read."""

@@ -1,0 +1,131 @@
+"""How far an operation on an MCI has come: a bar for each provider and region, as its VMs come to rest.
+
+The VMs that take part are those that the journal tells of since the operation was accepted; so whoever looks sees a
+creation, a control action and a scaling alike, and 10,000 VMs cost a page of the journal now and then.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from stateward.cli.answers import Line, OperationInfo
+from stateward.cli.bars import Bars, group_of
+from stateward.cli.following import Following, TookTooLong
+from stateward.cli.names import Selector
+from stateward.cli.output import err
+
+if TYPE_CHECKING:
+    from stateward.cli.session import Session
+
+VM = "mci.vm"
+BAD = frozenset({"Failed", "Undefined"})
+PREPARING = "Preparing"
+PAUSE = 0.25
+
+
+class Level(Struct, frozen=True):
+    """How many VMs of a group have come to rest, of how many, and how many badly."""
+
+    done: int
+    total: int
+    bad: int
+
+
+class Course:
+    """The VMs that take part, as far as the journal has told."""
+
+    def __init__(self, resting: Callable[[str], bool]) -> None:
+        self._resting = resting
+        self._states: dict[str, str] = {}
+        self._groups: dict[str, str] = {}
+
+    def note(self, lines: Iterable[Line], mci: str) -> None:
+        """Take note of what the journal tells of an MCI's VMs."""
+        for line in lines:
+            if line.object.startswith(f"{mci}.") and line.target is not None:
+                self._states[line.object] = line.target
+
+    def place(self, groups: Mapping[str, str]) -> None:
+        """Take note of the groups that VMs belong to; one that is in none is gone already."""
+        self._groups.update(dict.fromkeys(self._states, VM) | self._groups | dict(groups))
+
+    @property
+    def lost(self) -> bool:
+        """Whether there are VMs whose group is not known yet."""
+        return not self._states.keys() <= self._groups.keys()
+
+    def levels(self) -> dict[str, Level]:
+        """Return how far each group has come."""
+        totals, done, bad = Counter[str](), Counter[str](), Counter[str]()
+        for id_, state in self._states.items():
+            group = self._groups.get(id_, VM)
+            totals[group] += 1
+            done[group] += self._resting(state)
+            bad[group] += state in BAD
+        return {group: Level(done[group], totals[group], bad[group]) for group in totals}
+
+
+def is_watched(session: "Session") -> bool:
+    """Tell whether somebody looks at bars."""
+    return not session.json and err().is_terminal
+
+
+def groups_of(session: "Session", mci: str) -> dict[str, str]:
+    """Return the providers and regions of an MCI's VMs."""
+    found = session.client.objects(session.ns, Selector(kind=VM, parent=mci))
+    return {one.id: group_of(one.kind, one.labels) for one in found}
+
+
+def seen_to_end(
+    session: "Session", mci: str, operation: OperationInfo, timeout: float | None, groups: Mapping[str, str]
+) -> OperationInfo:
+    """Wait for the end of an operation, with bars on a terminal; returns it as it is then."""
+    if not is_watched(session):
+        (ended,) = Following(session.client, session.ns, [operation], timeout=timeout, pause=session.pause)
+        return ended
+    course = Course(lambda state: session.state_class(VM, state) != "transitional")
+    course.place(groups)
+    with Bars(err(), Counter()) as bars:
+        return _watched(session, mci, operation, timeout, course, bars)
+
+
+def _watched(
+    session: "Session", mci: str, operation: OperationInfo, timeout: float | None, course: Course, bars: Bars
+) -> OperationInfo:
+    until = None if timeout is None else time.monotonic() + timeout
+    since = None if operation.created is None else operation.created.isoformat()
+    after = 0
+    while True:
+        now = session.client.operation(session.ns, operation.id)
+        after = _hear(session, mci, course, after, since)
+        for group, level in course.levels().items():
+            bars.level(group, level.done, level.total, level.bad)
+        if now.over:
+            return now
+        if until is not None and timeout is not None and time.monotonic() >= until:
+            raise TookTooLong([operation.id], timeout)
+        session.pause(PAUSE)
+
+
+def _hear(session: "Session", mci: str, course: Course, after: int, since: str | None) -> int:
+    """Read the journal to its end; returns the number of its last line."""
+    more = True
+    while more:
+        page = session.client.journal(after, ns=session.ns, kind=VM, since=since)
+        course.note(page.lines, mci)
+        after, more = page.after, page.more
+    if course.lost:
+        course.place(groups_of(session, mci))
+    return after
+
+
+def until_held(session: "Session", mci: str, timeout: float | None) -> None:
+    """Wait until an MCI is prepared, or has failed to be: one that is held goes on only when it is told to."""
+    until = None if timeout is None else time.monotonic() + timeout
+    while (found := session.client.object(session.ns, mci)).state == PREPARING:
+        if until is not None and timeout is not None and time.monotonic() >= until:
+            raise TookTooLong([found.op or mci], timeout)
+        session.pause(PAUSE)

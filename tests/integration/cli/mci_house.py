@@ -1,0 +1,75 @@
+"""A real server with the mci domain on quick simulated clouds and real processes, and a command line to talk to it."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import typer
+from typer.testing import CliRunner, Result
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
+from stateward.cli.commands import register
+from stateward.cli.mci import app as mci
+from stateward.config import Config
+from stateward.domains.mci.api import routes
+from stateward.domains.mci.house import MciWing
+from stateward.domains.wing import Site
+from stateward.drivers.simulated import CALM, SimulatedCloud
+from stateward.engine import Engine
+from stateward.server import events, sockets
+from stateward.server.app import create_app
+from stateward.server.windows import Windows
+from stateward.store import open_store
+from tests.integration.cli.house import House
+from tests.integration.engine.plant import Plant
+
+
+class MciHouse(House):
+    """A server with the mci domain."""
+
+    wing: MciWing
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.cloud = SimulatedCloud(temper=CALM, chance=Random(1))
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.plant = Plant()
+        config = Config(data=str(self.folder), rate=100_000)
+        self.wing = MciWing(Site(self.folder, chance=Random(1)), cloud=self.cloud, tick=0.01, every=3600.0)
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.wing.kinds], lease=3.0)
+        self.wing.attach(engine)
+        async with engine as self.engine, self.wing.live(engine, works=True):
+            self.tokens = Tokens(self.engine)
+            self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
+            app = create_app(
+                self.engine,
+                self.tokens,
+                config,
+                routes=self.wing.routes or routes(self.wing),
+                api_routes=[*events.ROUTES, *sockets.ROUTES],
+            )
+            async with Windows(self.engine) as windows:
+                app.state["windows"] = windows
+                await self._listen(app)
+
+    def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
+        """Run a command against this server."""
+        env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
+        return CliRunner().invoke(command_line(), words, env=env, input=stdin)
+
+    def made(self, fleet: str) -> Any:
+        """Make an MCI from a text, and see it made."""
+        return self.json("mci", "create", "-f", "-", "--wait", stdin=fleet)
+
+
+def command_line() -> typer.Typer:
+    """Return the commands as they stand in the program."""
+    app = typer.Typer()
+    register(app)
+    app.add_typer(mci, name="mci")
+    return app

@@ -1,0 +1,247 @@
+"""`stateward mci` against a real server: simulated clouds, and processes of this host."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from stateward.access import Role
+from stateward.domains.mci.service import Caller
+from stateward.drivers import Place, Want
+from stateward.lifecycle import USER
+from tests.integration.cli.mci_house import MciHouse
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+NUMBERS = count(1)
+FLEET = """
+name: m1
+groups:
+  - {name: web, size: 3, spec: aws+ap-northeast-2+t3.nano, image: ubuntu22.04}
+  - {name: db, size: 2, spec: gcp+us-central1+e2-micro, image: debian12}
+"""
+
+
+@pytest.fixture(scope="module")
+def one_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MciHouse]:
+    house = MciHouse(tmp_path_factory.mktemp("mci"))
+    with house.opened():
+        yield house
+
+
+@pytest.fixture
+def house(one_house: MciHouse) -> MciHouse:
+    """Return the house with a namespace of the test's own."""
+    one_house.ns = f"t{next(NUMBERS)}"
+    one_house.ask(one_house.wing.service.add_namespace(one_house.ns, "", Caller(USER)))
+    return one_house
+
+
+def states(told: dict[str, list[dict[str, str]]]) -> dict[str, str]:
+    return {one["id"]: one["status"] for one in told["vm"]}
+
+
+def test_a_fleet_is_made_and_seen(house: MciHouse) -> None:
+    told = house.made(FLEET)
+    assert told["operation"]["status"] == "succeeded"
+    assert told["mci"]["status"] == "Running:5 (R:5/5)"
+    shown = house.run("mci", "status", "m1").stdout
+    assert "Running:5 (R:5/5)" in shown
+    assert "web-3" in shown
+    assert "m1" in house.run("mci", "list").stdout
+    assert [one["id"] for one in house.json("mci", "list")] == ["m1"]
+
+
+def test_without_waiting_the_operation_is_named(house: MciHouse) -> None:
+    told = house.json("mci", "create", "-f", "-", stdin=FLEET)
+    assert told["operation"]["action"] == "create"
+    assert house.run("wait", told["operation"]["id"]).exit_code == 0
+
+
+def test_the_name_of_the_file_can_be_another(house: MciHouse) -> None:
+    assert house.json("mci", "create", "-f", "-", "--name", "m2", "--wait", stdin=FLEET)["mci"]["id"] == "m2"
+
+
+@pytest.mark.parametrize(("action", "state"), [("suspend", "Suspended"), ("reboot", "Running")])
+def test_all_vms_do_as_they_are_told(house: MciHouse, action: str, state: str) -> None:
+    house.made(FLEET)
+    done = house.run("mci", "do", action, "m1", "--wait")
+    assert done.exit_code == 0, done.output
+    assert "succeeded" in done.stdout
+    assert set(states(house.json("mci", "status", "m1")).values()) == {state}
+
+
+def test_one_vm_does_as_it_is_told_and_later_only_the_others_do(house: MciHouse) -> None:
+    house.made(FLEET)
+    assert house.run("mci", "do", "suspend", "m1/web-2", "--wait").exit_code == 0
+    assert house.json("mci", "status", "m1")["status"] == "Partial-Running:4 (R:4/5)"
+    told = house.json("mci", "do", "suspend", "m1", "--wait")
+    assert [one["vm"] for one in told["skipped"]] == ["web-2"]
+    assert "web-2" in house.run("mci", "do", "resume", "m1", "--wait").stdout
+
+
+def test_a_terminal_sees_a_bar_for_each_provider_and_region(house: MciHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for words in (["create", "-f", "-"], ["do", "suspend", "m1"], ["delete", "m1", "--terminate"]):
+        done = house.run("mci", *words, "--wait", stdin=FLEET)
+        assert done.exit_code == 0, done.output
+        assert "aws/ap-northeast-2" in done.stderr
+        assert "gcp/us-central1" in done.stderr
+
+
+def test_what_takes_longer_than_allowed_exits_with_1_and_goes_on(
+    house: MciHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for terminal in ("", "1"):
+        monkeypatch.setenv("FORCE_COLOR", terminal)
+        name = f"m{terminal}"
+        done = house.run("mci", "create", "-f", "-", "--name", name, "--wait", "--timeout", "0", stdin=FLEET)
+        assert done.exit_code == 1, done.output
+        assert "it goes on" in done.stderr
+        house.run("wait", name)
+        assert house.json("mci", "status", name)["status"] == "Running:5 (R:5/5)"
+
+
+def test_what_no_state_allows_exits_with_1_and_says_why(house: MciHouse) -> None:
+    house.made(FLEET)
+    done = house.run("mci", "do", "resume", "m1")
+    assert done.exit_code == 1
+    assert "resume" in done.stderr
+
+
+def test_a_subgroup_grows_and_shrinks(house: MciHouse) -> None:
+    house.made(FLEET)
+    grown = house.json("mci", "scale", "m1", "web", "--add", "2", "--wait")["mci"]
+    assert sum(name.startswith("web") for name in states(grown)) == 5
+    shrunk = house.json("mci", "scale", "m1", "web", "--size", "1", "--wait")["mci"]
+    assert [name for name in states(shrunk) if name.startswith("web")] == ["web-1"]
+    assert house.run("mci", "scale", "m1", "web").exit_code == 2
+    assert house.run("mci", "scale", "m1", "nothing", "--add", "1").exit_code == 2
+
+
+def test_a_held_creation_goes_on_when_told(house: MciHouse) -> None:
+    told = house.json("mci", "create", "-f", "-", "--hold", "--wait", stdin=FLEET)
+    assert told["mci"]["status"] == "Prepared"
+    assert house.json("mci", "do", "continue", "m1", "--wait")["mci"]["status"] == "Running:5 (R:5/5)"
+    assert house.run("mci", "do", "continue", "m1").exit_code == 1
+
+
+def test_a_held_creation_is_withdrawn(house: MciHouse) -> None:
+    house.json("mci", "create", "-f", "-", "--hold", "--wait", stdin=FLEET)
+    done = house.run("mci", "do", "withdraw", "m1", "--wait")
+    assert done.exit_code == 0, done.output
+    assert house.run("mci", "status", "m1").exit_code == 2
+
+
+def test_a_review_makes_nothing_and_tells_the_cost(house: MciHouse) -> None:
+    told = house.json("mci", "review", "-f", "-", stdin=FLEET)
+    assert told["creationViable"]
+    assert told["estimatedCost"] == "$0.0324/hour"
+    assert "yes" in house.run("mci", "review", "-f", "-", stdin=FLEET).stdout
+    assert house.json("mci", "list") == []
+
+
+def test_a_review_of_what_cannot_be_made_exits_with_1_and_says_why(house: MciHouse) -> None:
+    done = house.run("mci", "review", "-f", "-", stdin=FLEET.replace("t3.nano", "t3.giant"))
+    assert done.exit_code == 1
+    assert "t3.giant" in done.stdout
+
+
+def test_a_creation_that_fails_exits_with_1(house: MciHouse) -> None:
+    done = house.run("mci", "create", "-f", "-", "--wait", stdin=FLEET.replace("t3.nano", "t3.giant"))
+    assert done.exit_code == 1
+    assert "t3.giant" in done.stdout
+
+
+def test_an_mci_is_deleted_with_its_vms_only_when_that_is_said(house: MciHouse) -> None:
+    house.made(FLEET)
+    refused = house.run("mci", "delete", "m1")
+    assert refused.exit_code == 1
+    done = house.run("mci", "delete", "m1", "--terminate", "--wait")
+    assert done.exit_code == 0, done.output
+    assert "gone" in done.stdout
+    assert house.run("mci", "delete", "m1").exit_code == 2
+
+
+def test_a_forgotten_mci_leaves_orphans_that_are_found_and_ended(house: MciHouse) -> None:
+    house.made(FLEET)
+    told = house.json("mci", "delete", "m1", "--force")
+    assert len(told["remains"]) == 5
+    found = house.json("mci", "orphans", code=1)["orphans"]
+    assert {one["key"] for one in found} >= set(told["remains"])
+    assert house.run("mci", "orphans", "--terminate").exit_code == 0
+    assert house.json("mci", "orphans")["orphans"] == []
+
+
+def test_a_machine_that_nobody_asked_for_is_an_orphan(house: MciHouse) -> None:
+    place = Place("aws", "eu-central-1")
+    house.do(lambda: house.cloud.orphan(place, Want("stray", "stray", "t3.nano", "ubuntu22.04")))
+    done = house.run("mci", "orphans", "--connection", "aws-eu-central-1")
+    assert done.exit_code == 1
+    assert "stray" in done.stdout
+    assert house.run("mci", "orphans", "--connection", "aws-eu-central-1", "--terminate").exit_code == 0
+
+
+def test_a_connection_is_added_listed_and_removed(house: MciHouse) -> None:
+    words = ["--provider", "aws", "--region", "moon", "--driver", "simulated", "--option", "latency=0.01"]
+    assert house.json("mci", "connection", "add", "moon", *words)["options"] == {"latency": "0.01"}
+    names = [one["name"] for one in house.json("mci", "connection", "list")]
+    assert {"local", "moon", "aws-ap-northeast-2"} <= set(names)
+    assert "moon" in house.run("mci", "connection", "list").stdout
+    assert house.run("mci", "connection", "remove", "moon").exit_code == 0
+    assert house.run("mci", "connection", "remove", "moon").exit_code == 2
+
+
+def test_a_driver_that_does_not_exist_is_refused(house: MciHouse) -> None:
+    done = house.run("mci", "connection", "add", "x", "--provider", "p", "--region", "r", "--driver", "magic")
+    assert done.exit_code == 2
+    assert "simulated, process, qemu, aws" in done.stderr
+
+
+def test_the_example_of_this_host_runs_real_processes(house: MciHouse) -> None:
+    told = house.json("mci", "create", "-f", str(EXAMPLES / "fleet.yaml"), "--wait")
+    assert told["mci"]["status"] == "Running:3 (R:3/3)"
+    fresh = house.json("mci", "status", "workshop", "--fresh")
+    assert {one["nativeStatus"] for one in fresh["vm"]} <= {"sleeping", "running"}
+    assert house.run("mci", "do", "suspend", "workshop", "--wait").exit_code == 0
+    assert house.run("mci", "delete", "workshop", "--terminate", "--wait").exit_code == 0
+
+
+def test_the_example_of_five_clouds_can_be_made(house: MciHouse) -> None:
+    file = str(EXAMPLES / "fleet-five-clouds.yaml")
+    assert house.json("mci", "review", "-f", file)["creationViable"]
+    assert house.json("mci", "create", "-f", file, "--wait")["mci"]["status"] == "Running:30 (R:30/30)"
+
+
+def test_a_file_that_is_wrong_exits_with_2_and_names_the_line(house: MciHouse, tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(FLEET.replace("size: 3", "size: many"))
+    done = house.run("mci", "create", "-f", str(file))
+    assert done.exit_code == 2
+    assert "fleet.yaml, line 4, groups.0.size" in done.stderr
+    told = house.json("mci", "create", "-f", str(file), code=2)
+    assert (told["line"], told["path"]) == (4, "groups.0.size")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["mci", "create", "-f", "/nowhere"],
+        ["mci", "do", "dance", "m1"],
+        ["mci", "do", "suspend", "nothing"],
+        ["mci", "status", "nothing"],
+        ["mci", "delete", "m1", "--terminate", "--force"],
+        ["mci", "connection", "add", "x", "--provider", "p", "--region", "r", "--driver", "simulated", "--option", "y"],
+    ],
+)
+def test_what_is_not_understood_exits_with_2(house: MciHouse, words: list[str]) -> None:
+    done = house.run(*words)
+    assert done.exit_code == 2, done.output
+    assert done.stderr
+
+
+def test_who_may_only_look_may_not_control(house: MciHouse) -> None:
+    house.made(FLEET)
+    viewer, _ = house.ask(house.tokens.issue("a viewer", Role.VIEWER, [house.ns]))
+    assert house.run("mci", "status", "m1", token=viewer).exit_code == 0
+    assert house.run("mci", "do", "suspend", "m1", token=viewer).exit_code == 4

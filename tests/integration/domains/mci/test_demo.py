@@ -1,0 +1,104 @@
+"""The demo's MCIs: made once, kept in motion, mended, and gone from this host when the demo is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import pytest
+
+from stateward.domains.mci.catalogue import LOCAL
+from stateward.domains.mci.demo import FLEET, HERE, NS, SPARE, Show
+from stateward.domains.mci.lifecycle import MCI
+from stateward.domains.mci.model import vm_of
+from stateward.drivers import MachineState, Place
+from stateward.lifecycle import TRANSITIONAL
+from stateward.store.records import Object
+from stateward.store.selection import JournalFilter
+from tests.integration.domains.mci.conftest import PATIENT, House
+from tests.stores import fresh_store
+
+SHOP, LAB, BOX = FLEET
+
+
+@pytest.fixture
+def new_store(request: pytest.FixtureRequest) -> object:
+    """Use one store only: what is shown here is the same on both."""
+    return fresh_store("sqlite", request)
+
+
+def show(house: House, seed: int = 1) -> Show:
+    return Show(house.service, Random(seed), pause=0.0, sleep=lambda _: asyncio.sleep(0.01))
+
+
+async def at_rest(house: House, name: str) -> Object:
+    """Wait until nothing is done to an MCI."""
+    async with asyncio.timeout(PATIENT):
+        while MCI.state((found := await house.engine.get(NS, name)).state).state_class is TRANSITIONAL or found.op:
+            await asyncio.sleep(0.01)
+    return found
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENT):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def processes(house: House) -> list[MachineState]:
+    listing = await (await house.wing.clouds.at(LOCAL)).driver.observe()
+    return [one.state for one in listing.seen if one.state is not MachineState.TERMINATED]
+
+
+async def test_an_mci_is_made_once_and_found_again(house: House) -> None:
+    await house.service.ensure_namespaces([NS])
+    await show(house).look_after(LAB)
+    made = await at_rest(house, "lab")
+    assert made.state == "Running"
+    await show(house).look_after(LAB)
+    assert (await house.engine.get(NS, "lab")).created == made.created
+
+
+async def test_what_is_well_is_kept_in_motion_within_bounds(house: House) -> None:
+    await house.service.ensure_namespaces([NS])
+    user, events = show(house), set[str]()
+    async with asyncio.timeout(PATIENT):
+        while not {"suspend", "resume", "reboot", "scale out", "scale in"} <= events:
+            await user.look_after(LAB)
+            await at_rest(house, "lab")
+            assert len(await house.service.vms(NS, "lab")) <= LAB.groups[0].size + SPARE + 1
+            lines = await house.engine.store.reader.lines(0, 10_000, JournalFilter(ns=NS))
+            events = {line.event for line in lines}
+
+
+async def test_vms_that_broke_down_are_replaced(house: House) -> None:
+    await house.service.ensure_namespaces([NS])
+    await show(house).look_after(LAB)
+    await at_rest(house, "lab")
+    first = vm_of((await house.service.vms(NS, "lab"))[0])
+    house.cloud.kill(Place(first.provider, first.region), first.uid)
+    await house.wing.upkeep.look_around()
+
+    async def mended() -> bool:
+        await show(house).look_after(LAB)
+        vms = await house.service.vms(NS, "lab")
+        return len(vms) >= 3 and all(vm_of(one).uid != first.uid and one.state == "Running" for one in vms)
+
+    await until(mended)
+
+
+async def test_the_processes_end_with_the_demo(house: House) -> None:
+    living = asyncio.create_task(show(house).run())
+
+    async def up() -> bool:
+        return len(await processes(house)) >= BOX.groups[0].size
+
+    await until(up)
+    living.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await living
+
+    async def gone() -> bool:
+        return not await processes(house)
+
+    await until(gone)
+    assert {one.state for one in await house.service.vms(NS, HERE)} <= {"Terminated"}
