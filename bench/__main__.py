@@ -19,6 +19,8 @@ NAMES = (
     "engine.recovery",
     "server",
     "mci",
+    "systems",
+    "leases",
 )
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from stateward import __version__
-from stateward.cli import lifecycle, serve
+from stateward.cli import edge, leases, lifecycle, mci, ovc, serve, systems
+from stateward.cli.agent import agent
 from stateward.cli.backup import backup, restore
 from stateward.cli.commands import register
 from stateward.cli.migrate import migrate
@@ -17,9 +18,14 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_mar
 app.add_typer(lifecycle.app, name="lifecycle")
 app.command()(lifecycle.validate)
 app.command()(migrate)
-for command in (serve.serve, serve.worker, serve.config, backup, restore):
+for command in (serve.serve, serve.worker, serve.config, agent, backup, restore):
     app.command()(command)
 register(app)
+app.add_typer(mci.app, name="mci", rich_help_panel="Domains")
+app.add_typer(edge.app, name="edge", rich_help_panel="Domains")
+app.add_typer(ovc.app, name="ovc", rich_help_panel="Domains")
+app.add_typer(leases.app, name="lease", rich_help_panel="Domains")
+app.add_typer(systems.app, name="system", rich_help_panel="Domains")
 
 
 def _print_version(wanted: bool) -> None:

@@ -56,12 +56,16 @@ async def claim(tx: Tx, worker: Worker, room: int) -> Catch:
 
 
 async def throttle(tx: Tx, lane: str, after: float) -> float:
-    """Back one lane off, longer each time that it is throttled again; returns for how many seconds."""
+    """Back one lane off, longer each time that it is throttled again; returns for how many seconds.
+
+    What is said while it is backed off was asked before: one answer may be about many operations, and counts once.
+    """
     _, loads = await tx.loads()
     for load in loads:
         if load.lane.lane == lane:
-            times = load.lane.throttled + 1 if tx.now < load.lane.back_off + 60 else 1
-            pause = max(after, min(60.0, 0.5 * 2.0**times))
+            left = load.lane.back_off - tx.now
+            times = load.lane.throttled + (left <= 0) if left > -60 else 1
+            pause = max(after, left, min(60.0, 0.5 * 2.0**times) if left <= 0 else 0.0)
             await tx.apply(Changes(lanes=[replace(load.lane, back_off=tx.now + pause, throttled=times)]))
             return pause
     return 0.0

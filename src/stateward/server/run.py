@@ -25,7 +25,7 @@ from stateward.access.quotas import QuotaGuard
 from stateward.config import Config, masked
 from stateward.domains.wing import Site, Wing
 from stateward.errors import BadInput, StatewardError
-from stateward.server import events, metrics, sockets
+from stateward.server import console, events, metrics, sockets
 from stateward.server.app import create_app
 from stateward.server.demo import Demo
 from stateward.server.equipment import all_wings, kinds_of, simulated_clouds
@@ -133,8 +133,8 @@ async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[
             engine,
             tokens,
             config,
-            routes=(*metrics.ROUTES, *domains),
-            api_routes=(*sockets.ROUTES, *events.ROUTES),
+            routes=(*metrics.ROUTES, *console.ROUTES, *domains),
+            api_routes=(*sockets.ROUTES, *events.ROUTES, *console.API_ROUTES),
         )
         async with Windows(engine) as windows:
             app.state.windows, app.state.metrics = windows, windows.metrics

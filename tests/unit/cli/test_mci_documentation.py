@@ -42,7 +42,7 @@ def test_the_matrix_is_that_of_the_table() -> None:
         assert said == [isinstance(decide(VM, state, action, USER), Move) for action in ON_ALL], state
 
 
-@pytest.mark.parametrize("word", [*POLICIES, *(set(HEAD) | set(GROUP))])
+@pytest.mark.parametrize("word", [*POLICIES, *sorted(set(HEAD) | set(GROUP))])
 def test_every_field_of_a_file_is_documented_by_its_short_name(word: str) -> None:
     wire = {name for name, (on_wire, _) in (*HEAD.items(), *GROUP.items()) if name == on_wire}
     assert f"`{word}`" in PAGE or word in wire

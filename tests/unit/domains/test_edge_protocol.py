@@ -3,6 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from stateward.agents.admission import Admission
+from stateward.agents.messages import Order, fulfils
 from stateward.domains.edge.guard import Record, Rejected, Report, Why, fence, weigh
 from stateward.domains.edge.lifecycle import CLUSTERINST, ClusterInstState
 from stateward.domains.edge.protocol import (
@@ -16,15 +18,12 @@ from stateward.domains.edge.protocol import (
     READY_IS_TRUE,
     TWO_AT_ONCE,
     WISHES,
-    Admission,
     Agent,
     Bell,
     Controller,
-    Order,
     Rules,
     Scenario,
     admit,
-    fulfils,
     instance_protocol,
     listing,
 )
@@ -131,12 +130,14 @@ def with_generation_only(record: Record, report: Report) -> Rejected | None:
     )
 
 
-def at_its_word(lifecycle: Lifecycle, record: Record, report: Report) -> Move | Refusal | Rejected:
+def at_its_word(
+    lifecycle: Lifecycle, record: Record, report: Report, facts: frozenset[str]
+) -> Move | Refusal | Rejected:
     """Take the state from the agent's word, whatever the table says."""
     words = {"creating": S.CREATING, "updating": S.UPDATING, "deleting": S.DELETING, "ready": S.READY}
     if report.event in words:
         return Move(record.state, report.event, AGENT, words[report.event], Meaning.STEP)
-    return weigh(lifecycle, record, report)
+    return weigh(lifecycle, record, report, facts)
 
 
 def instead(wrong: Admission, *of: Admission) -> Rules:
@@ -272,5 +273,5 @@ def test_an_undo_that_is_not_sent_again_is_lost_for_ever_because_an_error_state_
 
 
 def test_an_undo_under_the_id_of_what_failed_is_never_done_by_an_agent_that_did_it_late() -> None:
-    violation = found(CREATED, Faults(), Rules(undo=lambda book: book.operation))
+    violation = found(CREATED, Faults(), Rules(undo=lambda book: book.issued))
     assert what(violation) == (Wrong.NO_REST, AT_REST)

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,3 +74,7 @@ def test_table_prints_one_line_per_lease_status_below_its_head() -> None:
     assert lines[0] == "| lease | reservations | start_lease | end_lease |"
     assert "| TERMINATING | active or deleted or error | DONE or ERROR | IN_PROGRESS |" in lines
     assert len(lines) == 2 + len(LeaseState)
+
+
+def test_the_documentation_shows_the_table_as_it_is() -> None:
+    assert as_markdown().strip() in (Path(__file__).parents[3] / "docs" / "leases.md").read_text("utf-8")

@@ -10,17 +10,18 @@ and the agent's confirmation of the undo is what lets the controller leave the e
 """
 
 from enum import StrEnum
-from typing import TypeAlias
 
 from msgspec import Struct
 
+from stateward.agents.messages import Report
+from stateward.domains.edge.lifecycle import NEVER_READY
 from stateward.lifecycle import AGENT, CONTROLLER, NO_FACTS, Lifecycle, Move, Refusal, State, decide
-
-OperationId: TypeAlias = int | str
 
 UNDONE = "undone"
 CONFIRMATIONS = {"CreateError": "deleted", "UpdateError": "ready", "DeleteError": "ready"}
 """What the agent reports when it has undone what failed: removed it, or brought the previous spec back."""
+
+__all__ = ["CONFIRMATIONS", "UNDONE", "Record", "Rejected", "Report", "Why", "confirms", "fence", "guard", "weigh"]
 
 
 class Why(StrEnum):
@@ -38,21 +39,9 @@ class Record(Struct, frozen=True):
     """What the controller knows of an object: its state, and the operation, generation and connection that count."""
 
     state: State
-    operation: OperationId | None
+    operation: int | None
     generation: int
     notify: int
-
-
-class Report(Struct, frozen=True):
-    """What an agent says of an object, and of which operation, generation and connection it says so."""
-
-    event: str
-    operation: OperationId
-    generation: int
-    notify: int
-
-    def __str__(self) -> str:
-        return f"{self.event!r} (operation {self.operation}, generation {self.generation}, notify {self.notify})"
 
 
 class Rejected(Struct, frozen=True):
@@ -94,8 +83,14 @@ def weigh(
     lifecycle: Lifecycle, record: Record, report: Report, facts: frozenset[str] = NO_FACTS
 ) -> Move | Refusal | Rejected:
     """Ask the table about a report that is about what is under way."""
-    if CONFIRMATIONS.get(record.state) == report.event:
+    if confirms(record.state, report.event, facts):
         return decide(lifecycle, record.state, UNDONE, CONTROLLER, facts)
     if report.event not in lifecycle.events:
         return Rejected(Why.UNKNOWN_EVENT, record, report)
     return decide(lifecycle, record.state, report.event, AGENT, facts)
+
+
+def confirms(state: str, event: str, facts: frozenset[str]) -> bool:
+    """Tell whether a word confirms the undo of an error; what never was Ready is undone by its removal."""
+    never = state == "DeleteError" and NEVER_READY in facts
+    return event == ("deleted" if never else CONFIRMATIONS.get(state))

@@ -21,6 +21,8 @@ MISSING = "missing"  # the agent's list shows that it is not there any more
 NEVER_READY = "never ready"  # it was deleted before it had ever been there
 UPGRADING = "upgrading"  # an upgrade of the cloudlet is under way
 
+OVERRIDES = frozenset({IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT})
+
 
 class ClusterInstState(State):
     """The states of a ClusterInst."""
@@ -101,6 +103,7 @@ def _instance_rows(s: type[ClusterInstState] | type[AppInstState]) -> tuple[Row,
         # Delete. The mark (DeletePrepare) keeps new dependents away before the old ones are looked for.
         request(s.READY | errors,               "delete",       USER,       s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 5 * MINUTE),
         request(moving(s),                      "delete",       ADMIN,      s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 5 * MINUTE, IGNORE_TRANSIENT),
+        request(s.READY,                        "expire",       CLOCK,      s.DELETE_PREPARE,   s.NOT_PRESENT,  s.DELETE_ERROR, 5 * MINUTE),
         step(   s.DELETE_PREPARE,               "prepared",     CONTROLLER,                     s.DELETE_REQUESTED, within=15 * MINUTE),
         failure(s.DELETE_PREPARE,               "in use",       CONTROLLER,                     BACK),
         failure(s.DELETE_PREPARE,               "in use",       CONTROLLER,                     s.DELETE_ERROR, needs=IGNORE_TRANSIENT),
@@ -157,6 +160,10 @@ CLOUDLET_ROWS = (
     step(   C.UPDATE_ERROR,                    "serve on",      OLD_AGENT,                      C.UPDATE_ERROR),
     step(   C.UPDATE_ERROR,                    "fix",           ADMIN,                          C.READY),
 
+    # What is to become of what is missing, and of orphans, may be changed while no agent starts.
+    step(   C.READY,                           "change",        USER,                           C.READY),
+    step(   C.OFFLINE,                         "change",        USER,                           C.OFFLINE),
+
     # Delete.
     request(C.READY | C.OFFLINE | C.UPDATE_ERROR, "delete",     USER,       C.DELETE_PREPARE,   GONE,            BACK,           5 * MINUTE),
     success(C.DELETE_PREPARE,                  "deleted",       CONTROLLER,                     GONE),
@@ -164,10 +171,45 @@ CLOUDLET_ROWS = (
     timeout(C.DELETE_PREPARE,                                                                   BACK),
 )
 
+
+class RecordState(State):
+    """The one state of what is only written down: flavors, apps, policies."""
+
+    DEFINED = "Defined", STABLE, "can be used"
+
+
+class ControllerState(State):
+    """The one state of a controller: a process that agents are connected to."""
+
+    LISTENING = "Listening", STABLE, "agents may be connected to it"
+
+
+R, L = RecordState, ControllerState
+
+RECORD_ROWS = (
+    #    from       event     by                 to
+    step(NEW,       "create", USER | CONTROLLER, R.DEFINED),
+    step(R.DEFINED, "update", USER | CONTROLLER, R.DEFINED),
+    step(R.DEFINED, "delete", USER,              GONE),
+)
+
+CONTROLLER_ROWS = (
+    #    from         event     by          to
+    step(NEW,         "listen", CONTROLLER, L.LISTENING),
+    step(L.LISTENING, "leave",  CONTROLLER, GONE),
+    step(L.LISTENING, "lapse",  CLOCK,      GONE),
+)
+
 INSTANCE_CAST = USER | AGENT | CONTROLLER | CLOCK
+RECORD_CAST = USER | CONTROLLER
 
 CLUSTERINST = declare("edge.clusterinst", ClusterInstState, _instance_rows(ClusterInstState), INSTANCE_CAST, initial=ClusterInstState.NOT_PRESENT, about="a cluster on a cloudlet")
 APPINST     = declare("edge.appinst",     AppInstState,     APPINST_ROWS,                     INSTANCE_CAST, initial=AppInstState.NOT_PRESENT,     about="an app in a cluster")
 CLOUDLET    = declare("edge.cloudlet",    CloudletState,    CLOUDLET_ROWS,                    INSTANCE_CAST | OLD_AGENT | NEW_AGENT,              about="an edge site, worked by its agent")
+FLAVOR      = declare("edge.flavor",      RecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="a size of node")
+APP         = declare("edge.app",         RecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="what an app instance runs")
+AUTOSCALE   = declare("edge.autoscale",   RecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="how many nodes a cluster has, by its load")
+AUTOPROV    = declare("edge.autoprov",    RecordState,      RECORD_ROWS,                      RECORD_CAST,                                        about="on which cloudlets an app is deployed, by demand")
+LISTENER    = declare("edge.controller",  ControllerState,  CONTROLLER_ROWS,                  CONTROLLER | CLOCK,                                 about="a process that agents are connected to")
 
-LIFECYCLES = (CLUSTERINST, APPINST, CLOUDLET)
+LIFECYCLES = (CLUSTERINST, APPINST, CLOUDLET, FLAVOR, APP, AUTOSCALE, AUTOPROV, LISTENER)

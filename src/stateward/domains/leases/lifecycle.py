@@ -1,11 +1,11 @@
-"""The state machines of the leases domain: lease, reservation, event.
+"""The state machines of the leases domain: lease, reservation, event, and the host that leases are made of.
 
 Which states the three may be in together is a table of its own (`combination`), checked wherever one of them changes.
 Delete always wins: it is allowed in every status, also in one that hangs, and again where a delete was left half done.
 """
 
 from stateward.lifecycle import (
-    BACK, CLOCK, CONTROLLER, FINAL, GONE, HEALER, MINUTE, NEW, STABLE, TRANSITIONAL, USER, WORKER,
+    AGENT, BACK, CLOCK, CONTROLLER, FINAL, GONE, HEALER, MINUTE, NEW, STABLE, TRANSITIONAL, USER, WORKER,
     State, action, declare, every, failure, request, step, success, timeout,
 )
 
@@ -27,16 +27,19 @@ class LeaseState(State):
 L = LeaseState
 
 LEASE_ROWS = (
-    #      from                                          event      by            through        to            on error  within
-    action(NEW,                                          "create",  USER,         L.CREATING,    L.PENDING,    L.ERROR,  5 * MINUTE),
-    action(L.PENDING,                                    "start",   CLOCK,        L.STARTING,    L.ACTIVE,     L.ERROR,  15 * MINUTE),
-    action(L.ACTIVE | L.ERROR,                           "end",     CLOCK,        L.TERMINATING, L.TERMINATED, L.ERROR,  15 * MINUTE),
-    action(L.PENDING | L.ACTIVE | L.TERMINATED | L.ERROR, "update", USER,         L.UPDATING,    BACK,         L.ERROR,  5 * MINUTE),
-    action(every(L),                                     "delete",  USER,         L.DELETING,    GONE,         L.ERROR,  15 * MINUTE),
+    #      from                                           event         by     through        to            on error  within
+    action(NEW,                                           "create",     USER,  L.CREATING,    L.PENDING,    L.ERROR,  5 * MINUTE),
+    action(L.PENDING,                                     "start",      CLOCK, L.STARTING,    L.ACTIVE,     L.ERROR,  15 * MINUTE),
+    action(L.ACTIVE | L.ERROR,                            "end",        CLOCK, L.TERMINATING, L.TERMINATED, L.ERROR,  15 * MINUTE),
+    action(L.PENDING | L.ACTIVE | L.TERMINATED | L.ERROR, "update",     USER,  L.UPDATING,    BACK,         L.ERROR,  5 * MINUTE),
+    action(every(L),                                      "delete",     USER,  L.DELETING,    GONE,         L.ERROR,  15 * MINUTE),
+    step(  L.ACTIVE,                                      "before end", CLOCK,                L.ACTIVE),
+    # a host has failed, or has come back
+    action(L.PENDING | L.ACTIVE,                          "heal",       CLOCK, L.UPDATING,    BACK,         L.ERROR,  5 * MINUTE),
     # an error is left on request only, to what reservations and events say
-    step(  L.ERROR,                                      "recover", USER,                        L.PENDING,    needs="derived=PENDING"),
-    step(  L.ERROR,                                      "recover", USER,                        L.ACTIVE,     needs="derived=ACTIVE"),
-    step(  L.ERROR,                                      "recover", USER,                        L.TERMINATED, needs="derived=TERMINATED"),
+    step(  L.ERROR,                                       "recover",    USER,                 L.PENDING,    needs="derived=PENDING"),
+    step(  L.ERROR,                                       "recover",    USER,                 L.ACTIVE,     needs="derived=ACTIVE"),
+    step(  L.ERROR,                                       "recover",    USER,                 L.TERMINATED, needs="derived=TERMINATED"),
 )
 
 
@@ -82,8 +85,30 @@ EVENT_ROWS = (
     step(   E.DONE,        "re-arm",  CONTROLLER,                     E.UNDONE),
 )
 
+
+class HostState(State):
+    """The states of a host that can be reserved."""
+
+    UP     = "up",     STABLE, "can be reserved"
+    FAILED = "failed", STABLE, "out of order: leases are to do without it"
+
+
+H = HostState
+WATCHERS = USER | CONTROLLER | AGENT
+
+HOST_ROWS = (
+    #    from             event       by        to
+    step(NEW,             "register", USER,     H.UP),
+    step(H.UP,            "update",   USER,     H.UP),
+    step(H.FAILED,        "update",   USER,     H.FAILED),
+    step(H.UP,            "fail",     WATCHERS, H.FAILED),
+    step(H.FAILED,        "recover",  WATCHERS, H.UP),
+    step(H.UP | H.FAILED, "remove",   USER,     GONE),
+)
+
 LEASE       = declare("leases.lease",       LeaseState,       LEASE_ROWS,       USER | CLOCK,                         about="resources for a span of time")
 RESERVATION = declare("leases.reservation", ReservationState, RESERVATION_ROWS, CONTROLLER,                           about="what a lease has reserved")
 EVENT       = declare("leases.event",       EventState,       EVENT_ROWS,       CONTROLLER | CLOCK | WORKER | HEALER, about="what is to be done for a lease, and when")
+HOST        = declare("leases.host",        HostState,        HOST_ROWS,        WATCHERS,                             about="a machine that can be reserved")
 
-LIFECYCLES = (LEASE, RESERVATION, EVENT)
+LIFECYCLES = (LEASE, RESERVATION, EVENT, HOST)

@@ -159,7 +159,8 @@ class Upkeep:
         if not strangers:
             return []
         newer = await self._records()  # what came while the providers were asked is no orphan
-        return [one for one in strangers if one.key not in newer.get(one.connection, {})]
+        ours = {uid for known in newer.values() for uid in known}  # several connections may lead to one place
+        return [one for one in strangers if one.key not in ours]
 
     async def _records(self) -> dict[str, dict[str, Object]]:
         """Return all VMs, by connection and uid."""

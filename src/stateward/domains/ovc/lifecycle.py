@@ -1,8 +1,9 @@
 """The state machines of the ovc domain: VM, cloudspace, account, disk, image, node.
 
 Work that fails goes back to the state it came from, with the error recorded. Where it can't be undone (a deploy or a
-destroy half done) the object goes to ERROR, from which both can be tried again. The controller acts for a parent that
-takes its children along, the clock for the recycle bin's retention.
+destroy half done) the object goes to ERROR, from which both can be tried again. What was described and never made can
+be destroyed, or it would outlive its parent. The controller acts for a parent that takes its children along, the clock
+for the recycle bin's retention.
 """
 
 from stateward.lifecycle import (
@@ -59,7 +60,7 @@ VM_ROWS = (
     action(V.RUNNING | V.PAUSED | V.HALTED, "detach disk", ASKED,              V.DETACHING_DISK, BACK,        BACK,      10 * MINUTE),
     action(V.RUNNING | V.PAUSED | V.HALTED, "delete",      ASKED,              V.DELETING,       V.DELETED,   BACK,      15 * MINUTE),
     action(V.DELETED,                      "restore",     ASKED,              V.RESTORING,      V.HALTED,    BACK,      15 * MINUTE),
-    action(V.RUNNING | V.PAUSED | V.HALTED | V.ERROR, "destroy", ASKED,       V.DESTROYING,     V.DESTROYED, V.ERROR,   30 * MINUTE),
+    action(V.VIRTUAL | V.RUNNING | V.PAUSED | V.HALTED | V.ERROR, "destroy", ASKED, V.DESTROYING,     V.DESTROYED, V.ERROR,   30 * MINUTE),
     action(V.DELETED,                      "destroy",     DUE,                V.DESTROYING,     V.DESTROYED, V.ERROR,   30 * MINUTE),
     hidden(V.RUNNING | V.PAUSED | V.HALTED, "migrate",     ADMIN | CONTROLLER,                                          HOUR),
 )
@@ -99,7 +100,7 @@ CLOUDSPACE_ROWS = (
     action(S.DEPLOYED | S.PAUSED,              "reset",    ADMIN,  S.RESETTING,   S.DEPLOYED,  BACK,      10 * MINUTE),
     action(S.DEPLOYED | S.DISABLED | S.PAUSED, "delete",   ASKED,  S.DELETING,    S.DELETED,   BACK,      30 * MINUTE),
     action(S.DELETED,                          "restore",  ASKED,  S.RESTORING,   S.DEPLOYED,  BACK,      30 * MINUTE),
-    action(S.DEPLOYED | S.DISABLED | S.PAUSED | S.ERROR, "destroy", ASKED, S.DESTROYING, S.DESTROYED, S.ERROR, HOUR),
+    action(S.VIRTUAL | S.DEPLOYED | S.DISABLED | S.PAUSED | S.ERROR, "destroy", ASKED, S.DESTROYING, S.DESTROYED, S.ERROR, HOUR),
     action(S.DELETED,                          "destroy",  DUE,    S.DESTROYING,  S.DESTROYED, S.ERROR,   HOUR),
 )
 
@@ -159,14 +160,14 @@ DISK_ROWS = (
     #      from                               action      by      through        to             on error   within
     step(  NEW,                               "define",   ASKED,                 D.MODELED),
     action(D.MODELED | D.ERROR,               "create",   ASKED,  D.CREATING,    D.CREATED,     D.ERROR,   10 * MINUTE),
-    action(D.MODELED,                         "assign",   ASKED,  D.ASSIGNING,   D.ASSIGNED,    D.ERROR,   10 * MINUTE),
+    action(D.MODELED | D.ERROR,               "assign",   ASKED,  D.ASSIGNING,   D.ASSIGNED,    D.ERROR,   10 * MINUTE),
     action(D.CREATED,                         "attach",   ASKED,  D.ATTACHING,   D.ASSIGNED,    BACK,      10 * MINUTE),
     action(D.ASSIGNED,                        "detach",   ASKED,  D.DETACHING,   D.CREATED,     BACK,      10 * MINUTE),
     action(D.CREATED,                         "delete",   ASKED,  D.DELETING,    D.DELETED,     BACK,      15 * MINUTE),
     action(D.ASSIGNED,                        "delete",   ASKED,  D.DELETING,    D.TOBEDELETED, BACK,      15 * MINUTE),
     action(D.DELETED,                         "restore",  ASKED,  D.RESTORING,   D.CREATED,     BACK,      15 * MINUTE),
     action(D.TOBEDELETED,                     "restore",  ASKED,  D.RESTORING,   D.ASSIGNED,    BACK,      15 * MINUTE),
-    action(D.CREATED | D.ASSIGNED | D.ERROR,  "destroy",  ASKED,  D.DESTROYING,  D.DESTROYED,   D.ERROR,   15 * MINUTE),
+    action(D.MODELED | D.CREATED | D.ASSIGNED | D.ERROR, "destroy", ASKED, D.DESTROYING,  D.DESTROYED,   D.ERROR,   15 * MINUTE),
     action(D.DELETED | D.TOBEDELETED,         "destroy",  DUE,    D.DESTROYING,  D.DESTROYED,   D.ERROR,   15 * MINUTE),
 )
 
@@ -198,7 +199,7 @@ IMAGE_ROWS = (
     action(I.DISABLED,                       "enable",   ASKED,  I.ENABLING,    I.CREATED,   BACK,      10 * MINUTE),
     action(I.CREATED | I.DISABLED,           "delete",   ASKED,  I.DELETING,    I.DELETED,   BACK,      15 * MINUTE),
     action(I.DELETED,                        "restore",  ASKED,  I.RESTORING,   I.CREATED,   BACK,      15 * MINUTE),
-    action(I.CREATED | I.DISABLED | I.ERROR, "destroy",  ASKED,  I.DESTROYING,  I.DESTROYED, I.ERROR,   15 * MINUTE),
+    action(I.VIRTUAL | I.CREATED | I.DISABLED | I.ERROR, "destroy", ASKED, I.DESTROYING,  I.DESTROYED, I.ERROR,   15 * MINUTE),
     action(I.DELETED,                        "destroy",  DUE,    I.DESTROYING,  I.DESTROYED, I.ERROR,   15 * MINUTE),
 )
 
@@ -232,6 +233,6 @@ CLOUDSPACE = declare("ovc.cloudspace", CloudspaceState, CLOUDSPACE_ROWS, DUE | A
 ACCOUNT    = declare("ovc.account",    AccountState,    ACCOUNT_ROWS,    DUE,         about="the owner of cloudspaces, disks and images")
 DISK       = declare("ovc.disk",       DiskState,       DISK_ROWS,       DUE,         about="a disk, attached to a VM or not")
 IMAGE      = declare("ovc.image",      ImageState,      IMAGE_ROWS,      DUE,         about="what a VM is deployed from")
-NODE       = declare("ovc.node",       NodeState,       NODE_ROWS,       ADMIN,       about="a machine that carries VMs")
+NODE       = declare("ovc.node",       NodeState,       NODE_ROWS,       USER | ADMIN, about="a machine that carries VMs")
 
 LIFECYCLES = (VM, CLOUDSPACE, ACCOUNT, DISK, IMAGE, NODE)

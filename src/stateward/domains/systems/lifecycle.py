@@ -116,15 +116,21 @@ P = DeployState
 
 OPEN = P.PENDING | P.ACCEPTED | P.IN_PROGRESS
 
+STARTED = P.ACCEPTED | P.IN_PROGRESS
+
 DEPLOY_ROWS = (
-    #       from          event        by              through    to             on error  within
-    request(NEW,          "deploy",    USER,           P.PENDING, P.SUCCEEDED,   P.FAILED, 5 * MINUTE),
-    step(   P.PENDING,    "accepted",  CONTROLLER,                P.ACCEPTED,    within=30 * MINUTE),
-    step(   P.ACCEPTED,   "started",   WORKER,                    P.IN_PROGRESS, within=HOUR),
-    success(P.IN_PROGRESS, "succeeded", WORKER | HEALER,           P.SUCCEEDED),
-    failure(OPEN,         "failed",    WORKER | HEALER | CONTROLLER, P.FAILED),
-    timeout(OPEN,                                                 P.FAILED),
-    step(   OPEN,         "cancel",    USER,                      P.CANCELLED),
+    #       from           event        by               through    to             on error  within
+    request(NEW,           "deploy",    USER,            P.PENDING, P.SUCCEEDED,   P.FAILED, 5 * MINUTE),
+    step(   P.PENDING,     "accepted",  CONTROLLER,                 P.ACCEPTED,    within=30 * MINUTE),
+    step(   STARTED,       "started",   WORKER,                     P.IN_PROGRESS, within=2 * HOUR),
+    success(P.IN_PROGRESS, "succeeded", WORKER | HEALER,            P.SUCCEEDED),
+    failure(OPEN,          "failed",    WORKER | HEALER | CONTROLLER, P.FAILED),
+    timeout(OPEN,                                                   P.FAILED),
+    failure(P.PENDING,     "gave up",   CLOCK,                      P.FAILED),
+    failure(P.PENDING,     "cancel",    USER,                       P.CANCELLED),
+    # one that has begun goes back to the definition before, and only then is cancelled
+    step(   STARTED,       "cancel",    USER,                       P.IN_PROGRESS, within=2 * HOUR),
+    failure(STARTED,       "cancelled", WORKER | HEALER,            P.CANCELLED),
 )
 
 
@@ -146,6 +152,7 @@ TEARDOWN_ROWS = (
     success(T.IN_PROGRESS,             "succeeded", WORKER | HEALER,            T.SUCCEEDED),
     failure(T.PENDING | T.IN_PROGRESS, "failed",    WORKER | HEALER,            T.FAILED),
     timeout(T.PENDING | T.IN_PROGRESS,                                          T.FAILED),
+    failure(T.PENDING,                 "gave up",   CLOCK,                      T.FAILED),
 )
 
 CREW = USER | CONTROLLER | WORKER | HEALER | CLOCK

@@ -1,7 +1,8 @@
 """A model of the agent protocol for one instance, to be explored: controller, agent, user and clock.
 
-It says in pure functions what the controller and the agent have to do for a ClusterInst to end where both agree, and
-`explore` tries it against every order of events. The controller's state changes by the declared table alone.
+`explore` tries every order of events on what is really run: the controller's guard, records and settling (`book`,
+`settling`), the agent's guard and list (`agents.admission`, `agents.listing`), and the words of the wire. Only what
+stands around them is a model: a network, a site, a user, a clock.
 
 - A connection is made in one step; that it breaks is the crash of either side, for in memory the controller keeps only
   what belongs to the connection. Messages overtake each other also within a connection, which is harsher than TCP.
@@ -22,20 +23,8 @@ from stateward.domains.edge.protocol.instance import (
     instance_protocol,
     listing,
 )
-from stateward.domains.edge.protocol.rules import Admission, Rules, admit, all_listed
-from stateward.domains.edge.protocol.words import (
-    FORCED_DELETE,
-    WISHES,
-    Agent,
-    Bell,
-    Book,
-    Controller,
-    Link,
-    Order,
-    Wish,
-    Work,
-    fulfils,
-)
+from stateward.domains.edge.protocol.rules import Rules, admit
+from stateward.domains.edge.protocol.words import FORCED_DELETE, WISHES, Agent, Bell, Controller, Link, Wish
 
 __all__ = [
     "ABSENT_IS_TRUE",
@@ -49,20 +38,14 @@ __all__ = [
     "READY_IS_TRUE",
     "TWO_AT_ONCE",
     "WISHES",
-    "Admission",
     "Agent",
     "Bell",
-    "Book",
     "Controller",
     "Link",
-    "Order",
     "Rules",
     "Scenario",
     "Wish",
-    "Work",
     "admit",
-    "all_listed",
-    "fulfils",
     "instance_protocol",
     "listing",
 ]

@@ -4,22 +4,10 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from stateward.domains.edge.guard import Report
-from stateward.domains.edge.protocol.rules import Admission, Rules
-from stateward.domains.edge.protocol.words import (
-    BEGUN,
-    BUSY,
-    ENDED,
-    FAILED,
-    Agent,
-    End,
-    Hello,
-    Item,
-    Mind,
-    Order,
-    Site,
-    Work,
-)
+from stateward.agents.admission import Admission, Mind
+from stateward.agents.messages import BEGUN, BUSY, ENDED, FAILED, End, Item, Order, Report, Work
+from stateward.domains.edge.protocol.rules import Rules
+from stateward.domains.edge.protocol.words import Agent, Dialled, Site
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.lifecycle.explore import Message, Party, Step
 
@@ -69,7 +57,7 @@ def _dialled(now: Agent) -> Step[Agent]:
     at = now.mind.work.operation if now.mind.work is not None else 0
     items = (Item(at, now.site.generation, now.site.whole, connection),) if at or now.site.generation else ()
     messages = tuple(Message(CONTROLLER, line) for line in (*items, End(len(items), connection)))
-    return Step(after, "connects and sends its list", messages, Hello(now.mind.connection))
+    return Step(after, "connects and sends its list", messages, Dialled(now.mind.connection))
 
 
 def _begun(now: Agent, order: Order) -> Step[Agent]:

@@ -2,22 +2,12 @@
 
 from msgspec import Struct
 
+from stateward.agents.messages import End, Item
+from stateward.domains.edge.book import ERRORS, Book, S, must_undo
 from stateward.domains.edge.protocol.agent import agent_party
 from stateward.domains.edge.protocol.controller import controller_party
-from stateward.domains.edge.protocol.record import ERRORS
 from stateward.domains.edge.protocol.rules import Rules
-from stateward.domains.edge.protocol.words import (
-    WISHES,
-    Agent,
-    Bell,
-    Book,
-    Controller,
-    End,
-    Item,
-    S,
-    Site,
-    Wish,
-)
+from stateward.domains.edge.protocol.words import WISHES, Agent, Bell, Controller, Site, Wish
 from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, USER
 from stateward.lifecycle.explore import NETWORK, Claim, Message, Party, Protocol, Step
 
@@ -87,7 +77,8 @@ def _missing_is_true(controller: Controller, agent: Agent) -> bool:
 
 def _at_rest(controller: Controller, agent: Agent, flying: tuple[Message, ...]) -> bool:
     book, link = controller.book, controller.link
-    still = book.state in (S.READY, S.NOT_PRESENT) or (book.state in ERRORS and not book.operation)
+    left = book.state in ERRORS and not book.operation and not must_undo(book)
+    still = left or book.state in (S.READY, S.NOT_PRESENT)
     return still and link.settled and link.connection == agent.mind.connection and _idle(agent) and not flying
 
 

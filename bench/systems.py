@@ -1,0 +1,141 @@
+"""Systems at scale, on simulated instances: many deploys at once, what a durable lock costs, how fast a roll-up is."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from statistics import median
+from time import perf_counter
+
+from bench.engine.lamps import lamp, lamps
+from bench.engine.places import is_postgres, new_database, new_file, store_at
+from stateward.domains.systems.actions import Actions
+from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.definition import Service, Tree
+from stateward.domains.systems.house import SystemsWing
+from stateward.engine import Engine, LockWish
+from stateward.lifecycle import CONTROLLER
+from stateward.store.changes import Changes
+from stateward.store.records import Key, Status, Timer
+from stateward.store.selection import JournalFilter
+
+NS, SYSTEM = "bench", "large"
+DEPLOYS, EACH = 100, 100
+SLOTS, DELAY = 500, 1.0
+LOCKS, RAW, ROUNDS, TURNS = 500, 300, 20, 5
+NAMES = {True: "PostgreSQL", False: "SQLite"}
+
+
+def report() -> list[str]:
+    """Measure and return lines to print."""
+    lines = [f"systems: {DEPLOYS} disjoint deploys at once, on a system of {DEPLOYS * EACH:,} simulated services"]
+    for url in (new_file(), new_database()):
+        lines += asyncio.run(_deploys(url))
+    lines.append("systems: take and give back a durable lock, each with an operation of its own")
+    for url in (new_file(), new_database()):
+        lines.append(asyncio.run(_locks(url)))
+    return lines
+
+
+# --- many deploys, and the roll-up of a large system -----------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _large(url: str, backend: SimulatedBackend) -> AsyncIterator[Engine]:
+    wing = SystemsWing({"simulated": backend})
+    engine = Engine(store_at(url), wing.kinds, slots=SLOTS)
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=True):
+        await engine.wait(NS, (await Actions(engine, NS).create(SYSTEM, "simulated")).op.id)
+        yield engine
+
+
+async def _deploys(url: str) -> list[str]:
+    backend = SimulatedBackend()
+    async with _large(url, backend) as engine:
+        first = await _deploy_all(engine, "first")
+        backend.delay = DELAY
+        second = await _deploy_all(engine, "second")
+        ideal = -(-DEPLOYS * EACH // SLOTS) * DELAY
+        rolled = await _roll_ups(engine)
+    many = DEPLOYS * EACH
+    found = (
+        f"{first:6.1f} s to make them all at once: {many / first:,.0f} services a second",
+        f"{second:6.1f} s to replace them all, {DELAY:g} s each, {SLOTS:,} at a time: {second / ideal:.2f} x ideal",
+        f"{rolled * 1000:6.1f} ms until the system reflects a change of one of its services",
+    )
+    return [f"  {NAMES[is_postgres(url)]:<10}{line}" for line in found]
+
+
+async def _deploy_all(engine: Engine, word: str) -> float:
+    actions = Actions(engine, NS)
+    began = perf_counter()
+    trees = [Tree({f"/s{number}": Service(command=(word,)) for number in range(EACH)}) for _ in range(DEPLOYS)]
+    accepted = await asyncio.gather(*(actions.deploy(SYSTEM, f"/g{n}", tree) for n, tree in enumerate(trees)))
+    ended = await asyncio.gather(*(engine.wait(NS, one.op.id) for one in accepted))
+    assert {one.status for one in ended} == {Status.SUCCEEDED}, next(one.error for one in ended if one.error)
+    return perf_counter() - began
+
+
+async def _roll_ups(engine: Engine) -> float:
+    """Return how long it takes, by the median, from a service's change to the system's."""
+    after = await engine.store.reader.last_line()
+    taken = []
+    watching = engine.watch(after, JournalFilter(ns=NS, object=SYSTEM))
+    for number in range(ROUNDS):
+        event = "stable" if number % 2 else "degraded"
+        began = perf_counter()
+        await engine.act(NS, f"{SYSTEM}:g7.s7", event, actor=CONTROLLER)
+        async for line in watching:
+            if line.target == event:
+                break
+        taken.append(perf_counter() - began)
+    return median(taken)
+
+
+# --- durable locks ---------------------------------------------------------------------------------------------------
+
+
+async def _locks(url: str) -> str:
+    async with Engine(store_at(url), [lamps()], slots=LOCKS) as engine:
+        await _lamps(engine)
+        rounds = [(await _flashed(engine, locked=False), await _flashed(engine, locked=True)) for _ in range(TURNS)]
+        raw = await _raw(engine)
+    locked = median(with_locks for _, with_locks in rounds)
+    times = median(with_locks / bare for bare, with_locks in rounds)
+    rates = f"{LOCKS / locked:>7,.0f} a second   {times:.2f} x the time without"
+    return f"  {NAMES[is_postgres(url)]:<10}  {rates}   {raw / (locked / LOCKS):.2f} x the raw rate of single commits"
+
+
+async def _lamps(engine: Engine) -> None:
+    objects = [lamp(number) for number in range(LOCKS)]
+    await engine.store.transact(lambda tx: tx.apply(Changes(objects=objects)))
+
+
+async def _flashed(engine: Engine, *, locked: bool) -> float:
+    began = perf_counter()
+    objects = [lamp(number) for number in range(LOCKS)]
+    accepted = await asyncio.gather(
+        *(
+            engine.act(
+                one.ns,
+                one.id,
+                "flash",
+                tree="tree" if locked else None,
+                locks=[LockWish(f"/a/b/c/n{number}", "X")] if locked else (),
+            )
+            for number, one in enumerate(objects)
+        )
+    )
+    await asyncio.gather(*(engine.wait(one.op.ns, one.op.id) for one in accepted))
+    return perf_counter() - began
+
+
+async def _raw(engine: Engine) -> float:
+    """Return how long one small durable transaction takes, one after the other."""
+    began = perf_counter()
+    for number in range(RAW):
+        far = Timer("raw", "one", 4e9 + number, 0, "none", "none", "[]", "{}")
+        await engine.store.transact(lambda tx, far=far: tx.apply(Changes(timers=[far])))  # type: ignore[misc]
+    seconds = (perf_counter() - began) / RAW
+    await engine.unset_timer(*Key("raw", "one"))
+    return seconds

@@ -1,0 +1,69 @@
+"""What an agent does with an order: the agent's own guard.
+
+It never runs two changes on one thing at once, nor on a thing and the one that it is in; it does no operation twice,
+and nothing that is older than what it has seen. An order in the way of a running one is answered `busy`, not dropped.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Protocol
+
+from msgspec import Struct
+
+from stateward.agents.messages import Order, fulfils
+
+
+class Admission(Enum):
+    """What an agent does with an order."""
+
+    BEGIN = "begins"
+    DONE = "finds it done"
+    AGAIN = "answers as before"
+    AT_IT = "is at it already"
+    BUSY = "is busy"
+    STALE = "drops it as stale"
+    IGNORED = "ignores it"
+
+
+class Mind(Struct, frozen=True):
+    """What the agent has in memory of a thing: its connection (0: none), its work, and the last answer it gave."""
+
+    connection: int = 0
+    work: Order | None = None
+    operation: int = 0  # the last one finished
+    answer: str = ""
+
+    @property
+    def latest(self) -> int:
+        """The newest operation that was seen."""
+        return self.work.operation if self.work is not None else self.operation
+
+
+class Site(Protocol):
+    """What exists of a thing."""
+
+    @property
+    def generation(self) -> int:
+        """The generation of it; 0: nothing exists."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it exists."""
+
+
+def admit(site: Site, mind: Mind, order: Order, *, crowded: bool = False) -> Admission:
+    """Decide what to do with an order; `crowded` says that work on a thing around it, or in it, is under way."""
+    if order.notify != mind.connection or order.operation < mind.latest:
+        return Admission.STALE
+    if mind.work is not None:
+        return Admission.AT_IT if order.operation == mind.latest else Admission.BUSY
+    if order.operation == mind.latest:
+        return Admission.AGAIN
+    if fulfils(site.generation, site.whole, order):
+        return Admission.DONE
+    return Admission.BUSY if crowded else Admission.BEGIN
+
+
+def crowded(order: Order, works: Iterable[Order]) -> bool:
+    """Tell whether something is at work on the thing that this one is in, or on one that is in it."""
+    return any(other.name == order.host or other.host == order.name for other in works if other.name != order.name)

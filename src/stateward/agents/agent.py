@@ -1,0 +1,308 @@
+"""The agent: dials, tells what it has, does what it is asked, and says how it goes.
+
+Its memory is of no consequence. What exists is read from the site; what was said over a connection that broke is told
+again by the list of the next one, or asked for again. So it may be killed at any moment.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from msgspec import MsgspecError
+from msgspec.structs import replace
+from websockets.exceptions import WebSocketException
+
+from stateward.agents.admission import Admission, Mind, admit, crowded
+from stateward.agents.calling import Caller
+from stateward.agents.messages import (
+    BEGUN,
+    BUSY,
+    ENDED,
+    FAILED,
+    Beat,
+    End,
+    Existing,
+    FromAgent,
+    FromController,
+    Goodbye,
+    Hello,
+    Item,
+    Order,
+    Progress,
+    Report,
+    Upgrade,
+    Welcome,
+    encode,
+    read_controller,
+)
+from stateward.agents.site import Site, SiteError
+
+log = logging.getLogger("stateward.agent")
+
+LOOK_EVERY = 5.0
+"""How many seconds pass between two looks at whether everything still runs."""
+
+MISSED = 3
+BROKEN = (OSError, EOFError, WebSocketException, MsgspecError, TimeoutError)
+NOTHING = Existing()
+
+
+class Socket(Protocol):
+    """What is needed of a connection."""
+
+    async def send(self, message: bytes, *, text: bool | None = None) -> None:
+        """Send a message."""
+
+    async def recv(self) -> str | bytes:
+        """Return the next message."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+
+
+class Dismissed(Exception):
+    """The controller wants this agent to end."""
+
+
+class Successor(Protocol):
+    """How an agent is upgraded."""
+
+    async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
+        """Start the successor and watch it; says what becomes of it."""
+
+    async def take_over(self) -> None:
+        """End the agent before, and be the one that serves from now on."""
+
+    @property
+    def heir(self) -> int:
+        """The upgrade that this agent is the heir of; 0 once it serves."""
+
+
+class Agent:
+    """An agent of one cloudlet."""
+
+    def __init__(
+        self, site: Site, caller: Caller, version: str, successor: Successor, *, look_every: float = LOOK_EVERY
+    ) -> None:
+        self._site, self._caller, self.version, self._successor = site, caller, version, successor
+        self._look_every = look_every
+        self.connection = 0
+        self.settled = asyncio.Event()
+        self._socket: Socket | None = None
+        self._minds: dict[str, Mind] = {}
+        self._has: dict[str, Existing] = {}
+        self._ended = 0  # how many pieces of work have ended: a look that this changed under is not to be trusted
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Serve until dismissed or cancelled, over as many connections as it takes."""
+        try:
+            while True:
+                try:
+                    await self._connection()
+                except BROKEN as error:
+                    log.info("not connected: %s", str(error) or type(error).__name__)
+                await asyncio.sleep(self._caller.pause)
+        except Dismissed as dismissed:
+            log.warning("dismissed: %s", dismissed)
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._socket is not None:
+            with suppress(*BROKEN):
+                await self._socket.close()
+        await self._site.close()
+
+    # --- one connection ----------------------------------------------------------------------------------------------
+
+    async def _connection(self) -> None:
+        socket = self._socket = await self._caller.dial()
+        helpers: list[asyncio.Task[None]] = []
+        try:
+            welcome = await self._introduced(socket)
+            self.connection = welcome.notify
+            if welcome.role == "heir":
+                await self._site.look()  # who cannot even look is not to end the one that can
+                await self._successor.take_over()
+            await self._tell_all()
+            self.settled.set()
+            helpers = [asyncio.create_task(self._beating(welcome.beat)), asyncio.create_task(self._watching())]
+            await self._listen(socket, MISSED * welcome.beat)
+        finally:
+            self.connection = 0
+            self.settled.clear()
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            with suppress(*BROKEN):
+                await socket.close()
+
+    async def _introduced(self, socket: Socket) -> Welcome:
+        await socket.send(encode(Hello(self.version, self._successor.heir)), text=True)
+        async with asyncio.timeout(10.0):
+            answer = read_controller(await socket.recv())
+        if isinstance(answer, Goodbye):
+            self._heed(answer)
+        if not isinstance(answer, Welcome):
+            raise ConnectionError("the controller does not answer as it should")
+        self._caller.welcome()
+        return answer
+
+    def _heed(self, goodbye: Goodbye) -> None:
+        if goodbye.final:
+            raise Dismissed(goodbye.reason)
+        raise ConnectionError(goodbye.reason)
+
+    async def _tell_all(self) -> None:
+        """Send the list: one look at everything, during which no work ended."""
+        try:
+            await self._look()
+        except SiteError as error:
+            await self._say(Report("gather failed", 0, 0, self.connection, error=str(error)))
+            raise ConnectionError(f"cannot gather: {error}") from error
+        names = dict.fromkeys([*self._has, *(name for name, mind in self._minds.items() if mind.work is not None)])
+        items = [self._item(name) for name in names]
+        for item in items:
+            await self._say(item)
+        await self._say(End(len(items), self.connection))
+
+    async def _look(self) -> None:
+        while True:
+            before = self._ended
+            seen = await self._site.look()
+            if before == self._ended:
+                self._has = dict(seen)
+                return
+
+    def _item(self, name: str) -> Item:
+        mind, has = self._minds.get(name, Mind()), self._has.get(name, NOTHING)
+        at = mind.work.operation if mind.work is not None else 0
+        return Item(at, has.generation, has.whole, self.connection, name, mind.latest)
+
+    async def _listen(self, socket: Socket, patience: float) -> None:
+        while True:
+            async with asyncio.timeout(patience):
+                word: FromController = read_controller(await socket.recv())
+            match word:
+                case Order():
+                    await self._ordered(word)
+                case Upgrade():
+                    self._begin(self._upgrade(word))
+                case Goodbye():
+                    self._heed(word)
+                case Beat() | Welcome():
+                    pass
+
+    async def _beating(self, beat: float) -> None:
+        while True:
+            await asyncio.sleep(beat)
+            await self._say(Beat(self.connection))
+
+    async def _watching(self) -> None:
+        """Look from time to time whether everything still runs, and tell what does not."""
+        told: dict[str, Existing] = {}
+        while True:
+            await asyncio.sleep(self._look_every)
+            before, known = self._ended, dict(self._has)
+            try:
+                seen = await self._site.look()
+            except SiteError as error:
+                log.warning("cannot look: %s", error)
+                continue
+            if before == self._ended:
+                await self._tell_changes(known, seen, told)
+
+    async def _tell_changes(
+        self, known: Mapping[str, Existing], seen: Mapping[str, Existing], told: dict[str, Existing]
+    ) -> None:
+        for name, had in known.items():
+            mind, now = self._minds.get(name, Mind()), seen.get(name, NOTHING)
+            if mind.work is None and now != had and told.get(name) != now:
+                told[name] = self._has[name] = now
+                await self._say(self._item(name))
+
+    # --- work --------------------------------------------------------------------------------------------------------
+
+    async def _ordered(self, order: Order) -> None:
+        mind = replace(self._minds.get(order.name, Mind()), connection=self.connection)
+        works = [one.work for one in self._minds.values() if one.work is not None]
+        verdict = admit(self._has.get(order.name, NOTHING), mind, order, crowded=crowded(order, works))
+        log.info("%s of %s: %s", order, order.name, verdict.value)
+        match verdict:
+            case Admission.BEGIN:
+                self._minds[order.name] = replace(mind, work=order)
+                await self._report(order, BEGUN[order.work])
+                self._begin(self._work(order))
+            case Admission.DONE:
+                await self._finish(order, ENDED[order.work])
+            case Admission.AGAIN:
+                await self._report(order, mind.answer)
+            case Admission.BUSY:
+                await self._report(order, BUSY)
+
+    async def _work(self, order: Order) -> None:
+        told: list[asyncio.Task[None]] = []
+
+        def tell(text: str, done: int | None = None, total: int | None = None) -> None:
+            line = Progress(text, order.operation, order.generation, self.connection, order.name, done, total)
+            told.append(self._begin(self._say(line)))
+
+        try:
+            await self._site.do(order, tell)
+            event, error = ENDED[order.work], ""
+        except SiteError as failure:
+            event, error = FAILED[order.work], str(failure)
+        except Exception as failure:
+            log.exception("%s of %s has failed", order, order.name)
+            event, error = FAILED[order.work], f"{type(failure).__name__}: {failure}"
+        await asyncio.gather(*told)  # the last word comes last
+        await self._see(order, failed=bool(error))
+        await self._finish(order, event, error)
+
+    async def _see(self, order: Order, *, failed: bool) -> None:
+        """Take note of what work has left, before anybody is told that it has ended."""
+        if not failed:
+            made = NOTHING if order.work.value == "delete" else Existing(order.generation)
+            self._has[order.name] = made
+            return
+        with suppress(SiteError):
+            self._has[order.name] = (await self._site.look()).get(order.name, NOTHING)
+
+    async def _finish(self, order: Order, event: str, error: str = "") -> None:
+        self._ended += 1
+        if self._has.get(order.name, NOTHING).generation == 0:
+            self._has.pop(order.name, None)
+        self._minds[order.name] = Mind(0, None, order.operation, event)
+        await self._report(order, event, error)
+
+    async def _report(self, order: Order, event: str, error: str = "") -> None:
+        await self._say(Report(event, order.operation, order.generation, self.connection, order.name, error))
+
+    async def _upgrade(self, upgrade: Upgrade) -> None:
+        async def say(event: str, error: str) -> None:
+            await self._say(Report(event, upgrade.operation, 0, self.connection, error=error))
+
+        await self._successor.upgrade(upgrade, say)
+
+    async def _say(self, word: FromAgent) -> None:
+        """Say something; where the connection is gone, the next one's list will tell."""
+        socket = self._socket
+        if socket is None or not self.connection:
+            return
+        with suppress(*BROKEN):
+            await socket.send(encode(word), text=True)
+
+    def _begin(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        async def do() -> None:
+            await work
+
+        task = asyncio.create_task(do())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

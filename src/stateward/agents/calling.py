@@ -1,0 +1,57 @@
+"""Dialling controllers: any of several, again and again, with pauses that grow and differ from agent to agent."""
+
+import ssl
+from collections.abc import Sequence
+from random import Random
+from urllib.parse import quote, urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+
+from stateward.errors import BadInput
+
+PATH = "/api/v1/edge/agents"
+FIRST, LONGEST = 0.2, 30.0
+OPEN_WITHIN = 10.0
+LARGEST = 1 << 20
+
+
+class Caller:
+    """Dials one controller after the other."""
+
+    def __init__(self, controllers: Sequence[str], ns: str, cloudlet: str, token: str, chance: Random) -> None:
+        self._urls = [f"{checked(one)}{PATH}/{quote(ns, safe='')}/{quote(cloudlet, safe='')}" for one in controllers]
+        self._token, self._chance = token, chance
+        self._failures = 0
+
+    async def dial(self) -> ClientConnection:
+        """Connect to the next controller."""
+        url = self._urls[self._failures % len(self._urls)]
+        self._failures += 1
+        return await connect(
+            url,
+            additional_headers={"Authorization": f"Bearer {self._token}"},
+            open_timeout=OPEN_WITHIN,
+            ping_interval=None,  # the protocol has its own signs of life
+            max_size=LARGEST,
+            compression=None,
+            proxy=None,
+            ssl=ssl.create_default_context() if url.startswith("wss:") else None,
+        )
+
+    def welcome(self) -> None:
+        """Take note that a controller let us in: the pauses begin anew, and it is the first to be dialled again."""
+        self._failures = max(0, self._failures - 1) % len(self._urls)
+
+    @property
+    def pause(self) -> float:
+        """How many seconds to wait before the next try: more after each failure, and never the same."""
+        longest = min(LONGEST, FIRST * 2.0 ** min(self._failures, 10))
+        return self._chance.uniform(longest / 4, longest)
+
+
+def checked(url: str) -> str:
+    """Return the address of a controller, or raise if it is none."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("ws", "wss") or not parts.hostname or parts.query or "@" in parts.netloc:
+        raise BadInput("controller", url.rpartition("@")[2], "an address such as wss://controller:8420")
+    return url.rstrip("/")

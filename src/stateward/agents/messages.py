@@ -1,0 +1,183 @@
+"""What agents and controllers say to each other, as records that are also the lines on the wire.
+
+Every word names the connection it belongs to (`notify`), and every word about work the operation and the generation:
+words travel, and come late, twice, or from an earlier life of the same name. The records are hashable, because the
+explorer walks the protocol with these very records.
+"""
+
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+PROTOCOL = 1
+"""The version of what is said here; an agent that speaks another one is told so, and leaves."""
+
+
+class Work(StrEnum):
+    """What an agent can be asked to do."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+BEGUN = {Work.CREATE: "creating", Work.UPDATE: "updating", Work.DELETE: "deleting"}
+ENDED = {Work.CREATE: "ready", Work.UPDATE: "ready", Work.DELETE: "deleted"}
+FAILED = {work: f"{work} error" for work in Work}
+BUSY = "busy"
+
+UPGRADING, UPGRADE_FAILED = "upgrading", "upgrade failed"
+
+# --- what an agent says ----------------------------------------------------------------------------------------------
+
+
+class Hello(Struct, frozen=True, tag="hello"):
+    """The first word: which protocol, which software, and of which upgrade it is to be the heir (0: it serves)."""
+
+    version: str
+    heir: int = 0
+    protocol: int = PROTOCOL
+
+
+class Item(Struct, frozen=True, tag="item"):
+    """A line of the agent's list: what it works at (0: nothing), and what exists (generation 0: nothing).
+
+    After the end of the list, an item tells that something has changed by itself. `latest` is the newest operation that
+    the agent has seen for it.
+    """
+
+    operation: int
+    generation: int
+    whole: bool
+    notify: int
+    name: str = ""
+    latest: int = 0
+
+    def __str__(self) -> str:
+        work = f"works at operation {self.operation}" if self.operation else "idle"
+        return f"item ({existing(self.generation, self.whole)}, {work}, notify {self.notify})"
+
+
+class End(Struct, frozen=True, tag="end"):
+    """The end of the agent's list, and how many lines it has, since it may overtake them."""
+
+    count: int
+    notify: int
+
+    def __str__(self) -> str:
+        return f"end of list ({self.count}, notify {self.notify})"
+
+
+class Report(Struct, frozen=True, tag="report"):
+    """What an agent says of its work, and of which operation, generation and connection it says so.
+
+    A report without a name is about the agent itself: its upgrade, or that it could not gather what it has.
+    """
+
+    event: str
+    operation: int
+    generation: int
+    notify: int
+    name: str = ""
+    error: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.event!r} (operation {self.operation}, generation {self.generation}, notify {self.notify})"
+
+
+class Progress(Struct, frozen=True, tag="progress"):
+    """How far some work has come."""
+
+    text: str
+    operation: int
+    generation: int
+    notify: int
+    name: str = ""
+    done: int | None = None
+    total: int | None = None
+
+
+class Load(Struct, frozen=True, tag="load"):
+    """How much a thing has to do, all its nodes together."""
+
+    notify: int
+    name: str
+    cpu: float = 0.0
+    mem: float = 0.0
+    connections: float = 0.0
+
+
+class Beat(Struct, frozen=True, tag="beat"):
+    """A sign of life; it is answered with the same."""
+
+    notify: int
+
+
+# --- what a controller says ------------------------------------------------------------------------------------------
+
+
+class Welcome(Struct, frozen=True, tag="welcome"):
+    """The answer to a hello: the id of the connection, as what the agent is welcome, and how often it is to beat."""
+
+    notify: int
+    role: Literal["serving", "heir"] = "serving"
+    beat: float = 10.0
+
+
+class Order(Struct, frozen=True, tag="order"):
+    """A request to the agent; `host` is the thing that this one is in, `id` names the operation to people."""
+
+    work: Work
+    operation: int
+    generation: int
+    notify: int
+    name: str = ""
+    host: str = ""
+    id: str = ""
+    spec: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.work} (operation {self.operation}, generation {self.generation}, notify {self.notify})"
+
+
+class Upgrade(Struct, frozen=True, tag="upgrade"):
+    """A request to start the successor: of which version, and how many seconds it has to come up."""
+
+    version: str
+    operation: int
+    notify: int
+    within: float = 60.0
+
+
+class Goodbye(Struct, frozen=True, tag="goodbye"):
+    """The agent is not wanted now; where that is `final`, it is to end rather than to dial again."""
+
+    reason: str
+    final: bool = False
+
+
+FromAgent: TypeAlias = Hello | Item | End | Report | Progress | Load | Beat
+FromController: TypeAlias = Welcome | Order | Upgrade | Goodbye | Beat
+
+encode = msgspec.json.Encoder().encode
+read_agent = msgspec.json.Decoder(FromAgent).decode
+read_controller = msgspec.json.Decoder(FromController).decode
+
+
+class Existing(Struct, frozen=True):
+    """What exists of a thing (generation 0: nothing), and whether all of it does."""
+
+    generation: int = 0
+    whole: bool = True
+
+
+def fulfils(generation: int, whole: bool, order: Order) -> bool:
+    """Tell whether what exists is what an order asks for."""
+    return generation == 0 if order.work is Work.DELETE else (generation == order.generation and whole)
+
+
+def existing(generation: int, whole: bool) -> str:
+    """Say what exists."""
+    return f"has generation {generation}{'' if whole else ' in pieces'}" if generation else "has nothing"

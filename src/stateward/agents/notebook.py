@@ -1,0 +1,67 @@
+"""The agent's small local record: what it has, so that it knows after a crash.
+
+A thing is written down before anything of it is made, and as whole only when all of it is there. What really runs is
+read from the driver; the notebook says what it belongs to.
+"""
+
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+
+class Thing(Struct, frozen=True):
+    """Something that exists, at least in part: its parts are the driver's keys, or the marks of its processes."""
+
+    name: str
+    kind: str
+    generation: int
+    whole: bool
+    host: str = ""
+    spec: str = "{}"
+    parts: tuple[str, ...] = ()
+
+
+class Notebook:
+    """Things on disk, one file each; each is replaced whole, or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._things: dict[str, Thing] = {}
+        self.read()
+
+    def read(self) -> None:
+        """Read everything: another agent may have written since, of which this one is the successor."""
+        found = [msgspec.json.decode(file.read_bytes(), type=Thing) for file in self._folder.glob("*.json")]
+        self._things = {thing.name: thing for thing in found}
+
+    def __iter__(self) -> Iterator[Thing]:
+        return iter(list(self._things.values()))
+
+    def get(self, name: str) -> Thing | None:
+        """Return a thing, if there is one."""
+        return self._things.get(name)
+
+    def note(self, thing: Thing) -> Thing:
+        """Write a thing down, durably."""
+        file = self._file(thing.name)
+        new = file.with_suffix(".new")
+        with new.open("wb") as stream:
+            stream.write(msgspec.json.encode(thing))
+            stream.flush()
+            os.fsync(stream.fileno())
+        new.replace(file)
+        self._things[thing.name] = thing
+        return thing
+
+    def strike(self, name: str) -> None:
+        """Strike a thing out: nothing of it is left."""
+        self._file(name).unlink(missing_ok=True)
+        self._things.pop(name, None)
+
+    def _file(self, name: str) -> Path:
+        return self._folder / f"{sha256(name.encode()).hexdigest()[:32]}.json"

@@ -1,0 +1,268 @@
+"""A site of real processes: a cluster is a group of node processes, an app is processes inside a node.
+
+Nodes are machines of the process driver, which finds them again after any crash. An app's processes are started by its
+node's own shell and belong to its process group, so they end with the node; each is known by a mark in its arguments,
+and what runs is read from the operating system, never from memory.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count, islice
+from pathlib import Path
+from shlex import quote
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.agents.messages import Existing, Order, Work
+from stateward.agents.notebook import Notebook, Thing
+from stateward.agents.site import SiteError, Tell
+from stateward.drivers import Accepted, Already, Deed, MachineState, Observation, Place, Ref, Want
+from stateward.drivers.process import ProcessDriver
+from stateward.drivers.process.proc import PROC, stat_of
+
+MARK = "stateward-app"
+IMAGE = "sh"
+SETUP_WITHIN = 600.0
+PATIENCE = 30.0
+BETWEEN_LOOKS = 0.02
+STEADY = 0.15
+"""How many seconds an app must run before it counts as running."""
+
+
+class ProcessSite:
+    """Clusters and apps as processes on this machine; everything about them is in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._notebook = Notebook(folder / "things")
+        self._driver = ProcessDriver(Place("process", "agent", options={"folder": str(folder / "machines")}))
+
+    async def look(self) -> Mapping[str, Existing]:
+        """Return what exists: what is written down, as far as it runs."""
+        nodes = await self._nodes()
+        running = await asyncio.to_thread(marked_processes)
+        self._notebook.read()
+        return {
+            one.name: Existing(one.generation, one.whole and self._runs(one, nodes, running)) for one in self._notebook
+        }
+
+    async def do(self, order: Order, tell: Tell) -> None:
+        """Make, change or remove a cluster or an app."""
+        spec = msgspec.json.decode(order.spec) if order.spec else {}
+        thing = self._notebook.get(order.name)
+        kind = str(spec.get("kind") or (thing.kind if thing else "clusterinst"))
+        if order.work is Work.DELETE:
+            if thing is not None:
+                await (self._remove_app if thing.kind == "appinst" else self._remove_cluster)(thing, tell)
+                self._notebook.strike(order.name)
+        elif kind == "appinst":
+            await self._start_app(order, spec, tell)
+        else:
+            await self._make_cluster(order, spec, tell)
+
+    async def close(self) -> None:
+        """Let go; the processes go on."""
+        await self._driver.close()
+
+    # --- clusters ----------------------------------------------------------------------------------------------------
+
+    async def _make_cluster(self, order: Order, spec: Mapping[str, object], tell: Tell) -> None:
+        """Bring a cluster to the number of nodes that is wanted, keeping those that run."""
+        wanted, size, setup = int(str(spec.get("nodes", 1))), str(spec.get("size", "tiny")), str(spec.get("setup", ""))
+        former = self._notebook.get(order.name)
+        nodes = await self._nodes()
+        before = former.parts if former is not None else ()
+        alive = [key for key in before if _is_up(nodes.get(key))]
+        stale = [key for key in before if key not in alive]
+        new = _new_keys(order, before, wanted - len(alive))
+        parts = (*alive[:wanted], *new)
+        everything = (*parts, *alive[wanted:], *stale)
+        self._notebook.note(Thing(order.name, "clusterinst", order.generation, False, "", order.spec, everything))
+        for nth, key in enumerate(new, start=1):
+            tell(f"starting node {key}", nth, len(new))
+            await self._start_node(key, order.name, size)
+            if setup:
+                tell(f"setting up node {key}", nth, len(new))
+                await self._run(key, setup)
+        await self._end_nodes([*alive[wanted:], *stale], tell)
+        self._notebook.note(Thing(order.name, "clusterinst", order.generation, True, "", order.spec, parts))
+
+    async def _start_node(self, key: str, name: str, size: str) -> None:
+        (outcome,) = await self._driver.create([Want(key, name, size, IMAGE)])
+        if not isinstance(outcome, Accepted | Already):
+            raise SiteError(f"node {key} cannot be started: {outcome.message}")
+        await _until(lambda found: _is_up(found.get(key)), self._nodes, f"node {key} does not come up")
+
+    async def _run(self, key: str, command: str) -> None:
+        try:
+            await self._driver.run(Ref(key), f"set -e\n{command}\ntouch .set-up", "", SETUP_WITHIN)
+            done = await self._driver.run(Ref(key), "ls .set-up && rm .set-up", "", PATIENCE)
+        except (OSError, TimeoutError) as error:
+            raise SiteError(f"node {key} could not be set up: {_text(error)}") from error
+        if ".set-up" not in done.split():
+            raise SiteError(f"the set-up of node {key} failed")
+
+    async def _remove_cluster(self, thing: Thing, tell: Tell) -> None:
+        self._notebook.note(replace(thing, whole=False))
+        await self._end_nodes(thing.parts, tell)
+
+    async def _end_nodes(self, keys: Sequence[str], tell: Tell) -> None:
+        if not keys:
+            return
+        tell(f"ending {len(keys)} nodes", 0, len(keys))
+        await self._driver.act(Deed.TERMINATE, [Ref(key) for key in keys])
+
+        def gone(found: Mapping[str, Observation]) -> bool:
+            return not any(_is_there(found.get(key)) for key in keys)
+
+        await _until(gone, self._nodes, "nodes do not end")
+
+    async def _nodes(self) -> dict[str, Observation]:
+        listing = await self._driver.observe()
+        if not listing.complete:
+            raise SiteError(f"the site cannot be seen: {listing.trouble}")
+        return {one.key: one for one in listing.seen}
+
+    # --- apps --------------------------------------------------------------------------------------------------------
+
+    async def _start_app(self, order: Order, spec: Mapping[str, object], tell: Tell) -> None:
+        """Run an app of this generation, and end what runs of another one."""
+        key, group = await self._node_for(order.host)
+        number = int(str(spec.get("count", 1)))
+        marks = tuple(f"{MARK}/{order.name}/{order.generation}/{n}" for n in range(number))
+        self._notebook.note(Thing(order.name, "appinst", order.generation, False, order.host, order.spec, marks))
+        if spec.get("setup"):
+            tell("setting up", 0, number)
+            await self._run(key, str(spec["setup"]))
+        there = await self._marks_in(group)
+        for nth, mark in enumerate(marks, start=1):
+            if mark not in there:
+                tell(f"starting process {nth}", nth, number)
+                await self._launch(key, str(spec.get("command", "")), mark)
+        await self._end_processes(group, order.name, keep=marks)
+        await self._steady(group, marks)
+        self._notebook.note(Thing(order.name, "appinst", order.generation, True, order.host, order.spec, marks))
+
+    async def _launch(self, key: str, command: str, mark: str) -> None:
+        # The line after the command keeps the shell, and with it the mark, for as long as the command runs.
+        program = quote(f"{command}\n:")
+        try:
+            await self._driver.run(Ref(key), f"sh -c {program} {quote(mark)} </dev/null >>app.log 2>&1 &", "", PATIENCE)
+        except (OSError, TimeoutError) as error:
+            raise SiteError(f"{mark} could not be started: {_text(error)}") from error
+
+    async def _steady(self, group: int, marks: Sequence[str]) -> None:
+        await asyncio.sleep(STEADY)
+        missing = set(marks) - set(await self._marks_in(group))
+        if missing:
+            raise SiteError(f"{', '.join(sorted(missing))} ended at once")
+
+    async def _remove_app(self, thing: Thing, tell: Tell) -> None:
+        self._notebook.note(replace(thing, whole=False))
+        host = self._notebook.get(thing.host)
+        nodes = await self._nodes()
+        groups = [
+            int(one.details["pid"]) for key in (host.parts if host else ()) if _is_up(one := nodes.get(key)) and one
+        ]
+        tell("ending its processes")
+        for group in groups:
+            await self._end_processes(group, thing.name)
+
+    async def _end_processes(self, group: int, name: str, keep: Sequence[str] = ()) -> None:
+        """End the processes of an app in a node, but for those to keep."""
+
+        async def doomed() -> dict[str, int]:
+            found = await asyncio.to_thread(marked_processes)
+            mine = f"{MARK}/{name}/"
+            return {
+                mark: pid
+                for (where, mark), pid in found.items()
+                if where == group and mark.startswith(mine) and mark not in keep
+            }
+
+        for pid in (await doomed()).values():
+            for member in await asyncio.to_thread(_descendants, pid):
+                with suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
+        await _until(lambda found: not found, doomed, f"processes of {name} do not end")
+
+    async def _node_for(self, host: str) -> tuple[str, int]:
+        """Return the node that apps run in, and its process group: the first one, which scaling never removes."""
+        thing = self._notebook.get(host)
+        if thing is None or not thing.parts:
+            raise SiteError(f"there is no cluster {host!r} here")
+        node = (await self._nodes()).get(thing.parts[0])
+        if node is None or not _is_up(node):
+            raise SiteError(f"node {thing.parts[0]} of cluster {host!r} does not run")
+        return thing.parts[0], int(node.details["pid"])
+
+    async def _marks_in(self, group: int) -> list[str]:
+        return [mark for where, mark in await asyncio.to_thread(marked_processes) if where == group]
+
+    def _runs(self, thing: Thing, nodes: Mapping[str, Observation], running: Mapping[tuple[int, str], int]) -> bool:
+        if thing.kind != "appinst":
+            return all(_is_up(nodes.get(key)) for key in thing.parts)
+        host = self._notebook.get(thing.host)
+        node = nodes.get(host.parts[0]) if host is not None and host.parts else None
+        if node is None or not _is_up(node):
+            return False
+        return all((int(node.details["pid"]), mark) in running for mark in thing.parts)
+
+
+def _new_keys(order: Order, taken: Sequence[str], number: int) -> list[str]:
+    """Return keys for new nodes: the driver makes nothing twice under one key, so none is used again."""
+    names = (f"{order.name.replace(':', '.')}.{order.operation}.{n}" for n in count())
+    return list(islice((one for one in names if one not in taken), max(0, number)))
+
+
+def _text(error: Exception) -> str:
+    return str(error) or "it took too long"
+
+
+def _is_up(node: Observation | None) -> bool:
+    return node is not None and node.state is MachineState.RUNNING and "pid" in node.details
+
+
+def _is_there(node: Observation | None) -> bool:
+    return node is not None and node.state is not MachineState.TERMINATED
+
+
+async def _until(done: Callable[..., bool], look: Callable[[], object], why: str) -> None:
+    end = asyncio.get_running_loop().time() + PATIENCE
+    while not done(await look()):  # type: ignore[misc]
+        if asyncio.get_running_loop().time() > end:
+            raise SiteError(why)
+        await asyncio.sleep(BETWEEN_LOOKS)
+
+
+def marked_processes() -> dict[tuple[int, str], int]:
+    """Return the app processes of this machine: by process group and mark, with their numbers."""
+    found: dict[tuple[int, str], int] = {}
+    for name in os.listdir(PROC):  # noqa: PTH208 - many, and names will do
+        if not name.isdecimal():
+            continue
+        try:
+            arguments = (PROC / name / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has gone meanwhile, or is nobody's business
+        mark = arguments[3].decode(errors="replace") if len(arguments) > 3 else ""
+        if mark.startswith(MARK + "/"):
+            stat = stat_of(int(name))
+            if stat is not None and stat.alive:
+                found[stat.group, mark] = stat.pid
+    return found
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return a process and all that come from it."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir(PROC):  # noqa: PTH208
+        if name.isdecimal() and (stat := stat_of(int(name))) is not None:
+            children.setdefault(stat.parent, []).append(stat.pid)
+    found = [pid]
+    for one in found:
+        found.extend(children.get(one, ()))
+    return found

@@ -1,0 +1,151 @@
+"""The upgrade of an agent, on its machine: the old one starts the new one, which takes over, or is cleaned up.
+
+Versions are installed beside each other, each with a program of its own: `RELEASES/VERSION/stateward`. One lock in the
+agent's folder says who serves. The successor runs beside until the controller has agreed to it and it has seen the
+site; then it ends the one before, takes the lock, and goes on. Nothing else on the machine is touched.
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from stateward.agents.messages import UPGRADE_FAILED, UPGRADING, Upgrade
+from stateward.errors import StatewardError
+
+PROGRAM = "stateward"
+BETWEEN_LOOKS = 0.05
+GRACE = 10.0
+"""How many seconds the one before has to end by itself."""
+
+
+class Taken(StatewardError):
+    """Another agent serves from this folder."""
+
+    def __init__(self, folder: Path, pid: int) -> None:
+        super().__init__(str(folder), pid)
+        self.folder, self.pid = str(folder), pid
+
+    def __str__(self) -> str:
+        return f"another agent (process {self.pid}) serves from {self.folder}"
+
+
+class Holder(Struct, frozen=True):
+    """Who serves."""
+
+    pid: int
+    version: str
+
+
+class Succession:
+    """This agent's place among its versions: the lock that it holds, or waits for as an heir."""
+
+    def __init__(self, folder: Path, releases: Path, version: str, arguments: Sequence[str], heir: int = 0) -> None:
+        self._folder, self._releases, self._version, self._arguments = folder, releases, version, list(arguments)
+        self._heir = heir
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._at: int = 0
+        if not heir and not self._try_lock():
+            raise Taken(folder, self._holder().pid)
+
+    @property
+    def heir(self) -> int:
+        """The upgrade that this agent is the heir of; 0 once it serves."""
+        return self._heir
+
+    # --- the old one -------------------------------------------------------------------------------------------------
+
+    async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
+        """Start the successor and watch it; one that does not come up is ended and reported."""
+        if self._at == order.operation:
+            await say(UPGRADING, "")
+            return
+        self._at = order.operation
+        await say(UPGRADING, "")
+        try:
+            why = await self._succeeded(order)
+        finally:
+            self._at = 0
+        await say(UPGRADE_FAILED, why)
+
+    async def _succeeded(self, order: Upgrade) -> str:
+        """Watch a successor until it has failed; if it succeeds, it ends us."""
+        self._end_child()
+        program = self._releases / order.version / PROGRAM
+        command = [str(program), "agent", *self._arguments, "--heir", str(order.operation)]
+        try:
+            with (self._folder / f"agent-{order.version}.log").open("ab") as log:
+                child = self._child = subprocess.Popen(  # noqa: S603 - our own program; it must outlive us
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+        except OSError as error:
+            return f"version {order.version} cannot be started: {error.strerror}"
+        loop = asyncio.get_running_loop()
+        end = loop.time() + order.within
+        while loop.time() < end:
+            code = child.poll()
+            if code is not None:
+                return f"version {order.version} has ended with {code}"
+            await asyncio.sleep(BETWEEN_LOOKS)
+        self._end_child()
+        return f"version {order.version} has not come up in {order.within:g} s"
+
+    def _end_child(self) -> None:
+        child, self._child = self._child, None
+        if child is not None and child.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+    # --- the new one -------------------------------------------------------------------------------------------------
+
+    async def take_over(self) -> None:
+        """End the one before, and hold the lock from now on."""
+        if not self._heir:
+            return
+        before = self._holder().pid
+        loop = asyncio.get_running_loop()
+        begun, how = loop.time(), signal.SIGTERM
+        while not self._try_lock():
+            if before > 0:
+                with suppress(ProcessLookupError):
+                    os.kill(before, how)
+            how = signal.SIGKILL if loop.time() > begun + GRACE else signal.SIGTERM
+            await asyncio.sleep(BETWEEN_LOOKS)
+        self._heir = 0
+
+    def _try_lock(self) -> bool:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        (self._folder / "agent.json").write_bytes(msgspec.json.encode(Holder(os.getpid(), self._version)))
+        return True
+
+    def _holder(self) -> Holder:
+        try:
+            return msgspec.json.decode((self._folder / "agent.json").read_bytes(), type=Holder)
+        except (OSError, msgspec.MsgspecError):
+            return Holder(0, "")
+
+
+class Unsucceeded:
+    """The place of an agent that is never upgraded: one of many in a simulation."""
+
+    heir = 0
+
+    async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
+        """Say that there is no such version here."""
+        await say(UPGRADE_FAILED, f"version {order.version} is not installed here")
+
+    async def take_over(self) -> None:
+        """Do nothing: it serves already."""

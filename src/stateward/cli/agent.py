@@ -1,0 +1,110 @@
+"""`stateward agent`: works on this machine for a cloudlet, for whichever controller it reaches."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateward import __version__
+from stateward.cli.output import out
+from stateward.errors import BadInput
+
+if TYPE_CHECKING:
+    from stateward.agents.agent import Agent
+    from stateward.agents.site import Site
+
+
+class Drivers(StrEnum):
+    """What an agent can work with."""
+
+    PROCESS = "process"
+    SIMULATED = "simulated"
+
+
+Controllers = Annotated[
+    list[str],
+    typer.Option(
+        "--controller", metavar="URL", help="wss://HOST:PORT of a controller. Repeatable: any of them will do."
+    ),
+]
+CloudletName = Annotated[str, typer.Option("--cloudlet", metavar="NAME", help="The cloudlet to work for.")]
+TokenFile = Annotated[Path, typer.Option("--token-file", metavar="FILE", help="A file with an agent's token.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The cloudlet's namespace.")]
+Driver = Annotated[Drivers, typer.Option("--driver", help="What clusters and apps are made of.")]
+Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Where the agent keeps what it has.")]
+Releases = Annotated[
+    Path | None, typer.Option("--releases", metavar="DIR", help="Where other versions are: DIR/VERSION/stateward.")
+]
+Look = Annotated[float, typer.Option("--look-every", metavar="SECONDS", min=0.05, help="Pause between two looks.")]
+Heir = Annotated[int, typer.Option("--heir", hidden=True)]
+
+
+def agent(
+    controller: Controllers,
+    cloudlet: CloudletName,
+    token_file: TokenFile,
+    namespace: Namespace = "default",
+    driver: Driver = Drivers.PROCESS,
+    data: Data = None,
+    releases: Releases = None,
+    look_every: Look = 5.0,
+    heir: Heir = 0,
+) -> None:
+    """Work for a cloudlet: make clusters and apps on this machine, and tell how they are."""
+    import asyncio
+    import logging
+    from random import Random
+
+    from stateward.agents.agent import Agent
+    from stateward.agents.calling import Caller
+    from stateward.agents.succession import Succession
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("websockets").setLevel(logging.WARNING)
+    folder = (data or Path(f"stateward-agent-{cloudlet}")).absolute()
+    caller = Caller(controller, namespace, cloudlet, _token(token_file), Random())  # noqa: S311 - for jitter
+    succession = Succession(folder, releases or folder / "releases", __version__, _arguments(sys.argv), heir)
+    made = Agent(_site(driver, folder), caller, __version__, succession, look_every=look_every)
+    out().print(f"agent of {namespace}/{cloudlet}, version {__version__}, serves from {folder}", markup=False)
+    asyncio.run(_until_told(made))
+
+
+async def _until_told(made: "Agent") -> None:
+    """Run an agent until it is dismissed, or told to stop."""
+    import asyncio
+    import signal
+
+    task = asyncio.ensure_future(made.run())
+    for one in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(one, task.cancel)
+    await asyncio.gather(task, return_exceptions=True)
+    if not task.cancelled() and task.exception() is not None:
+        raise task.exception() or RuntimeError
+
+
+def _site(driver: Drivers, folder: Path) -> "Site":
+    if driver is Drivers.PROCESS:
+        from stateward.agents.processes import ProcessSite
+
+        return ProcessSite(folder)
+    from stateward.agents.simulated import SimulatedSite
+
+    return SimulatedSite(pace=0.2, steps=3)
+
+
+def _token(file: Path) -> str:
+    try:
+        found = file.read_text("utf-8").strip()
+    except OSError as error:
+        raise BadInput("--token-file", str(file), f"a file that can be read ({error.strerror})") from error
+    if not found.isascii() or not found.isprintable() or " " in found or not found:
+        raise BadInput("--token-file", str(file), "a file with a token")
+    return found
+
+
+def _arguments(argv: list[str]) -> list[str]:
+    """Return what a successor is to be started with: the same, but for whose heir it is."""
+    given = argv[argv.index("agent") + 1 :] if "agent" in argv else []
+    return given[: given.index("--heir")] if "--heir" in given else given

@@ -1,0 +1,153 @@
+"""What the edge commands share: how they name things, ask, wait with live lines, and show."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import typer
+from msgspec import Struct
+from rich.text import Text
+
+from stateward.cli.answers import Accepted, ObjectInfo
+from stateward.cli.asking import Outcome, accepted, print_outcomes, waited, warn_of_waiting
+from stateward.cli.narrating import narrate
+from stateward.cli.output import err, print_json
+from stateward.cli.session import Session
+from stateward.cli.show import age, clean, error_text, facts_table, filled_table, results, state_text
+from stateward.cli.wire import KEY
+from stateward.errors import BadInput
+
+
+class Ignored(StrEnum):
+    """What an administrator may want ignored."""
+
+    AGENT = "agent"
+    AGENT_ERRORS = "agent-errors"
+    TRANSIENT = "transient"
+
+
+Ignore = Annotated[
+    list[Ignored] | None,
+    typer.Option("--ignore", help="For administrators: do without the agent, its errors, or the present state."),
+]
+
+
+class Conditions(Struct, frozen=True):
+    """What is true of something beside its state."""
+
+    generation: int = 0
+    missing: bool = False
+    undoing: bool = False
+    reserved_by: str = ""
+    online: bool | None = None
+    version: str = ""
+    orphans: list[str] = []
+
+    def __str__(self) -> str:
+        said = [
+            "missing" if self.missing else "",
+            "being undone" if self.undoing else "",
+            f"reserved by {self.reserved_by}" if self.reserved_by else "",
+            "" if self.online is None else f"agent {self.version}" if self.online else "no agent",
+            f"orphans: {', '.join(self.orphans)}" if self.orphans else "",
+        ]
+        return ", ".join(filter(None, said))
+
+
+class Shown(ObjectInfo, frozen=True, kw_only=True):
+    """Something of the edge domain."""
+
+    conditions: Conditions = Conditions()
+
+
+class Agents(Struct, frozen=True):
+    """The agents that are connected to a controller."""
+
+    controller: str
+    agents: list[dict[str, Any]]
+    rejected: dict[str, int]
+
+
+def parts(text: str, number: int, form: str) -> list[str]:
+    """Read a name such as munich/c1/web."""
+    found = text.split("/")
+    if len(found) != number or not all(found):
+        raise BadInput("name", text, f"of the form {form}")
+    return found
+
+
+def path(session: Session, *names: str) -> str:
+    """Return where something is."""
+    return f"/edge/ns/{quote(session.ns, safe='')}/" + "/".join(quote(one, safe="") for one in names)
+
+
+def ask(
+    session: Session,
+    method: str,
+    where: str,
+    body: Mapping[str, Any] | None,
+    ignore: Sequence[Ignored] | None,
+    wait: bool,
+    timeout: float | None,
+) -> None:
+    """Ask for something, wait for its end if that is wanted, and print what became of it."""
+    params = {"ignore": [one.value for one in ignore]} if ignore else {}
+    headers = {KEY: uuid4().hex}
+    answer = session.client.wire.call(Accepted, method, where, params=params, body=body, headers=headers)
+    outcome = accepted(answer)
+    warn_of_waiting(session, [outcome])
+    code = print_outcomes(session, [_told(session, outcome, timeout) if wait else outcome])
+    if code:
+        raise typer.Exit(code)
+
+
+def _told(session: Session, outcome: Outcome, timeout: float | None) -> Outcome:
+    """Wait for the end of an operation, with a line for whatever it says."""
+    if outcome.operation is not None and session.client.works and not session.json:
+        narrate(session.client, outcome.operation, _say, timeout)
+    return waited(session, [outcome], timeout)[0]
+
+
+def _say(words: str, done: int | None, total: int | None) -> None:
+    count = f" ({done} of {total})" if done is not None and total is not None else ""
+    err().print(Text(f"  {clean(words)}{count}", style="dim"))
+
+
+def show_all(session: Session, where: str, cloudlet: str | None = None) -> None:
+    """Show a listing."""
+    params = {"cloudlet": cloudlet} if cloudlet else {}
+    found = session.client.wire.call(list[Shown], "GET", where, params=params)
+    if session.json:
+        print_json(found)
+    elif found:
+        rows = (
+            (one.id, _state(session, one), age(one.since), str(one.conditions), error_text(one.error)) for one in found
+        )
+        results().print(filled_table(("id", "state", "since", "conditions", "error"), rows))
+    else:
+        results().print(f"None in namespace {session.ns}.", markup=False)
+
+
+def show_one(session: Session, where: str) -> None:
+    """Show one thing."""
+    found = session.client.wire.call(Shown, "GET", where)
+    if session.json:
+        print_json(found)
+        return
+    spec = found.spec if isinstance(found.spec, dict) else {}
+    facts: list[tuple[str, str | Text]] = [
+        ("id", found.id),
+        ("state", _state(session, found)),
+        ("since", age(found.since)),
+        ("conditions", str(found.conditions)),
+        ("operation", found.op or ""),
+        ("error", error_text(found.error)),
+        *((str(name), str(value)) for name, value in spec.items()),
+    ]
+    results().print(facts_table(facts))
+
+
+def _state(session: Session, one: Shown) -> Text:
+    return state_text(session, one.kind, one.state, one.state_class)

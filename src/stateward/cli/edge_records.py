@@ -1,0 +1,96 @@
+"""`stateward edge flavor|app|autoscale|autoprov`: what is only written down, and demand that is reported."""
+
+from typing import Annotated, Any
+
+import typer
+
+from stateward.cli.edge_calls import Shown, path, show_all, show_one
+from stateward.cli.names import pairs, values
+from stateward.cli.output import print_json
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import results
+from stateward.errors import BadInput
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
+MaybeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this one.")]
+Fields = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FIELD=VALUE]...", help="What it is to be: JSON, or text where it is not."),
+]
+Requests = Annotated[list[str], typer.Argument(metavar="CLOUDLET=REQUESTS...", help="Requests in an interval.")]
+
+SORTS = {
+    "flavor": ("flavors", "Sizes of nodes: size."),
+    "app": ("apps", "Apps: command, count, setup, flavor, organization, auto_delete, autoprov."),
+    "autoscale": ("autoscale", "Policies of nodes: min, max, cpu, mem, connections."),
+    "autoprov": ("autoprov", "Policies of places: cloudlets, min, max, requests, deploy_after, undeploy_after."),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for noun, (where, help_) in SORTS.items():
+        app.add_typer(_commands(where, help_, demand=noun == "app"), name=noun)
+
+
+def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
+    commands = typer.Typer(no_args_is_help=True, help=help_)
+
+    @on_server
+    def create(session: Session, name: Name, fields: Fields = None) -> None:
+        """Define it, in the place of the former one."""
+        _put(session, where, name, values("field", fields or []))
+
+    @on_server
+    def update(session: Session, name: Name, fields: Fields = None) -> None:
+        """Change some of its fields."""
+        before = session.client.wire.call(Shown, "GET", path(session, where, name)).spec
+        _put(session, where, name, {**before, **values("field", fields or [])})
+
+    @on_server
+    def delete(session: Session, name: Name) -> None:
+        """Strike it out."""
+        before = session.client.wire.call(Shown, "GET", path(session, where, name))
+        session.client.wire.call(Any, "DELETE", path(session, where, name))
+        _print(session, before)
+
+    @on_server
+    def show(session: Session, name: MaybeName = None) -> None:
+        """Show it, or all of them."""
+        if name is None:
+            show_all(session, path(session, where))
+        else:
+            show_one(session, path(session, where, name))
+
+    for command in (create, update, delete, show):
+        commands.command()(command)
+    if demand:
+        commands.command("demand")(report_demand)
+    return commands
+
+
+@on_server
+def report_demand(session: Session, name: Name, requests: Requests) -> None:
+    """Report an interval of an app's demand; it is deployed, or removed, by its policy."""
+    found = {cloudlet: _number(number) for cloudlet, number in pairs("requests", requests).items()}
+    _print(
+        session,
+        session.client.wire.call(Shown, "POST", path(session, "apps", name, "demand"), body={"requests": found}),
+    )
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise BadInput("requests", text, "a number")
+    return int(text)
+
+
+def _put(session: Session, where: str, name: str, spec: dict[str, Any]) -> None:
+    _print(session, session.client.wire.call(Shown, "PUT", path(session, where, name), body=spec))
+
+
+def _print(session: Session, found: Shown) -> None:
+    if session.json:
+        print_json(found)
+    else:
+        results().print(found.id, markup=False)

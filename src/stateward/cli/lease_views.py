@@ -1,0 +1,234 @@
+"""What the server says about leases and hosts, and how that looks on a terminal: as a list, in full, as a calendar."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stateward.cli.output import plain_table
+from stateward.cli.show import clean
+
+COLOURS = {
+    "PENDING": "cyan",
+    "ACTIVE": "green",
+    "TERMINATED": "blue",
+    "ERROR": "red",
+    "pending": "cyan",
+    "active": "green",
+    "deleted": "blue",
+    "error": "red",
+    "UNDONE": "cyan",
+    "IN_PROGRESS": "yellow",
+    "DONE": "green",
+    "up": "green",
+    "failed": "red",
+}
+LOOKS = ("green", "blue", "magenta", "cyan", "yellow")
+"""The colours that leases take turns with in a calendar."""
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+FREE, NARROWEST = "·", 10
+STEPS = (timedelta(hours=1), timedelta(hours=6), timedelta(days=1), timedelta(days=7), timedelta(days=30))
+
+
+class Reservation(Struct, frozen=True, kw_only=True):
+    """A reservation of a lease."""
+
+    id: str
+    resource_type: str
+    status: str
+    missing_resources: bool = False
+    resources_changed: bool = False
+    hosts: list[str] = []
+    error: str | None = None
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """An event of a lease."""
+
+    event_type: str
+    status: str
+    time: str
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """A lease."""
+
+    id: str
+    name: str
+    status: str
+    status_reason: str | None = None
+    degraded: bool
+    start_date: str
+    end_date: str
+    user_id: str
+    project_id: str
+    reservations: list[Reservation]
+    events: list[Event]
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of all reservations."""
+        return sorted({name for one in self.reservations for name in one.hosts})
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """A host."""
+
+    hypervisor_hostname: str
+    status: str
+    vcpus: int
+    memory_mb: int
+    local_gb: int
+    reservable: bool
+
+
+class OneLease(Struct, frozen=True):
+    """An answer with a lease."""
+
+    lease: Lease
+
+
+class AllLeases(Struct, frozen=True):
+    """An answer with leases."""
+
+    leases: list[Lease]
+
+
+class OneHost(Struct, frozen=True):
+    """An answer with a host."""
+
+    host: Host
+
+
+class AllHosts(Struct, frozen=True):
+    """An answer with hosts."""
+
+    hosts: list[Host]
+
+
+class Window(Struct, frozen=True):
+    """The time that a calendar shows, and in how many columns."""
+
+    start: datetime
+    end: datetime
+    columns: int
+
+    def column(self, at: datetime) -> int:
+        """Return the column that a moment falls into."""
+        share = (at - self.start) / (self.end - self.start)
+        return max(0, min(self.columns, int(share * self.columns)))
+
+
+def moment(text: str) -> datetime:
+    """Read a time as the server tells it."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def minute(text: str) -> str:
+    """Return a time as the server tells it, to the minute."""
+    return text[:16].replace("T", " ")
+
+
+def coloured(word: str) -> Text:
+    """Return a status in its colour."""
+    return Text(clean(word), style=COLOURS.get(word, "yellow"))
+
+
+def lease_table(leases: Iterable[Lease]) -> Table:
+    """Return leases as a list."""
+    table = plain_table("ID", "NAME", "STATUS", "FROM", "TO", "WITH")
+    for one in leases:
+        status = coloured(one.status)
+        if one.degraded:
+            status.append(" degraded", style="yellow")
+        what = ", ".join(one.hosts or [each.resource_type for each in one.reservations])
+        table.add_row(one.id, clean(one.name), status, minute(one.start_date), minute(one.end_date), clean(what))
+    return table
+
+
+def lease_view(lease: Lease) -> RenderableType:
+    """Return a lease in full."""
+    head = Text.assemble((clean(lease.name), "bold"), "  ", coloured(lease.status), f"  {lease.id}")
+    if lease.status_reason:
+        head.append(f"\n{clean(lease.status_reason)}", style="red")
+    reservations = plain_table("RESERVATION", "TYPE", "STATUS", "HOSTS", "REMARKS")
+    for one in lease.reservations:
+        flags = [name for name in ("missing_resources", "resources_changed") if getattr(one, name)]
+        remarks = clean(", ".join([*flags, *([one.error] if one.error else [])]))
+        reservations.add_row(one.id, one.resource_type, coloured(one.status), clean(", ".join(one.hosts)), remarks)
+    events = plain_table("EVENT", "TIME", "STATUS")
+    for each in lease.events:
+        events.add_row(each.event_type, minute(each.time), coloured(each.status))
+    return Group(head, "", reservations, "", events)
+
+
+def host_table(hosts: Iterable[Host]) -> Table:
+    """Return hosts as a list."""
+    table = plain_table("HOST", "STATUS", "VCPUS", "MEMORY MB", "DISK GB")
+    for one in hosts:
+        status = coloured(one.status)
+        if not one.reservable:
+            status.append(" not reservable", style="yellow")
+        size = (str(one.vcpus), str(one.memory_mb), str(one.local_gb))
+        table.add_row(clean(one.hypervisor_hostname), status, *size)
+    return table
+
+
+def calendar(hosts: Sequence[Host], leases: Sequence[Lease], window: Window, now: datetime) -> RenderableType:
+    """Return who has which host when: a row per host, a letter per lease."""
+    shown = [one for one in leases if one.hosts and _meets(one, window)]
+    letters = {one.id: LETTERS[number % len(LETTERS)] for number, one in enumerate(shown)}
+    table = Table(box=None, pad_edge=False, show_header=True, header_style="dim")
+    table.add_column("HOST", no_wrap=True)
+    table.add_column(_scale(window), no_wrap=True)
+    for host in hosts:
+        name = Text(clean(host.hypervisor_hostname), style="" if host.status == "up" else "red")
+        table.add_row(name, _row(host.hypervisor_hostname, shown, letters, window, now))
+    legend = plain_table("", "LEASE", "STATUS", "FROM", "TO")
+    for number, one in enumerate(shown):
+        letter = Text(letters[one.id], style=f"bold {LOOKS[number % len(LOOKS)]}")
+        legend.add_row(letter, clean(one.name), coloured(one.status), minute(one.start_date), minute(one.end_date))
+    return Group(table, "", legend) if shown else table
+
+
+def _meets(lease: Lease, window: Window) -> bool:
+    return moment(lease.start_date) < window.end and moment(lease.end_date) >= window.start
+
+
+def _row(host: str, leases: Sequence[Lease], letters: dict[str, str], window: Window, now: datetime) -> Text:
+    row: list[tuple[str, str]] = [(FREE, "dim")] * window.columns
+    for number, one in enumerate(leases):
+        if host not in one.hosts:
+            continue
+        first = min(window.column(moment(one.start_date)), window.columns - 1)
+        last = max(window.column(moment(one.end_date)), first + 1)
+        row[first:last] = [(letters[one.id], LOOKS[number % len(LOOKS)])] * (last - first)
+    here = window.column(now)
+    if window.start <= now < window.end:
+        row[here] = (row[here][0], f"reverse {row[here][1]}")
+    return Text.assemble(*row)
+
+
+def _scale(window: Window) -> str:
+    """Return the times at the top of a calendar, as many as there is room for."""
+    span = window.end - window.start
+    step = next((one for one in STEPS if span / one * NARROWEST <= window.columns), STEPS[-1])
+    form = "%d %b" if step >= timedelta(days=1) else "%d %H:%M"
+    line = [" "] * window.columns
+    at = datetime.fromtimestamp(window.start.timestamp() // step.total_seconds() * step.total_seconds(), UTC)
+    while at < window.end:
+        column, text = window.column(at), at.strftime(form)
+        if at >= window.start and column + len(text) <= window.columns:
+            line[column : column + len(text)] = text
+        at += step
+    return "".join(line)
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
+    """Return a value read from the command line: a number where it is one."""
+    return int(value) if isinstance(value, str) and value.isdigit() else value

@@ -1,0 +1,292 @@
+"""`stateward lease ...`: resources for a span of time, and the hosts that they are made of."""
+
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from stateward.cli.lease_views import (
+    AllHosts,
+    AllLeases,
+    Lease,
+    OneHost,
+    OneLease,
+    Window,
+    host_table,
+    lease_table,
+    lease_view,
+    plain,
+)
+from stateward.cli.lease_views import (
+    calendar as drawn,
+)
+from stateward.cli.names import pairs
+from stateward.cli.output import print_json
+from stateward.cli.problems import Said
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import results
+from stateward.errors import BadInput, StatewardError
+
+app = typer.Typer(no_args_is_help=True, help="Reserve resources for a span of time.")
+hosts = typer.Typer(no_args_is_help=True, help="The hosts that leases are made of.")
+app.add_typer(hosts, name="host")
+
+T = TypeVar("T")
+
+LeaseName = Annotated[str, typer.Argument(metavar="LEASE", help="A lease: its name, or its id.")]
+HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host: its name.")]
+Start = Annotated[str, typer.Option("--start", metavar="TIME", help="UTC, such as '2030-01-31 14:00', or now.")]
+End = Annotated[str, typer.Option("--end", metavar="TIME", help="UTC, or a span such as 90m, 8h, 3d.")]
+MaybeStart = Annotated[str | None, typer.Option("--start", metavar="TIME", help="Begin then.")]
+MaybeEnd = Annotated[str | None, typer.Option("--end", metavar="TIME", help="End then: UTC, a span from now, or now.")]
+BeforeEnd = Annotated[str | None, typer.Option("--before-end", metavar="TIME", help="When to be told of the end.")]
+Number = Annotated[str, typer.Option("--hosts", metavar="MIN[-MAX]", help="So many whole hosts.")]
+Where = Annotated[
+    str, typer.Option("--where", metavar="EXPR", help='Hosts that will do, such as \'[">=", "$vcpus", "8"]\'.')
+]
+Reservations = Annotated[
+    list[str] | None,
+    typer.Option("--reservation", metavar="KEY=VALUE,...", help="Something else, with its resource_type. Repeatable."),
+]
+Rename = Annotated[str | None, typer.Option("--name", help="Call it that from now on.")]
+Properties = Annotated[
+    list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; an empty one goes.")
+]
+From = Annotated[str, typer.Option("--from", metavar="TIME", help="Show the time from here on.")]
+Span = Annotated[str, typer.Option("--span", metavar="SPAN", help="How much of it: 12h, 7d.")]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is gone.")]
+
+UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+FORM = "%Y-%m-%d %H:%M"
+NOT_FOUND, PAUSE, PATIENCE = 404, 0.2, 600
+
+
+class NoSuchLease(StatewardError):
+    """No lease goes by a name, or several do."""
+
+    def __init__(self, name: str, ids: list[str]) -> None:
+        super().__init__(name, ids)
+        self.name, self.ids = name, ids
+
+    def __str__(self) -> str:
+        many = f"{len(self.ids)} leases are called {self.name!r}: say which by its id, {', '.join(self.ids)}"
+        return many if self.ids else f"there is no lease {self.name!r}"
+
+
+# --- leases ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("list")
+@on_server
+def list_leases(session: Session) -> None:
+    """List leases, in the order of their starts."""
+    _show(session, _leases(session), lease_table)
+
+
+@app.command()
+@on_server
+def show(session: Session, lease: LeaseName) -> None:
+    """Show a lease with its reservations and events."""
+    _show(session, _find(session, lease), lease_view)
+
+
+@app.command()
+@on_server
+def create(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called.")],
+    end: End,
+    start: Start = "now",
+    number: Number = "",
+    where: Where = "",
+    reservation: Reservations = None,
+    before_end: BeforeEnd = None,
+) -> None:
+    """Reserve resources: whole hosts, or whatever else is said."""
+    wishes = [_wish(one) for one in reservation or []]
+    if number or not wishes:
+        least, _, most = (number or "1").partition("-")
+        wishes.append(
+            {"resource_type": "physical:host", "min": least, "max": most or least, "resource_properties": where}
+        )
+    body = {"name": name, "start_date": _time(start), "end_date": _time(end, start), "reservations": wishes}
+    if before_end is not None:
+        body["before_end_date"] = _time(before_end)
+    _show(session, _call(session, OneLease, "POST", "/leases", body).lease, lease_view)
+
+
+@app.command()
+@on_server
+def update(
+    session: Session,
+    lease: LeaseName,
+    name: Rename = None,
+    start: MaybeStart = None,
+    end: MaybeEnd = None,
+    before_end: BeforeEnd = None,
+    reservation: Annotated[
+        list[str] | None,
+        typer.Option("--reservation", metavar="id=ID,KEY=VALUE,...", help="Change a reservation. Repeatable."),
+    ] = None,
+) -> None:
+    """Change a lease: its name, its times, what it has reserved."""
+    times = {"start_date": start, "end_date": end, "before_end_date": before_end}
+    body: dict[str, Any] = {field: _time(time) for field, time in times.items() if time is not None}
+    body |= {"name": name} if name is not None else {}
+    body |= {"reservations": [_wish(one) for one in reservation]} if reservation else {}
+    found = _find(session, lease)
+    _show(session, _call(session, OneLease, "PUT", f"/leases/{found.id}", body).lease, lease_view)
+
+
+@app.command("end")
+@on_server
+def end_lease(session: Session, lease: LeaseName) -> None:
+    """End a lease now."""
+    found = _find(session, lease)
+    _show(session, _call(session, OneLease, "PUT", f"/leases/{found.id}", {"end_date": "now"}).lease, lease_view)
+
+
+@app.command()
+@on_server
+def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
+    """Delete a lease, whatever it is doing."""
+    found = _call(session, OneLease, "DELETE", f"/leases/{_find(session, lease).id}").lease
+    while wait and _is_there(session, found.id):
+        session.pause(PAUSE)
+    _show(session, found, lambda one: f"{one.name}: {'deleted' if wait else 'being deleted'}")
+
+
+@app.command()
+@on_server
+def recover(session: Session, lease: LeaseName) -> None:
+    """Let a lease leave ERROR for what its reservations and events say that it is."""
+    found = _find(session, lease)
+    _show(session, _call(session, OneLease, "POST", f"/leases/{found.id}/recover").lease, lease_view)
+
+
+@app.command()
+@on_server
+def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
+    """Show who has which host when: a row per host, a letter per lease."""
+    start = _moment("--from", begin)
+    found, leases = _hosts(session), _leases(session)
+    longest = max((len(one.hypervisor_hostname) for one in found), default=4)
+    window = Window(start, start + _span(span), max(20, shutil.get_terminal_size().columns - longest - 3))
+    shown = [one for one in leases if one.status not in ("TERMINATED", "DELETING")]
+    _show(session, shown, lambda those: drawn(found, those, window, datetime.now(UTC)))
+
+
+# --- hosts -----------------------------------------------------------------------------------------------------------
+
+
+@hosts.command("list")
+@on_server
+def list_hosts(session: Session) -> None:
+    """List hosts."""
+    _show(session, _hosts(session), host_table)
+
+
+@hosts.command("add")
+@on_server
+def add_host(session: Session, host: HostName, property_: Properties = None) -> None:
+    """Register a host; vcpus, memory_mb, local_gb and cleaning_time (in minutes) are properties that mean something."""
+    body = {"name": host, **{name: plain(value) for name, value in pairs("--property", property_ or []).items()}}
+    _show(session, _call(session, OneHost, "POST", "/os-hosts", body).host, lambda one: host_table([one]))
+
+
+@hosts.command("set")
+@on_server
+def set_host(session: Session, host: HostName, property_: Properties = None) -> None:
+    """Change properties of a host."""
+    body = {name: plain(value) if value else None for name, value in pairs("--property", property_ or []).items()}
+    _show(session, _call(session, OneHost, "PUT", f"/os-hosts/{host}", body).host, lambda one: host_table([one]))
+
+
+@hosts.command("fail")
+@on_server
+def fail_host(session: Session, host: HostName) -> None:
+    """Say that a host is out of order: its leases get another one, if there is one."""
+    _show(session, _call(session, OneHost, "POST", f"/os-hosts/{host}/fail").host, lambda one: host_table([one]))
+
+
+@hosts.command("recover")
+@on_server
+def recover_host(session: Session, host: HostName) -> None:
+    """Say that a host is in order again."""
+    _show(session, _call(session, OneHost, "POST", f"/os-hosts/{host}/recover").host, lambda one: host_table([one]))
+
+
+@hosts.command("remove")
+@on_server
+def remove_host(session: Session, host: HostName) -> None:
+    """Remove a host that is not promised to anybody."""
+    found = _call(session, OneHost, "DELETE", f"/os-hosts/{host}").host
+    _show(session, found, lambda one: f"{one.hypervisor_hostname}: removed")
+
+
+# --- how -------------------------------------------------------------------------------------------------------------
+
+
+def _call(session: Session, answer: type[T], method: str, path: str, body: object = None) -> T:
+    return session.client.wire.call(answer, method, path, body=body, base=f"/ns/{session.ns}/blazar/v1")
+
+
+def _show(session: Session, found: T, view: Callable[[T], Any]) -> None:
+    if session.json:
+        print_json(found)
+    else:
+        results().print(view(found))
+
+
+def _leases(session: Session) -> list[Lease]:
+    return _call(session, AllLeases, "GET", "/leases").leases
+
+
+def _hosts(session: Session) -> list[Any]:
+    return _call(session, AllHosts, "GET", "/os-hosts").hosts
+
+
+def _find(session: Session, name: str) -> Lease:
+    leases = _leases(session)
+    found = [one for one in leases if one.id == name] or [one for one in leases if one.name == name]
+    if len(found) != 1:
+        raise NoSuchLease(name, [one.id for one in found])
+    return found[0]
+
+
+def _is_there(session: Session, id_: str) -> bool:
+    try:
+        _call(session, OneLease, "GET", f"/leases/{id_}")
+    except Said as problem:
+        if problem.status == NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+def _wish(text: str) -> dict[str, Any]:
+    return {name: plain(value) for name, value in pairs("--reservation", text.split(",")).items()}
+
+
+def _time(text: str, after: str = "now") -> str:
+    """Return a time as the server reads it; a span is from now, or from the start."""
+    if text == "now" or not text[:-1].isdigit() or text[-1:] not in UNITS:
+        return text
+    return (_moment("--start", after) + _span(text)).strftime(FORM)
+
+
+def _moment(field: str, text: str) -> datetime:
+    if text == "now":
+        return datetime.now(UTC)
+    try:
+        return datetime.strptime(_time(text), FORM).replace(tzinfo=UTC)
+    except ValueError:
+        raise BadInput(field, text, "a time such as '2030-01-31 14:00', a span such as 8h, or now") from None
+
+
+def _span(text: str) -> timedelta:
+    if not text[:-1].isdigit() or text[-1:] not in UNITS or int(text[:-1]) == 0:
+        raise BadInput("span", text, "a number with m, h or d behind it")
+    return timedelta(**{UNITS[text[-1]]: int(text[:-1])})

@@ -1,0 +1,181 @@
+"""What the server says about systems, and how that looks on a terminal."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from stateward.cli.show import age, clean, error_text, filled_table, state_text
+
+if TYPE_CHECKING:
+    from stateward.cli.session import Session
+
+SERVICE, POOL, SYSTEM, DEPLOY = "systems.service", "systems.nodepool", "systems.system", "systems.deploy"
+
+
+class Asked(Struct, frozen=True):
+    """What was accepted."""
+
+    id: str
+    state: str
+    operation: str | None = None
+    waiting: bool = False
+
+
+class Instance(Struct, frozen=True, kw_only=True):
+    """An instance of a service."""
+
+    name: str
+    revision: str
+    phase: str
+    ready: bool
+    restarts: int = 0
+    since: datetime
+    pid: int | None = None
+    port: int | None = None
+    node: str | None = None
+    why: str = ""
+
+
+class Service(Struct, frozen=True, kw_only=True):
+    """A service."""
+
+    id: str
+    path: str
+    state: str
+    since: datetime
+    error: str | None = None
+    definition: dict[str, Any] | None = None
+    revision: str | None = None
+    instances: list[Instance] | None = None
+
+
+class Pool(Struct, frozen=True, kw_only=True):
+    """A node pool."""
+
+    id: str
+    name: str
+    state: str
+    error: str | None = None
+    definition: dict[str, Any] | None = None
+
+
+class System(Struct, frozen=True, kw_only=True):
+    """A system with what it is made of."""
+
+    ns: str
+    id: str
+    state: str
+    since: datetime
+    error: str | None = None
+    backend: str
+    services: list[Service] | None = None
+    node_pools: list[Pool] | None = None
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A deploy."""
+
+    id: str
+    state: str
+    operation: str | None = None
+    path: str
+    services: int
+    undoes: str | None = None
+    cancelled: str | None = None
+    error: str | None = None
+    created: datetime
+
+
+class Held(Struct, frozen=True, kw_only=True):
+    """A lock, held or waited for."""
+
+    path: str
+    mode: str
+    waiting: bool
+    op: str
+    object: str
+    action: str
+    who: str
+    since: datetime
+
+
+class Written(Struct, frozen=True):
+    """Part of what an instance has written."""
+
+    instance: str
+    text: str
+    next: int
+
+
+def system_tree(session: "Session", found: System) -> Tree:
+    """Return a system as a tree: its services by path, and their instances."""
+    label = Text.assemble((clean(found.id), "bold"), " is ")
+    label.append_text(state_text(session, SYSTEM, found.state)).append(f" for {age(found.since)} ({found.backend})")
+    tree = Tree(label)
+    for service in found.services or ():
+        branch = tree.add(_service(session, service))
+        for one in service.instances or ():
+            branch.add(_instance(one))
+    for pool in found.node_pools or ():
+        line = Text.assemble("node pool ", (clean(pool.name), "bold"), " is ")
+        tree.add(line.append_text(state_text(session, POOL, pool.state)).append_text(_why(pool.error)))
+    return tree
+
+
+def _service(session: "Session", service: Service) -> Text:
+    line = Text.assemble((clean(service.path), "bold"), " is ")
+    line.append_text(state_text(session, SERVICE, service.state))
+    wanted = (service.definition or {}).get("instances", 1)
+    if service.instances is not None and service.definition is not None:
+        line.append(f", {sum(one.ready for one in service.instances)} of {wanted} ready")
+    address = (service.definition or {}).get("address")
+    if address:
+        line.append(f", at 127.0.0.1:{address}")
+    return line.append_text(_why(service.error))
+
+
+def _instance(one: Instance) -> Text:
+    facts = [
+        f"process {one.pid}" if one.pid else "",
+        f"port {one.port}" if one.port else "",
+        f"on {one.node}" if one.node else "",
+        f"restarted {one.restarts} times" if one.restarts else "",
+    ]
+    style = "green" if one.ready else "yellow" if one.phase in ("starting", "stopping") else "red"
+    line = Text.assemble(clean(one.name), " ", ("ready" if one.ready else one.phase, style))
+    return line.append("".join(f", {fact}" for fact in facts if fact)).append_text(_why(one.why))
+
+
+def _why(error: str | None) -> Text:
+    return error_text(f": {error}") if error else Text("")
+
+
+def change_table(session: "Session", found: Sequence[Change]) -> Table:
+    """Return deploys as a table."""
+    rows = (
+        (
+            one.id,
+            one.path,
+            state_text(session, DEPLOY, one.state),
+            age(one.created),
+            str(one.services),
+            one.undoes or "",
+            error_text(one.error),
+        )
+        for one in found
+    )
+    return filled_table(("deploy", "path", "state", "age", "services", "rolls back", "why"), rows)
+
+
+def lock_table(found: Sequence[Held]) -> Table:
+    """Return locks as a table."""
+    rows = (
+        (one.path, one.mode, "waiting" if one.waiting else "held", one.object, one.action, one.who, age(one.since))
+        for one in found
+    )
+    return filled_table(("path", "mode", "is", "by", "action", "of", "since"), rows)

@@ -1,0 +1,227 @@
+"""`stateward system ...`: systems of services, as people deploy, watch and tear them down."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from stateward.cli.asking import Outcome, print_outcomes, waited, warn_of_waiting
+from stateward.cli.commands.options import Timeout, Wait
+from stateward.cli.output import out, print_json
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import clean, results
+from stateward.cli.system_views import Asked, Change, Held, Written, change_table, lock_table, system_tree
+from stateward.cli.system_views import System as SystemInfo
+from stateward.errors import BadInput
+
+if TYPE_CHECKING:
+    from stateward.cli.answers import ObjectInfo
+
+app = typer.Typer(no_args_is_help=True, help="Deploy, watch and tear down systems of services.")
+
+System = Annotated[str, typer.Argument(metavar="SYSTEM", help="The system's name.")]
+File = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The definition, in YAML.")]
+MaybeFile = Annotated[
+    Path | None, typer.Option("--file", "-f", metavar="FILE", help="A definition, in YAML, to deploy to it at once.")
+]
+At = Annotated[str, typer.Option("--path", "-p", metavar="PATH", help="Where in the system; / is all of it.")]
+MaybeAt = Annotated[str | None, typer.Option("--path", "-p", metavar="PATH", help="Of this path.")]
+Queue = Annotated[
+    float | None,
+    typer.Option("--queue", min=0, metavar="SECONDS", help="Wait so long for the lock; otherwise refused at once."),
+]
+Backend = Annotated[str, typer.Option("--backend", help="Where its services run: local, or simulated.")]
+Deploy = Annotated[str, typer.Argument(metavar="DEPLOY", help="The deploy, as `system deploys` lists it.")]
+MaybeDeploy = Annotated[str | None, typer.Option("--deploy", metavar="DEPLOY", help="This one; else the last one.")]
+Service = Annotated[str, typer.Argument(metavar="PATH", help="The service, such as /store/api.")]
+Instance = Annotated[str | None, typer.Option("--instance", "-i", metavar="NAME", help="Only this instance.")]
+Tail = Annotated[int, typer.Option("--tail", min=1, max=1_000_000, metavar="BYTES", help="The last so many bytes.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Go on showing what is written, until Ctrl-C.")]
+Instances = Annotated[bool, typer.Option("--instances/--no-instances", "-i/-I", help="With the instances.")]
+Force = Annotated[bool, typer.Option("--force", help="Cancel deploys in the way, and wait for them.")]
+
+PAUSE = 0.5
+
+
+@app.command()
+@on_server
+def create(
+    session: Session,
+    system: System,
+    file: MaybeFile = None,
+    backend: Backend = "local",
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
+    """Make a system; with a file, deploy it at once."""
+    asked = _ask(session, "POST", "", {"name": system, "backend": backend})
+    if file is None:
+        _finish(session, asked, wait, timeout)
+        return
+    waited(session, [_outcome(session, asked)], timeout)
+    _finish(session, _deploy(session, system, file, "/", None), wait, timeout)
+
+
+@app.command()
+@on_server
+def deploy(
+    session: Session,
+    system: System,
+    file: File,
+    path: At = "/",
+    queue: Queue = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
+    """Bring a definition about, at a path and below it; nothing else is touched."""
+    _finish(session, _deploy(session, system, file, path, queue), wait, timeout)
+
+
+def _deploy(session: Session, system: str, file: Path, path: str, queue: float | None) -> Asked:
+    try:
+        text = file.read_text("utf-8")
+    except OSError as error:
+        raise BadInput("--file", str(file), f"a file that can be read ({error.strerror})") from error
+    base = str(file.absolute().parent)
+    body = {"definition": text, "file": str(file), "base": base, "path": path, "wait": queue}
+    return _ask(session, "POST", f"/{system}/deploys", body)
+
+
+@app.command()
+@on_server
+def rollback(
+    session: Session,
+    system: System,
+    path: MaybeAt = None,
+    deploy: MaybeDeploy = None,
+    queue: Queue = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> None:
+    """Bring back what was before the last deploy that succeeded, or before the one named."""
+    body = {"path": path, "deploy": deploy, "wait": queue}
+    _finish(session, _ask(session, "POST", f"/{system}/rollback", body), wait, timeout)
+
+
+@app.command()
+@on_server
+def cancel(session: Session, system: System, deploy: Deploy) -> None:
+    """Cancel a deploy: it goes back to the definition before."""
+    _finish(session, _ask(session, "POST", f"/{system}/deploys/{deploy}/cancel"), False, None)
+
+
+@app.command()
+@on_server
+def teardown(
+    session: Session, system: System, queue: Queue = None, wait: Wait = False, timeout: Timeout = None
+) -> None:
+    """End all services of a system; the system stays."""
+    _finish(session, _ask(session, "POST", f"/{system}/teardowns", {"wait": queue}), wait, timeout)
+
+
+@app.command()
+@on_server
+def delete(session: Session, system: System, force: Force = False, wait: Wait = False, timeout: Timeout = None) -> None:
+    """Remove a system with all that it has."""
+    asked = _ask(session, "DELETE", f"/{system}?force={str(force).lower()}")
+    _finish(session, asked, wait, timeout)
+
+
+@app.command()
+@on_server
+def status(session: Session, system: System, path: At = "/", instances: Instances = True) -> None:
+    """Show a system with its services and their instances."""
+    params = {"path": path, "instances": str(instances).lower()}
+    found = session.client.wire.call(SystemInfo, "GET", _at(session, f"/{system}"), params=params)
+    if session.json:
+        print_json(found)
+    else:
+        results().print(system_tree(session, found))
+
+
+@app.command()
+@on_server
+def deploys(session: Session, system: System) -> None:
+    """List the deploys of a system, newest first."""
+    found = session.client.wire.call(list[Change], "GET", _at(session, f"/{system}/deploys"))
+    if session.json:
+        print_json(found)
+    else:
+        results().print(change_table(session, found))
+
+
+@app.command()
+@on_server
+def locks(session: Session, system: System) -> None:
+    """List the locks of a system: who holds what, and who waits for what."""
+    found = session.client.wire.call(list[Held], "GET", _at(session, f"/{system}/locks"))
+    if session.json:
+        print_json(found)
+    else:
+        results().print(lock_table(found))
+
+
+@app.command()
+@on_server
+def logs(
+    session: Session,
+    system: System,
+    path: Service,
+    instance: Instance = None,
+    tail: Tail = 10_000,
+    follow: Follow = False,
+) -> None:
+    """Show what the instances of a service have written."""
+    found = _written(session, system, {"path": path, "instance": instance, "most": tail})
+    if session.json:
+        print_json(found)
+        return
+    places = {one.instance: _shown(one) for one in found}
+    while follow:
+        session.pause(PAUSE)
+        for one in _written(session, system, {"path": path, "instance": instance, "most": 1}):
+            places[one.instance] = _followed(session, system, path, one, places.get(one.instance, 0))
+
+
+def _followed(session: Session, system: str, path: str, one: Written, place: int) -> int:
+    """Show what an instance has written behind a place; returns the next place."""
+    if one.next <= place:
+        return one.next
+    params = {"path": path, "instance": one.instance, "after": place}
+    for more in _written(session, system, params):
+        place = _shown(more)
+    return place
+
+
+def _written(session: Session, system: str, params: dict[str, Any]) -> list[Written]:
+    return session.client.wire.call(list[Written], "GET", _at(session, f"/{system}/logs"), params=params)
+
+
+def _shown(one: Written) -> int:
+    for line in one.text.splitlines():
+        out().print(f"{clean(one.instance)}  {clean(line)}", markup=False, highlight=False, soft_wrap=True)
+    return one.next
+
+
+def _ask(session: Session, method: str, path: str, body: object = None) -> Asked:
+    headers = {"Idempotency-Key": uuid4().hex}
+    return session.client.wire.call(Asked, method, _at(session, path), body=body, headers=headers)
+
+
+def _at(session: Session, path: str) -> str:
+    return f"/systems/{session.ns}{path}"
+
+
+def _finish(session: Session, asked: Asked, wait: bool, timeout: float | None) -> None:
+    outcomes = [_outcome(session, asked)]
+    warn_of_waiting(session, outcomes)
+    code = print_outcomes(session, waited(session, outcomes, timeout) if wait else outcomes)
+    if code:
+        raise typer.Exit(code)
+
+
+def _outcome(session: Session, asked: Asked) -> Outcome:
+    found: ObjectInfo = session.client.object(session.ns, asked.id)
+    operation = None if asked.operation is None else session.client.operation(session.ns, asked.operation)
+    return Outcome(asked.id, found, operation)

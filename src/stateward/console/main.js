@@ -1,0 +1,128 @@
+// The page: signs in, opens the stream, and shows the view that the address names.
+
+import { get, keepToken, session, token } from "./api.js";
+import { fill, find, h, nowAndThen } from "./dom.js";
+import { keys } from "./keys.js";
+import { select } from "./parts.js";
+import { go, link, place, show } from "./router.js";
+import { ALL, chooseNamespace, learnKinds, listen, may, namespaces, store, tick } from "./store.js";
+import { closeStream, openStream } from "./stream.js";
+import { followTheme, turnTheme } from "./theme.js";
+import { offerTour } from "./tour.js";
+import { showSignIn } from "./views/signin.js";
+
+async function begin() {
+  followTheme();
+  if (token() === null) {
+    signIn();
+    return;
+  }
+  try {
+    const [me, kinds, counts] = await Promise.all([get("/me"), get("/kinds"), get("/namespaces")]);
+    store.me = me;
+    learnKinds(kinds);
+    store.counts = Object.fromEntries(counts.map((/** @type {any} */ one) => [one.ns, one.counts]));
+  } catch (error) {
+    signIn(error);
+    return;
+  }
+  enter();
+}
+
+function enter() {
+  find("#top").hidden = false;
+  for (const one of document.querySelectorAll("nav a[data-right]")) {
+    /** @type {HTMLElement} */ (one).hidden = !may(/** @type {HTMLElement} */ (one).dataset.right ?? "");
+  }
+  store.ns = firstNamespace();
+  showNamespaces();
+  openStream();
+  show();
+  offerTour();
+}
+
+function firstNamespace() {
+  const kept = sessionStorage.getItem("stateward-ns");
+  return kept !== null && (kept === ALL || namespaces().includes(kept)) ? kept : ALL;
+}
+
+/** @param {unknown} [problem] */
+function signIn(problem) {
+  find("#top").hidden = true;
+  showSignIn(find("#main"), problem, (text) => {
+    keepToken(text);
+    begin();
+  });
+}
+
+function signOut() {
+  keepToken(null);
+  closeStream();
+  location.reload();
+}
+
+let shown = "";
+
+/** The choice of namespaces, made anew only when there are others. */
+function showNamespaces() {
+  const names = namespaces();
+  const text = JSON.stringify([names, store.ns]);
+  if (text === shown) return;
+  shown = text;
+  const options = /** @type {[string, string][]} */ ([[ALL, "all namespaces"], ...names.map((ns) => [ns, ns])]);
+  fill(find("#ns"), select(options, store.ns, chooseNamespace, "Namespace"));
+}
+
+function showConnection() {
+  const live = store.connection === "live";
+  const text = live ? "live" : "away";
+  fill(find("#live"), h("span", { class: `dot ${text}` }), live ? `#${store.seq.toLocaleString()}` : "reconnecting");
+  find("#live").title = live ? "The stream is open; this is the number of the last line seen" : "";
+  const offline = find("#offline");
+  offline.hidden = live || store.connection === "out";
+  fill(offline, "The server does not answer. What you see is as it was; it goes on by itself, without a gap.");
+}
+
+function listenToThePage() {
+  find("#search").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const input = /** @type {HTMLInputElement} */ (find("#search input"));
+    go(link("objects", [], { q: input.value.trim() }));
+    input.blur();
+  });
+  find("#theme").addEventListener("click", turnTheme);
+  find("#sign-out").addEventListener("click", signOut);
+  find("#menu").addEventListener("click", () => openMenu(!find("#top").classList.contains("open")));
+  window.addEventListener("hashchange", () => {
+    openMenu(false);
+    if (store.me !== null) show();
+  });
+  keys();
+}
+
+/** @param {boolean} open */
+function openMenu(open) {
+  find("#top").classList.toggle("open", open);
+  find("#menu").setAttribute("aria-expanded", String(open));
+}
+
+session.onUnknown = () => {
+  if (store.me === null) return;
+  keepToken(null);
+  closeStream();
+  store.me = null;
+  signIn("The token is not valid any more.");
+};
+listen("counts", nowAndThen(500, showNamespaces));
+listen("connection", showConnection);
+listen("ns", () => {
+  showNamespaces();
+  if (place().name !== "object") show();
+});
+listen("afresh", show);
+setInterval(() => {
+  tick();
+  if (store.connection === "live") showConnection();
+}, 1_000);
+listenToThePage();
+begin();

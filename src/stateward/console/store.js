@@ -1,0 +1,164 @@
+// The one store: who is signed in, which kinds there are, how many objects are in which state, and what is new.
+//
+// It is fed by the stream, and whoever shows something listens to a topic:
+//   session   somebody has signed in or out          lines       new lines of the journal (an array)
+//   counts    the numbers of objects have changed    connection  the stream is up or down
+//   ns        another namespace is looked at         afresh      the stream began anew: read everything again
+
+/** @import {Counts, Kind, Line, Me, StateClass} from "./types.js" */
+
+export const ALL = "*";
+export const LATEST = 400;
+const SECONDS = 120;
+
+/** @typedef {"live" | "away" | "out"} Connection */
+
+/**
+ * @type {{me: Me | null, kinds: Map<string, Kind>, counts: Counts, latest: Line[], rates: number[], seq: number,
+ *   connection: Connection, ns: string, missed: number}}
+ */
+export const store = {
+  me: null,
+  kinds: new Map(),
+  counts: {},
+  latest: [],
+  rates: new Array(SECONDS).fill(0),
+  seq: 0,
+  connection: "out",
+  ns: ALL,
+  missed: 0,
+};
+
+/** @type {Map<string, Set<(detail: any) => void>>} */
+const listeners = new Map();
+
+/**
+ * @param {string} topic
+ * @param {(detail: any) => void} listener
+ * @returns {() => void} stops listening
+ */
+export function listen(topic, listener) {
+  const all = listeners.get(topic) ?? new Set();
+  listeners.set(topic, all.add(listener));
+  return () => all.delete(listener);
+}
+
+/** @param {string} topic @param {any} [detail] */
+export function tell(topic, detail) {
+  for (const listener of [...(listeners.get(topic) ?? [])]) listener(detail);
+}
+
+// --- what is known ---------------------------------------------------------------------------------------------------
+
+/** @type {Map<string, Map<string, StateClass>>} */
+const classes = new Map();
+
+/** @param {Kind[]} kinds */
+export function learnKinds(kinds) {
+  store.kinds = new Map(kinds.map((kind) => [kind.kind, kind]));
+  classes.clear();
+  for (const kind of kinds) classes.set(kind.kind, new Map(kind.states.map((one) => [one.state, one.state_class])));
+}
+
+/** @param {string} kind @param {string} state @returns {StateClass | null} */
+export function classOf(kind, state) {
+  return classes.get(kind)?.get(state) ?? null;
+}
+
+/** @param {string} right @returns {boolean} */
+export function may(right) {
+  return store.me?.rights.includes(right) ?? false;
+}
+
+/** @returns {boolean} whether the token opens all namespaces */
+export function mayAll() {
+  return store.me?.namespaces.includes(ALL) ?? false;
+}
+
+/** @returns {string[]} all namespaces that have objects, or that the token names */
+export function namespaces() {
+  const named = (store.me?.namespaces ?? []).filter((ns) => ns !== ALL);
+  return [...new Set([...Object.keys(store.counts), ...named])].sort();
+}
+
+/** @returns {string[]} the namespaces that are looked at */
+export function chosenNamespaces() {
+  return store.ns === ALL ? namespaces() : [store.ns];
+}
+
+/** @param {string} ns */
+export function chooseNamespace(ns) {
+  if (ns === store.ns) return;
+  store.ns = ns;
+  sessionStorage.setItem("stateward-ns", ns);
+  tell("ns", ns);
+}
+
+/**
+ * How many objects of the chosen namespaces are in which state, by kind.
+ * @returns {Map<string, Map<string, number>>}
+ */
+export function tally() {
+  /** @type {Map<string, Map<string, number>>} */
+  const sums = new Map();
+  for (const ns of chosenNamespaces()) {
+    for (const [kind, states] of Object.entries(store.counts[ns] ?? {})) {
+      const sum = sums.get(kind) ?? new Map();
+      sums.set(kind, sum);
+      for (const [state, count] of Object.entries(states)) {
+        if (count > 0) sum.set(state, (sum.get(state) ?? 0) + count);
+      }
+    }
+  }
+  return sums;
+}
+
+// --- what is new -----------------------------------------------------------------------------------------------------
+
+/** @param {{seq: number, objects: Counts}} snapshot */
+export function takeSnapshot(snapshot) {
+  const again = store.seq > 0;
+  store.seq = snapshot.seq;
+  store.counts = snapshot.objects;
+  tell("counts");
+  if (again) tell("afresh");
+}
+
+/** @param {Line[]} lines @param {number} seq */
+export function takeLines(lines, seq) {
+  const fresh = lines.filter((line) => line.seq > store.seq);
+  store.seq = Math.max(store.seq, seq);
+  if (!fresh.length) return;
+  for (const line of fresh) count(line);
+  store.latest.push(...fresh);
+  if (store.latest.length > 2 * LATEST) store.latest.splice(0, store.latest.length - LATEST);
+  tell("lines", fresh);
+  tell("counts");
+}
+
+/** @param {Line} line */
+function count(line) {
+  if (line.target === null || line.source === line.target || line.ns.startsWith("(system")) return;
+  store.rates[store.rates.length - 1] = (store.rates.at(-1) ?? 0) + 1;
+  const states = ((store.counts[line.ns] ??= {})[line.kind] ??= {});
+  if (line.source !== null && states[line.source]) states[line.source] = (states[line.source] ?? 1) - 1;
+  if (!isNowhere(line.kind, line.target)) states[line.target] = (states[line.target] ?? 0) + 1;
+}
+
+/** @param {string} kind @param {string} state @returns {boolean} whether an object in it is none (any more) */
+export function isNowhere(kind, state) {
+  return state === "(gone)" || (state === store.kinds.get(kind)?.initial && state.startsWith("("));
+}
+
+/** Begin a new second of the rate. */
+export function tick() {
+  store.rates.push(0);
+  store.rates.shift();
+}
+
+/** @param {Connection} connection */
+export function connected(connection) {
+  if (store.connection === connection) return;
+  store.connection = connection;
+  tell("connection", connection);
+}

@@ -1,0 +1,178 @@
+// The journal: who, what, from, to, why, when. It can be filtered, followed and taken along.
+
+import { lines } from "../api.js";
+import { fill, h } from "../dom.js";
+import { lately } from "../lately.js";
+import { empty, heading, labelled, objectAnchor, select } from "../parts.js";
+import { showProblem, toast } from "../problems.js";
+import { go, keepQuery, objectLink } from "../router.js";
+import { badge } from "../states.js";
+import { classOf, store } from "../store.js";
+import { moment } from "../time.js";
+import { VirtualTable } from "../vtable.js";
+
+/** @import {Context, Line} from "../types.js" */
+
+const READ = 500;
+const KEPT = 5_000;
+const NDJSON = "application/x-ndjson";
+
+/** @param {Context} context */
+async function show(context) {
+  const filter = { object: "", kind: "", actor: "", op: "", text: "", ...Object.fromEntries(context.query) };
+  let following = true;
+  const none = h(
+    "div",
+    { hidden: true },
+    empty("Nothing fits.", "Ask for less, or wait: what happens next shows up by itself."),
+  );
+  const filters = h("form", { class: "filters", onsubmit: (/** @type {Event} */ event) => event.preventDefault() });
+
+  /** @type {VirtualTable<Line>} */
+  const rows = new VirtualTable({
+    name: "Journal",
+    columns: [
+      { name: "when", width: "150px", wide: true, cell: (line) => h("time", { datetime: line.at }, moment(line.at)) },
+      { name: "object", width: "minmax(110px, 1.4fr)", cell: (line) => objectAnchor(line.ns, line.object) },
+      {
+        name: "event",
+        width: "minmax(90px, 1fr)",
+        wide: true,
+        cell: (line) => h("span", { class: line.event.startsWith("rejected") ? "error-text" : "" }, line.event),
+      },
+      { name: "from", width: "minmax(70px, .9fr)", wide: true, cell: (line) => line.source ?? "" },
+      {
+        name: "to",
+        width: "minmax(100px, 1fr)",
+        cell: (line) => (line.target ? badge(line.target, classOf(line.kind, line.target)) : ""),
+      },
+      { name: "who", width: "minmax(80px, .9fr)", wide: true, cell: (line) => line.who || line.actor },
+      {
+        name: "why",
+        width: "minmax(90px, 1.6fr)",
+        wide: true,
+        cell: (line) => h("span", { title: line.reason ?? "" }, line.reason ?? ""),
+      },
+      { name: "#", width: "64px", wide: true, cell: (line) => h("span", { class: "quiet" }, line.seq) },
+    ],
+    keyOf: (line) => String(line.seq),
+    onOpen: (line) => go(objectLink(line.ns, line.object)),
+    foot: () => `${rows.rows.length.toLocaleString()} lines shown, newest first${following ? ", following" : ""}`,
+  });
+
+  const asked = () => ({
+    ns: store.ns === "*" ? "" : store.ns,
+    object: filter.object,
+    kind: filter.kind,
+    actor: filter.actor,
+    op: filter.op,
+  });
+  const fits = (/** @type {Line} */ line) =>
+    (store.ns === "*" || line.ns === store.ns) &&
+    (!filter.object || line.object === filter.object) &&
+    (!filter.kind || line.kind === filter.kind) &&
+    (!filter.actor || line.actor === filter.actor) &&
+    (!filter.op || line.op === filter.op) &&
+    has(line, filter.text);
+
+  async function reload() {
+    keepQuery(filter);
+    showFilters();
+    const found = await lately(asked(), READ, context.signal);
+    put(found.filter(fits).reverse());
+  }
+
+  /** @param {Line[]} found newest first */
+  function put(found) {
+    rows.clear();
+    rows.add(found);
+    none.hidden = found.length > 0;
+    rows.element.hidden = found.length === 0;
+  }
+
+  function showFilters() {
+    /** @param {keyof typeof filter} name @returns {(event: any) => void} */
+    const typed = (name) => (event) => ((filter[name] = event.target.value.trim()), reload().catch(showProblem));
+    const kinds = [...store.kinds.keys()];
+    const actors = [...new Set([...store.kinds.values()].flatMap((kind) => kind.actors))].sort();
+    fill(
+      filters,
+      labelled("object", h("input", { name: "object", value: filter.object, onchange: typed("object") })),
+      labelled(
+        "kind",
+        select(
+          [["", "any"], ...kinds.map((one) => /** @type {[string, string]} */ ([one, one]))],
+          filter.kind,
+          (value) => ((filter.kind = value), reload().catch(showProblem)),
+          "Kind",
+        ),
+      ),
+      labelled(
+        "actor",
+        select(
+          [["", "anybody"], ...actors.map((one) => /** @type {[string, string]} */ ([one, one]))],
+          filter.actor,
+          (value) => ((filter.actor = value), reload().catch(showProblem)),
+          "Actor",
+        ),
+      ),
+      labelled(
+        "text",
+        h("input", { name: "text", value: filter.text, placeholder: "rejected", onchange: typed("text") }),
+      ),
+      h(
+        "label",
+        { class: "follow" },
+        h("input", {
+          type: "checkbox",
+          checked: following,
+          onchange: (/** @type {any} */ event) => (following = event.target.checked),
+        }),
+        "follow",
+      ),
+    );
+  }
+
+  async function takeAlong() {
+    const parts = [];
+    try {
+      for await (const line of lines("/journal", asked(), NDJSON, context.signal)) parts.push(line, "\n");
+    } catch (error) {
+      showProblem(error);
+      return;
+    }
+    const where = URL.createObjectURL(new Blob(parts, { type: NDJSON }));
+    h("a", { href: where, download: "journal.ndjson" }).click();
+    setTimeout(() => URL.revokeObjectURL(where), 10_000);
+    toast(`${parts.length / 2} lines were taken along.`, "good");
+  }
+
+  fill(
+    context.main,
+    heading("Journal", "every change: who, what, from, to, why, when", h("button", { onclick: takeAlong }, "Export")),
+    filters,
+    none,
+    rows.element,
+  );
+  context.on("lines", (/** @type {Line[]} */ fresh) => {
+    const mine = fresh.filter(fits).reverse();
+    if (!following || !mine.length) return;
+    const top = rows.body.scrollTop;
+    const all = [...mine, ...rows.rows].slice(0, KEPT);
+    put(all);
+    rows.body.scrollTop = top;
+  });
+  await reload();
+}
+
+/** @param {Line} line @param {string} text */
+function has(line, text) {
+  return (
+    !text ||
+    `${line.object} ${line.event} ${line.reason ?? ""} ${line.who} ${line.source} ${line.target}`
+      .toLowerCase()
+      .includes(text.toLowerCase())
+  );
+}
+
+export default { title: "Journal", show };

@@ -1,0 +1,351 @@
+// One object: where it stands, what may be done, what it waits for, and everything that ever happened to it.
+
+import { get, part, Problem, send } from "../api.js";
+import { actionButtons } from "../actions.js";
+import { diagramOf } from "../diagram.js";
+import { fill, fillAnew, h } from "../dom.js";
+import { lately } from "../lately.js";
+import { OperationCard } from "../operation.js";
+import { card, code, empty, json, kindLink, legend, objectAnchor, plainly, rollUp } from "../parts.js";
+import { problemPanel, toast } from "../problems.js";
+import { link } from "../router.js";
+import { badge, shape, toneOf } from "../states.js";
+import { classOf, may, store } from "../store.js";
+import { ago, clock, moment, seconds, span } from "../time.js";
+
+/** @import {Above, Context, Line, Queued, Thing, Why} from "../types.js" */
+
+const TIMELINE = 100;
+const MOST_CHILDREN = 200;
+const CALM = 250;
+
+/** @param {Context} context */
+async function show(context) {
+  const [ns = "", id = ""] = context.path;
+  const base = `/ns/${part(ns)}/objects/${part(id)}`;
+  const head = h("div", { class: "column" });
+  const actions = h("div", { class: "actions" });
+  const picture = h("div", { class: "diagram", tabindex: "0", role: "region", "aria-label": "Lifecycle" });
+  const why = h("div", null);
+  const details = h("div", { class: "column" });
+  const children = h("div", null);
+  const timeline = h("ol", { class: "timeline" });
+  const operation = new OperationCard(context, ns);
+  /** @type {Line[]} */
+  let history = [];
+
+  const showHistory = () =>
+    fill(
+      timeline,
+      history.length ? [...history].reverse().map(event) : h("li", { class: "quiet" }, "Nothing is written of it."),
+    );
+  const refresh = calmly(async () => {
+    const found = await get(base, {}, context.signal).catch(gone);
+    if (found === null) {
+      fill(
+        head,
+        title(ns, id, null),
+        empty(
+          `${id} is not there (any more).`,
+          "What is written of it stays below. ",
+          h("a", { href: link("objects") }, "All objects"),
+        ),
+      );
+      for (const one of [actions, picture, details]) fill(one);
+      return;
+    }
+    fill(head, title(ns, id, found));
+    diagram?.mark(found.state);
+    const [allowed, reason] = await Promise.all([
+      get(`${base}/allowed`, {}, context.signal),
+      get(`${base}/why`, {}, context.signal),
+    ]);
+    fillAnew(actions, [allowed, found.version], () => actionButtons(found, allowed.actions, refresh));
+    fill(why, waiting(reason, ns));
+    fillAnew(details, found.version, () => specs(found, refresh));
+    await operation.show(found);
+    await showChildren(children, found, context.signal);
+  }, context.signal);
+
+  fill(
+    context.main,
+    head,
+    card("Actions", "grey ones are not allowed now; they say why", actions),
+    card("State", "where it stands in its lifecycle", picture),
+    h(
+      "div",
+      { class: "columns" },
+      h(
+        "div",
+        { class: "column" },
+        card("Why is it waiting?", "up the tree", why),
+        operation.element,
+        card("Timeline", "who, what, why; rejected words too", timeline),
+      ),
+      h("div", { class: "column" }, card("Children", "", children), details),
+    ),
+  );
+  const first = await get(base, {}, context.signal).catch(gone);
+  const diagram = first === null ? null : await diagramOf(first.kind);
+  if (diagram) fill(picture, diagram.element);
+  refresh();
+  history = await lately({ ns, object: id }, TIMELINE, context.signal);
+  showHistory();
+
+  context.on("lines", (/** @type {Line[]} */ lines) => {
+    const mine = lines.filter((line) => line.ns === ns && line.object === id);
+    if (mine.length) {
+      const last = history.at(-1)?.seq ?? 0;
+      history = [...history, ...mine.filter((line) => line.seq > last)].slice(-TIMELINE);
+      showHistory();
+      diagram?.step(mine);
+    }
+    if (mine.length) refresh();
+  });
+  context.on("afresh", refresh);
+  context.every(5, refresh);
+}
+
+/** @param {unknown} error */
+function gone(error) {
+  if (error instanceof Problem && error.fields.status === 404) return null;
+  throw error;
+}
+
+/**
+ * Do something at most once in a while, and once more if it was asked for meanwhile.
+ * @param {() => Promise<void>} act
+ * @param {AbortSignal} signal
+ */
+function calmly(act, signal) {
+  let busy = false;
+  let again = false;
+  return async () => {
+    again = true;
+    if (busy) return;
+    busy = true;
+    while (again && !signal.aborted) {
+      again = false;
+      try {
+        await act();
+      } catch {
+        // the server is away, or the view was left: the stream tells when it is back
+      }
+      await new Promise((resolve) => setTimeout(resolve, CALM));
+    }
+    busy = false;
+  };
+}
+
+/** @param {string} ns @param {string} id @param {Thing | null} found */
+function title(ns, id, found) {
+  return h(
+    "div",
+    null,
+    h(
+      "div",
+      { class: "who-is" },
+      h("h1", null, id),
+      found ? badge(found.state, found.state_class) : null,
+      h(
+        "span",
+        { class: "quiet" },
+        ...(found
+          ? [kindLink(found.kind), ` in ${ns}, ${found.state} for ${span(Date.now() / 1000 - seconds(found.since))}`]
+          : [`in ${ns}`]),
+      ),
+      found?.parent ? h("span", { class: "quiet" }, "part of ", objectAnchor(ns, found.parent)) : null,
+    ),
+    found?.error ? h("p", { class: "error-text" }, found.error) : null,
+  );
+}
+
+// --- why -------------------------------------------------------------------------------------------------------------
+
+/** @param {Why} reason @param {string} ns */
+function waiting(reason, ns) {
+  const idle = reason.operation === null;
+  return [
+    h("p", { class: "sentence" }, idle ? "It waits for nothing." : plainly(reason.text)),
+    reason.queue.length > 1
+      ? h(
+          "ol",
+          { class: "plain" },
+          reason.queue.map((one) => queued(one, ns)),
+        )
+      : null,
+    reason.lane?.lane
+      ? h("p", { class: "quiet" }, `lane ${reason.lane.lane}: ${reason.lane.running} of ${reason.lane.capacity} run`)
+      : null,
+    reason.children.length
+      ? h(
+          "ul",
+          { class: "plain" },
+          reason.children.map((one) => h("li", null, objectAnchor(ns, one.object), `${one.action}, ${one.status}`)),
+        )
+      : null,
+    reason.parents.length
+      ? h(
+          "ul",
+          { class: "chain", "aria-label": "Parents" },
+          reason.parents.map((one) => above(one, ns)),
+        )
+      : null,
+  ];
+}
+
+/** @param {Queued} one @param {string} ns */
+function queued(one, ns) {
+  return h(
+    "li",
+    null,
+    h("b", null, `${one.position + 1}.`),
+    objectAnchor(ns, one.object),
+    one.action,
+    h("span", { class: "quiet" }, plainly(one.text)),
+  );
+}
+
+/** @param {Above} one @param {string} ns */
+function above(one, ns) {
+  const work = one.operation ? `${one.operation.action} by ${one.operation.who || one.operation.actor}` : "";
+  return h(
+    "li",
+    null,
+    objectAnchor(ns, one.id),
+    badge(one.state, one.state_class),
+    h("span", { class: "quiet" }, one.kind, work ? `, ${work}` : ""),
+  );
+}
+
+// --- timeline --------------------------------------------------------------------------------------------------------
+
+/** @param {Line} line */
+function event(line) {
+  const rejected = line.event.startsWith("rejected");
+  const tone = rejected ? "failed" : line.target ? toneOf(line.target, classOf(line.kind, line.target)) : "over";
+  return h(
+    "li",
+    { class: rejected ? "rejected" : "" },
+    h("time", { datetime: line.at, title: moment(line.at) }, clock(line.at)),
+    h("span", { class: "pin" }, shape(tone)),
+    h(
+      "div",
+      { class: "said" },
+      h("b", { class: "event" }, line.event),
+      line.target && line.target !== line.source ? h("span", { class: "quiet" }, `${line.source ?? ""} → `) : null,
+      line.target && line.target !== line.source ? badge(line.target, classOf(line.kind, line.target)) : null,
+      h(
+        "span",
+        { class: "quiet" },
+        `by ${line.who || line.actor}${line.who && line.who !== line.actor ? ` (${line.actor})` : ""}`,
+      ),
+      line.reason ? h("span", { class: "why" }, line.reason) : null,
+    ),
+  );
+}
+
+// --- what it is ------------------------------------------------------------------------------------------------------
+
+/** @param {Thing} found @param {() => void} refresh */
+function specs(found, refresh) {
+  const seen = Object.keys(found.seen ?? {}).length > 0;
+  return [
+    card("Spec", `version ${found.version}, generation ${found.generation}`, json(found.spec, "Spec")),
+    seen ? card("Seen", "what was last seen of it in the world", json(found.seen, "Seen")) : null,
+    card("Labels", "", labels(found, refresh)),
+    card(
+      "Record",
+      "",
+      h(
+        "dl",
+        { class: "facts" },
+        ...fact("created", `${moment(found.created)}, ${ago(found.created)}`),
+        ...fact("queue", found.queue === found.id ? "its own" : objectAnchor(found.ns, found.queue)),
+        ...fact("allowed in state", within(found)),
+      ),
+    ),
+  ];
+}
+
+/** @param {Thing} found */
+function within(found) {
+  const row = store.kinds.get(found.kind)?.rows.find((one) => one.via === found.state && one.within !== null);
+  return row?.within ? `at most ${span(row.within)}` : "any time";
+}
+
+/** @param {string} name @param {any} value */
+function fact(name, value) {
+  return [h("dt", null, name), h("dd", null, value)];
+}
+
+/** @param {Thing} found @param {() => void} refresh */
+function labels(found, refresh) {
+  const text = Object.entries(found.labels)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(", ");
+  if (!may("act")) return text || h("span", { class: "quiet" }, "none");
+  const input = /** @type {HTMLInputElement} */ (
+    h("input", { value: text, placeholder: "name=value, name=value", "aria-label": "Labels" })
+  );
+  const save = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const pairs = input.value
+      .split(",")
+      .map((one) => one.trim())
+      .filter(Boolean)
+      .map((one) => one.split("=", 2));
+    try {
+      await send("PUT", `/ns/${part(found.ns)}/objects/${part(found.id)}/labels`, {
+        labels: Object.fromEntries(pairs.map(([name, value]) => [name, value ?? ""])),
+      });
+      toast("The labels are set.", "good");
+      refresh();
+    } catch (error) {
+      fill(said, problemPanel(error));
+    }
+  };
+  const said = h("div", null);
+  return h("form", { class: "row", onsubmit: save }, input, h("button", { type: "submit" }, "Set"), said);
+}
+
+/** @param {HTMLElement} place @param {Thing} found @param {AbortSignal} signal */
+async function showChildren(place, found, signal) {
+  const page = await get(`/ns/${part(found.ns)}/objects`, { parent: found.id, limit: MOST_CHILDREN }, signal);
+  /** @type {Thing[]} */
+  const things = page.items;
+  if (!things.length) {
+    fill(
+      place,
+      h("p", { class: "quiet" }, "It has no parts. What is made with ", code(`--parent ${found.id}`), " becomes one."),
+    );
+    return;
+  }
+  /** @type {Map<string, Map<string, number>>} */
+  const sums = new Map();
+  for (const one of things) {
+    const sum = sums.get(one.kind) ?? new Map();
+    sums.set(one.kind, sum.set(one.state, (sum.get(one.state) ?? 0) + 1));
+  }
+  fill(
+    place,
+    [...sums].map(([kind, counts]) => h("div", { class: "column" }, rollUp(kind, counts), legend(kind, counts))),
+    h(
+      "ul",
+      { class: "plain" },
+      things
+        .slice(0, 50)
+        .map((one) =>
+          h(
+            "li",
+            null,
+            objectAnchor(one.ns, one.id),
+            badge(one.state, one.state_class),
+            h("span", { class: "quiet" }, one.kind),
+          ),
+        ),
+    ),
+  );
+}
+
+export default { title: "Object", show };

@@ -1,0 +1,275 @@
+// All objects: search, filter, choose, and act on many at once.
+
+import { part, send } from "../api.js";
+import { fill, h, onceAFrame } from "../dom.js";
+import { GroupRun } from "../grouprun.js";
+import { card, code, confirm, empty, heading, labelled, objectAnchor, select, table } from "../parts.js";
+import { showProblem, toast } from "../problems.js";
+import { Pager, readable } from "../reading.js";
+import { go, keepQuery, objectLink } from "../router.js";
+import { badge } from "../states.js";
+import { classOf, isNowhere, may, store, tally } from "../store.js";
+import { ago } from "../time.js";
+import { VirtualTable } from "../vtable.js";
+
+/** @import {Context, Line, Thing} from "../types.js" */
+/** @import {Filter} from "../reading.js" */
+
+/** @param {Thing} row */
+const keyOf = (row) => `${row.ns}/${row.id}`;
+
+/** @param {Context} context */
+function show(context) {
+  const filter = { kind: "", state: "", label: "", q: "", ...Object.fromEntries(context.query) };
+  let pager = new Pager(readable(), wanted());
+  let born = 0;
+
+  /** @returns {Filter} */
+  function wanted() {
+    const label = filter.label
+      .split(",")
+      .map((one) => one.trim())
+      .filter((one) => one.includes("="));
+    return { kind: filter.kind, state: filter.state, label, q: filter.q };
+  }
+
+  const none = h("div", { hidden: true });
+  const bulk = h("div", { class: "bulk", hidden: true });
+  const results = h("div", { class: "column" });
+  const filters = h("form", { class: "filters", onsubmit: (/** @type {Event} */ event) => event.preventDefault() });
+
+  /** @type {VirtualTable<Thing>} */
+  const rows = new VirtualTable({
+    name: "Objects",
+    columns: [
+      { name: "id", width: "minmax(140px, 2fr)", cell: (row) => objectAnchor(row.ns, row.id) },
+      { name: "state", width: "minmax(120px, 1fr)", cell: (row) => badge(row.state, classOf(row.kind, row.state)) },
+      { name: "kind", width: "minmax(100px, 1fr)", wide: true, cell: (row) => row.kind },
+      { name: "namespace", width: "minmax(70px, .7fr)", wide: true, cell: (row) => row.ns },
+      { name: "parent", width: "minmax(80px, 1fr)", wide: true, cell: (row) => row.parent ?? "" },
+      { name: "since", width: "90px", wide: true, cell: (row) => ago(row.since) },
+      {
+        name: "labels, error",
+        width: "minmax(120px, 2fr)",
+        wide: true,
+        cell: (row) => (row.error ? h("span", { class: "error-text", title: row.error }, row.error) : labels(row)),
+      },
+    ],
+    keyOf,
+    onOpen: (row) => go(objectLink(row.ns, row.id)),
+    onSelect: showBulk,
+    more: async () => {
+      if (pager.done) {
+        queueMicrotask(showNone);
+        return null;
+      }
+      const page = await pager.next(context.signal);
+      queueMicrotask(showNone);
+      return page;
+    },
+    foot: () => foot(rows.rows.length, pager.done, filter, born),
+  });
+
+  function reload() {
+    pager = new Pager(readable(), wanted());
+    born = 0;
+    keepQuery(filter);
+    rows.clear();
+    showFilters();
+    showBulk();
+  }
+
+  function showNone() {
+    none.hidden = rows.rows.length > 0 || !pager.done;
+    rows.element.hidden = !none.hidden;
+    const narrow = Object.values(filter).some(Boolean);
+    fill(
+      none,
+      narrow
+        ? empty(
+            "Nothing fits.",
+            h(
+              "button",
+              { onclick: () => (Object.assign(filter, { kind: "", state: "", label: "", q: "" }), reload()) },
+              "Show everything",
+            ),
+          )
+        : empty(
+            "There are no objects yet.",
+            "Make one: ",
+            code("stateward create ovc.vm/web-1 --action define"),
+            " or start the server with ",
+            code("--demo"),
+            ".",
+          ),
+    );
+  }
+
+  function showFilters() {
+    const counts = tally();
+    const kinds = [...new Set([...counts.keys(), ...(filter.kind ? [filter.kind] : [])])].sort();
+    const states = [
+      ...new Set((filter.kind ? [filter.kind] : kinds).flatMap((kind) => [...(counts.get(kind)?.keys() ?? [])])),
+    ].sort();
+    /** @param {keyof typeof filter} name @returns {(event: any) => void} */
+    const typed = (name) => (event) => ((filter[name] = event.target.value.trim()), reload());
+    fill(
+      filters,
+      labelled("id has", h("input", { name: "q", value: filter.q, onchange: typed("q"), type: "search" })),
+      labelled(
+        "kind",
+        select(
+          [["", "any"], ...pairs(kinds)],
+          filter.kind,
+          (value) => (Object.assign(filter, { kind: value, state: "" }), reload()),
+          "Kind",
+        ),
+      ),
+      labelled(
+        "state",
+        select([["", "any"], ...pairs(states)], filter.state, (value) => ((filter.state = value), reload()), "State"),
+      ),
+      labelled(
+        "label",
+        h("input", { name: "label", value: filter.label, placeholder: "tier=web", onchange: typed("label") }),
+      ),
+    );
+  }
+
+  // --- acting on many ------------------------------------------------------------------------------------------------
+
+  /** @returns {Thing[]} */
+  function chosen() {
+    return rows.rows.filter((row) => rows.selected.has(keyOf(row)));
+  }
+
+  function showBulk() {
+    const things = chosen();
+    bulk.hidden = things.length === 0;
+    if (bulk.hidden) return;
+    const kinds = [...new Set(things.map((one) => one.kind))];
+    const actions = kinds
+      .map((kind) => store.kinds.get(kind)?.actions ?? [])
+      .reduce((one, other) => one.filter((name) => other.includes(name)));
+    const state = { action: actions[0] ?? "" };
+    const rest = rows.selected.size === rows.rows.length && !pager.done && store.ns !== "*" && kinds.length === 1;
+    fill(
+      bulk,
+      h("b", { role: "status" }, `${things.length} selected`),
+      !may("act") ? h("span", { class: "quiet" }, `your role, ${store.me?.role}, may only look`) : null,
+      may("act") && actions.length
+        ? select(pairs(actions), state.action, (value) => (state.action = value), "Action")
+        : null,
+      may("act") && actions.length ? h("button", { onclick: () => check(things, state.action) }, "Check first") : null,
+      may("act") && actions.length
+        ? h("button", { class: "primary", onclick: () => run(things, state.action) }, "Do it")
+        : null,
+      may("act") && rest ? h("button", { onclick: () => runAll(state.action) }, "Do it to all that fit") : null,
+      may("act") && !actions.length ? h("span", { class: "quiet" }, "these kinds have no action in common") : null,
+      h("button", { onclick: () => rows.selectAll(true) }, "Select all shown"),
+      h("button", { onclick: () => rows.selectAll(false) }, "Select none"),
+    );
+  }
+
+  /** @param {Thing[]} things @param {string} action */
+  async function check(things, action) {
+    try {
+      const answers = [];
+      for (const ns of new Set(things.map((one) => one.ns))) {
+        const mine = things.filter((one) => one.ns === ns).slice(0, 1_000);
+        const verdicts = await send("POST", `/ns/${part(ns)}/plan`, {
+          requests: mine.map((one) => ({ object: one.id, action })),
+        });
+        answers.push(...mine.map((one, number) => ({ one, verdict: verdicts[number] })));
+      }
+      const would = answers.filter(({ verdict }) => verdict.would === "accept").length;
+      const lines = answers.map(({ one, verdict }) => [
+        objectAnchor(one.ns, one.id),
+        verdict.would === "accept" ? badge(verdict.state, classOf(one.kind, verdict.state)) : "refused",
+        verdict.problem?.detail ?? "",
+      ]);
+      fill(
+        results,
+        card(
+          `Check: ${action}`,
+          `${would} of ${answers.length} would be accepted now; nothing was done`,
+          h("div", { class: "results" }, table("What would happen", ["object", "would be", "why not"], lines)),
+        ),
+      );
+    } catch (error) {
+      showProblem(error);
+    }
+  }
+
+  /** @param {Thing[]} things @param {string} action */
+  async function run(things, action) {
+    if (!(await confirm(`${action}: ${things.length} objects?`, action))) return;
+    const mine = new GroupRun(context, action);
+    fill(results, mine.element);
+    await mine.each(things, []);
+    toast(`${action} was asked of ${things.length} objects`);
+  }
+
+  /** @param {string} action */
+  async function runAll(action) {
+    if (!(await confirm(`${action}: all objects that fit?`, action))) return;
+    const mine = new GroupRun(context, action);
+    fill(results, mine.element);
+    try {
+      await mine.all(store.ns, wanted(), []);
+    } catch (error) {
+      showProblem(error);
+    }
+  }
+
+  context.on("lines", (/** @type {Line[]} */ lines) => {
+    for (const line of lines) {
+      if (line.target === null) continue;
+      const target = line.target;
+      const key = `${line.ns}/${line.object}`;
+      if (rows.places.has(key))
+        rows.change(key, (row) => Object.assign(row, { state: target, since: line.at, error: line.reason }));
+      else if (line.source === store.kinds.get(line.kind)?.initial && !isNowhere(line.kind, target)) born += 1;
+    }
+  });
+  context.on("counts", onceAFrame(showNone));
+  fill(
+    context.main,
+    heading(
+      "Objects",
+      "arrows walk, Enter opens, Space selects; a click with Shift selects a range",
+      h("button", { onclick: reload }, "Reload"),
+    ),
+    filters,
+    bulk,
+    results,
+    none,
+    rows.element,
+  );
+  showFilters();
+}
+
+/** @param {Thing} row */
+function labels(row) {
+  return Object.entries(row.labels)
+    .map(([name, value]) => `${name}=${value}`)
+    .join("  ");
+}
+
+/** @param {string[]} words @returns {[string, string][]} */
+function pairs(words) {
+  return words.map((word) => [word, word]);
+}
+
+/** @param {number} shown @param {boolean} done @param {{kind: string, state: string, label: string, q: string}} filter @param {number} born */
+function foot(shown, done, filter, born) {
+  let total = 0;
+  for (const [kind, states] of tally()) {
+    for (const [state, count] of states)
+      if ((!filter.kind || kind === filter.kind) && (!filter.state || state === filter.state)) total += count;
+  }
+  const known = !filter.q && !filter.label ? ` of ${Math.max(total, shown).toLocaleString()}` : "";
+  return `${shown.toLocaleString()}${known} shown${done ? "" : ", more below"}${born ? ` · ${born} new: reload` : ""}`;
+}
+
+export default { title: "Objects", show };

@@ -1,0 +1,294 @@
+// The overview: the whole fleet on one page, as it lives.
+
+import { get } from "../api.js";
+import { Cells } from "../cells.js";
+import { diagramOf } from "../diagram.js";
+import { fill, h, nowAndThen } from "../dom.js";
+import { FleetMap } from "../fleet.js";
+import { card, code, empty, lineRow, meter, objectAnchor, select } from "../parts.js";
+import { readable } from "../reading.js";
+import { go, link, objectLink } from "../router.js";
+import { MEANINGS, shape, TONES, toneOf } from "../states.js";
+import { classOf, mayAll, store, tally } from "../store.js";
+import { spark } from "../spark.js";
+import { ago } from "../time.js";
+
+/** @import {Cell} from "../cells.js" */
+/** @import {Diagram} from "../diagram.js" */
+/** @import {Tone} from "../states.js" */
+/** @import {Context, Lane, Line, Stuck} from "../types.js" */
+
+const SHOWN_LINES = 13;
+const CALM = 200;
+const LOADING = 400;
+
+/** @type {Record<string, {text: string, of: (cell: Cell) => string}>} */
+const GROUPINGS = {
+  place: { text: "provider and region", of: (cell) => cell.place || cell.kind },
+  parent: { text: "parent", of: (cell) => cell.parent || cell.kind },
+  kind: { text: "kind", of: (cell) => cell.kind },
+  ns: { text: "namespace", of: (cell) => cell.ns },
+};
+
+const chosen = { grouping: "place", mapKind: "", kind: "" };
+
+/** @param {Context} context */
+function show(context) {
+  const { main } = context;
+  fill(
+    main,
+    h("h1", { class: "unseen" }, "Overview"),
+    h(
+      "div",
+      { class: "overview" },
+      numbers(context),
+      fleet(context),
+      h("div", { class: "side" }, latest(context), stuck(context)),
+      lifecycle(context),
+      lanes(context),
+    ),
+  );
+}
+
+// --- numbers ---------------------------------------------------------------------------------------------------------
+
+/** @returns {Record<Tone, number>} */
+function byTone() {
+  const sums = /** @type {Record<Tone, number>} */ (Object.fromEntries(TONES.map((tone) => [tone, 0])));
+  for (const [kind, states] of tally()) {
+    for (const [state, count] of states) sums[toneOf(state, classOf(kind, state))] += count;
+  }
+  return sums;
+}
+
+/** @param {Context} context */
+function numbers(context) {
+  const row = h("div", { class: "numbers" });
+  const rate = spark();
+  const draw = () => {
+    const sums = byTone();
+    const total = Object.values(sums).reduce((sum, one) => sum + one, 0);
+    const moving = sums.arriving + sums.moving + sums.leaving;
+    fill(
+      row,
+      number("objects", total, null),
+      number("well", sums.good, "good"),
+      number("under way", moving, "moving"),
+      number("at rest", sums.idle, "idle"),
+      number("not known", sums.unknown, "unknown"),
+      number("failed", sums.failed, "failed"),
+      rate.element,
+    );
+  };
+  context.on("counts", nowAndThen(CALM, draw));
+  context.every(1, rate.show);
+  draw();
+  return row;
+}
+
+/** @param {string} name @param {number} count @param {Tone | null} tone */
+function number(name, count, tone) {
+  const mark = tone ? shape(tone) : null;
+  return h("div", { class: "number" }, h("b", null, count.toLocaleString()), h("span", null, mark, name));
+}
+
+// --- the map ---------------------------------------------------------------------------------------------------------
+
+/** @param {Context} context */
+function fleet(context) {
+  const cells = new Cells();
+  const namespaces = readable();
+  const wanted = new Set(namespaces);
+  const map = new FleetMap(cells, {
+    onOpen: (cell) => go(objectLink(cell.ns, cell.id)),
+    groupOf: (cell) => (GROUPINGS[chosen.grouping] ?? { of: () => "" }).of(cell),
+    wanted: (cell) => !chosen.mapKind || cell.kind === chosen.mapKind,
+  });
+  const nothing = h(
+    "div",
+    { hidden: true },
+    empty(
+      "There is nothing yet.",
+      "Make a first object: ",
+      code("stateward create ovc.vm/web-1 --action define"),
+      " or start the server with ",
+      code("--demo"),
+      ".",
+    ),
+  );
+  context.on("lines", (/** @type {Line[]} */ lines) => {
+    const { changed, born } = cells.apply(lines, (ns) => wanted.has(ns));
+    if (born.length) cells.ask(born, context.signal).then(map.arrange);
+    if (born.length || cells.compact()) map.arrange();
+    map.flash(changed);
+    nothing.hidden = cells.all.length > 0;
+  });
+  context.on("theme", map.arrange);
+  cells.load(namespaces, context.signal, nowAndThen(LOADING, map.arrange)).then(
+    () => {
+      map.arrange();
+      map.canvas.dataset.loaded = "true";
+      nothing.hidden = cells.all.length > 0;
+    },
+    () => {},
+  );
+  const kinds = [...tally().keys()].sort();
+  const tools = [
+    select(
+      Object.entries(GROUPINGS).map(([key, one]) => [key, `by ${one.text}`]),
+      chosen.grouping,
+      (value) => ((chosen.grouping = value), map.arrange()),
+      "Group cells by",
+    ),
+    select(
+      [["", "all kinds"], ...kinds.map((kind) => /** @type {[string, string]} */ ([kind, kind]))],
+      kinds.includes(chosen.mapKind) ? chosen.mapKind : "",
+      (value) => ((chosen.mapKind = value), map.arrange()),
+      "Kind of cells",
+    ),
+  ];
+  const keys = h(
+    "ul",
+    { class: "legend" },
+    TONES.map((tone) => h("li", null, shape(tone), MEANINGS[tone])),
+  );
+  return card(
+    "Fleet map",
+    ["one cell for each object ", h("span", { class: "tools" }, ...tools)],
+    map.element,
+    nothing,
+    keys,
+  );
+}
+
+// --- beside it -------------------------------------------------------------------------------------------------------
+
+/** @param {Context} context */
+function latest(context) {
+  const list = h("ol", { class: "lines" });
+  const draw = () => {
+    const mine = store.latest
+      .filter((line) => store.ns === "*" || line.ns === store.ns)
+      .slice(-SHOWN_LINES)
+      .reverse();
+    fill(
+      list,
+      mine.length ? mine.map(lineRow) : h("li", { class: "quiet" }, "Nothing has happened since this page was opened."),
+    );
+  };
+  context.on("lines", nowAndThen(CALM, draw));
+  draw();
+  return card("Latest", [h("a", { href: link("journal") }, "journal")], list);
+}
+
+/** @param {Context} context */
+function stuck(context) {
+  const body = h("div", null, h("p", { class: "quiet" }, "…"));
+  context.every(5, async () => {
+    /** @type {Stuck[]} */
+    const found = await get("/stuck", { limit: 20 }, context.signal);
+    fill(
+      body,
+      found.length
+        ? h(
+            "ul",
+            { class: "plain" },
+            found.map((one) =>
+              h(
+                "li",
+                null,
+                shape("failed"),
+                objectAnchor(one.ns, one.object),
+                ` ${one.action}: ${one.why}`,
+                one.deadline ? `, due ${ago(one.deadline)}` : "",
+              ),
+            ),
+          )
+        : h("p", { class: "fine" }, shape("good"), "Nothing is stuck."),
+    );
+  });
+  return card("Stuck", "past its deadline, or its worker is dead", body);
+}
+
+// --- the lifecycle ---------------------------------------------------------------------------------------------------
+
+/** @param {Context} context */
+function lifecycle(context) {
+  const place = h("div", { class: "diagram", tabindex: "0", role: "region", "aria-label": "Lifecycle" });
+  const choice = h("span", null);
+  /** @type {Diagram | null} */
+  let shown = null;
+  const count = () => shown?.count(tally().get(chosen.kind) ?? new Map());
+  const draw = async () => {
+    if (!chosen.kind) return;
+    const mine = await diagramOf(chosen.kind);
+    shown = mine;
+    fill(place, mine.element);
+    count();
+  };
+  const choose = () => {
+    const kinds = [...tally()].sort(([, one], [, other]) => sum(other) - sum(one)).map(([kind]) => kind);
+    const offered = kinds.length ? kinds : [...store.kinds.keys()];
+    if (!offered.includes(chosen.kind)) chosen.kind = offered[0] ?? "";
+    fill(
+      choice,
+      select(
+        offered.map((kind) => [kind, kind]),
+        chosen.kind,
+        (value) => ((chosen.kind = value), draw()),
+        "Lifecycle of",
+      ),
+    );
+  };
+  choose();
+  draw();
+  context.on("counts", nowAndThen(CALM, count));
+  context.on("lines", (/** @type {Line[]} */ lines) =>
+    shown?.step(lines.filter((line) => line.kind === chosen.kind && (store.ns === "*" || line.ns === store.ns))),
+  );
+  return card(
+    "Lifecycle",
+    ["objects in each state, steps as they happen ", h("span", { class: "tools" }, choice)],
+    place,
+  );
+}
+
+/** @param {Map<string, number>} counts */
+function sum(counts) {
+  return [...counts.values()].reduce((total, one) => total + one, 0);
+}
+
+// --- lanes -----------------------------------------------------------------------------------------------------------
+
+/** @param {Context} context */
+function lanes(context) {
+  const list = h("ul", { class: "lanes" });
+  if (mayAll()) {
+    context.every(2, async () => {
+      const found = await get("/lanes", {}, context.signal);
+      const busy = found.lanes
+        .filter((/** @type {Lane} */ one) => one.lane)
+        .sort((/** @type {Lane} */ a, /** @type {Lane} */ b) => b.running / b.capacity - a.running / a.capacity);
+      fill(
+        list,
+        busy.length ? busy.slice(0, 16).map(lane) : h("li", { class: "quiet" }, "No lane has work or a limit yet."),
+      );
+    });
+  } else fill(list, h("li", { class: "quiet" }, "Lanes are shown to tokens that open all namespaces."));
+  return card("Lanes", [h("a", { href: link("lanes") }, "limits and use")], list);
+}
+
+/** @param {Lane} one */
+function lane(one) {
+  const full = one.running >= one.capacity;
+  const tone = one.back_off && Date.parse(one.back_off) > Date.now() ? "failed" : full ? "leaving" : "good";
+  return h(
+    "li",
+    null,
+    h("span", null, one.lane),
+    meter(one.running, one.capacity, one.lane, tone),
+    h("b", null, `${one.running}/${one.capacity}`),
+  );
+}
+
+export default { title: "Overview", show };

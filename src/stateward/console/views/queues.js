@@ -1,0 +1,90 @@
+// Queues: what is under way and what stands behind it, and why each piece of work does not run yet.
+
+import { get, part } from "../api.js";
+import { fill, h } from "../dom.js";
+import { card, empty, heading, meter, objectAnchor, plainly, table } from "../parts.js";
+import { underWay } from "../reading.js";
+import { badge } from "../states.js";
+import { ago, seconds } from "../time.js";
+
+/** @import {Context, Queued, Thing} from "../types.js" */
+
+const SHOWN = 24;
+
+/** @param {Context} context */
+async function show(context) {
+  const list = h("div", { class: "grid" });
+  const sum = h("p", { class: "quiet", role: "status" });
+  fill(context.main, heading("Queues", "one action at a time for each object; the rest waits in line"), sum, list);
+  context.every(2, async () => {
+    const things = await underWay(context.signal);
+    /** @type {Map<string, Thing[]>} */
+    const queues = new Map();
+    for (const one of things)
+      queues.set(`${one.ns}/${one.queue}`, [...(queues.get(`${one.ns}/${one.queue}`) ?? []), one]);
+    const shown = [...queues].slice(0, SHOWN);
+    const cards = await Promise.all(shown.map(([, some]) => queue(some, context.signal)));
+    fill(
+      sum,
+      things.length
+        ? `${things.length} objects are under way in ${queues.size} queues${queues.size > SHOWN ? `; the first ${SHOWN} are shown` : ""}.`
+        : "",
+    );
+    fill(
+      list,
+      cards.length
+        ? cards
+        : empty(
+            "Nothing is under way, and nothing waits.",
+            "Ask for something: open an ",
+            h("a", { href: "#/objects" }, "object"),
+            " and press a button.",
+          ),
+    );
+  });
+}
+
+/** @param {Thing[]} some @param {AbortSignal} signal */
+async function queue(some, signal) {
+  const first = some[0];
+  if (!first) return null;
+  const found = await get(`/ns/${part(first.ns)}/objects/${part(first.id)}/queue`, {}, signal).catch(() => ({
+    items: [],
+  }));
+  const owner = some.find((one) => one.id === first.queue) ?? first;
+  return card(
+    first.queue,
+    [badge(owner.state, owner.state_class), first.ns],
+    found.items.length
+      ? table(
+          `Queue of ${first.queue}`,
+          ["", "object", "action", "why"],
+          found.items.map((/** @type {Queued} */ one) => row(one, first.ns)),
+        )
+      : h("p", { class: "quiet" }, "It has just ended."),
+  );
+}
+
+/** @param {Queued} one @param {string} ns */
+function row(one, ns) {
+  return [
+    `${one.position + 1}`,
+    objectAnchor(ns, one.object),
+    h("span", null, one.action, h("br"), h("span", { class: "quiet" }, one.who)),
+    h(
+      "span",
+      null,
+      plainly(one.text),
+      one.deadline ? h("span", { class: "quiet" }, `, due ${ago(one.deadline)}`) : null,
+      one.deadline ? left(one) : null,
+    ),
+  ];
+}
+
+/** @param {Queued} one */
+function left(one) {
+  const rest = Math.max(0, seconds(one.deadline ?? "") - Date.now() / 1000);
+  return rest < 60 ? meter(60 - rest, 60, "Time used", "leaving") : null;
+}
+
+export default { title: "Queues", show };

@@ -1,0 +1,46 @@
+// Timers: what will be done to which object, and when.
+
+import { get, part } from "../api.js";
+import { fill, h } from "../dom.js";
+import { card, empty, heading, objectAnchor, table } from "../parts.js";
+import { readable } from "../reading.js";
+import { ago, moment, seconds } from "../time.js";
+
+/** @import {Context, Timer} from "../types.js" */
+
+/** @param {Context} context */
+function show(context) {
+  const list = h("div", null);
+  fill(
+    context.main,
+    heading("Timers", "fired once, in order, and at once after downtime"),
+    card("Pending", "soonest first", list),
+  );
+  context.every(3, async () => {
+    const pages = await Promise.all(
+      readable().map((ns) => get(`/ns/${part(ns)}/timers`, { limit: 200 }, context.signal)),
+    );
+    /** @type {Timer[]} */
+    const found = pages.flat().sort((one, other) => seconds(one.due) - seconds(other.due));
+    fill(
+      list,
+      found.length
+        ? table("Timers", ["due", "", "object", "event", "namespace", "timer"], found.map(row))
+        : empty("No timer is set.", "Leases, deadlines and the recycle bin set them."),
+    );
+  });
+}
+
+/** @param {Timer} one */
+function row(one) {
+  return [
+    moment(one.due),
+    h("b", null, ago(one.due)),
+    objectAnchor(one.ns, one.object),
+    one.facts.length ? `${one.event} (${one.facts.join(", ")})` : one.event,
+    one.ns,
+    h("span", { class: "quiet" }, one.id),
+  ];
+}
+
+export default { title: "Timers", show };

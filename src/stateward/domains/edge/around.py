@@ -1,0 +1,90 @@
+"""What stands around an instance, seen inside a transaction.
+
+The cloudlet's row is locked first by all that happens on it, so what is seen of it stays true until the end. What the
+desk has changed already in this transaction goes before what the store still shows.
+"""
+
+from stateward.domains.edge.book import ERRORS
+from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, CloudletState
+from stateward.domains.edge.model import cloudlet_marks, cluster_id, marks_of, seat_of
+from stateward.domains.edge.refusals import BeingDeleted, Upgrading
+from stateward.engine import NotFound
+from stateward.engine.desk import Desk
+from stateward.store.records import Key, Object, Operation
+from stateward.store.selection import Selector
+
+NOT_PRESENT = "NotPresent"
+GOING = ("DeletePrepare", "DeleteRequested", "Deleting")
+
+
+async def object_at(desk: Desk, ns: str, name: str, kind: str) -> Object:
+    """Return an object of a kind, locked, or raise if there is none."""
+    found = await maybe_at(desk, ns, name, kind)
+    if found is None:
+        raise NotFound(ns, name)
+    return found
+
+
+async def maybe_at(desk: Desk, ns: str, name: str, kind: str) -> Object | None:
+    """Return an object of a kind, locked, if there is one."""
+    key = Key(ns, name)
+    if key not in desk.objects:
+        await desk.load([key])
+    found = desk.objects.get(key)
+    return None if found is None or found.removed or found.kind != kind else found
+
+
+async def open_cloudlet(desk: Desk, ns: str, name: str) -> Object:
+    """Return a cloudlet whose instances may be changed now."""
+    found = await object_at(desk, ns, name, CLOUDLET.kind)
+    if found.state == CloudletState.DELETE_PREPARE:
+        raise BeingDeleted(f"cloudlet {name}")
+    if found.state == CloudletState.UPDATE_ERROR or seat_of(found, await holder_of(desk, found)).upgrading:
+        raise Upgrading(name, found.state)
+    return found
+
+
+async def holder_of(desk: Desk, found: Object) -> Operation | None:
+    """Return the operation that holds an object's state."""
+    if found.op is None:
+        return None
+    key = Key(found.ns, found.op)
+    await desk.load_operations([key])
+    return desk.operations.get(key)
+
+
+async def on_cloudlet(desk: Desk, ns: str, cloudlet: str) -> list[Object]:
+    """Return all instances on a cloudlet, locked."""
+    stored = {one.key: one for one in await desk.tx.select(Selector(ns, parent=cloudlet))}
+    await desk.load([], [one for key, one in stored.items() if key not in desk.objects])
+    found = sorted((key, one) for key, one in desk.objects.items() if one.ns == ns and one.parent == cloudlet)
+    return [one for _, one in found if not one.removed]
+
+
+def apps_in(instances: list[Object], cloudlet: str, cluster: str) -> list[Object]:
+    """Return the AppInsts that are in a cluster, or are to be."""
+    return [
+        one
+        for one in instances
+        if one.kind == APPINST.kind and one.state != NOT_PRESENT and cluster_of(one) == cluster_id(cloudlet, cluster)
+    ]
+
+
+def cluster_of(app: Object) -> str:
+    """Return the id of the cluster that an AppInst is in."""
+    return cluster_id(app.id.partition(":")[0], marks_of(app).cluster)
+
+
+def clusters(instances: list[Object]) -> list[Object]:
+    """Return the ClusterInsts that exist."""
+    return [one for one in instances if one.kind == CLUSTERINST.kind and one.state != NOT_PRESENT]
+
+
+def in_motion(found: Object) -> bool:
+    """Tell whether something is under way on an instance, be it an undo."""
+    return found.op is not None or (found.state in ERRORS and marks_of(found).undoing)
+
+
+def is_online(cloudlet: Object) -> bool:
+    """Tell whether an agent serves a cloudlet."""
+    return cloudlet.state == CloudletState.READY and cloudlet_marks(cloudlet).serving > 0

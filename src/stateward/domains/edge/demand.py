@@ -1,0 +1,63 @@
+"""Demand, as pure functions: how many nodes a load needs, and on which cloudlets an app is to be deployed."""
+
+from collections.abc import Collection, Mapping
+from math import ceil
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.edge.model import AppMarks, AutoprovSpec, AutoscaleSpec, cloudlet_of
+
+TOLERATED = 1.1
+"""How much more than planned the nodes may carry before one is added."""
+
+
+class Carried(Struct, frozen=True):
+    """What all nodes of a cluster carry together."""
+
+    cpu: float = 0.0
+    mem: float = 0.0
+    connections: float = 0.0
+
+
+def desired_nodes(policy: AutoscaleSpec, nodes: int, load: Carried) -> int:
+    """Return how many nodes a cluster should have: as many as its load needs, within the policy's limits."""
+    pairs = ((load.cpu, policy.cpu), (load.mem, policy.mem), (load.connections, policy.connections))
+    wanted = [carried / each for carried, each in pairs if each > 0]
+    if not wanted:
+        return nodes
+    raw = max(wanted)
+    if nodes <= raw < TOLERATED * nodes and policy.min <= nodes <= policy.max:
+        return nodes
+    return min(max(ceil(raw), policy.min), policy.max)
+
+
+class Plan(Struct, frozen=True):
+    """What is to be done for an app: deployed on which cloudlets, and which instances removed."""
+
+    deploy: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+def interval(policy: AutoprovSpec, marks: AppMarks, requests: Mapping[str, int]) -> AppMarks:
+    """Count an interval: how many in a row had enough requests on each cloudlet, or too few. Old grudges are over."""
+    enough = {name: requests.get(name, 0) >= policy.requests for name in policy.cloudlets}
+    high = {name: marks.high.get(name, 0) + 1 for name, good in enough.items() if good}
+    low = {name: marks.low.get(name, 0) + 1 for name, good in enough.items() if not good}
+    return replace(marks, high=high, low=low, avoided=())
+
+
+def planned(policy: AutoprovSpec, marks: AppMarks, online: Collection[str]) -> Plan:
+    """Say what is to be done for an app; whoever does it is held to the limits again, inside the transaction."""
+    staying = [one for one in marks.members if one not in marks.leaving]
+    astray = [one for one in staying if cloudlet_of(one) not in policy.cloudlets]
+    serving = [one for one in staying if cloudlet_of(one) in online and one not in astray]
+    taken = {cloudlet_of(one) for one in marks.members}
+    free = [one for one in policy.cloudlets if one in online and one not in taken and one not in marks.avoided]
+    wanted = [one for one in free if marks.high.get(one, 0) >= policy.deploy_after]
+    lacking = max(0, policy.min - len(serving) - len(wanted))
+    deploy = [*wanted, *[one for one in free if one not in wanted][:lacking]]
+    room = max(0, policy.max - len(marks.members))
+    idle = [one for one in serving if marks.low.get(cloudlet_of(one), 0) >= policy.undeploy_after]
+    spare = max(0, len(serving) - policy.min)
+    return Plan(tuple(deploy[:room]), (*astray, *idle[:spare]))

@@ -1,0 +1,94 @@
+"""Settling complete lists: every instance of a cloudlet against what its agent has, in one transaction."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.agents.messages import Item, Order
+from stateward.domains.edge.around import holder_of, on_cloudlet
+from stateward.domains.edge.book import must_undo, undoing
+from stateward.domains.edge.desks import closed, opened
+from stateward.domains.edge.lifecycle import CLOUDLET
+from stateward.domains.edge.model import book_of, cloudlet_marks, seat_of, thing_of
+from stateward.domains.edge.orders import RULES, due
+from stateward.domains.edge.orphans import report_orphans
+from stateward.domains.edge.settling import NOTHING, Turn, settled
+from stateward.domains.edge.succession import Unwanted, gathered
+from stateward.domains.edge.writing import reject, write_seated, write_turn
+from stateward.engine.desk import Desk
+from stateward.lifecycle import AGENT
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object
+
+
+class Gathering(Struct, frozen=True):
+    """A complete list."""
+
+    ns: str
+    cloudlet: str
+    version: str
+    notify: int
+    items: tuple[Item, ...]
+
+
+class Settled(Struct, frozen=True):
+    """What a list led to: the orders that are due, the things at work, those that are missing, and the orphans.
+
+    `unwanted` says why the list did not count at all.
+    """
+
+    unwanted: str = ""
+    orders: tuple[Order, ...] = ()
+    at_work: tuple[tuple[str, int], ...] = ()
+    missing: tuple[str, ...] = ()
+    orphans: tuple[Order, ...] = ()
+
+
+async def settle(tx: Tx, lists: Sequence[Gathering]) -> list[Settled]:
+    """Settle complete lists against the records; that makes their agents ready."""
+    desk = await opened(tx, {Key(one.ns, one.cloudlet) for one in lists})
+    answers = [await _settle(desk, one) for one in lists]
+    await closed(desk)
+    return answers
+
+
+async def _settle(desk: Desk, listed: Gathering) -> Settled:
+    cloudlet = desk.objects.get(Key(listed.ns, listed.cloudlet))
+    if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
+        return Settled("there is no such cloudlet")
+    operation = await holder_of(desk, cloudlet)
+    seated = gathered(seat_of(cloudlet, operation), listed.notify, listed.version)
+    if isinstance(seated, Unwanted):
+        reject(desk, cloudlet, AGENT, listed.version, "ready", seated)
+        return Settled(seated)
+    marks = cloudlet_marks(cloudlet)
+    if seated.seat.serving != marks.serving:  # the heir serves from now on
+        marks = replace(marks, controller=marks.heir_controller, heir_controller="")
+    cloudlet = write_seated(desk, CLOUDLET, cloudlet, operation, seated, listed.version, marks=marks)
+    return await _settle_things(desk, cloudlet, listed)
+
+
+async def _settle_things(desk: Desk, cloudlet: Object, listed: Gathering) -> Settled:
+    things = {thing_of(one.id): one for one in await on_cloudlet(desk, cloudlet.ns, cloudlet.id)}
+    await desk.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
+    items = {one.name: one for one in listed.items}
+    turns = {name: _settle_thing(desk, found, items.get(name, NOTHING), listed) for name, found in things.items()}
+    strange = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
+    orphans = [*strange, *(items[name] for name, (turn, _) in turns.items() if turn.orphan)]
+    return Settled(
+        orders=tuple(order for turn, order in turns.values() if order is not None and not turn.at_work),
+        at_work=tuple((name, items[name].operation) for name, (turn, _) in turns.items() if turn.at_work),
+        missing=tuple(name for name, (turn, _) in turns.items() if turn.book.missing),
+        orphans=tuple(report_orphans(desk, cloudlet, things, orphans, listed.notify)),
+    )
+
+
+def _settle_thing(desk: Desk, found: Object, item: Item, listed: Gathering) -> tuple[Turn, Order | None]:
+    operation = desk.operations.get(Key(found.ns, found.op)) if found.op is not None else None
+    rules, book = RULES[found.kind], book_of(found, operation, listed.notify)
+    turn = settled(rules, book, item)
+    if must_undo(turn.book):
+        turn = Turn(undoing(rules, turn.book), "begins the undo")
+    changed = write_turn(desk, found, operation, turn, listed.cloudlet, "the agent lost the work")
+    return turn, due(changed, turn.book, listed.notify)

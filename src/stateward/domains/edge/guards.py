@@ -1,0 +1,302 @@
+"""What holds at the moment of acceptance, inside the transaction: who needs whom, and who has to wait for whom.
+
+No action on an AppInst while one runs on its ClusterInst, nor the reverse, nor on either while their cloudlet is being
+upgraded. The look, the mark and the write are one transaction, so an AppInst without its ClusterInst never exists.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.edge.around import (
+    GOING,
+    NOT_PRESENT,
+    apps_in,
+    holder_of,
+    in_motion,
+    maybe_at,
+    object_at,
+    on_cloudlet,
+    open_cloudlet,
+)
+from stateward.domains.edge.book import begun
+from stateward.domains.edge.lifecycle import (
+    APP,
+    APPINST,
+    AUTOPROV,
+    CLUSTERINST,
+    DEPENDENCIES,
+    IGNORE_TRANSIENT,
+    OVERRIDES,
+)
+from stateward.domains.edge.members import app_marks, joined, leaving
+from stateward.domains.edge.model import (
+    AUTO,
+    INSTANCES,
+    AppInst,
+    AppSpec,
+    AutoprovSpec,
+    CloudletSpec,
+    ClusterInst,
+    Marks,
+    T,
+    book_of,
+    checked_parts,
+    cloudlet_marks,
+    cluster_id,
+    kept,
+    marks_of,
+    record_id,
+    spec_of,
+    text_of,
+)
+from stateward.domains.edge.refusals import AdminOnly, BeingDeleted, InTheWay, InUse, NotReady, Reserved
+from stateward.domains.edge.reserving import reserve
+from stateward.engine import Request
+from stateward.engine.desk import Desk
+from stateward.errors import BadInput
+from stateward.lifecycle import ADMIN, Move, decide
+from stateward.store.records import Object
+
+BEGINNINGS = ("create", "update", "re-create", "delete", "expire")
+REMOVALS = ("delete", "expire")
+READY = "Ready"
+
+
+# --- clusters --------------------------------------------------------------------------------------------------------
+
+
+async def guard_cluster(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Check an action on a ClusterInst, and complete it."""
+    if request.action not in BEGINNINGS:
+        return None
+    cloudlet, cluster = checked_parts(found.kind, found.id)
+    _check_caller(request, cloudlet)
+    await open_cloudlet(desk, found.ns, cloudlet)
+    apps = apps_in(await on_cloudlet(desk, found.ns, cloudlet), cloudlet, cluster)
+    _refuse_motion(apps, request)
+    marks = marks_of(found)
+    if request.action in REMOVALS:
+        _refuse_use(f"ClusterInst {found.id}", apps, request, marks)
+        return await _completed(desk, request, found, None, marks)
+    spec = _cluster_spec(request, found, marks)
+    if request.action == "create":
+        args = msgspec.json.decode(request.args)
+        marks = replace(marks, reserved_by=str(args.get("reserved_by", "")) if spec.reservable else "")
+    return await _completed(desk, request, found, spec, marks)
+
+
+def _cluster_spec(request: Request, found: Object, marks: Marks) -> ClusterInst:
+    if request.action == "re-create":
+        return msgspec.json.decode(marks.spec or found.spec, type=ClusterInst)
+    wanted = merged(request, found, ClusterInst)
+    if not 1 <= wanted.nodes <= 1000:
+        raise BadInput("nodes", wanted.nodes, "a number from 1 to 1000")
+    if request.action == "update":
+        before = spec_of(found, ClusterInst)
+        if (wanted.size, wanted.organization, wanted.reservable) != (
+            before.size,
+            before.organization,
+            before.reservable,
+        ):
+            raise BadInput("flavor", wanted.flavor, "what can be changed: only nodes and autoscale can")
+    return wanted
+
+
+def _refuse_use(what: str, apps: list[Object], request: Request, marks: Marks) -> None:
+    """Refuse to remove what is in use; what is only idle is not removed if it is in use again."""
+    keep = [one.id for one in apps if not spec_of(one, AppInst).auto_delete or request.action == "expire"]
+    if keep:
+        raise InUse(what, [f"AppInst {one}" for one in keep])
+    if request.action == "expire" and marks.reserved_by:
+        raise InUse(what, [f"organisation {marks.reserved_by}"])
+
+
+# --- apps ------------------------------------------------------------------------------------------------------------
+
+
+async def guard_app(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Check an action on an AppInst, and complete it."""
+    if request.action not in BEGINNINGS:
+        return None
+    cloudlet, cluster, app = checked_parts(found.kind, found.id)
+    _check_caller(request, cloudlet)
+    await open_cloudlet(desk, found.ns, cloudlet)
+    if request.action == "create":
+        return await _create_app(desk, request, found, (cloudlet, cluster, app))
+    marks = marks_of(found)
+    await _check_cluster(desk, request, found, cluster_id(cloudlet, marks.cluster))
+    if request.action in REMOVALS:
+        await _take_leave(desk, request, found, app)
+        return await _completed(desk, request, found, None, marks)
+    if request.action == "re-create":
+        spec = msgspec.json.decode(marks.spec or found.spec, type=AppInst)
+    elif msgspec.json.decode(request.args).get("refresh"):
+        record = spec_of(await object_at(desk, found.ns, record_id(APP.kind, app), APP.kind), AppSpec)
+        spec = _app_spec(record, app, marks.cluster)
+    else:
+        spec = merged(request, found, AppInst)
+    return await _completed(desk, request, found, spec, marks)
+
+
+async def _create_app(desk: Desk, request: Request, found: Object, parts: tuple[str, str, str]) -> Request:
+    cloudlet, cluster, app = parts
+    record = await object_at(desk, found.ns, record_id(APP.kind, app), APP.kind)
+    wanted = spec_of(record, AppSpec)
+    automatic = cluster.startswith(AUTO)
+    if automatic != (DEPENDENCIES in request.facts):
+        raise BadInput("facts", sorted(request.facts), f"with {DEPENDENCIES!r} where the cluster is an {AUTO}")
+    if automatic:
+        cluster = await reserve(desk, found.ns, cloudlet, cluster, wanted)
+    else:
+        await _check_host(desk, request, found, cluster_id(cloudlet, cluster), wanted.organization)
+    policy = await _policy(desk, found.ns, wanted)
+    joined(desk, record, found.id, policy)
+    marks = replace(marks_of(found), cluster=cluster)
+    return await _completed(desk, request, found, _app_spec(wanted, app, cluster), marks)
+
+
+def _app_spec(app: AppSpec, name: str, cluster: str) -> AppInst:
+    return AppInst(name, app.organization, cluster, app.command, app.setup, app.count, app.auto_delete)
+
+
+async def _check_host(desk: Desk, request: Request, found: Object, cluster: str, organization: str) -> None:
+    """Refuse a new app whose cluster is not there, not ready, or somebody else's."""
+    await _check_cluster(desk, request, found, cluster)
+    host = await object_at(desk, found.ns, cluster, CLUSTERINST.kind)
+    reserved_by = marks_of(host).reserved_by
+    if spec_of(host, ClusterInst).reservable and reserved_by != organization:
+        raise Reserved(cluster, reserved_by)
+
+
+async def _check_cluster(desk: Desk, request: Request, found: Object, cluster: str) -> None:
+    """Refuse an action while one runs on the cluster; only what is deleted with its cluster is part of that one."""
+    host = await object_at(desk, found.ns, cluster, CLUSTERINST.kind)
+    if request.parent is not None and request.parent == host.op:
+        return
+    if request.action in REMOVALS:
+        if in_motion(host) and IGNORE_TRANSIENT not in request.facts:
+            raise InTheWay(f"ClusterInst {cluster}", host.state, host.op)
+        return
+    if host.state in GOING:
+        raise BeingDeleted(f"ClusterInst {cluster}")
+    if in_motion(host):
+        raise InTheWay(f"ClusterInst {cluster}", host.state, host.op)
+    if host.state != READY:
+        raise NotReady(f"ClusterInst {cluster}", host.state)
+    if marks_of(host).missing:
+        raise NotReady(f"ClusterInst {cluster}", "missing on its cloudlet")
+
+
+async def _take_leave(desk: Desk, request: Request, found: Object, app: str) -> None:
+    record = await maybe_at(desk, found.ns, record_id(APP.kind, app), APP.kind)
+    if record is None:
+        return
+    wanted = spec_of(record, AppSpec)
+    bound = request.parent is None and request.actor != ADMIN
+    cloudlet = found.id.partition(":")[0]
+    policy = await _policy(desk, found.ns, wanted)
+    astray = policy is not None and cloudlet not in policy.cloudlets
+    leaving(desk, record, found.id, policy if bound and not astray else None)
+
+
+async def _policy(desk: Desk, ns: str, app: AppSpec) -> AutoprovSpec | None:
+    if not app.autoprov:
+        return None
+    found = await maybe_at(desk, ns, record_id(AUTOPROV.kind, app.autoprov), AUTOPROV.kind)
+    return None if found is None else spec_of(found, AutoprovSpec)
+
+
+# --- cloudlets -------------------------------------------------------------------------------------------------------
+
+
+async def guard_cloudlet(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Check an action on a cloudlet, and complete it."""
+    if request.action == "create":
+        checked_parts(CLUSTERINST.kind, f"{found.id}:x")
+        return replace(request, spec=text_of(merged(request, found, CloudletSpec)))
+    if request.action == "change":
+        return replace(request, spec=text_of(merged(request, found, CloudletSpec)))
+    if request.action == "upgrade":
+        return await _upgrade(desk, request, found)
+    if request.action == "delete":
+        instances = await on_cloudlet(desk, found.ns, found.id)
+        _refuse_motion(instances, request)
+        keep = [one.id for one in instances if one.state != NOT_PRESENT and not _goes_along(one)]
+        if keep:
+            raise InUse(f"cloudlet {found.id}", keep)
+    return None
+
+
+def _goes_along(found: Object) -> bool:
+    """Tell whether an instance is deleted with its cloudlet: apps that say so, and clusters that nobody asked for."""
+    if found.kind == CLUSTERINST.kind:
+        return spec_of(found, ClusterInst).reservable
+    return spec_of(found, AppInst).auto_delete
+
+
+async def _upgrade(desk: Desk, request: Request, found: Object) -> Request:
+    version = str(msgspec.json.decode(request.args).get("version", ""))
+    marks = cloudlet_marks(found)
+    if not version or version == marks.version:
+        raise BadInput("version", version, f"another version than {marks.version}")
+    _refuse_motion(await on_cloudlet(desk, found.ns, found.id), request)
+    number = max(marks.operation + 1, int(desk.now * 1000))
+    return replace(request, seen=text_of(replace(marks, target=version, operation=number, heir=0)))
+
+
+# --- apps as they are written down -----------------------------------------------------------------------------------
+
+
+async def guard_app_record(desk: Desk, request: Request, found: Object) -> None:
+    """Refuse to strike out an app that has instances."""
+    if request.action != "delete":
+        return
+    members = [await maybe_at(desk, found.ns, one, APPINST.kind) for one in app_marks(found).members]
+    left = [one.id for one in members if one is not None and one.state != NOT_PRESENT]
+    if left:
+        raise InUse(f"app {found.id.partition('.')[2]}", [f"AppInst {one}" for one in left])
+
+
+# --- what all share --------------------------------------------------------------------------------------------------
+
+
+def _check_caller(request: Request, cloudlet: str) -> None:
+    """Refuse overrides to those who are not administrators, and instances that are no part of their cloudlet."""
+    if request.birth is not None and request.birth.parent != cloudlet:
+        raise BadInput("parent", request.birth.parent, f"the cloudlet, {cloudlet}")
+    asked = request.facts & OVERRIDES
+    if asked and request.actor != ADMIN:
+        raise AdminOnly(sorted(asked))
+
+
+def _refuse_motion(others: list[Object], request: Request) -> None:
+    """Refuse while something is under way on others, unless this is a part of it."""
+    for one in others:
+        mine = request.parent is not None and request.parent == one.op
+        if in_motion(one) and not mine and IGNORE_TRANSIENT not in request.facts:
+            raise InTheWay(one.id, one.state, one.op)
+
+
+def merged(request: Request, found: Object, form: type[T]) -> T:
+    """Return what is wanted: a whole spec, or what was before with some of it changed."""
+    change = msgspec.json.decode(request.args).get("change")
+    try:
+        if request.spec is not None:
+            return msgspec.json.decode(request.spec, type=form)
+        before: dict[str, Any] = msgspec.json.decode(found.spec)
+        return msgspec.convert({**before, **(change or {})}, type=form)
+    except msgspec.ValidationError as error:
+        raise BadInput("spec", str(error), "what this kind has") from error
+
+
+async def _completed(desk: Desk, request: Request, found: Object, spec: Any, marks: Marks) -> Request:  # noqa: ANN401
+    """Number the operation, and the spec if there is a new one."""
+    book = book_of(found, await holder_of(desk, found))
+    move = decide(INSTANCES[found.kind], found.state, request.action, request.actor, request.facts)
+    assert isinstance(move, Move)  # the engine has decided so before it asked us
+    after = begun(book, move, request.facts, int(desk.now * 1000))
+    seen = replace(kept(marks, after), undo_of="")
+    text = None if spec is None else text_of(replace(spec, revision=after.generation))
+    return replace(request, spec=text, seen=text_of(seen))

@@ -1,0 +1,216 @@
+"""The controller's own part of the work: preparing deletes, making clusters first, and waiting for the agent.
+
+A handler does what the controller does in its own right and then lays the work down: it is moved on by the agent's
+words, or ended by its deadline. It keeps nothing in memory, so any worker may take it up again.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from stateward.domains.edge.around import NOT_PRESENT, apps_in, cluster_of, clusters
+from stateward.domains.edge.book import Rules, after, decided
+from stateward.domains.edge.guards import guard_app, guard_cloudlet, guard_cluster
+from stateward.domains.edge.lifecycle import (
+    APP,
+    APPINST,
+    CLOUDLET,
+    CLUSTERINST,
+    DEPENDENCIES,
+    FLAVOR,
+    IGNORE_AGENT,
+    IGNORE_TRANSIENT,
+    UPGRADING,
+    ClusterInstState,
+)
+from stateward.domains.edge.model import (
+    INSTANCES,
+    AppInst,
+    AppSpec,
+    ClusterInst,
+    FlavorSpec,
+    book_of,
+    cloudlet_of,
+    cluster_id,
+    facts_of,
+    kept,
+    marks_of,
+    plain,
+    record_id,
+    spec_of,
+    text_of,
+    thing_of,
+)
+from stateward.engine import Ending, Engine, Handler, Job, Kind, Request, Seen, Temporary
+from stateward.engine.handlers import Parked
+from stateward.engine.requests import Birth
+from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT, Move
+from stateward.store.records import Key, Object
+from stateward.store.selection import Page, Selector
+
+SOON = 0.5
+"""How many seconds pass before a look is repeated that found somebody else at work."""
+
+WHO = "edge"
+
+
+class Handlers:
+    """What is done for instances and cloudlets by whoever works."""
+
+    engine: Engine
+
+    def kinds(self) -> list[Kind]:
+        """Return the kinds whose work is the agents'."""
+        asks, waits = Handler(self.ask, self.overdue), Handler(self.wait, self.overdue)
+        removes = Handler(self.remove, self.overdue)
+        common = {"update": asks, "re-create": asks, "delete": removes, "expire": removes}
+        cloudlet = {"create": waits, "start": waits, "upgrade": waits, "delete": Handler(self.close, self.overdue)}
+        return [
+            Kind(CLUSTERINST, {"create": asks, **common}, guard=guard_cluster, cancels=False),
+            Kind(APPINST, {"create": Handler(self.deploy, self.overdue), **common}, guard=guard_app, cancels=False),
+            Kind(CLOUDLET, cloudlet, guard=guard_cloudlet, cancels=False),
+        ]
+
+    # --- waiting for agents ------------------------------------------------------------------------------------------
+
+    async def wait(self, job: Job) -> Ending:
+        """Wait for the agent."""
+        raise Parked(job.key.id)
+
+    async def overdue(self, job: Job) -> Seen | Ending:
+        """Say what the clock says; before the deadline, that nothing is known to be done."""
+        deadline = job.claim.work.deadline
+        if deadline is None or deadline > await self.engine.store.reader.time():
+            return Seen.NOT_DONE
+        facts = facts_of(job.claim.operation) | ({UPGRADING} if job.action == "upgrade" else frozenset())
+        return Ending(TIMED_OUT, CLOCK, facts, error="no sign of life from the agent before the deadline")
+
+    async def ask(self, job: Job) -> Ending:
+        """Leave it to the agent, unless an administrator wants that left out."""
+        return self._without_agent(job, "ready") if _ignores_agent(job) else await self.wait(job)
+
+    def _without_agent(self, job: Job, event: str) -> Ending:
+        """End an operation without asking the agent."""
+        found, facts = job.claim.object, frozenset({IGNORE_AGENT})
+        rules = Rules(lifecycle=INSTANCES[found.kind])
+        book = book_of(found, job.claim.operation)
+        if event == "deleted":  # the phase before may be newer than what was claimed
+            book = replace(book, state=ClusterInstState.DELETE_REQUESTED)
+        move = decided(rules, book, event, CONTROLLER)
+        assert isinstance(move, Move), move
+        seen = kept(marks_of(found), after(rules, book, move))
+        if event == "ready":
+            seen = replace(seen, spec=found.spec)
+        return Ending(event, CONTROLLER, facts, seen=text_of(seen))
+
+    # --- removing ----------------------------------------------------------------------------------------------------
+
+    async def remove(self, job: Job) -> Ending:
+        """Let those go first that go along; then leave it to the agent."""
+        if job.state == ClusterInstState.DELETE_PREPARE:
+            if job.claim.object.kind == CLUSTERINST.kind:
+                left = await self._gone_first(job, "dependents", await self._apps_of(job))
+                if left:
+                    facts = facts_of(job.claim.operation) & {IGNORE_TRANSIENT}
+                    return Ending("in use", CONTROLLER, facts, error=f"in use by {', '.join(left)}")
+            await job.phase("prepared")
+        return self._without_agent(job, "deleted") if _ignores_agent(job) else await self.wait(job)
+
+    async def close(self, job: Job) -> Ending:
+        """Remove a cloudlet, and before it what goes along with it."""
+        instances = await self._instances(job.ns, job.object)
+        apps = [one for one in instances if one.kind == APPINST.kind and one.state != NOT_PRESENT]
+        left = await self._gone_first(job, "apps", apps)
+        if not left:
+            left = await self._gone_first(job, "clusters", clusters(await self._instances(job.ns, job.object)))
+        if left:
+            return Ending("in use", CONTROLLER, error=f"in use by {', '.join(left)}")
+        return Ending("deleted", CONTROLLER)
+
+    async def _gone_first(self, job: Job, step: str, others: Sequence[Object]) -> list[str]:
+        """Delete others as a step of this; returns what is left of them."""
+        if not others and not job.claim.operation.steps.count(f'"{step}"'):
+            return []
+        await job.spawn(step, [self._deletion(one) for one in others])
+        now = [await self.engine.store.reader.object(one.key) for one in others]
+        return [one.id for one in now if one is not None and one.state != NOT_PRESENT]
+
+    def _deletion(self, found: Object) -> Request:
+        return self.engine.request(found.ns, found.id, "delete", who=WHO, beside=beside(found))
+
+    async def _apps_of(self, job: Job) -> list[Object]:
+        cloudlet = cloudlet_of(job.object)
+        return apps_in(await self._instances(job.ns, cloudlet), cloudlet, thing_of(job.object))
+
+    async def _instances(self, ns: str, cloudlet: str) -> list[Object]:
+        return await self.engine.store.reader.list_objects(Selector(ns, parent=cloudlet), Page(limit=100_000))
+
+    # --- deploying ---------------------------------------------------------------------------------------------------
+
+    async def deploy(self, job: Job) -> Ending:
+        """See to the cluster of an app that has none yet; then leave it to the agent."""
+        if DEPENDENCIES in facts_of(job.claim.operation) and job.state == "CreatingDependencies":
+            failure = await self._cluster_made(job)
+            if failure is not None:
+                return Ending("dependencies failed", CONTROLLER, error=failure)
+            await job.phase("dependencies ready")
+        return await self.ask(job)
+
+    async def _cluster_made(self, job: Job) -> str | None:
+        """Make the cluster that an app was promised; returns what went wrong."""
+        cluster = Key(job.ns, cluster_id(cloudlet_of(job.object), marks_of(job.claim.object).cluster))
+        found = await self.engine.store.reader.object(cluster)
+        if _is(found, ClusterInstState.READY):
+            return None
+        if found is not None and found.op is not None:
+            raise Temporary("its cluster is being made", after=SOON)
+        denied = await job.spawn("cluster", [await self._creation(job, cluster, found)])
+        found = await self.engine.store.reader.object(cluster)
+        if _is(found, ClusterInstState.READY):
+            return None
+        if found is not None and found.op is not None:
+            raise Temporary("its cluster is being made", after=SOON)
+        return denied.get(cluster.id) or f"cluster {cluster.id} is {found.state if found else 'not there'}"
+
+    async def _creation(self, job: Job, cluster: Key, former: Object | None) -> Request:
+        app = spec_of(job.claim.object, AppInst)
+        record = await self.engine.store.reader.object(Key(job.ns, record_id(APP.kind, app.app)))
+        flavor = "" if record is None else spec_of(record, AppSpec).flavor
+        spec = ClusterInst(app.organization, flavor, await self.size_of(job.ns, flavor), reservable=True)
+        cloudlet = cloudlet_of(cluster.id)
+        return self.engine.request(
+            job.ns,
+            cluster.id,
+            "create",
+            who=WHO,
+            spec=plain(spec),
+            args={"reserved_by": app.organization},
+            birth=None if former is not None else birth(CLUSTERINST.kind, cloudlet),
+            beside=(cloudlet, job.object),
+        )
+
+    async def size_of(self, ns: str, flavor: str) -> str:
+        """Return what a flavor means to the agents' driver."""
+        found = await self.engine.store.reader.object(Key(ns, record_id(FLAVOR.kind, flavor)))
+        return FlavorSpec().size if found is None or found.removed else spec_of(found, FlavorSpec).size
+
+
+def _is(found: Object | None, state: str) -> bool:
+    return found is not None and found.state == state
+
+
+def _ignores_agent(job: Job) -> bool:
+    return IGNORE_AGENT in facts_of(job.claim.operation)
+
+
+def birth(kind: str, cloudlet: str) -> Birth:
+    """Return what a new instance is made of: all of them are parts of their cloudlet."""
+    return Birth(kind, cloudlet, f'{{"cloudlet":"{cloudlet}"}}')
+
+
+def beside(found: Object) -> tuple[str, ...]:
+    """Return what is looked at together with an instance: its cloudlet, its cluster, its app."""
+    parts = found.id.split(":")
+    if found.kind != APPINST.kind:
+        return (parts[0],)
+    return (parts[0], cluster_of(found), record_id(APP.kind, parts[2]))

@@ -1,0 +1,132 @@
+"""Hearing agents: programs that take their words in batches, each batch as one durable transaction.
+
+The rows of the cloudlets and of the instances named are locked together, in one order. What is decided about a word is
+pure (`settling`, `succession`); here it is only looked up and written down.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from stateward.agents.messages import Item, Order, Progress, Report
+from stateward.domains.edge.around import holder_of
+from stateward.domains.edge.book import Book, record_of
+from stateward.domains.edge.desks import closed, opened
+from stateward.domains.edge.guard import Rejected
+from stateward.domains.edge.lifecycle import CLOUDLET
+from stateward.domains.edge.model import INSTANCES, book_of, cloudlet_marks, marks_of, seat_of
+from stateward.domains.edge.orders import RULES, due
+from stateward.domains.edge.settling import Turn, heard, settled
+from stateward.domains.edge.succession import Unwanted, said
+from stateward.domains.edge.writing import reject, renew, write_seated, write_turn
+from stateward.engine.desk import Desk
+from stateward.lifecycle import AGENT
+from stateward.store import records
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object, Operation
+
+
+class Word(Struct, frozen=True):
+    """Something that an agent said over a connection; without a thing it is about the agent itself."""
+
+    ns: str
+    cloudlet: str
+    version: str
+    says: Report | Progress | Item
+
+    @property
+    def object(self) -> Key:
+        """The object that it is about."""
+        return Key(self.ns, f"{self.cloudlet}:{self.says.name}" if self.says.name else self.cloudlet)
+
+
+class Answer(Struct, frozen=True):
+    """What became of a word: whether it counted, why not, and what is to be sent now."""
+
+    counted: bool
+    why: str = ""
+    again: bool = False
+    order: Order | None = None
+    missing: bool = False
+
+
+async def hear(tx: Tx, words: Sequence[Word]) -> list[Answer]:
+    """Take a batch of words; one that does not count is journaled as rejected."""
+    desk = await opened(tx, {key for word in words for key in (word.object, Key(word.ns, word.cloudlet))})
+    answers = [await _hear(desk, word) for word in words]
+    await closed(desk)
+    return answers
+
+
+async def _hear(desk: Desk, word: Word) -> Answer:
+    cloudlet = desk.objects.get(Key(word.ns, word.cloudlet))
+    if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
+        return Answer(False, "there is no such cloudlet")
+    if not word.says.name:
+        return await _of_itself(desk, cloudlet, word)
+    found = desk.objects.get(word.object)
+    if found is None or found.kind not in INSTANCES:
+        reject(desk, cloudlet, AGENT, word.cloudlet, _event(word), f"nothing is known of {word.says.name}")
+        return Answer(False, "nothing is known of it")
+    operation = await holder_of(desk, found)
+    notify = cloudlet_marks(cloudlet).serving
+    book = book_of(found, operation, notify)
+    match word.says:
+        case Progress():
+            return _progressed(desk, found, operation, book, word.says)
+        case Item():
+            return _changed(desk, found, operation, book, word)
+        case Report():
+            turn = heard(RULES[found.kind], book, word.says)
+            return _turned(desk, found, operation, turn, word)
+
+
+def _turned(desk: Desk, found: Object, operation: Operation | None, turn: Turn, word: Word) -> Answer:
+    assert isinstance(word.says, Report)
+    if turn.refused is not None:
+        reject(desk, found, AGENT, word.cloudlet, word.says.event, turn.refused)
+        return Answer(False, turn.refused.why if isinstance(turn.refused, Rejected) else str(turn.refused.reason))
+    changed = write_turn(desk, found, operation, turn, word.cloudlet, word.says.error)
+    new = turn.book.operation and turn.book.operation != word.says.operation
+    return Answer(True, again=turn.again, order=due(changed, turn.book, word.says.notify) if new else None)
+
+
+def _progressed(desk: Desk, found: Object, operation: Operation | None, book: Book, progress: Progress) -> Answer:
+    """Keep a line of progress, and give its operation time."""
+    said = Report("progress", progress.operation, progress.generation, progress.notify)
+    rejected = RULES[found.kind].fence(record_of(book), said)
+    if rejected is not None:
+        return Answer(False, rejected.why)
+    op = operation.id if operation is not None else marks_of(found).undo_of
+    line = records.Progress(found.ns, op, desk.now, progress.text, progress.done, progress.total)
+    desk.changes.progress.append(line)
+    if operation is not None:
+        renew(desk, operation, operation.within)
+    return Answer(True)
+
+
+def _changed(desk: Desk, found: Object, operation: Operation | None, book: Book, word: Word) -> Answer:
+    """Take news of a thing that changed by itself; only where nothing is under way does that say anything."""
+    item = word.says
+    assert isinstance(item, Item)
+    if item.notify != book.notify or item.operation or book.state != "Ready":
+        return Answer(False, "it is news no more")
+    turn = settled(RULES[found.kind], book, item)
+    write_turn(desk, found, operation, turn, word.cloudlet)
+    return Answer(True, missing=turn.book.missing)
+
+
+async def _of_itself(desk: Desk, cloudlet: Object, word: Word) -> Answer:
+    assert isinstance(word.says, Report)
+    operation = await holder_of(desk, cloudlet)
+    report = word.says
+    seated = said(seat_of(cloudlet, operation), report.notify, word.version, report.event, report.operation)
+    if isinstance(seated, Unwanted):
+        reject(desk, cloudlet, AGENT, word.version, report.event, seated)
+        return Answer(False, seated)
+    write_seated(desk, CLOUDLET, cloudlet, operation, seated, word.version, report.error)
+    return Answer(True)
+
+
+def _event(word: Word) -> str:
+    return word.says.event if isinstance(word.says, Report) else type(word.says).__name__.lower()

@@ -1,0 +1,152 @@
+"""The edge domain in a process: its kinds, its API, the office that agents are connected to, and the steward."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from stateward.agents.messages import Load
+from stateward.domains.edge.api import routes
+from stateward.domains.edge.demand import Carried
+from stateward.domains.edge.guards import guard_app_record
+from stateward.domains.edge.handlers import Handlers
+from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR, LISTENER
+from stateward.domains.edge.office import BEAT, RETRY, Office
+from stateward.domains.edge.presence import LEASE, Presence
+from stateward.domains.edge.service import Service
+from stateward.domains.edge.show import show
+from stateward.domains.edge.steward import EVERY, Steward
+from stateward.domains.wing import Site, Wing
+from stateward.engine import Engine, Kind, NotFound
+from stateward.store.errors import StoreError
+from stateward.store.port import Store, Topic
+from stateward.store.records import Line
+from stateward.store.selection import JournalFilter
+
+log = logging.getLogger("stateward.edge")
+
+PAGE = 500
+SAFETY = 5.0
+"""How many seconds pass at most between two looks at the journal, should a wake-up call be lost."""
+
+Loop = Callable[[], Awaitable[None]]
+
+
+class EdgeWing(Wing):
+    """The edge domain, furnished."""
+
+    service: Service
+    office: Office
+    steward: Steward
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        beat: float = BEAT,
+        retry: float = RETRY,
+        lease: float = LEASE,
+        every: float = EVERY,
+        upgrade_within: float = 60.0,
+    ) -> None:
+        self._site = site
+        self._times = {"beat": beat, "retry": retry, "upgrade_within": upgrade_within}
+        self._lease, self._every = lease, every
+        self._handlers = Handlers()
+        records = [Kind(one) for one in (FLAVOR, AUTOSCALE, AUTOPROV, LISTENER)]
+        kinds = [*self._handlers.kinds(), Kind(APP, guard=guard_app_record), *records]
+        super().__init__(kinds, routes(lambda: self.service, lambda: self.office, lambda: self.steward))
+
+    def attach(self, engine: Engine) -> None:
+        """Get to know the engine."""
+        self._handlers.engine = engine
+        self.service = Service(engine)
+        self.steward = Steward(self.service, every=self._every)
+        self.presence = Presence(engine, lease=self._lease)
+        self.office = Office(engine, self.presence.id, self._site.chance, self._loaded, **self._times)
+
+    async def _loaded(self, ns: str, cluster: str, load: Load) -> None:
+        try:
+            await self.service.loaded(ns, cluster, Carried(load.cpu, load.mem, load.connections))
+        except NotFound:
+            log.warning("a load was reported of %s, which is not known", cluster)
+
+    @asynccontextmanager
+    async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
+        """Live beside an engine."""
+        self._after = await engine.store.reader.last_line()
+        await self.presence.enter()
+        await self.office.part(await self.presence.lost())
+
+        async def follow() -> None:
+            await self._follow(engine.store, works=works)
+
+        loops: list[Loop] = [follow, self.presence.stay, self.office.keep_watch]
+        if works:
+            loops.append(self.steward.keep_house)
+        tasks = [asyncio.create_task(_tireless(loop)) for loop in loops]
+        try:
+            yield
+        finally:
+            await self.office.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.presence.leave()
+
+    async def _follow(self, store: Store, *, works: bool) -> None:
+        """Take what is new in the journal to those whom it concerns."""
+        async for seq, lines in pages(store, self._after):
+            if any(one.kind == LISTENER.kind and one.event != "listen" for one in lines):
+                await self.office.part(await self.presence.lost())
+            self.office.news(lines)
+            if works:
+                await self.steward.news(lines)
+            self._after = seq
+
+    async def show(self, engine: Engine) -> None:  # noqa: ARG002 - the service knows it
+        """Keep a few cloudlets in motion."""
+        await show(self.service, self.office, self._site.chance)
+
+
+async def pages(store: Store, after: int) -> AsyncIterator[tuple[int, Sequence[Line]]]:
+    """Yield what is new of this domain in the journal, page by page, each with its last number, for ever."""
+    news = asyncio.Event()
+
+    def told(topics: Topic) -> None:
+        if topics & Topic.JOURNAL:
+            news.set()
+
+    stop = store.subscribe(told)
+    try:
+        while True:
+            news.clear()
+            lines = await store.reader.lines(after, PAGE, JournalFilter())
+            if lines:
+                after = lines[-1].seq
+                yield after, [one for one in lines if one.kind.startswith("edge.")]
+            if len(lines) < PAGE:
+                try:
+                    async with asyncio.timeout(SAFETY):
+                        await news.wait()
+                except TimeoutError:
+                    continue
+    finally:
+        stop()
+
+
+async def _tireless(loop: Loop) -> None:
+    """Run a loop, and again should it fail."""
+    while True:
+        try:
+            await loop()
+        except StoreError as error:
+            log.warning("waits for the store: %s", error)
+        except Exception:
+            log.exception("has failed and goes on")
+        await asyncio.sleep(1.0)
+
+
+def wing(site: Site) -> Wing:
+    """Furnish the domain."""
+    return EdgeWing(site)

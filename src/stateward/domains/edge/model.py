@@ -1,0 +1,291 @@
+"""What the edge domain keeps: in an object's spec what is wanted, in `seen` the numbers that words are weighed by."""
+
+import re
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from stateward.domains.edge.book import ERRORS, Book
+from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
+from stateward.domains.edge.succession import IN_UPGRADE, Seat
+from stateward.errors import BadInput
+from stateward.lifecycle import Lifecycle
+from stateward.store.records import Key, Object, Operation
+
+T = TypeVar("T", bound=Struct)
+
+HOME = "(edge)"
+"""The namespace of the controllers."""
+
+NAME = r"^[a-z0-9][a-z0-9-]{0,62}$(?!\n)"
+Name = Annotated[str, Meta(pattern=NAME, description="small letters, digits and dashes, at most 63 of them")]
+MaybeName = Annotated[str, Meta(pattern=rf"{NAME}|^$", description="a name, or nothing")]
+Some = Annotated[int, Meta(ge=1, le=1000)]
+Text = Annotated[str, Meta(max_length=4000)]
+
+AUTO = "autocluster"
+"""An app on a cluster of such a name gets a cluster that is reserved for it, or made for it."""
+
+RESERVABLE = "reservable"
+MOST_RESERVABLE = 64
+INSTANCES: dict[str, Lifecycle] = {one.kind: one for one in (CLUSTERINST, APPINST)}
+
+Missing = Literal["recreate", "leave"]
+Orphans = Literal["report", "remove"]
+
+
+# --- specs -----------------------------------------------------------------------------------------------------------
+
+
+class CloudletSpec(Struct, frozen=True):
+    """A cloudlet: what is done about instances that are missing there, and about things that nobody knows of."""
+
+    missing: Missing = "recreate"
+    orphans: Orphans = "report"
+
+
+class FlavorSpec(Struct, frozen=True):
+    """A size of node, in the words of the agents' driver."""
+
+    size: Annotated[str, Meta(min_length=1, max_length=100)] = "tiny"
+
+
+class AppSpec(Struct, frozen=True):
+    """An app: what it runs, how often, what is run before it counts as there, and who deploys it.
+
+    `auto_delete` says that its instances go with their clusters; `autoprov` names the policy that it is deployed by.
+    """
+
+    command: Text
+    organization: Name = "default"
+    count: Some = 1
+    setup: Text = ""
+    flavor: MaybeName = ""
+    auto_delete: bool = False
+    autoprov: MaybeName = ""
+
+
+class AutoscaleSpec(Struct, frozen=True):
+    """How many nodes a cluster may have, and how much each of them is to carry; 0: that does not matter."""
+
+    min: Some = 1
+    max: Some = 10
+    cpu: Annotated[float, Meta(ge=0)] = 0.0
+    mem: Annotated[float, Meta(ge=0)] = 0.0
+    connections: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class AutoprovSpec(Struct, frozen=True):
+    """On which cloudlets an app is deployed: how many at least and at most, and after how much demand.
+
+    It is deployed where at least `requests` came in each of `deploy_after` intervals in a row, and taken away where
+    fewer came in each of `undeploy_after`.
+    """
+
+    cloudlets: Annotated[tuple[Name, ...], Meta(max_length=1000)]
+    min: Annotated[int, Meta(ge=0, le=1000)] = 0
+    max: Some = 10
+    requests: Some = 10
+    deploy_after: Some = 1
+    undeploy_after: Some = 3
+
+
+class ClusterInst(Struct, frozen=True):
+    """A cluster on a cloudlet: nodes of one flavor. What the flavor meant when it was made, it means for good."""
+
+    organization: str = "default"
+    flavor: str = ""
+    size: str = "tiny"
+    nodes: int = 1
+    setup: str = ""
+    autoscale: str = ""
+    reservable: bool = False
+    revision: int = 0  # the generation that this is
+
+
+class AppInst(Struct, frozen=True):
+    """An app in a cluster, as the app was when this was made, updated or refreshed."""
+
+    app: str = ""
+    organization: str = "default"
+    cluster: str = ""  # that it is really in
+    command: str = ""
+    setup: str = ""
+    count: int = 1
+    auto_delete: bool = False
+    revision: int = 0
+
+
+# --- what is kept beside ---------------------------------------------------------------------------------------------
+
+
+class Marks(Struct, frozen=True, omit_defaults=True):
+    """What is kept of an instance beside its spec: the numbers, the last spec that was Ready, who has reserved it."""
+
+    issued: int = 0
+    operation: int = 0
+    generation: int = 0
+    confirmed: int = 0
+    tries: int = 0
+    missing: bool = False
+    undoing: bool = False
+    undo_of: str = ""  # the operation that failed
+    spec: str = ""  # that was confirmed
+    cluster: str = ""  # that an AppInst is in, or is to be
+    reserved_by: str = ""
+
+
+class CloudletMarks(Struct, frozen=True, omit_defaults=True):
+    """What is kept of a cloudlet's agents; `controller` is the process that the serving one is connected to."""
+
+    version: str = ""
+    target: str = ""
+    operation: int = 0
+    issued: int = 0
+    serving: int = 0
+    heir: int = 0
+    controller: str = ""
+    heir_controller: str = ""
+    orphans: tuple[str, ...] = ()
+
+
+class AppMarks(Struct, frozen=True, omit_defaults=True):
+    """Where an app is: its instances, those that are on their way out, and the demand seen so far by cloudlet."""
+
+    members: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()
+    high: dict[str, int] = {}  # intervals in a row with enough requests
+    low: dict[str, int] = {}
+    avoided: tuple[str, ...] = ()  # a create failed there in this interval
+
+
+def spec_of(found: Object, form: type[T]) -> T:
+    """Read an object's spec; of one whose create came to nothing, there is none."""
+    return msgspec.json.decode(found.spec, type=form)
+
+
+def marks_of(found: Object) -> Marks:
+    """Read what is kept of an instance."""
+    return msgspec.json.decode(found.seen, type=Marks)
+
+
+def text_of(record: Struct) -> str:
+    """Write a record as it is stored."""
+    return msgspec.json.encode(record).decode()
+
+
+def plain(record: Struct) -> Any:  # noqa: ANN401 - plain JSON
+    """Return a record as plain values."""
+    return msgspec.to_builtins(record)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def cluster_id(cloudlet: str, cluster: str) -> str:
+    """Return the id of a ClusterInst."""
+    return f"{cloudlet}:{cluster}"
+
+
+def app_id(cloudlet: str, cluster: str, app: str) -> str:
+    """Return the id of an AppInst."""
+    return f"{cloudlet}:{cluster}:{app}"
+
+
+def record_id(kind: str, name: str) -> str:
+    """Return the id of a flavor, an app or a policy."""
+    return f"{kind.partition('.')[2]}.{name}"
+
+
+def thing_of(object_id: str) -> str:
+    """Return what an agent calls an instance: its name within the cloudlet."""
+    return object_id.partition(":")[2]
+
+
+def cloudlet_of(object_id: str) -> str:
+    """Return the cloudlet that an instance is on."""
+    return object_id.partition(":")[0]
+
+
+def checked_parts(kind: str, object_id: str) -> list[str]:
+    """Return the parts of an instance's id, or raise if it is none."""
+    parts = object_id.split(":")
+    wanted = 2 if kind == CLUSTERINST.kind else 3
+    if len(parts) != wanted or not all(re.match(NAME, part) for part in parts):
+        form = "CLOUDLET:CLUSTER" if wanted == 2 else "CLOUDLET:CLUSTER:APP"
+        raise BadInput("id", object_id, f"of the form {form}, of small letters, digits and dashes")
+    return parts
+
+
+# --- records as the pure parts know them -----------------------------------------------------------------------------
+
+
+def book_of(found: Object, operation: Operation | None, notify: int = 0) -> Book:
+    """Return an instance as the guard and the settling know it."""
+    marks = marks_of(found)
+    under_way = operation is not None or (found.state in ERRORS and marks.undoing)
+    return Book(
+        state=INSTANCES[found.kind].state(found.state),
+        operation=marks.operation if under_way else 0,
+        generation=marks.generation,
+        confirmed=marks.confirmed,
+        origin=None if operation is None else INSTANCES[found.kind].state(operation.origin),
+        facts=facts_of(operation),
+        tries=marks.tries,
+        missing=marks.missing,
+        issued=marks.issued,
+        notify=notify,
+    )
+
+
+def kept(marks: Marks, book: Book) -> Marks:
+    """Return what is kept of an instance after its record has changed."""
+    return replace(
+        marks,
+        issued=book.issued,
+        operation=book.operation,
+        generation=book.generation,
+        confirmed=book.confirmed,
+        tries=book.tries,
+        missing=book.missing,
+        undoing=book.state in ERRORS and book.operation != 0,
+    )
+
+
+def facts_of(operation: Operation | None) -> frozenset[str]:
+    """Return the facts of an operation."""
+    return frozenset() if operation is None else frozenset(msgspec.json.decode(operation.facts, type=list[str]))
+
+
+def cloudlet_marks(found: Object) -> CloudletMarks:
+    """Read what is kept of a cloudlet's agents."""
+    return msgspec.json.decode(found.seen, type=CloudletMarks)
+
+
+def seat_of(found: Object, operation: Operation | None) -> Seat:
+    """Return a cloudlet as the succession knows it."""
+    marks = cloudlet_marks(found)
+    init = found.state == CloudletState.INIT_OK and operation is not None and operation.action == "upgrade"
+    upgrading = found.state in IN_UPGRADE or init
+    return Seat(
+        found.state,
+        marks.version,
+        marks.target,
+        upgrading,
+        marks.operation,
+        marks.issued,
+        marks.serving,
+        marks.heir,
+    )
+
+
+def with_seat(marks: CloudletMarks, seat: Seat) -> CloudletMarks:
+    """Return what is kept of a cloudlet's agents after the seat has changed."""
+    return replace(marks, version=seat.version, issued=seat.issued, serving=seat.serving, heir=seat.heir)
+
+
+def key_of(found: Object, name: str) -> Key:
+    """Return the key of another object in the same namespace."""
+    return Key(found.ns, name)

@@ -1,0 +1,296 @@
+"""The office: where agents are connected in this process, what they are told, and what their words become.
+
+Several processes may have one each, on the same store. What one of them writes, the others read in the journal; the
+order that follows is sent by whichever has the connection. Nothing here has to survive: it is all in the store.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from random import Random
+
+from stateward.agents.line import Gone, Line
+from stateward.agents.messages import (
+    BUSY,
+    ENDED,
+    PROTOCOL,
+    Goodbye,
+    Hello,
+    Item,
+    Load,
+    Progress,
+    Report,
+    Upgrade,
+    Welcome,
+)
+from stateward.domains.edge.connecting import Greeting, Parting
+from stateward.domains.edge.gathering import Gathering
+from stateward.domains.edge.handlers import beside
+from stateward.domains.edge.hearing import Word
+from stateward.domains.edge.intake import Intake
+from stateward.domains.edge.lifecycle import CLOUDLET, MISSING
+from stateward.domains.edge.model import INSTANCES, CloudletSpec, cloudlet_of, seat_of, spec_of, thing_of
+from stateward.domains.edge.orphans import remove_orphan
+from stateward.domains.edge.succession import hangs_up, upgrade_due
+from stateward.engine import Denied, Engine
+from stateward.lifecycle import CONTROLLER
+from stateward.store.errors import StoreError
+from stateward.store.records import Key, Object, Operation
+from stateward.store.records import Line as JournalLine
+
+log = logging.getLogger("stateward.edge")
+
+BEAT = 10.0
+"""How many seconds pass between two signs of life of an agent."""
+
+MISSED = 3
+"""How many of them may be missed before a connection is given up."""
+
+RETRY = 10.0
+"""How many seconds pass before an order without an answer is sent again; the agent does it once all the same."""
+
+BUSY_FOR = 0.5
+"""How many seconds an agent is left alone that is busy."""
+
+Loaded = Callable[[str, str, Load], Awaitable[None]]
+
+
+class Office:
+    """Where agents are connected in this process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        controller: str,
+        chance: Random,
+        loaded: Loaded,
+        *,
+        beat: float = BEAT,
+        retry: float = RETRY,
+        upgrade_within: float = 60.0,
+    ) -> None:
+        self.engine, self.controller = engine, controller
+        self.beat, self.retry, self.upgrade_within = beat, retry, upgrade_within
+        self.lines: dict[Key, list[Line]] = {}
+        self.rejected: Counter[str] = Counter()
+        self._loaded = loaded
+        self._missing: dict[Key, set[str]] = {}
+        self._removing: set[tuple[Key, str, int]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.intake = Intake(engine, chance)
+
+    # --- what agents bring about (agents.line.Host) ------------------------------------------------------------------
+
+    async def greet(self, line: Line, hello: Hello) -> Welcome | Goodbye:
+        """Welcome an agent, if it speaks as we do and is wanted."""
+        if hello.protocol != PROTOCOL:
+            return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
+        greeting = Greeting(line.ns, line.cloudlet, hello.version, hello.heir, self.controller)
+        answer = await self.intake.greet(greeting)
+        if answer.unwanted:
+            return Goodbye(answer.unwanted, final=hello.heir > 0)
+        line.connection = answer.notify
+        here = self.lines.setdefault(Key(line.ns, line.cloudlet), [])
+        here.append(line)
+        return Welcome(answer.notify, answer.role, self.beat)
+
+    async def listed(self, line: Line) -> None:
+        """Settle a complete list, and send what is due."""
+        items = tuple(line.items.values())
+        found = await self.intake.settle(Gathering(line.ns, line.cloudlet, line.version, line.connection, items))
+        line.items.clear()
+        if found.unwanted:
+            await line.say(Goodbye(found.unwanted))
+            raise Gone(found.unwanted)
+        for name, operation in found.at_work:
+            line.sent[name] = operation, asyncio.get_running_loop().time()
+        for order in (*found.orphans, *found.orders):
+            await line.order(order)
+        key = Key(line.ns, line.cloudlet)
+        self._removing.update((key, order.name, order.operation) for order in found.orphans)
+        await self._look_at_cloudlet(key)
+        self._miss(key, found.missing)
+
+    async def heard(self, line: Line, word: Report | Progress | Item | Load) -> None:
+        """Take a word: what counts moves an object, what does not is counted."""
+        key = Key(line.ns, line.cloudlet)
+        if isinstance(word, Load):
+            await self._loaded(line.ns, f"{line.cloudlet}:{word.name}", word)
+            return
+        if isinstance(word, Report) and await self._is_removal(line, key, word):
+            return
+        answer = await self.intake.hear(Word(line.ns, line.cloudlet, line.version, word))
+        if not answer.counted:
+            self.rejected[answer.why] += 1
+        if answer.order is not None:
+            await line.order(answer.order)
+        if answer.again:
+            self._later(self.order_again(line, Key(line.ns, f"{line.cloudlet}:{word.name}")))
+        if answer.missing:
+            self._miss(key, [word.name])
+
+    async def left(self, line: Line) -> None:
+        """Take note that a connection is gone."""
+        key = Key(line.ns, line.cloudlet)
+        others = [one for one in self.lines.get(key, ()) if one is not line]
+        if others:
+            self.lines[key] = others
+        else:
+            self.lines.pop(key, None)
+        with suppress(StoreError):  # then the next connection, or whoever finds this process dead, takes note
+            await self.intake.part(Parting(line.ns, line.cloudlet, line.connection))
+
+    async def part(self, partings: Iterable[Parting]) -> None:
+        """Take note of connections of other processes that are gone."""
+        await asyncio.gather(*(self.intake.part(one) for one in partings))
+
+    async def _is_removal(self, line: Line, key: Key, report: Report) -> bool:
+        removal = key, report.name, report.operation
+        if removal not in self._removing:
+            return False
+        if report.event in ENDED.values():
+            self._removing.discard(removal)
+            await self.engine.store.transact(lambda tx: remove_orphan(tx, key.ns, key.id, report.name))
+        elif report.event == BUSY:
+            line.sent.pop(report.name, None)
+        return True
+
+    # --- news --------------------------------------------------------------------------------------------------------
+
+    def news(self, lines: Iterable[JournalLine]) -> None:
+        """Look at what has changed on cloudlets whose agents are connected here, and send what is due."""
+        instances: dict[Key, None] = {}
+        cloudlets: dict[Key, None] = {}
+        for one in lines:
+            if one.kind == CLOUDLET.kind and Key(one.ns, one.object) in self.lines:
+                cloudlets[Key(one.ns, one.object)] = None
+            elif one.kind in INSTANCES and _asks(one) and Key(one.ns, cloudlet_of(one.object)) in self.lines:
+                instances[Key(one.ns, one.object)] = None
+        for key in cloudlets:
+            self._later(self._look_at_cloudlet(key))
+        for key in instances:
+            self._later(self.tend(key))
+
+    async def tend(self, key: Key, *, again: bool = False) -> None:
+        """Send the order that is due for an instance, if one is."""
+        order = await self.intake.tend(key)
+        for line in self.lines.get(Key(key.ns, cloudlet_of(key.id)), ()) if order is not None else ():
+            assert order is not None
+            with suppress(Gone, ConnectionError):
+                await line.order(order, again=again)
+
+    async def order_again(self, line: Line, key: Key) -> None:
+        """Send an order again that found the agent busy."""
+        await asyncio.sleep(BUSY_FOR)
+        line.sent.pop(thing_of(key.id), None)
+        await self.tend(key)
+
+    async def _look_at_cloudlet(self, key: Key) -> None:
+        found, operation = await self._cloudlet(key)
+        for line in list(self.lines.get(key, ())):
+            if found is None or found.removed:
+                await self._send_away(line, "the cloudlet was deleted")
+                continue
+            seat = seat_of(found, operation)
+            if hangs_up(seat, line.connection):
+                await self._send_away(line, "")
+            elif upgrade_due(seat, line.connection) and line.settled:
+                await self._ask_to_upgrade(
+                    line, Upgrade(seat.target, seat.operation, seat.serving, self.upgrade_within)
+                )
+
+    async def _cloudlet(self, key: Key) -> tuple[Object | None, Operation | None]:
+        reader = self.engine.store.reader
+        found = await reader.object(key)
+        held = found is not None and found.op is not None
+        return found, await reader.operation(Key(key.ns, found.op)) if held and found and found.op else None
+
+    async def _ask_to_upgrade(self, line: Line, upgrade: Upgrade) -> None:
+        out = line.sent.get("")
+        if out is None or out[0] < upgrade.operation:
+            line.sent[""] = upgrade.operation, asyncio.get_running_loop().time()
+            with suppress(Gone, ConnectionError):
+                await line.say(upgrade)
+
+    async def _send_away(self, line: Line, reason: str) -> None:
+        with suppress(Gone, ConnectionError, RuntimeError):
+            if reason:
+                await line.say(Goodbye(reason, final=True))
+            await line.hang_up(reason or "dial again")
+
+    # --- what is missing ---------------------------------------------------------------------------------------------
+
+    def _miss(self, key: Key, names: Iterable[str]) -> None:
+        """Remember what is missing on a cloudlet, and see to it."""
+        found = set(names)
+        if found:
+            self._missing.setdefault(key, set()).update(found)
+            self._later(self._recreate(key))
+
+    async def _recreate(self, key: Key) -> None:
+        """Create what is missing anew, where the cloudlet's policy says so; clusters before what is in them."""
+        cloudlet = await self.engine.store.reader.object(key)
+        wanted = cloudlet is not None and spec_of(cloudlet, CloudletSpec).missing == "recreate"
+        for name in sorted(self._missing.pop(key, ())) if wanted else ():
+            found = await self.engine.store.reader.object(Key(key.ns, f"{key.id}:{name}"))
+            if found is None:
+                continue
+            try:
+                how = {"actor": CONTROLLER, "facts": {MISSING}, "beside": beside(found)}
+                await self.engine.act(found.ns, found.id, "re-create", **how)
+            except Denied as denied:
+                if denied.retry or "not_ready" in denied.code:
+                    self._missing.setdefault(key, set()).add(name)  # what it needs comes first: try again later
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    async def keep_watch(self) -> None:
+        """Give up the silent, send again what has no answer, and try again what could not be created anew."""
+        while True:
+            await asyncio.sleep(min(self.beat, self.retry) / 2)
+            now = asyncio.get_running_loop().time()
+            for line in [line for lines in self.lines.values() for line in lines]:
+                if now - line.heard_at > MISSED * self.beat:
+                    await self._send_away(line, "")
+                    continue
+                for name, (_, at) in list(line.sent.items()):
+                    if name and now - at > self.retry:
+                        await self._ask_again(line, name)
+            for key in list(self._missing):
+                await self._recreate(key)
+
+    async def _ask_again(self, line: Line, name: str) -> None:
+        """Send an order again that is still due; what the agent is at, it tells by itself."""
+        key = Key(line.ns, f"{line.cloudlet}:{name}")
+        found = await self.engine.store.reader.object(key)
+        if found is None or not (found.state.endswith("Requested") or found.state.endswith("Error")):
+            line.sent.pop(name, None)
+            return
+        await self.tend(key, again=True)
+
+    def _later(self, work: Awaitable[None]) -> None:
+        async def do() -> None:
+            try:
+                await work
+            except (StoreError, Gone, ConnectionError) as error:
+                log.warning("left for later: %s", error)
+
+        task = asyncio.create_task(do())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Let all agents go; they dial again, here or elsewhere."""
+        for line in [line for lines in self.lines.values() for line in lines]:
+            await self._send_away(line, "")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.intake.drain()
+
+
+def _asks(line: JournalLine) -> bool:
+    """Tell whether an instance came into a state in which its agent may have to be told something."""
+    return line.target is not None and line.target.endswith(("Requested", "Error"))

@@ -1,0 +1,112 @@
+"""Why the domain refuses: each with its facts. A refused request has changed nothing."""
+
+from collections.abc import Sequence
+
+from stateward.engine import Denied
+
+
+class InUse(Denied):
+    """Something still needs it."""
+
+    code = "in_use"
+
+    def __init__(self, what: str, by: Sequence[str]) -> None:
+        super().__init__(what, by)
+        self.what, self.by = what, list(by)
+
+    def __str__(self) -> str:
+        return f"{self.what} is in use by {', '.join(self.by[:5])}{' and others' if len(self.by) > 5 else ''}"
+
+
+class BeingDeleted(Denied):
+    """What is referred to is being deleted."""
+
+    code = "being_deleted"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.what} is being deleted"
+
+
+class NotReady(Denied):
+    """What it needs is not there, or not ready."""
+
+    code = "not_ready"
+
+    def __init__(self, what: str, state: str) -> None:
+        super().__init__(what, state)
+        self.what, self.state = what, state
+
+    def __str__(self) -> str:
+        return f"{self.what} is {self.state}, and has to be Ready"
+
+
+class InTheWay(Denied):
+    """An action runs on what it is in, or on what is in it."""
+
+    code = "in_the_way"
+    retry = True
+
+    def __init__(self, what: str, state: str, op: str | None) -> None:
+        super().__init__(what, state, op)
+        self.what, self.state, self.op = what, state, op
+
+    def __str__(self) -> str:
+        return f"{self.what} is {self.state}" + (f": operation {self.op} is in the way" if self.op else "")
+
+
+class Upgrading(Denied):
+    """The cloudlet is being upgraded, or its upgrade has failed: instances are left alone."""
+
+    code = "upgrading"
+
+    def __init__(self, cloudlet: str, state: str) -> None:
+        super().__init__(cloudlet, state)
+        self.cloudlet, self.state = cloudlet, state
+        self.retry = state != "UpdateError"
+
+    def __str__(self) -> str:
+        why = "its upgrade has failed and has to be settled" if self.state == "UpdateError" else "it is being upgraded"
+        return f"cloudlet {self.cloudlet} is {self.state}: {why}, and its instances are left alone until then"
+
+
+class AdminOnly(Denied):
+    """Overrides are for administrators."""
+
+    code = "forbidden"
+
+    def __init__(self, facts: Sequence[str]) -> None:
+        super().__init__(facts)
+        self.facts_asked = list(facts)
+
+    def __str__(self) -> str:
+        return f"only an administrator may say: {', '.join(self.facts_asked)}"
+
+
+class Limit(Denied):
+    """A policy, or the cloudlet, allows no more of them, or no fewer."""
+
+    code = "limit"
+
+    def __init__(self, what: str, bound: str, limit: int) -> None:
+        super().__init__(what, bound, limit)
+        self.what, self.bound, self.limit = what, bound, limit
+
+    def __str__(self) -> str:
+        return f"{self.what} has to have {self.bound} {self.limit}"
+
+
+class Reserved(Denied):
+    """The cluster is reserved, and not for this organisation."""
+
+    code = "reserved"
+
+    def __init__(self, cluster: str, by: str) -> None:
+        super().__init__(cluster, by)
+        self.cluster, self.by = cluster, by
+
+    def __str__(self) -> str:
+        return f"cluster {self.cluster} is reserved by {self.by or 'nobody yet, and only for apps on an autocluster'}"

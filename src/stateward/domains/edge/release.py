@@ -1,0 +1,62 @@
+"""What follows when an AppInst has come to rest: its app is told, and a cluster that nobody uses any more is freed."""
+
+from msgspec.structs import replace
+
+from stateward.domains.edge.around import apps_in, on_cloudlet
+from stateward.domains.edge.demand import interval
+from stateward.domains.edge.desks import closed, opened
+from stateward.domains.edge.lifecycle import APP, AUTOPROV, AppInstState
+from stateward.domains.edge.members import app_marks, put_marks, reviewed
+from stateward.domains.edge.model import (
+    AppSpec,
+    AutoprovSpec,
+    ClusterInst,
+    cloudlet_of,
+    marks_of,
+    record_id,
+    spec_of,
+    thing_of,
+)
+from stateward.domains.edge.reserving import set_free
+from stateward.engine.desk import Desk
+from stateward.store.port import Tx
+from stateward.store.records import Key
+
+
+async def release(tx: Tx, ns: str, instance: str, cluster: str) -> None:
+    """Take note of the state that an AppInst is in now; `cluster` is the one that it was last known to be in."""
+    cloudlet = cloudlet_of(instance)
+    record = Key(ns, record_id(APP.kind, instance.rpartition(":")[2]))
+    desk = await opened(tx, {record, Key(ns, cloudlet), Key(ns, cluster), Key(ns, instance)})
+    found, app = desk.objects.get(Key(ns, instance)), desk.objects.get(record)
+    state = None if found is None else found.state
+    if app is not None and not app.removed:
+        marks = reviewed(app_marks(app), instance, state)
+        if state == AppInstState.CREATE_ERROR:
+            marks = replace(marks, avoided=tuple(dict.fromkeys((*marks.avoided, cloudlet))))
+        put_marks(desk, app, marks)
+    if state is None or state == AppInstState.NOT_PRESENT:
+        await _free(desk, Key(ns, cluster), cloudlet)
+    await closed(desk)
+
+
+async def _free(desk: Desk, key: Key, cloudlet: str) -> None:
+    cluster = desk.objects.get(key)
+    if cluster is None or not marks_of(cluster).reserved_by or not spec_of(cluster, ClusterInst).reservable:
+        return
+    if not apps_in(await on_cloudlet(desk, key.ns, cloudlet), cloudlet, thing_of(key.id)):
+        set_free(desk, cluster)
+
+
+async def count_interval(tx: Tx, ns: str, app: str, requests: dict[str, int]) -> None:
+    """Count an interval of an app's demand."""
+    record = Key(ns, record_id(APP.kind, app))
+    desk = await opened(tx, [record])
+    found = desk.objects.get(record)
+    if found is not None and not found.removed and (name := spec_of(found, AppSpec).autoprov):
+        policy = Key(ns, record_id(AUTOPROV.kind, name))
+        await desk.load([policy])
+        wanted = desk.objects.get(policy)
+        if wanted is not None and not wanted.removed:
+            put_marks(desk, found, interval(spec_of(wanted, AutoprovSpec), app_marks(found), requests))
+    await closed(desk)

@@ -1,0 +1,221 @@
+"""What can be asked of the edge domain, in its own words; each is one atomic step on the engine."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.edge.demand import Carried, desired_nodes
+from stateward.domains.edge.handlers import beside, birth
+from stateward.domains.edge.lifecycle import (
+    APP,
+    APPINST,
+    AUTOPROV,
+    AUTOSCALE,
+    CLOUDLET,
+    CLUSTERINST,
+    DEPENDENCIES,
+    FLAVOR,
+)
+from stateward.domains.edge.model import (
+    AUTO,
+    AppSpec,
+    AutoprovSpec,
+    AutoscaleSpec,
+    CloudletSpec,
+    ClusterInst,
+    FlavorSpec,
+    app_id,
+    cloudlet_of,
+    cluster_id,
+    plain,
+    record_id,
+    spec_of,
+)
+from stateward.domains.edge.release import count_interval
+from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound
+from stateward.errors import BadInput
+from stateward.lifecycle import USER
+from stateward.store.records import Key, Object
+from stateward.store.selection import Page, Selector
+
+RECORDS = {one.kind.partition(".")[2]: one.kind for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)}
+FORMS: dict[str, type[Struct]] = {
+    FLAVOR.kind: FlavorSpec,
+    APP.kind: AppSpec,
+    AUTOSCALE.kind: AutoscaleSpec,
+    AUTOPROV.kind: AutoprovSpec,
+}
+MOST = 100_000
+
+
+class Caller(Struct, frozen=True):
+    """Who asks: the actor of the tables, the name behind it, and the overrides and the key that came with the call."""
+
+    actor: str = USER
+    who: str = ""
+    facts: frozenset[str] = frozenset()
+    key: str | None = None
+
+
+class Service:
+    """The edge domain, for its API, its commands, its demand and its demo."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    # --- cloudlets ---------------------------------------------------------------------------------------------------
+
+    async def create_cloudlet(self, ns: str, name: str, spec: CloudletSpec, by: Caller) -> Accepted:
+        """Make a cloudlet, or bring one back; it waits for its agent to start."""
+        how: dict[str, Any] = {"spec": plain(spec), "actor": by.actor, "who": by.who, "key": by.key}
+        try:
+            return await self.engine.create(ns, name, CLOUDLET.kind, **how)
+        except AlreadyExists:
+            await self.found(ns, name, CLOUDLET.kind)
+            return await self.engine.act(ns, name, "create", **how)
+
+    async def change_cloudlet(self, ns: str, name: str, change: dict[str, Any], by: Caller) -> Accepted:
+        """Change what is done about missing instances and orphans."""
+        return await self._act(ns, name, CLOUDLET.kind, "change", by, args={"change": change})
+
+    async def upgrade(self, ns: str, name: str, version: str, by: Caller) -> Accepted:
+        """Have the agent start its successor."""
+        return await self._act(ns, name, CLOUDLET.kind, "upgrade", by, args={"version": version})
+
+    async def fix(self, ns: str, name: str, by: Caller) -> Accepted:
+        """Say that a failed upgrade is settled."""
+        return await self._act(ns, name, CLOUDLET.kind, "fix", by)
+
+    async def delete_cloudlet(self, ns: str, name: str, by: Caller) -> Accepted:
+        """Remove a cloudlet."""
+        return await self._act(ns, name, CLOUDLET.kind, "delete", by)
+
+    # --- instances ---------------------------------------------------------------------------------------------------
+
+    async def create_cluster(self, ns: str, cloudlet: str, name: str, spec: ClusterInst, by: Caller) -> Accepted:
+        """Make a cluster on a cloudlet."""
+        if name.startswith(AUTO):
+            raise BadInput("name", name, f"one that does not begin with {AUTO}")
+        if spec.flavor:
+            flavor = await self.record(ns, FLAVOR.kind, spec.flavor)
+            spec = replace(spec, size=spec_of(flavor, FlavorSpec).size)
+        if spec.autoscale:
+            await self.record(ns, AUTOSCALE.kind, spec.autoscale)
+        return await self._create(ns, cluster_id(cloudlet, name), CLUSTERINST.kind, by, (cloudlet,), spec=plain(spec))
+
+    async def create_app(self, ns: str, cloudlet: str, cluster: str, app: str, by: Caller) -> Accepted:
+        """Deploy an app in a cluster, or on an autocluster."""
+        record = await self.record(ns, APP.kind, app)
+        policy = spec_of(record, AppSpec).autoprov
+        around = [cloudlet, cluster_id(cloudlet, cluster), record.id]
+        if policy:
+            around.append(record_id(AUTOPROV.kind, policy))
+        facts = by.facts | {DEPENDENCIES} if cluster.startswith(AUTO) else by.facts
+        caller = Caller(by.actor, by.who, facts, by.key)
+        return await self._create(ns, app_id(cloudlet, cluster, app), APPINST.kind, caller, around)
+
+    async def update(self, ns: str, id_: str, kind: str, change: dict[str, Any], by: Caller) -> Accepted:
+        """Change an instance."""
+        return await self._act(ns, id_, kind, "update", by, args={"change": change})
+
+    async def refresh(self, ns: str, id_: str, by: Caller) -> Accepted:
+        """Bring an AppInst up to what its app is now."""
+        return await self._act(ns, id_, APPINST.kind, "update", by, args={"refresh": True})
+
+    async def delete(self, ns: str, id_: str, kind: str, by: Caller) -> Accepted:
+        """Remove an instance."""
+        return await self._act(ns, id_, kind, "delete", by)
+
+    async def _create(
+        self,
+        ns: str,
+        id_: str,
+        kind: str,
+        by: Caller,
+        around: Iterable[str],
+        spec: dict[str, Any] | None = None,
+    ) -> Accepted:
+        former = await self.engine.store.reader.object(Key(ns, id_))
+        request = self.engine.request(
+            ns,
+            id_,
+            "create",
+            actor=by.actor,
+            who=by.who,
+            facts=by.facts,
+            spec=spec,
+            key=by.key,
+            birth=birth(kind, cloudlet_of(id_)) if former is None else None,
+            beside=tuple(around),
+        )
+        return await self.engine.submit(request)
+
+    async def _act(self, ns: str, id_: str, kind: str, action: str, by: Caller, args: Any = None) -> Accepted:  # noqa: ANN401
+        found = await self.found(ns, id_, kind)
+        around = beside(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
+        return await self.engine.act(
+            ns,
+            id_,
+            action,
+            actor=by.actor,
+            who=by.who,
+            facts=by.facts,
+            args=args,
+            key=by.key,
+            beside=around,
+        )
+
+    # --- flavors, apps, policies -------------------------------------------------------------------------------------
+
+    async def define(self, ns: str, kind: str, name: str, spec: Struct, by: Caller) -> Object:
+        """Write down a flavor, an app or a policy, in the place of the former one."""
+        id_, how = record_id(kind, name), {"spec": plain(spec), "actor": by.actor, "who": by.who}
+        try:
+            return (await self.engine.create(ns, id_, kind, **how)).object
+        except AlreadyExists:
+            return (await self.engine.act(ns, id_, "update", **how)).object
+
+    async def drop(self, ns: str, kind: str, name: str, by: Caller) -> None:
+        """Strike out a flavor, an app or a policy."""
+        await self.engine.act(ns, (await self.record(ns, kind, name)).id, "delete", actor=by.actor, who=by.who)
+
+    async def record(self, ns: str, kind: str, name: str) -> Object:
+        """Return a flavor, an app or a policy."""
+        return await self.found(ns, record_id(kind, name), kind)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def found(self, ns: str, id_: str, kind: str) -> Object:
+        """Return an object of a kind, or raise."""
+        found = await self.engine.get(ns, id_)
+        if found.kind != kind:
+            raise NotFound(ns, id_)
+        return found
+
+    async def all(self, ns: str, kind: str, parent: str | None = None) -> list[Object]:
+        """Return all objects of a kind."""
+        return await self.engine.store.reader.list_objects(Selector(ns, kind, parent), Page(limit=MOST))
+
+    # --- demand ------------------------------------------------------------------------------------------------------
+
+    async def loaded(self, ns: str, cluster: str, load: Carried) -> Accepted | None:
+        """Take how much a cluster carries; its policy may change the number of its nodes."""
+        found = await self.found(ns, cluster, CLUSTERINST.kind)
+        spec = spec_of(found, ClusterInst)
+        if not spec.autoscale:
+            return None
+        policy = spec_of(await self.record(ns, AUTOSCALE.kind, spec.autoscale), AutoscaleSpec)
+        nodes = desired_nodes(policy, spec.nodes, load)
+        if nodes == spec.nodes:
+            return None
+        try:
+            return await self.update(ns, cluster, CLUSTERINST.kind, {"nodes": nodes}, Caller(who="autoscale"))
+        except Denied:
+            return None  # something is under way: the next report will tell again
+
+    async def demanded(self, ns: str, app: str, requests: dict[str, int]) -> None:
+        """Take an interval of an app's demand, by cloudlet."""
+        await self.record(ns, APP.kind, app)
+        await self.engine.store.transact(lambda tx: count_interval(tx, ns, app, requests))

@@ -1,0 +1,155 @@
+"""Who speaks for a cloudlet: the agent that serves, and in an upgrade its heir. Pure, and walked by the explorer.
+
+Agents crash and come back, so their word alone moves nothing. A connection counts by its notify id, and in an upgrade
+by the version of the software: the acknowledgement only from the old one, Init and Ready only from the new one. A stale
+Ready of the old version is ignored.
+"""
+
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.agents.messages import UPGRADE_FAILED
+from stateward.agents.messages import UPGRADING as UPGRADING_WORD
+from stateward.domains.edge.lifecycle import NEW_AGENT, OLD_AGENT, UPGRADING, CloudletState
+from stateward.lifecycle import AGENT, CONTROLLER, NO_FACTS
+
+C = CloudletState
+
+GATHER_FAILED = "gather failed"
+IN_UPGRADE = (C.UPDATE_REQUESTED, C.UPDATING)
+STARTABLE = (C.OFFLINE, C.READY, C.INIT, C.INIT_OK)
+
+Role: TypeAlias = Literal["serving", "heir"]
+
+
+class Seat(Struct, frozen=True):
+    """What is known of a cloudlet's agents: the version that serves, the target of the upgrade, and the connections.
+
+    `operation` is the number of the upgrade under way, or of the last one; `upgrading` says that one is under way.
+    """
+
+    state: str = C.OFFLINE
+    version: str = ""
+    target: str = ""
+    upgrading: bool = False
+    operation: int = 0
+    issued: int = 0
+    serving: int = 0
+    heir: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.state}, version {self.version or '-'}, serving {self.serving}, heir {self.heir}"
+
+
+class Unwanted(StrEnum):
+    """Why an agent, or a word of one, does not count."""
+
+    DELETED = "the cloudlet is being deleted"
+    GIVEN_UP = "the upgrade to this version was given up"
+    FOREIGN = "an upgrade to another version is under way"
+    OLD_CONNECTION = "a newer connection has taken its place"
+    OTHER_VERSION = "it is not for this version to say"
+    OTHER_UPGRADE = "it is about another upgrade"
+    TOO_LATE = "it took too long, and is to dial again"
+
+
+class Event(Struct, frozen=True):
+    """What happens to the cloudlet in the words of its table."""
+
+    name: str
+    actor: str
+    facts: frozenset[str] = NO_FACTS
+
+
+class Seated(Struct, frozen=True):
+    """What a word makes of a seat: the seat after it, and the event that it is, if it is one."""
+
+    seat: Seat
+    event: Event | None = None
+    role: Role = "serving"
+
+
+def greeted(seat: Seat, version: str, heir: int = 0) -> Seated | Unwanted:
+    """Give a new agent a connection: as the one that serves, or as the heir of an upgrade.
+
+    One that was started as an `heir`, and has not taken over, is wanted for that very upgrade and for nothing else.
+    """
+    issued = seat.issued + 1
+    if heir and (not seat.upgrading or heir != seat.operation):
+        return Unwanted.GIVEN_UP
+    if seat.upgrading or seat.state == C.UPDATE_ERROR:
+        return _greeted_in_upgrade(replace(seat, issued=issued), version)
+    if seat.state not in STARTABLE:
+        return Unwanted.DELETED
+    return Seated(replace(seat, issued=issued, serving=issued, heir=0, version=version), Event("start", AGENT))
+
+
+def _greeted_in_upgrade(seat: Seat, version: str) -> Seated | Unwanted:
+    if version == seat.version:
+        event = Event("serve on", OLD_AGENT) if seat.state == C.UPDATE_ERROR else None
+        return Seated(replace(seat, serving=seat.issued), event)
+    if version != seat.target:
+        return Unwanted.FOREIGN
+    if seat.state == C.UPDATE_ERROR:
+        return Unwanted.GIVEN_UP
+    event = Event("acknowledge", CONTROLLER) if seat.state in IN_UPGRADE else None
+    return Seated(replace(seat, heir=seat.issued), event, "heir")
+
+
+def gathered(seat: Seat, notify: int, version: str) -> Seated | Unwanted:
+    """Take an agent's list for complete: that makes it ready, and an heir the one that serves."""
+    if not seat.upgrading:
+        if notify != seat.serving:
+            return Unwanted.OLD_CONNECTION
+        if seat.state == C.OFFLINE:
+            return Unwanted.TOO_LATE
+        return Seated(seat, Event("ready", AGENT) if seat.state == C.INIT_OK else None)
+    if notify == seat.serving and version == seat.version:
+        return Seated(seat)  # the old one is back, and goes on: that is not what the upgrade waits for
+    if version != seat.target:
+        return Unwanted.OTHER_VERSION
+    if notify != seat.heir:
+        return Unwanted.OLD_CONNECTION
+    facts = frozenset({UPGRADING}) if seat.state == C.INIT_OK else NO_FACTS
+    after = replace(seat, serving=notify, heir=0, version=version, upgrading=False)
+    return Seated(after, Event("ready", NEW_AGENT, facts))
+
+
+def said(seat: Seat, notify: int, version: str, word: str, operation: int) -> Seated | Unwanted:
+    """Take what an agent says of itself: that it upgrades, that the upgrade failed, or that it cannot gather."""
+    if notify not in (seat.serving, seat.heir):
+        return Unwanted.OLD_CONNECTION
+    if word == GATHER_FAILED:
+        return Seated(seat, Event(word, AGENT) if notify == seat.serving and not seat.upgrading else None)
+    if not seat.upgrading or operation != seat.operation:
+        return Unwanted.OTHER_UPGRADE
+    if notify != seat.serving or version != seat.version:
+        return Unwanted.OTHER_VERSION
+    if word == UPGRADING_WORD:
+        return Seated(seat, Event(word, OLD_AGENT) if seat.state == C.UPDATE_REQUESTED else None)
+    facts = frozenset({UPGRADING}) if seat.state == C.INIT_OK else NO_FACTS
+    return Seated(replace(seat, heir=0, upgrading=False), Event(UPGRADE_FAILED, OLD_AGENT, facts))
+
+
+def departed(seat: Seat, notify: int) -> Seated:
+    """Take note that a connection is gone; the cloudlet is offline unless a newer one is there."""
+    if notify == seat.heir:
+        return Seated(replace(seat, heir=0))
+    if notify != seat.serving:
+        return Seated(seat)
+    after = replace(seat, serving=0)
+    online = seat.state in (C.READY, C.INIT, C.INIT_OK) and not seat.upgrading
+    return Seated(after, Event("disconnected", CONTROLLER) if online else None)
+
+
+def upgrade_due(seat: Seat, notify: int) -> bool:
+    """Tell whether the agent of a connection is to be asked to start its successor."""
+    return seat.upgrading and notify == seat.serving and not seat.heir and seat.state in IN_UPGRADE
+
+
+def hangs_up(seat: Seat, notify: int) -> bool:
+    """Tell whether a connection is to be closed: its time was over, or another one has taken its place."""
+    return notify not in (seat.serving, seat.heir) or (seat.state == C.OFFLINE and notify == seat.serving)

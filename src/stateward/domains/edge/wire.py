@@ -1,0 +1,220 @@
+"""What the API takes and answers with."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from stateward.domains.edge.lifecycle import CLOUDLET, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
+from stateward.domains.edge.model import (
+    INSTANCES,
+    MaybeName,
+    Missing,
+    Name,
+    Orphans,
+    Some,
+    Text,
+    cloudlet_marks,
+    marks_of,
+)
+from stateward.engine import Accepted
+from stateward.store.records import Object, Operation
+
+Ignore = Literal["agent", "agent-errors", "transient"]
+OVERRIDES: dict[Ignore, str] = {
+    "agent": IGNORE_AGENT,
+    "agent-errors": IGNORE_AGENT_ERRORS,
+    "transient": IGNORE_TRANSIENT,
+}
+
+# --- what is asked for -----------------------------------------------------------------------------------------------
+
+
+class NewCloudlet(Struct, frozen=True, forbid_unknown_fields=True):
+    """A cloudlet that is to be."""
+
+    name: Name
+    missing: Missing = "recreate"
+    orphans: Orphans = "report"
+
+
+class CloudletChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is to be changed of a cloudlet."""
+
+    missing: Missing | None = None
+    orphans: Orphans | None = None
+
+
+class NewVersion(Struct, frozen=True, forbid_unknown_fields=True):
+    """The version that an agent is to be upgraded to."""
+
+    version: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$(?!\n)")]
+
+
+class NewCluster(Struct, frozen=True, forbid_unknown_fields=True):
+    """A cluster that is to be."""
+
+    name: Name
+    flavor: MaybeName = ""
+    nodes: Some = 1
+    organization: Name = "default"
+    setup: Text = ""
+    autoscale: MaybeName = ""
+    reservable: bool = False
+
+
+class ClusterChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is to be changed of a cluster."""
+
+    nodes: Some | None = None
+    autoscale: MaybeName | None = None
+
+
+class NewAppInst(Struct, frozen=True, forbid_unknown_fields=True):
+    """An app that is to be deployed."""
+
+    app: Name
+
+
+class AppInstChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is to be changed of an app instance."""
+
+    command: Text | None = None
+    setup: Text | None = None
+    count: Some | None = None
+
+
+class NewLoad(Struct, frozen=True, forbid_unknown_fields=True):
+    """What all nodes of a cluster carry together."""
+
+    cpu: Annotated[float, Meta(ge=0)] = 0.0
+    mem: Annotated[float, Meta(ge=0)] = 0.0
+    connections: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class NewDemand(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many requests came in an interval, by cloudlet."""
+
+    requests: Annotated[dict[Name, Annotated[int, Meta(ge=0)]], Meta(max_length=10_000)]
+
+
+def changes(change: Struct) -> dict[str, Any]:
+    """Return what a change names."""
+    return {name: value for name, value in msgspec.to_builtins(change).items() if value is not None}
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+class Conditions(Struct, frozen=True):
+    """What is true of an instance or a cloudlet beside its state."""
+
+    generation: int = 0
+    missing: bool = False
+    undoing: bool = False
+    reserved_by: str = ""
+    online: bool | None = None
+    version: str = ""
+    orphans: tuple[str, ...] = ()
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """A cloudlet, an instance, or something that is written down."""
+
+    ns: str
+    id: str
+    kind: str
+    state: str
+    since: datetime
+    version: int
+    generation: int
+    op: str | None
+    parent: str | None
+    spec: Any
+    error: str | None
+    conditions: Conditions
+
+
+class OperationView(Struct, frozen=True, kw_only=True):
+    """An operation; its progress is at `/api/v1/ns/{ns}/operations/{id}/events`."""
+
+    ns: str
+    id: str
+    object: str
+    kind: str
+    action: str
+    status: str
+    created: datetime
+
+
+class AcceptedView(Struct, frozen=True):
+    """An accepted request: the object as it is now, and the operation that works on it, if one does."""
+
+    object: View
+    operation: OperationView | None
+
+
+class AgentView(Struct, frozen=True):
+    """An agent that is connected to this controller."""
+
+    cloudlet: str
+    version: str
+    notify: int
+    settled: bool
+    orders: int
+
+
+class AgentsView(Struct, frozen=True):
+    """The agents of a namespace that are connected here, and how many of their words did not count, by reason."""
+
+    controller: str
+    agents: list[AgentView]
+    rejected: dict[str, int]
+
+
+def view(found: Object) -> View:
+    """Return an object as it is shown."""
+    return View(
+        ns=found.ns,
+        id=found.id,
+        kind=found.kind,
+        state=found.state,
+        since=datetime.fromtimestamp(found.since, UTC),
+        version=found.version,
+        generation=found.generation,
+        op=found.op,
+        parent=found.parent,
+        spec=msgspec.json.decode(found.spec),
+        error=found.error,
+        conditions=_conditions(found),
+    )
+
+
+def _conditions(found: Object) -> Conditions:
+    if found.kind in INSTANCES:
+        marks = marks_of(found)
+        return Conditions(marks.generation, marks.missing, marks.undoing, marks.reserved_by)
+    if found.kind == CLOUDLET.kind:
+        agents = cloudlet_marks(found)
+        return Conditions(online=agents.serving > 0, version=agents.version, orphans=agents.orphans)
+    return Conditions()
+
+
+def operation_view(operation: Operation) -> OperationView:
+    """Return an operation as it is shown."""
+    return OperationView(
+        ns=operation.ns,
+        id=operation.id,
+        object=operation.object,
+        kind=operation.kind,
+        action=operation.action,
+        status=operation.status,
+        created=datetime.fromtimestamp(operation.created, UTC),
+    )
+
+
+def accepted_view(accepted: Accepted) -> AcceptedView:
+    """Return an accepted request as it is shown."""
+    operation = accepted.operation
+    return AcceptedView(view(accepted.object), None if operation is None else operation_view(operation))

@@ -1,0 +1,216 @@
+"""The routes: OpenStack Blazar's v1 API, below `/blazar/v1`, and for another namespace below `/ns/{ns}/blazar/v1`.
+
+Errors are worded as its clients expect them; what they mean is decided where all errors are.
+"""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, Response, Router, delete, get, post, put
+from litestar.datastructures import ResponseHeader
+from litestar.di import NamedDependency, Provide
+from litestar.params import JSONBody, PathParameter, QueryParameter
+from msgspec import Meta
+
+from stateward.access import Right
+from stateward.access.tokens import ANY
+from stateward.domains.leases.hosts import Hosts
+from stateward.domains.leases.policy import NotAllowed
+from stateward.domains.leases.service import Caller, Leases
+from stateward.domains.leases.wire import (
+    AllocationAnswer,
+    AllocationList,
+    HostAnswer,
+    HostList,
+    LeaseAnswer,
+    LeaseChange,
+    LeaseList,
+    NewLease,
+    PropertyList,
+    allocation_view,
+    host_view,
+    lease_view,
+    property_views,
+)
+from stateward.domains.wing import actor_of, grant_of, needs
+from stateward.errors import BadInput
+
+BASE = "/blazar/v1"
+DEFAULT = "default"
+"""The namespace of whoever names none and whose token is for more than one."""
+
+TAGS = ["leases"]
+VERSION = ResponseHeader(name="OpenStack-API-Version", value="reservation 1.0")
+READ, ACT = needs(Right.READ), needs(Right.ACT)
+
+Call = Request[Any, Any, Any]
+TheLeases = NamedDependency[Leases]
+TheHosts = NamedDependency[Hosts]
+PART = r"^[^\x00-\x1f\x7f/]{1,250}$"
+LeaseId = Annotated[str, PathParameter(pattern=PART, description="the lease's id")]
+HostId = Annotated[str, PathParameter(pattern=PART, description="the host's name")]
+Properties = Annotated[dict[str, str | int | float | bool | None], Meta(description="properties of a host, by name")]
+
+
+def caller_of(request: Call) -> Caller:
+    """Return who asks, and for which namespace: the path's, the token's only one, or the default."""
+    grant = grant_of(request)
+    named = request.path_params.get("ns")
+    if named is None:
+        opened = grant.namespaces - {ANY}
+        named = next(iter(opened)) if len(opened) == 1 and ANY not in grant.namespaces else DEFAULT
+        if not grant.opens(named):
+            raise BadInput("namespace", sorted(opened), f"one; name it in the path: /ns/NAMESPACE{BASE}")
+    return Caller(str(named), grant.name, actor_of(request))
+
+
+# --- leases ----------------------------------------------------------------------------------------------------------
+
+
+@get("/leases", opt=READ, tags=TAGS, summary="List leases")
+async def list_leases(request: Call, leases: TheLeases) -> LeaseList:
+    """Return all leases, in the order of their starts."""
+    return LeaseList([lease_view(one) for one in await leases.list(caller_of(request).ns)])
+
+
+@post("/leases", opt=ACT, tags=TAGS, summary="Make a lease")
+async def create_lease(request: Call, leases: TheLeases, data: JSONBody[NewLease]) -> LeaseAnswer:
+    """Reserve resources for a span of time; the answer comes when they are reserved."""
+    return LeaseAnswer(lease_view(await leases.create(caller_of(request), msgspec.to_builtins(data))))
+
+
+@get("/leases/{lease_id:str}", opt=READ, tags=TAGS, summary="Get a lease")
+async def get_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> LeaseAnswer:
+    """Return a lease with its reservations and events."""
+    return LeaseAnswer(lease_view(await leases.get(caller_of(request).ns, lease_id)))
+
+
+@put("/leases/{lease_id:str}", opt=ACT, tags=TAGS, summary="Change a lease")
+async def update_lease(request: Call, leases: TheLeases, lease_id: LeaseId, data: JSONBody[LeaseChange]) -> LeaseAnswer:
+    """Change a lease's name, times or reservations; `end_date: now` ends it."""
+    return LeaseAnswer(lease_view(await leases.update(caller_of(request), lease_id, msgspec.to_builtins(data))))
+
+
+@delete("/leases/{lease_id:str}", opt=ACT, tags=TAGS, summary="Delete a lease", status_code=200)
+async def delete_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> LeaseAnswer:
+    """Delete a lease, whatever it is doing; the answer comes when that has begun."""
+    return LeaseAnswer(lease_view(await leases.delete(caller_of(request), lease_id)))
+
+
+@post("/leases/{lease_id:str}/recover", opt=ACT, tags=TAGS, summary="Recover a lease", status_code=200)
+async def recover_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> LeaseAnswer:
+    """Let a lease leave ERROR for the status that its events speak for."""
+    return LeaseAnswer(lease_view(await leases.recover(caller_of(request), lease_id)))
+
+
+# --- hosts -----------------------------------------------------------------------------------------------------------
+
+
+@get("/os-hosts", opt=READ, tags=TAGS, summary="List hosts")
+async def list_hosts(request: Call, hosts: TheHosts) -> HostList:
+    """Return all hosts."""
+    return HostList([host_view(one) for one in await hosts.list(caller_of(request).ns)])
+
+
+@post("/os-hosts", opt=ACT, tags=TAGS, summary="Register a host")
+async def create_host(request: Call, hosts: TheHosts, data: JSONBody[Properties]) -> HostAnswer:
+    """Register a host by its name; whatever else is given is a property of it."""
+    return HostAnswer(host_view(await hosts.register(caller_of(request), data)))
+
+
+@get("/os-hosts/allocations", opt=READ, tags=TAGS, summary="List allocations")
+async def list_allocations(request: Call, hosts: TheHosts) -> AllocationList:
+    """Return what each host is promised to."""
+    return AllocationList([allocation_view(one) for one in await hosts.list(caller_of(request).ns)])
+
+
+@get("/os-hosts/properties", opt=READ, tags=TAGS, summary="List the properties of hosts")
+async def list_properties(
+    request: Call,
+    hosts: TheHosts,
+    detail: Annotated[bool, QueryParameter(description="with the values that they have")] = False,
+) -> PropertyList:
+    """Return the properties that reservations can ask for."""
+    return PropertyList(property_views(await hosts.list(caller_of(request).ns), detail=detail))
+
+
+@get("/os-hosts/{host_id:str}", opt=READ, tags=TAGS, summary="Get a host")
+async def get_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
+    """Return a host."""
+    return HostAnswer(host_view(await hosts.get(caller_of(request).ns, host_id)))
+
+
+@get("/os-hosts/{host_id:str}/allocation", opt=READ, tags=TAGS, summary="Get a host's allocation")
+async def get_allocation(request: Call, hosts: TheHosts, host_id: HostId) -> AllocationAnswer:
+    """Return what a host is promised to."""
+    return AllocationAnswer(allocation_view(await hosts.get(caller_of(request).ns, host_id)))
+
+
+@put("/os-hosts/{host_id:str}", opt=ACT, tags=TAGS, summary="Change a host")
+async def update_host(request: Call, hosts: TheHosts, host_id: HostId, data: JSONBody[Properties]) -> HostAnswer:
+    """Change properties of a host; null takes one away."""
+    return HostAnswer(host_view(await hosts.update(caller_of(request), host_id, data)))
+
+
+@delete("/os-hosts/{host_id:str}", opt=ACT, tags=TAGS, summary="Remove a host", status_code=200)
+async def delete_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
+    """Remove a host that is not promised to anybody."""
+    return HostAnswer(host_view(await hosts.remove(caller_of(request), host_id)))
+
+
+@post("/os-hosts/{host_id:str}/fail", opt=ACT, tags=TAGS, summary="Report a host as failed", status_code=200)
+async def fail_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
+    """Say that a host is out of order: its leases get another one, if there is one."""
+    return HostAnswer(host_view(await hosts.fail(caller_of(request), host_id)))
+
+
+@post("/os-hosts/{host_id:str}/recover", opt=ACT, tags=TAGS, summary="Report a host as well again", status_code=200)
+async def recover_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
+    """Say that a host is in order again."""
+    return HostAnswer(host_view(await hosts.recover(caller_of(request), host_id)))
+
+
+HANDLERS = (
+    list_leases, create_lease, get_lease, update_lease, delete_lease, recover_lease,
+    list_hosts, create_host, list_allocations, list_properties, get_host, get_allocation, update_host, delete_host,
+    fail_host, recover_host,
+)  # fmt: skip
+
+
+def routes(leases: Callable[[], Leases], hosts: Callable[[], Hosts]) -> list[Router]:
+    """Return the routes, once for the caller's own namespace and once for any."""
+    provided = {"leases": Provide(leases, sync_to_thread=False), "hosts": Provide(hosts, sync_to_thread=False)}
+    return [
+        Router(
+            base,
+            route_handlers=HANDLERS,
+            dependencies=provided,
+            response_headers=[VERSION],
+            exception_handlers={Exception: worded},
+        )
+        for base in (BASE, f"/ns/{{ns:str}}{BASE}")
+    ]
+
+
+def worded(request: Call, error: Exception) -> Response[bytes]:
+    """Word an error as clients of the reservation service expect it; what it means has been decided elsewhere.
+
+    Its facts are there too, for those of our own clients that can make use of them.
+    """
+    answer: Response[Any] = request.app.exception_handlers[Exception](request, error)
+    told = msgspec.json.decode(answer.content)
+    status = HTTPStatus.FORBIDDEN if isinstance(error, NotAllowed) else HTTPStatus(answer.status_code or 500)
+    body = told | {
+        "status": status.value,
+        "error_code": status.value,
+        "error_message": told.get("detail", status.phrase),
+        "error_name": status.phrase,
+    }
+    return Response(
+        msgspec.json.encode(body),
+        status_code=status,
+        media_type="application/json",
+        headers={**answer.headers, VERSION.name: str(VERSION.value)},
+    )

@@ -1,0 +1,122 @@
+"""Who is busy when: a tree over the hours, with a set of hosts in every node.
+
+A set of hosts is one whole number, a bit per host. A booking is written into the few nodes that make up its time, and
+each node also knows who is busy anywhere below it. So the question who is busy in a span of time looks at a few dozen
+nodes, however many bookings there are. Hours are coarse: for those at the edges of a span, which it may only graze,
+the answer says `perhaps`, and the host's own list has to be looked at.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+HOUR = 3600
+HOURS = 1 << 20  # from the epoch on, more than a century
+ROOT = 1
+
+Stretch = tuple[int, int]
+"""Hours from the first to the last, the last not included."""
+
+
+class Busy(NamedTuple):
+    """Hosts that are busy in a span of time: certainly, or perhaps."""
+
+    certain: int
+    perhaps: int
+
+
+class Calendar:
+    """Busy hosts by the hour."""
+
+    def __init__(self) -> None:
+        self._whole: dict[int, int] = {}  # by node: who is busy in all of it
+        self._within: dict[int, int] = {}  # who is busy anywhere in it
+        self._stretches: dict[int, tuple[Stretch, ...]] = {}  # by host
+        self._dirty: set[int] = set()  # nodes that do not know yet what has changed in them, or below them
+
+    def write(self, host: int, spans: Iterable[tuple[float, float]]) -> None:
+        """Write down when a host is busy, in the place of what was written before."""
+        before, after = self._stretches.get(host, ()), merged(spans)
+        gone, new = set(before) - set(after), set(after) - set(before)
+        self._stretches[host] = after
+        bit = 1 << host
+        for stretch in gone:
+            for node in _nodes(stretch):
+                self._whole[node] &= ~bit
+        for stretch in new:
+            for node in _nodes(stretch):
+                self._whole[node] = self._whole.get(node, 0) | bit
+        for stretch in gone | new:
+            _climb(_nodes(stretch), self._dirty)
+
+    def busy(self, start: float, end: float) -> Busy:
+        """Return who is busy in a span of time."""
+        if self._dirty:
+            self._sum_up(sorted(self._dirty, reverse=True))
+            self._dirty.clear()
+        first, last = int(start) // HOUR, max(int(start) // HOUR + 1, -int(-end // HOUR))
+        inner = (-int(-start // HOUR), int(end) // HOUR)
+        certain = self._in(inner) if inner[0] < inner[1] else 0
+        return Busy(certain, self._in((first, last)) & ~certain)
+
+    def _in(self, stretch: Stretch) -> int:
+        found = 0
+        for node in _nodes(stretch):
+            found |= self._within.get(node, 0)
+        for leaf in (HOURS + stretch[0], HOURS + stretch[1] - 1):
+            node = leaf
+            while node:
+                found |= self._whole.get(node, 0)
+                node >>= 1
+        return found
+
+    def _sum_up(self, nodes: Sequence[int]) -> None:
+        """Say anew who is busy below nodes; the lower ones come first."""
+        whole, within = self._whole, self._within
+        for node in nodes:
+            below = within.get(2 * node, 0) | within.get(2 * node + 1, 0) if node < HOURS else 0
+            found = whole.get(node, 0) | below
+            if found:
+                within[node] = found
+            else:
+                within.pop(node, None)
+                whole.pop(node, None)
+
+
+def merged(spans: Iterable[tuple[float, float]]) -> tuple[Stretch, ...]:
+    """Return spans of time as hours that have nothing in common."""
+    found: list[Stretch] = []
+    for start, end in sorted(spans):
+        first, last = _hour(int(start) // HOUR), _hour(max(int(start) // HOUR + 1, -int(-end // HOUR)))
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def _hour(hour: int) -> int:
+    return min(max(hour, 0), HOURS - 1)
+
+
+def _nodes(stretch: Stretch) -> list[int]:
+    """Return the largest nodes that together make up a stretch."""
+    left, right = HOURS + stretch[0], HOURS + stretch[1]
+    found: list[int] = []
+    while left < right:
+        if left & 1:
+            found.append(left)
+            left += 1
+        if right & 1:
+            right -= 1
+            found.append(right)
+        left >>= 1
+        right >>= 1
+    return found
+
+
+def _climb(nodes: Iterable[int], known: set[int]) -> None:
+    """Add nodes, and those above them, to a set that has all nodes above those that it has."""
+    for node in nodes:
+        while node and node not in known:
+            known.add(node)
+            node >>= 1

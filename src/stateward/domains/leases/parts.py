@@ -1,0 +1,150 @@
+"""Moving the parts of a lease: every change of a reservation or an event is decided by its own table.
+
+And whoever changes one of the three says what the lease is to be with it: a combination that the table of combinations
+does not have is refused, inside the transaction that would have written it.
+"""
+
+from collections.abc import Iterable
+from typing import cast
+
+from msgspec.structs import replace
+
+from stateward.domains.leases.combination import violations
+from stateward.domains.leases.lifecycle import EVENT, RESERVATION, EventState, LeaseState, ReservationState
+from stateward.domains.leases.model import EventType, LeaseSeen, ReservationSeen
+from stateward.engine import Denied
+from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT, WORKER, Actor, Move, Refusal, decide
+from stateward.lifecycle.rollup import Violation
+
+E, R = EventState, ReservationState
+
+
+class Disagreement(Denied):
+    """The lease cannot have this status while its reservations and events have theirs."""
+
+    code = "combination"
+
+    def __init__(self, found: tuple[Violation, ...]) -> None:
+        super().__init__(found)
+        self.violations = tuple(str(one) for one in found)
+
+    def __str__(self) -> str:
+        return "; ".join(self.violations)
+
+
+class PartRefused(Denied):
+    """A reservation or an event cannot be moved like that."""
+
+    code = "part"
+
+    def __init__(self, part: str, refusal: Refusal) -> None:
+        super().__init__(part, refusal)
+        self.part, self.refusal = part, refusal
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.refusal}"
+
+
+def new_parts(reservations: dict[str, ReservationSeen]) -> LeaseSeen:
+    """Return the parts of a lease that is about to be made."""
+    return LeaseSeen(reservations, dict.fromkeys(EventType, E.UNDONE))
+
+
+def agree(status: LeaseState, seen: LeaseSeen) -> LeaseSeen:
+    """Return the parts of a lease, if it can have a status with them."""
+    found = violations(status, _reservations(seen), seen.events.get(EventType.START), seen.events.get(EventType.END))
+    if found:
+        raise Disagreement(found)
+    return seen
+
+
+def agreeing(status: LeaseState, seen: LeaseSeen) -> bool:
+    """Tell whether a lease can have a status with its parts."""
+    return not violations(status, _reservations(seen), seen.events.get(EventType.START), seen.events.get(EventType.END))
+
+
+def _reservations(seen: LeaseSeen) -> Iterable[ReservationState]:
+    return (one.status for one in seen.reservations.values())
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+def fired(seen: LeaseSeen, which: EventType) -> LeaseSeen:
+    """An event's time has come."""
+    return _event(seen, which, "fire", CLOCK)
+
+
+def done(seen: LeaseSeen, which: EventType) -> LeaseSeen:
+    """An event was done."""
+    return _event(seen, which, "done", WORKER)
+
+
+def failed(seen: LeaseSeen, which: EventType) -> LeaseSeen:
+    """An event has failed for good."""
+    return _event(seen, which, "failed", WORKER)
+
+
+def re_armed(seen: LeaseSeen, which: EventType) -> LeaseSeen:
+    """An event that was done is to be done again."""
+    return seen if seen.events[which] is not E.DONE else _event(seen, which, "re-arm", CONTROLLER)
+
+
+def settled(seen: LeaseSeen) -> LeaseSeen:
+    """What was left in progress by work that ran out of time is undone again, as the table says."""
+    for which, status in seen.events.items():
+        if status is E.IN_PROGRESS:
+            seen = _event(seen, which, TIMED_OUT, CLOCK)
+    return seen
+
+
+def given_up(seen: LeaseSeen, which: EventType) -> LeaseSeen:
+    """An event that was not done will not be done any more."""
+    if seen.events[which] is E.UNDONE:
+        seen = fired(seen, which)
+    return failed(seen, which) if seen.events[which] is E.IN_PROGRESS else seen
+
+
+def _event(seen: LeaseSeen, which: EventType, event: str, actor: Actor) -> LeaseSeen:
+    move = decide(EVENT, seen.events[which], event, actor)
+    if not isinstance(move, Move):
+        raise PartRefused(which, move)
+    return replace(seen, events={**seen.events, which: cast("EventState", move.target)})
+
+
+# --- reservations ----------------------------------------------------------------------------------------------------
+
+
+def started(seen: LeaseSeen, reservation: str) -> LeaseSeen:
+    """A reservation's resources were handed over."""
+    return _reservation(seen, reservation, "start", R.ACTIVE)
+
+
+def broken(seen: LeaseSeen, reservation: str, error: str) -> LeaseSeen:
+    """A reservation's resources have failed."""
+    moved = _reservation(seen, reservation, "fail", R.ERROR)
+    return with_reservation(moved, reservation, error=error)
+
+
+def released(seen: LeaseSeen, reservation: str) -> LeaseSeen:
+    """A reservation's resources were taken back, and nothing is booked for it any more."""
+    moved = _reservation(seen, reservation, "release", R.DELETED)
+    return with_reservation(
+        moved, reservation, hosts={}, proposed=None, lost=(), missing_resources=False, resources_changed=False
+    )
+
+
+def with_reservation(seen: LeaseSeen, reservation: str, **changes: object) -> LeaseSeen:
+    """Say something else about a reservation than its status."""
+    changed = replace(seen.reservations[reservation], **changes)
+    return replace(seen, reservations={**seen.reservations, reservation: changed})
+
+
+def _reservation(seen: LeaseSeen, reservation: str, event: str, goal: ReservationState) -> LeaseSeen:
+    found = seen.reservations[reservation]
+    if found.status is goal:
+        return seen
+    move = decide(RESERVATION, found.status, event, CONTROLLER)
+    if not isinstance(move, Move):
+        raise PartRefused(f"reservation {reservation}", move)
+    return with_reservation(seen, reservation, status=move.target)

@@ -1,0 +1,104 @@
+"""The plug-in interface: what is asked of a type of resource when a lease is made, starts and ends.
+
+A plug-in reads what clients say about a reservation, says what that demands of the hosts (if it is made of hosts), and
+hands the resources over and takes them back. Both may be asked for again, after a crash or an unclear answer, so they
+are to be idempotent. Their errors are the engine's policies: Temporary is tried again, Permanent is not.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from stateward.domains.leases.demand import Demand
+from stateward.domains.leases.model import Lease, ReservationSeen, ReservationSpec
+from stateward.engine import Engine, Job, Request
+from stateward.errors import BadInput, UnknownName
+
+
+class Books(Protocol):
+    """The hosts' books, as far as a plug-in may write them."""
+
+    async def hold(self, job: Job, reservation: str, hosts: Iterable[str], *, whole: bool) -> None:
+        """Hand hosts over to a reservation; Temporary if another still holds one of them."""
+
+    async def free(self, job: Job, reservation: str, hosts: Iterable[str]) -> None:
+        """Take hosts back from a reservation."""
+
+
+class Task(Struct, frozen=True):
+    """A reservation that something is to be done for."""
+
+    engine: Engine
+    books: Books
+    job: Job
+    lease: Lease
+    spec: ReservationSpec
+    seen: ReservationSeen
+
+
+class Resource(Protocol):
+    """A type of resource."""
+
+    name: str
+
+    def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Read what a client says about a reservation, or about a change of one; raises BadInput."""
+
+    def demand(self, details: Mapping[str, Any]) -> Demand | None:
+        """Return what a reservation asks of the hosts, if it is made of hosts."""
+
+    async def starts_with(self, task: Task) -> Sequence[Request]:
+        """Return what is still to be done on other objects before `start` is called; asked again when it has ended."""
+
+    async def start(self, task: Task) -> None:
+        """Hand the resources over."""
+
+    async def ends_with(self, task: Task) -> Sequence[Request]:
+        """Return what is still to be done on other objects before `end` is called; asked again when it has ended."""
+
+    async def end(self, task: Task) -> None:
+        """Take the resources back, however much of them was handed over."""
+
+
+class Resources:
+    """All types of resources, by name."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self._resources = {one.name: one for one in resources}
+
+    def __getitem__(self, name: str) -> Resource:
+        try:
+            return self._resources[name]
+        except KeyError:
+            raise UnknownName("resource_type", name, self._resources) from None
+
+    def named(self, name: object) -> Resource:
+        """Return the type that a client names."""
+        if not isinstance(name, str) or name not in self._resources:
+            raise BadInput("resource_type", name, f"one of {', '.join(sorted(self._resources))}")
+        return self._resources[name]
+
+
+def whole_number(
+    field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, least: int, default: int | None = None
+) -> int:
+    """Read a whole number; one that is not given is what it was before, or the default."""
+    value = given.get(field, (before or {}).get(field, default))
+    try:
+        number = int(value) if not isinstance(value, bool) else None
+    except (TypeError, ValueError):
+        number = None
+    if number is None or number < least or number > 1_000_000 or (isinstance(value, float) and value != number):
+        raise BadInput(field, value, f"a whole number of at least {least}")
+    return number
+
+
+def text(field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, default: str = "") -> str:
+    """Read a text; one that is not given is what it was before, or the default."""
+    value = given.get(field, (before or {}).get(field, default))
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise BadInput(field, value, "a text")
+    return value

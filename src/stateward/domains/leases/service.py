@@ -1,0 +1,189 @@
+"""Leases, as their clients ask for them: made, looked at, changed, deleted.
+
+Hosts are searched for in memory and booked by the commit that accepts the lease. If another was faster, the commit
+refuses, and the search begins again with what is true now: of two who want the last host one gets it, and the other is
+told that there is none.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.leases import parts
+from stateward.domains.leases.combination import derived_status
+from stateward.domains.leases.finding import Plan, finder
+from stateward.domains.leases.guard import NotRecoverable
+from stateward.domains.leases.ledger import Taken
+from stateward.domains.leases.lifecycle import LEASE, LeaseState
+from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpec, ReservationSeen, lease_of
+from stateward.domains.leases.planning import BEFORE_END, changed_spec, new_spec
+from stateward.domains.leases.workshop import Workshop
+from stateward.engine import Accepted, Denied, Engine, NotFound
+from stateward.engine.requests import Birth, VersionMismatch
+from stateward.lifecycle import USER
+from stateward.store.records import Operation, Status
+from stateward.store.selection import Page, Selector
+
+T = TypeVar("T")
+
+TRIES = 100
+"""How often a search begins again; every time, somebody else has got what he wanted."""
+
+PATIENCE = 60.0
+"""How many seconds a caller waits until a lease is what he asked for."""
+
+PAGE = 1000
+
+
+class Failed(Denied):
+    """What was asked for was begun, and came to nothing."""
+
+    code = "failed"
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(operation.id)
+        self.op, self.action, self.error = operation.id, operation.action, operation.error
+
+    def __str__(self) -> str:
+        return f"{self.action} failed: {self.error or 'it was given up'}"
+
+
+class Caller(Struct, frozen=True):
+    """On whose behalf something is asked for."""
+
+    ns: str
+    who: str = ""
+    actor: str = USER
+
+
+class Leases:
+    """Leases of all namespaces."""
+
+    def __init__(
+        self, shop: Workshop, before_end: float = BEFORE_END, new_id: Callable[[], str] = lambda: str(uuid4())
+    ) -> None:
+        self._shop = shop
+        self._before_end = before_end
+        self._new_id = new_id
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that they live in."""
+        return self._shop.engine
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def get(self, ns: str, id_: str) -> Lease:
+        """Return a lease."""
+        found = await self.engine.get(ns, id_)
+        if found.kind != LEASE.kind or found.seen == "{}":
+            raise NotFound(ns, id_)
+        return lease_of(found)
+
+    async def list(self, ns: str) -> list[Lease]:
+        """Return all leases of a namespace, in the order of their starts."""
+        leases: list[Lease] = []
+        after = None
+        while True:
+            found = await self.engine.store.reader.list_objects(Selector(ns, kind=LEASE.kind), Page(after, PAGE))
+            leases += [lease_of(one) for one in found if one.seen != "{}"]
+            if len(found) < PAGE:
+                return sorted(leases, key=lambda one: (one.spec.start, one.spec.name))
+            after = found[-1].id
+
+    # --- making and changing -----------------------------------------------------------------------------------------
+
+    async def create(self, caller: Caller, given: Mapping[str, Any]) -> Lease:
+        """Make a lease; returns when it waits for its start."""
+        now = await self.engine.store.reader.time()
+        spec = new_spec(given, self._shop.resources, self._new_id, now, self._before_end)
+        spec = replace(spec, user=caller.who, project=caller.ns)
+        await self._shop.filters.check(spec)
+        accepted = await self._again(lambda: self._create(caller, self._new_id(), spec))
+        return await self._outcome(accepted)
+
+    async def _create(self, caller: Caller, id_: str, spec: LeaseSpec) -> Accepted:
+        pool = await self._shop.pools.of(caller.ns)
+        with finder(pool, self._shop.resources, id_, spec) as finding:
+            plan = finding.new()
+            seen = parts.new_parts({one.id: ReservationSeen(hosts=plan.get(one.id, {})) for one in spec.reservations})
+            request = self.engine.request(
+                caller.ns, id_, "create", spec=spec, seen=seen, birth=Birth(LEASE.kind),
+                actor=caller.actor, who=caller.who,
+            )  # fmt: skip
+            return await self._submit(caller.ns, lambda: self.engine.submit(request))
+
+    async def update(self, caller: Caller, id_: str, given: Mapping[str, Any]) -> Lease:
+        """Change a lease; returns when it is changed."""
+        accepted = await self._again(lambda: self._update(caller, id_, given))
+        return await self.get(caller.ns, id_) if accepted is None else await self._outcome(accepted)
+
+    async def _update(self, caller: Caller, id_: str, given: Mapping[str, Any]) -> Accepted | None:
+        lease = await self.get(caller.ns, id_)
+        now = await self.engine.store.reader.time()
+        spec = changed_spec(lease, given, self._shop.resources, now, self._before_end)
+        if spec == lease.spec:
+            return None
+        await self._shop.filters.check(spec, lease.spec)
+        pool = await self._shop.pools.of(caller.ns)
+        with finder(pool, self._shop.resources, id_, spec) as finding:
+            plan = finding.changed(lease)
+            request = self.engine.request(
+                caller.ns, id_, "update", spec=spec, seen=_replanned(lease, spec, plan, now),
+                version=lease.object.version, actor=caller.actor, who=caller.who,
+            )  # fmt: skip
+            return await self._submit(caller.ns, lambda: self.engine.submit(request))
+
+    async def delete(self, caller: Caller, id_: str) -> Lease:
+        """Begin to delete a lease, whatever it is doing."""
+        await self.get(caller.ns, id_)
+        begun = await self.engine.act(caller.ns, id_, "delete", actor=caller.actor, who=caller.who)
+        return lease_of(begun.object)
+
+    async def recover(self, caller: Caller, id_: str) -> Lease:
+        """Let a lease leave ERROR for what its events say."""
+        seen = parts.settled((await self.get(caller.ns, id_)).seen)
+        status = derived_status(seen.events[EventType.START], seen.events[EventType.END])
+        if status is LeaseState.ERROR:
+            raise NotRecoverable(status)
+        facts = {f"derived={status}"}
+        done = await self.engine.act(caller.ns, id_, "recover", facts=facts, actor=caller.actor, who=caller.who)
+        return lease_of(done.object)
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    async def _again(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try again where another was faster."""
+        for _ in range(TRIES - 1):
+            try:
+                return await attempt()
+            except (Taken, VersionMismatch):
+                continue
+        return await attempt()
+
+    async def _submit(self, ns: str, submit: Callable[[], Awaitable[T]]) -> T:
+        """Submit a plan; where another was faster, its hosts are not what they were thought to be."""
+        try:
+            return await submit()
+        except Taken as taken:
+            await self._shop.pools.look_again(ns, taken.hosts)
+            raise
+
+    async def _outcome(self, accepted: Accepted) -> Lease:
+        operation = await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENCE)
+        if operation.status is not Status.SUCCEEDED:
+            raise Failed(operation)
+        return await self.get(accepted.object.ns, accepted.object.id)
+
+
+def _replanned(lease: Lease, spec: LeaseSpec, plan: Plan, now: float) -> LeaseSeen:
+    """Return the parts of a lease that is to be changed; whoever was warned of the end is warned again."""
+    seen = parts.settled(lease.seen)
+    for one, allocation in plan.items():
+        seen = parts.with_reservation(seen, one, proposed=allocation)
+    if spec.before_end is not None and spec.before_end > now and spec.before_end != lease.spec.before_end:
+        seen = parts.re_armed(seen, EventType.BEFORE_END)
+    return seen

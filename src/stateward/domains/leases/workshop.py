@@ -1,0 +1,103 @@
+"""What the work on leases is done with, and how all reservations of a lease are worked on at once.
+
+If the resources of one reservation fail, the others go on. What may succeed later is tried again, all of it together,
+because every step can be repeated; after so many attempts, what still fails has failed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+
+from stateward.domains.leases.books import HostBooks
+from stateward.domains.leases.ledger import Release
+from stateward.domains.leases.model import Lease, lease_of
+from stateward.domains.leases.policy import Filters
+from stateward.domains.leases.pools import Pools
+from stateward.domains.leases.resources import Resource, Resources, Task
+from stateward.engine import Engine, Job, Permanent, Request, Temporary
+from stateward.engine.handlers import Fenced, WorkError
+from stateward.store.errors import StoreError
+
+ATTEMPTS = 6
+"""How often the work on a lease is tried before what still fails has failed."""
+
+ROUNDS = 3
+"""How often other objects are asked to do something before a lease starts or ends."""
+
+Failures = dict[str, WorkError]
+"""Reservations whose resources could not be had, or taken back, with the reason."""
+
+
+class Workshop(Struct, frozen=True):
+    """The engine, the hosts' books, the pools and the plug-ins."""
+
+    engine: Engine
+    books: HostBooks
+    pools: Pools
+    resources: Resources
+    filters: Filters
+
+    def tasks(self, job: Job, only: Callable[[Task], bool] = lambda _task: True) -> list[Task]:
+        """Return the reservations of a job's lease that something is to be done for."""
+        lease = lease_of(job.claim.object)
+        tasks = [Task(self.engine, self.books, job, lease, spec, seen) for spec, seen in lease.reservations()]
+        return [one for one in tasks if only(one)]
+
+    def resource(self, task: Task) -> Resource:
+        """Return a reservation's plug-in."""
+        return self.resources[task.spec.resource_type]
+
+    async def start(self, job: Job, tasks: Sequence[Task]) -> Failures:
+        """Hand resources over; returns what failed for good."""
+        await self._children(job, "start", tasks, lambda task: self.resource(task).starts_with(task))
+        return await self._each(job, tasks, lambda task: self.resource(task).start(task))
+
+    async def end(self, job: Job, tasks: Sequence[Task]) -> Failures:
+        """Take resources back; returns what failed for good."""
+        await self._children(job, "end", tasks, lambda task: self.resource(task).ends_with(task))
+        return await self._each(job, tasks, lambda task: self.resource(task).end(task))
+
+    async def release(self, job: Job, lease: Lease, reservations: Sequence[str]) -> None:
+        """Take back what hosts have promised, also those that the lease itself has lost sight of."""
+        known = (await self.pools.of(job.ns)).hosts_of(lease.object.id)
+        hosts = sorted(known | lease.seen.booked)
+        await self.books.change(job, [(name, Release(one)) for name in hosts for one in reservations])
+
+    async def _children(
+        self, job: Job, step: str, tasks: Sequence[Task], left: Callable[[Task], Awaitable[Sequence[Request]]]
+    ) -> None:
+        """Have other objects worked on, until nothing is left to be done there, or it is no use."""
+        for round_ in range(ROUNDS):
+            requests = [one for task in tasks for one in await left(task)]
+            if not requests:
+                return
+            await job.spawn(f"{step} {round_}", requests)
+
+    async def _each(self, job: Job, tasks: Sequence[Task], work: Callable[[Task], Awaitable[None]]) -> Failures:
+        answers = await asyncio.gather(*(_tried(work, task) for task in tasks))
+        failures = {task.spec.id: error for task, error in zip(tasks, answers, strict=True) if error is not None}
+        passing = [error for error in failures.values() if not isinstance(error, Permanent)]
+        if passing and job.attempt < ATTEMPTS:
+            raise passing[0]
+        return failures
+
+
+async def _tried(work: Callable[[Task], Awaitable[None]], task: Task) -> WorkError | None:
+    """Work on one reservation; what a plug-in lets through that talked to somebody may succeed later."""
+    try:
+        await work(task)
+    except WorkError as error:
+        return error
+    except (Fenced, StoreError):
+        raise
+    except (OSError, EOFError, TimeoutError) as error:
+        return Temporary(str(error) or type(error).__name__)
+    except Exception as error:
+        return Permanent(f"{type(error).__name__}: {error}")
+    return None
+
+
+def told(failures: Failures) -> str:
+    """Return what failed, for whoever looks at the lease."""
+    return "; ".join(f"reservation {one}: {error}" for one, error in failures.items())

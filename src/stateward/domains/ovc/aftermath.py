@@ -1,0 +1,185 @@
+"""What follows when an action has ended, in the very step in which it does, however it ended.
+
+disks        those that the VM's action took along come to rest with it
+what is known  where a VM is, which disks it has, who stands on what
+recycle bin  a stay begins or ends, and with it the timer that will end it for good
+queues       one that was being stopped, and is empty now, is gone
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.ovc.bin import settle_stay
+from stateward.domains.ovc.lifecycle import DISK, IMAGE, NODE, VM, DiskState, VmState
+from stateward.domains.ovc.model import (
+    DiskSpec,
+    NodeFacts,
+    Spot,
+    VmSeen,
+    VmSpec,
+    disk_seen,
+    image_seen,
+    machine_of,
+    new_disk_of,
+    node_seen,
+    seen_of,
+    spec_of,
+    vm_seen,
+)
+from stateward.domains.ovc.writing import let_go, put, put_seen
+from stateward.engine.change import journal
+from stateward.engine.desk import Desk
+from stateward.lifecycle import CONTROLLER
+from stateward.store.changes import Ended
+from stateward.store.records import Key, Object, Operation, Status
+
+POWERED = ("deploy", "start")
+UNPOWERED = ("stop", "delete", "destroy")
+CLEARING = (*POWERED, *UNPOWERED)
+"""The actions that leave nothing behind of what has failed before."""
+
+CLEAN = '"clean"'
+"""The result of a migration that has failed and left nothing behind."""
+
+
+async def after(desk: Desk, operation: Operation, ended: Ended) -> None:
+    """Do what follows from the end of an operation of any kind."""
+    found = desk.objects[Key(operation.ns, operation.object)]
+    queue = Key(found.ns, found.queue)  # before a disk leaves its VM
+    of_its_kind = FOLLOWING.get(found.kind)
+    if of_its_kind is not None:
+        await of_its_kind(desk, operation, ended)
+    await settle_stay(desk, desk.objects[found.key])
+    _queue_gone(desk, queue)
+
+
+def _queue_gone(desk: Desk, queue: Key) -> None:
+    host = desk.objects[queue]
+    seen = seen_of(host)
+    if seen.closing and not desk.queue(queue):
+        put_seen(desk, host, replace(seen, closing=False))
+
+
+# --- VMs -------------------------------------------------------------------------------------------------------------
+
+
+async def _after_vm(desk: Desk, operation: Operation, ended: Ended) -> None:
+    key, good = Key(operation.ns, operation.object), ended.status is Status.SUCCEEDED
+    disks = await _let_disks_go(desk, operation, ended)
+    found = desk.objects[key]
+    seen = _moved(desk, operation, ended) if operation.hidden else _powered(operation, vm_seen(found), good=good)
+    put_seen(desk, found, replace(seen, disks=_disks_of(seen, disks)))
+    if good and operation.action == "destroy":
+        await _nobody_stands_on(desk, desk.objects[key])
+
+
+async def _let_disks_go(desk: Desk, operation: Operation, ended: Ended) -> list[Object]:
+    """Bring the disks to rest that the operation took along; returns them."""
+    ns, seen = operation.ns, vm_seen(desk.objects[Key(operation.ns, operation.object)])
+    named = str(msgspec.json.decode(operation.args).get("disk", ""))
+    keys = [Key(ns, id_) for id_ in {*seen.disks, new_disk_of(operation.id), named} if id_]
+    await desk.load(keys)
+    held = [one for key in keys if (one := desk.objects.get(key)) is not None and one.op == operation.id]
+    return [await _let_go(desk, one, operation, ended) for one in held]
+
+
+async def _let_go(desk: Desk, disk: Object, operation: Operation, ended: Ended) -> Object:
+    rested = let_go(desk, disk, operation, ended)
+    if rested.state == DiskState.CREATED or (rested.state == DiskState.ERROR and operation.action == "add disk"):
+        rested = _on_its_own(desk, rested)
+    await settle_stay(desk, rested)
+    return desk.objects[rested.key]
+
+
+def _on_its_own(desk: Desk, disk: Object) -> Object:
+    """Part a disk from its VM; a boot disk stays with it whatever happens."""
+    spec, seen = spec_of(disk, DiskSpec), disk_seen(disk)
+    if spec.boot:
+        return disk
+    alone = put(desk, disk, parent=spec.account, queue=disk.id)
+    return put_seen(desk, alone, replace(seen, vm="", slot=0))
+
+
+def _disks_of(seen: VmSeen, changed: list[Object]) -> dict[str, int]:
+    """Return the disks of a VM after some of them have changed."""
+    disks = dict(seen.disks)
+    for disk in changed:
+        known = disk_seen(disk)
+        if known.vm and disk.state != DiskState.DESTROYED:
+            disks[disk.id] = known.slot
+        else:
+            disks.pop(disk.id, None)
+    return disks
+
+
+def _powered(operation: Operation, seen: VmSeen, *, good: bool) -> VmSeen:
+    """Return what is known of a VM after an action on it: whether it has power, and what may be left of a failure."""
+    if good and operation.action in CLEARING:
+        seen = replace(seen, leftovers=())
+    if good and operation.action in UNPOWERED:
+        gone = operation.action != "stop"
+        return replace(seen, machine="", node="" if gone else seen.node)
+    if not good and operation.action in POWERED and seen.machine:
+        left = Spot(seen.node, seen.machine)
+        return replace(seen, machine="", leftovers=(*seen.leftovers, left))
+    return seen
+
+
+def _moved(desk: Desk, operation: Operation, ended: Ended) -> VmSeen:
+    """Return what is known of a VM after a migration, which shows nowhere else."""
+    found = desk.objects[Key(operation.ns, operation.object)]
+    seen = vm_seen(found)
+    there, cold = Spot(seen.to, machine_of(found.id, operation.id)), operation.origin == VmState.HALTED
+    if ended.status is not Status.SUCCEEDED:
+        left = () if cold or ended.result == CLEAN else (there,)
+        return replace(seen, to="", leftovers=(*seen.leftovers, *left))
+    journal(desk, found, operation.id, CONTROLLER, operation.who, "migrated", reason=f"{seen.node} to {seen.to}")
+    return replace(seen, node=there.node, machine=seen.machine if cold else there.machine, to="")
+
+
+async def _nobody_stands_on(desk: Desk, found: Object) -> None:
+    """Take a VM that is destroyed off what it stood on: its image, and the VM that it was cloned from."""
+    spec = spec_of(found, VmSpec)
+    keys = Key(found.ns, spec.image), Key(found.ns, spec.clone_of)
+    await desk.load([key for key in keys if key.id])
+    image, source = (desk.objects.get(key) for key in keys)
+    if image is not None and image.kind == IMAGE.kind:
+        used = image_seen(image)
+        put_seen(desk, image, replace(used, users=max(0, used.users - 1)))
+    if source is not None and source.kind == VM.kind:
+        seen = vm_seen(source)
+        put_seen(desk, source, replace(seen, clones=tuple(one for one in seen.clones if one != found.id)))
+
+
+# --- disks and nodes -------------------------------------------------------------------------------------------------
+
+
+async def _after_disk(desk: Desk, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
+    """Follow what was done to a disk alone: one that is destroyed, or was made anew, is no longer its VM's."""
+    disk = desk.objects[Key(operation.ns, operation.object)]
+    vm = disk_seen(disk).vm
+    if not vm or disk.state not in (DiskState.DESTROYED, DiskState.CREATED):
+        return
+    await desk.load([Key(disk.ns, vm)])
+    host = desk.objects[Key(disk.ns, vm)]
+    seen = vm_seen(host)
+    put_seen(desk, host, replace(seen, disks={id_: slot for id_, slot in seen.disks.items() if id_ != disk.id}))
+    _on_its_own(desk, disk)
+
+
+async def _after_node(desk: Desk, operation: Operation, ended: Ended) -> None:
+    found = desk.objects[Key(operation.ns, operation.object)]
+    if ended.result is None:
+        return
+    facts = msgspec.json.decode(ended.result, type=NodeFacts)
+    put_seen(desk, found, replace(node_seen(found), report=facts.report, away=facts.away))
+
+
+FOLLOWING: dict[str, Callable[[Desk, Operation, Ended], Awaitable[Any]]] = {
+    VM.kind: _after_vm,
+    DISK.kind: _after_disk,
+    NODE.kind: _after_node,
+}

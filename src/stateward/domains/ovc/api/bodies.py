@@ -1,0 +1,115 @@
+"""What is asked for over HTTP: the bodies, and the parameters that routes share."""
+
+from typing import Annotated, Any
+
+from litestar import Request
+from litestar.params import HeaderParameter, PathParameter, QueryParameter
+from msgspec import Meta, Struct
+
+from stateward.domains.ovc.model import BUILT_IN, RETENTION, DriverName, Gib, Name, VmAction
+from stateward.domains.ovc.service import Caller
+from stateward.domains.wing import actor_of, grant_of
+
+PLAIN = r"^[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,199}$(?!\n)"
+Id = Annotated[str, Meta(pattern=PLAIN)]
+Call = Request[Any, Any, Any]
+
+Ns = Annotated[str, PathParameter(pattern=PLAIN, description="the namespace")]
+ItemId = Annotated[str, PathParameter(pattern=PLAIN, description="the object's id")]
+ActionName = Annotated[str, PathParameter(pattern=r"^[a-z]{1,20}$(?!\n)", description="what is to be done")]
+Permanently = Annotated[bool, QueryParameter(description="destroy it for good, rather than move it to the recycle bin")]
+Believed = Annotated[
+    str | None,
+    QueryParameter(name="status", pattern=r"^[A-Z_]{1,40}$(?!\n)", description="refuse it if it is in another state"),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Idempotency-Key", pattern=r"^[\x21-\x7e]{1,150}$", description="same key, same answer: done only once"
+    ),
+]
+
+
+class NewAccount(Struct, frozen=True, forbid_unknown_fields=True):
+    """An account; what it deletes lies in the recycle bin for so many seconds."""
+
+    name: Name
+    retention: Annotated[float, Meta(ge=0.0, le=315_360_000.0)] = RETENTION
+
+
+class NewCloudspace(Struct, frozen=True, forbid_unknown_fields=True):
+    """A cloudspace."""
+
+    name: Name
+    account: Id
+
+
+class NewMachine(Struct, frozen=True, forbid_unknown_fields=True):
+    """A VM; it is deployed at once unless told otherwise."""
+
+    name: Name
+    cloudspace: Id
+    image: Id
+    size: Annotated[str, Meta(max_length=40)] = "tiny"
+    gib: Gib = 1
+    deploy: bool = True
+
+
+class NewClone(Struct, frozen=True, forbid_unknown_fields=True):
+    """A clone of a VM, in the same cloudspace."""
+
+    name: Name
+
+
+class NewDisk(Struct, frozen=True, forbid_unknown_fields=True):
+    """A disk that belongs to no VM."""
+
+    name: Name
+    account: Id
+    gib: Gib = 1
+
+
+class AddedDisk(Struct, frozen=True, forbid_unknown_fields=True):
+    """A disk that a VM gets."""
+
+    name: Name
+    gib: Gib = 1
+
+
+class NamedDisk(Struct, frozen=True, forbid_unknown_fields=True):
+    """A disk that is there."""
+
+    disk: Id
+
+
+class NewImage(Struct, frozen=True, forbid_unknown_fields=True):
+    """An image, from the built-in guest or a file of the library."""
+
+    name: Name
+    account: Id
+    source: Annotated[str, Meta(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")] = BUILT_IN
+
+
+class NewNode(Struct, frozen=True, forbid_unknown_fields=True):
+    """A node, and the driver by which it carries VMs."""
+
+    name: Name
+    driver: DriverName = "simulated"
+    options: dict[str, str] = {}
+
+
+class Migration(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a VM is to go; anywhere else if nothing is said."""
+
+    node: Id | None = None
+
+
+class Maintenance(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be done with the VMs of a node that goes into maintenance."""
+
+    vmaction: VmAction = "move"
+
+
+def caller_of(request: Call) -> Caller:
+    """Return who calls."""
+    return Caller(actor_of(request), grant_of(request).name)

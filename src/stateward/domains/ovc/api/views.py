@@ -1,0 +1,194 @@
+"""What is shown of the domain's objects over HTTP."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stateward.domains.ovc.lifecycle import DISK, IMAGE, NODE, VM
+from stateward.domains.ovc.model import (
+    NodeReport,
+    Seen,
+    disk_seen,
+    image_seen,
+    node_seen,
+    seen_of,
+    short,
+    vm_seen,
+)
+from stateward.domains.ovc.queuer import Queue
+from stateward.domains.ovc.service import Healing
+from stateward.engine import Accepted
+from stateward.lifecycle import ADMIN
+from stateward.store.records import Object, Operation
+
+
+class StayView(Struct, frozen=True):
+    """A stay in the recycle bin."""
+
+    since: datetime
+    along: str | None
+
+
+class ItemView(Struct, frozen=True, omit_defaults=True):
+    """An object of any kind; what only one kind has is left out of the others."""
+
+    id: str
+    kind: str
+    name: str
+    state: str
+    since: datetime
+    created: datetime
+    parent: str | None
+    operation: str | None
+    error: str | None
+    spec: dict[str, Any]
+    bin: StayView | None = None
+    disks: list[str] | None = None
+    clones: list[str] | None = None
+    vm: str | None = None
+    users: int | None = None
+    node: str | None = None
+    away: list[str] | None = None
+    report: NodeReport | None = None
+
+
+class AskedView(Struct, frozen=True):
+    """What was accepted: the object as it is now, and the operation that works on it; none if it is so already."""
+
+    object: ItemView
+    operation: str | None
+    status: str
+    again: bool
+
+
+class StandingView(Struct, frozen=True):
+    """An operation that stands in a queue."""
+
+    id: str
+    object: str
+    action: str
+    actor: str
+    who: str
+    status: str
+    hidden: bool
+    created: datetime
+
+
+class QueueView(Struct, frozen=True):
+    """An object's queue; it exists while something stands in it."""
+
+    object: str
+    exists: bool
+    stopping: bool
+    operations: list[StandingView]
+
+
+class StuckView(Struct, frozen=True):
+    """Something that has passed its deadline and has no live worker; the healer is about to settle it."""
+
+    object: str
+    operation: str
+    overdue_since: datetime
+
+
+class HealedView(Struct, frozen=True):
+    """Something that the healer, or the clock, has settled: how, and in what state it is since."""
+
+    object: str
+    kind: str
+    operation: str | None
+    began: datetime | None
+    at: datetime
+    how: str
+    state: str | None
+    reason: str | None
+
+
+class HealingView(Struct, frozen=True):
+    """What is stuck now, and what was settled."""
+
+    stuck: list[StuckView]
+    healed: list[HealedView]
+
+
+def item_view(found: Object, actor: str) -> ItemView:
+    """Show an object; where a VM is, only administrators are told."""
+    spec = msgspec.json.decode(found.spec)
+    return ItemView(
+        id=found.id,
+        kind=short(found.kind),
+        name=str(spec.get("name", "")),
+        state=found.state,
+        since=when(found.since),
+        created=when(found.created),
+        parent=found.parent,
+        operation=found.op,
+        error=found.error,
+        spec={name: value for name, value in spec.items() if name != "name"},
+        bin=_stay(seen_of(found)),
+        **_more(found, actor),
+    )
+
+
+def _more(found: Object, actor: str) -> dict[str, Any]:
+    """Return what only objects of its kind have."""
+    if found.kind == VM.kind:
+        vm = vm_seen(found)
+        return {"disks": list(vm.disks), "clones": list(vm.clones), "node": vm.node if actor == ADMIN else None}
+    if found.kind == DISK.kind:
+        return {"vm": disk_seen(found).vm or None}
+    if found.kind == IMAGE.kind:
+        return {"users": image_seen(found).users}
+    if found.kind == NODE.kind:
+        node = node_seen(found)
+        return {"away": list(node.away), "report": node.report}
+    return {}
+
+
+def _stay(seen: Seen) -> StayView | None:
+    return None if seen.bin is None else StayView(when(seen.bin.since), seen.bin.along or None)
+
+
+def asked_view(accepted: Accepted, actor: str) -> AskedView:
+    """Show what was accepted."""
+    operation = accepted.operation
+    status = "done" if operation is None else str(operation.status)
+    shown = item_view(accepted.object, actor)
+    return AskedView(shown, None if operation is None else operation.id, status, accepted.again)
+
+
+def queue_view(queue: Queue) -> QueueView:
+    """Show a queue."""
+    return QueueView(queue.object, queue.exists, queue.stopping, [_standing(one) for one in queue.operations])
+
+
+def _standing(one: Operation) -> StandingView:
+    created = when(one.created)
+    return StandingView(one.id, one.object, one.action, one.actor, one.who, str(one.status), one.hidden, created)
+
+
+def healing_view(healing: Healing) -> HealingView:
+    """Show what is stuck, and what was settled."""
+    return HealingView(
+        [StuckView(one.object, one.op, when(one.since)) for one in healing.stuck],
+        [
+            HealedView(
+                one.object,
+                short(one.kind),
+                one.op,
+                None if one.began is None else when(one.began),
+                when(one.at),
+                one.how,
+                one.state,
+                one.reason,
+            )
+            for one in healing.healed
+        ],
+    )
+
+
+def when(seconds: float) -> datetime:
+    """Return a time as it is shown."""
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,158 @@
+"""Why something is refused here, beyond what the tables say. Each is a 409, but for what is another account's."""
+
+from stateward.engine import Denied, Refused
+
+
+class NotNow(Refused):
+    """The object is in transition: another action has to end first."""
+
+    def __str__(self) -> str:
+        return f"Cannot execute action at this time: {super().__str__()}"
+
+
+class Rule(Denied):
+    """A rule of the domain that a request breaks; its text is built from its facts."""
+
+    text = ""
+
+    def __init__(self, **facts: str | int) -> None:
+        super().__init__(*facts.values())
+        vars(self).update(facts)
+
+    def __str__(self) -> str:
+        return self.text.format(**vars(self))
+
+
+class OtherAction(Rule):
+    """The object is not in the state that the caller believed: somebody else was faster."""
+
+    code = "other_action"
+    retry = True
+    text = "Other action currently happening on {kind} {id}: it is {state}, not {status}"
+
+
+class OnlyOne(Rule):
+    """During a migration one request of a user can wait, and one waits."""
+
+    code = "one_waits"
+    retry = True
+    text = "Cannot execute action at this time: {kind} {id} is busy, and operation {op} waits already"
+
+
+class QueueStopping(Rule):
+    """The queue is drained, and takes nothing more until it is gone."""
+
+    code = "queue_stopping"
+    retry = True
+    text = "Cannot execute action at this time: the queue of {kind} {id} is being stopped"
+
+
+class NameTaken(Rule):
+    """The name is in use, be it by something in the recycle bin."""
+
+    code = "name_taken"
+    text = "the name {name!r} is taken by {kind} {id}, which is {state}"
+
+
+class ParentNotReady(Rule):
+    """What it would be part of, or is part of, does not allow it in its state."""
+
+    code = "parent_not_ready"
+    text = "{kind} {id} is {state}: it has to be {wanted}"
+
+
+class InTheBin(Rule):
+    """What it is part of lies in the recycle bin: that has to be restored first."""
+
+    code = "parent_in_bin"
+    text = "{kind} {id} is {state}: restore it first"
+
+
+class HasRunning(Rule):
+    """VMs below it run; only an administrator takes them down with it."""
+
+    code = "has_running"
+    text = "{kind} {id} has VMs that run ({vms}): stop them first, or let an administrator do this"
+
+
+class HasClones(Rule):
+    """Clones stand on the VM's disk."""
+
+    code = "has_clones"
+    retry = True
+    after = 3600.0
+    text = "vm {id} has clones: {clones}"
+
+
+class ImageInUse(Rule):
+    """VMs stand on the image."""
+
+    code = "image_in_use"
+    retry = True
+    after = 3600.0
+    text = "image {id} is used by {users} VMs"
+
+
+class BootDisk(Rule):
+    """A boot disk comes and goes with its VM, and not alone."""
+
+    code = "boot_disk"
+    text = "disk {id} is the boot disk of vm {vm}: it comes and goes with it"
+
+
+class TooManyDisks(Rule):
+    """The VM has as many disks as it may have."""
+
+    code = "too_many_disks"
+    text = "vm {id} has {most} disks already, and may not have more"
+
+
+class OtherAccount(Rule):
+    """It belongs to another account."""
+
+    code = "forbidden"
+    text = "{kind} {id} belongs to another account than {other}"
+
+
+class NotAttached(Rule):
+    """The disk is not one of the VM's."""
+
+    code = "not_attached"
+    text = "disk {disk} is not attached to vm {id}"
+
+
+class OnItsVm(Rule):
+    """What changes a disk together with its VM is asked of the VM."""
+
+    code = "on_its_vm"
+    text = "disk {id} is changed together with its VM: ask for '{action} disk' of the VM"
+
+
+class NoNode(Rule):
+    """There is no node that could carry the VM."""
+
+    code = "no_node"
+    retry = True
+    text = "there is no other node that is ENABLED: vm {id} has nowhere to go"
+
+
+class NodeNotReady(Rule):
+    """The node takes no VMs now."""
+
+    code = "node_not_ready"
+    retry = True
+    text = "node {id} is {state}: it takes no VMs"
+
+
+class LastNode(Rule):
+    """The last node that is ENABLED cannot go."""
+
+    code = "last_node"
+    text = "node {id} cannot be decommissioned: there is no other node that is ENABLED"
+
+
+class Already(Rule):
+    """A VM is where it is to be moved."""
+
+    code = "already_there"
+    text = "vm {id} is on node {node} already"

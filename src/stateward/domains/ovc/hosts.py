@@ -1,0 +1,162 @@
+"""What is done to nodes: emptied of their VMs, filled again, or left for good; a report says what became of each VM.
+
+A VM that is moved shows no other state at any time. One that is stopped gets its power back when its node is enabled
+again, and was paused is paused again then.
+"""
+
+from collections.abc import Callable, Sequence
+
+from stateward.domains.ovc.crowds import Crowd, all_of
+from stateward.domains.ovc.lifecycle import VM, VmState
+from stateward.domains.ovc.looking import objects
+from stateward.domains.ovc.model import Away, NodeFacts, NodeReport, node_seen, text, vm_seen
+from stateward.domains.ovc.nodes import Nodes
+from stateward.domains.ovc.rules.node import vm_action
+from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
+from stateward.engine.kinds import After, Guard
+from stateward.lifecycle import CONTROLLER, FAILED, Lifecycle
+from stateward.store.port import Reader
+from stateward.store.records import Object
+from stateward.store.selection import Selector
+
+V = VmState
+GONE = frozenset({V.VIRTUAL, V.DELETED, V.DESTROYED})
+POWERED = (V.RUNNING, V.PAUSED)
+MOVING_TRIES = 2
+
+
+class Hosts:
+    """The handlers of nodes."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+
+    def kind(self, lifecycle: Lifecycle, guard: Guard, after: After) -> Kind:
+        """Return the kind of nodes, with its handlers."""
+        handlers = {
+            "register": Handler(self._register),
+            "maintenance": Handler(self._empty),
+            "enable": Handler(self._fill),
+            "decommission": Handler(self._leave),
+        }
+        return Kind(lifecycle, handlers, guard=guard, after=after)
+
+    async def _register(self, job: Job) -> None:
+        trouble = await (await self._nodes.of(job.ns, job.object)).check()
+        if trouble:
+            raise Permanent(trouble)
+
+    # --- out ---------------------------------------------------------------------------------------------------------
+
+    async def _empty(self, job: Job) -> Ending:
+        """Move the VMs away, or stop them; if one cannot be, the node stays in service, and the report says which."""
+        how = vm_action(job.args)
+        before: dict[str, str] = await job.once("before", lambda: self._powered(job))
+        action = "migrate" if how == "move" else "stop"
+        failed = await self._all(job, action, self._with_power, lambda one: _request(job, one, action))
+        away = {id_: Away(how, state) for id_, state in before.items() if id_ not in failed}
+        report = NodeReport(f"maintenance ({how})", tuple(away), failed)
+        return _told(report, {**node_seen(job.claim.object).away, **away})
+
+    async def _leave(self, job: Job) -> Ending:
+        """Move everything away, with power or without; what was stopped for maintenance gets its power elsewhere."""
+        before: dict[str, str] = await job.once("before", lambda: self._powered(job))
+        stopped = {id_: one for id_, one in node_seen(job.claim.object).away.items() if one.how == "stop"}
+        failed = await self._all(job, "migrate", self._here, lambda one: _request(job, one, "migrate"))
+        if not failed:
+            failed = await self._power_back(job, stopped, "")
+        return _told(NodeReport("decommission", tuple(before), failed), {})
+
+    # --- back --------------------------------------------------------------------------------------------------------
+
+    async def _fill(self, job: Job) -> Ending:
+        """Bring back the VMs that are as the node parted with them; one that cannot come back stays where it is."""
+        away = node_seen(job.claim.object).away
+        moved = {id_ for id_, one in away.items() if one.how == "move"}
+
+        def elsewhere(one: Object) -> bool:
+            return one.id in moved and not _is_on(one, job.object) and self._with_power(one)
+
+        failed = await self._all(
+            job, "return", elsewhere, lambda one: _request(job, one, "migrate", node=job.object), everywhere=True
+        )
+        failed |= await self._power_back(job, {id_: one for id_, one in away.items() if one.how == "stop"}, job.object)
+        done = tuple(id_ for id_ in away if id_ not in failed)
+        return Ending(result=text(NodeFacts(NodeReport("enable", done, failed))))
+
+    async def _power_back(self, job: Job, stopped: dict[str, Away], node: str) -> dict[str, str]:
+        """Give power to those who had it; those who were paused are paused again."""
+        where = {"node": node} if node else {}
+        failed = await self._all(
+            job,
+            "start",
+            lambda one: one.id in stopped and one.state in (V.HALTED, V.STARTING),
+            lambda one: _request(job, one, "start", **where),
+            everywhere=True,
+        )
+        paused = {id_ for id_, one in stopped.items() if one.state == V.PAUSED and id_ not in failed}
+        again: list[str] = await job.once("to be paused", lambda: self._running(job, paused))
+        return failed | await self._all(
+            job,
+            "pause",
+            lambda one: one.id in again and one.state in (V.RUNNING, V.PAUSING),
+            lambda one: _request(job, one, "pause"),
+            everywhere=True,
+        )
+
+    async def _running(self, job: Job, ids: set[str]) -> list[str]:
+        return [one.id for one in await self._vms(job, everywhere=True) if one.id in ids and one.state == V.RUNNING]
+
+    # --- whom --------------------------------------------------------------------------------------------------------
+
+    def _with_power(self, one: Object) -> bool:
+        return one.state in POWERED or one.op is not None
+
+    def _here(self, one: Object) -> bool:
+        return one.state not in GONE
+
+    async def _powered(self, job: Job) -> dict[str, str]:
+        return {one.id: one.state for one in await self._vms(job) if one.state in POWERED}
+
+    async def _all(
+        self,
+        job: Job,
+        step: str,
+        concerned: Callable[[Object], bool],
+        ask: Callable[[Object], Request],
+        *,
+        everywhere: bool = False,
+    ) -> dict[str, str]:
+        async def left() -> Sequence[Object]:
+            return [one for one in await self._vms(job, everywhere=everywhere) if concerned(one)]
+
+        return await all_of(job, step, Crowd(left, ask, MOVING_TRIES), self._reader)
+
+    async def _vms(self, job: Job, *, everywhere: bool = False) -> list[Object]:
+        """Return the VMs that are on the node or on their way to it, or all there are."""
+        chosen = objects(self._reader, Selector(job.ns, VM.kind))
+        return [one async for one in chosen if everywhere or _is_on(one, job.object)]
+
+    @property
+    def _reader(self) -> Reader:
+        assert self._nodes.reader is not None
+        return self._nodes.reader
+
+
+def _is_on(one: Object, node: str) -> bool:
+    seen = vm_seen(one)
+    return node in (seen.node, seen.to) and one.state not in GONE
+
+
+def _request(job: Job, one: Object, action: str, **args: str) -> Request:
+    who = job.claim.operation.who
+    return Request(job.ns, one.id, action, "", actor=CONTROLLER, who=who, args=text(args))
+
+
+def _told(report: NodeReport, away: dict[str, Away]) -> Ending:
+    """End with a report; a node that could not part with all of its VMs has failed."""
+    result = text(NodeFacts(report, away))
+    if not report.failed:
+        return Ending(result=result)
+    some = "; ".join(f"{id_}: {why}" for id_, why in list(report.failed.items())[:5])
+    return Ending(FAILED, result=result, error=f"{len(report.failed)} VMs are still there: {some}")

@@ -1,0 +1,65 @@
+"""The ovc domain in a process: its kinds with their handlers and rules, its API, and a small cloud for the demo."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from stateward.domains.ovc.aftermath import after
+from stateward.domains.ovc.api import routes
+from stateward.domains.ovc.containers import Containers
+from stateward.domains.ovc.hosts import Hosts
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
+from stateward.domains.ovc.nodes import FileVault, Nodes, NoVault, Vault
+from stateward.domains.ovc.rules.container import company_of_container, guard_account, guard_cloudspace
+from stateward.domains.ovc.rules.disk import company_of_disk, guard_disk
+from stateward.domains.ovc.rules.image import company_of_image, guard_image
+from stateward.domains.ovc.rules.node import guard_node
+from stateward.domains.ovc.rules.vm import company_of_vm, guard_vm
+from stateward.domains.ovc.service import Service
+from stateward.domains.ovc.settings import Settings, read_settings, timed
+from stateward.domains.ovc.small import Disks, Images
+from stateward.domains.ovc.vms import Vms
+from stateward.domains.wing import Site, Wing
+from stateward.drivers.simulated import SimulatedCloud
+from stateward.engine import Engine
+
+FOLDER = "ovc"
+
+
+class OvcWing(Wing):
+    """The ovc domain, furnished."""
+
+    service: Service
+
+    def __init__(self, site: Site, settings: Settings | None = None, *, cloud: SimulatedCloud | None = None) -> None:
+        settings = settings or read_settings(site.data)
+        self.nodes = Nodes(site.data / FOLDER, cloud=cloud, called=site.called)
+        self.vault: Vault = FileVault(site.data / FOLDER / "vault") if settings.files else NoVault()
+        self._containers = Containers()
+        by = timed(settings.timeouts)
+        kinds = [
+            Vms(self.nodes, self.vault).kind(by[VM.kind], guard_vm, company_of_vm, after),
+            self._containers.kind(by[CLOUDSPACE.kind], guard_cloudspace, company_of_container, after),
+            self._containers.kind(by[ACCOUNT.kind], guard_account, company_of_container, after),
+            Disks(self.nodes, self.vault).kind(by[DISK.kind], guard_disk, company_of_disk, after),
+            Images(self.vault).kind(by[IMAGE.kind], guard_image, company_of_image, after),
+            Hosts(self.nodes).kind(by[NODE.kind], guard_node, after),
+        ]
+        super().__init__(kinds, routes())
+
+    def attach(self, engine: Engine) -> None:
+        """Get to know the engine."""
+        self.nodes.reader = self._containers.reader = engine.store.reader
+        self.service = Service(engine)
+
+    @asynccontextmanager
+    async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - as all wings
+        """Live beside an engine."""
+        try:
+            yield
+        finally:
+            await self.nodes.close()
+
+
+def wing(site: Site) -> Wing:
+    """Furnish the domain."""
+    return OvcWing(site)

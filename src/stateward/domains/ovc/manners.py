@@ -1,0 +1,58 @@
+"""What every request of the domain must heed, whatever it is about: the queue that it would stand in."""
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.ovc.denials import OnlyOne, OtherAction, QueueStopping
+from stateward.domains.ovc.model import seen_of, short
+from stateward.domains.ovc.writing import put_seen
+from stateward.engine import Request
+from stateward.engine.desk import Desk
+from stateward.errors import BadInput
+from stateward.store.records import Key, Object, Work
+
+STATUS = "status="
+"""How the fact begins that tells in which state the caller believes an object to be."""
+
+
+def heed(desk: Desk, request: Request, found: Object) -> Object:
+    """Refuse what comes too late, or to a queue that takes nothing more; returns the object as it is then."""
+    _as_believed(request, found)
+    if request.birth is not None:
+        _by_its_name(request, found)
+        return found
+    _in_turn(desk, found)
+    return desk.objects[found.key]
+
+
+def _as_believed(request: Request, found: Object) -> None:
+    for fact in request.facts:
+        status = fact.removeprefix(STATUS)
+        if fact.startswith(STATUS) and status != found.state:
+            raise OtherAction(kind=short(found.kind), id=found.id, state=found.state, status=status)
+
+
+def _by_its_name(request: Request, found: Object) -> None:
+    """Refuse an object that is not labelled with its name, by which others find that it is taken."""
+    name = msgspec.json.decode(request.spec or "{}").get("name")
+    if msgspec.json.decode(found.labels).get("name") != name:
+        raise BadInput("labels", found.labels, f"the label name={name}, as its spec says")
+
+
+def _in_turn(desk: Desk, found: Object) -> None:
+    """Look at the queue: one that is being stopped takes nothing, and one request waits behind a migration."""
+    host = desk.objects[Key(found.ns, found.queue)]
+    line = desk.queue(host.key)
+    seen = seen_of(host)
+    if seen.closing and line:
+        raise QueueStopping(kind=short(host.kind), id=host.id)
+    if seen.closing:
+        put_seen(desk, host, replace(seen, closing=False))
+    waiting = [work for work in line if not _is_hidden(desk, work)]
+    if waiting and _is_hidden(desk, line[0]):
+        raise OnlyOne(kind=short(host.kind), id=host.id, op=waiting[0].op)
+
+
+def _is_hidden(desk: Desk, work: Work) -> bool:
+    operation = desk.operations.get(work.key)
+    return operation is not None and operation.hidden

@@ -1,0 +1,247 @@
+"""The records of the ovc domain: what is wanted of each object, and what is known of it.
+
+A spec is what was asked for. `seen` is what the domain itself keeps: where a VM is, which disks it has, since when
+something lies in the recycle bin. It is changed only inside the engine's transactions, where an action is accepted or
+has ended, so that it is never another than the state says.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
+from stateward.errors import BadInput
+from stateward.lifecycle import DAY
+from stateward.store.records import Object
+
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\s/](?:[^/\n\r]*[^\s/])?$")]
+Gib: TypeAlias = Annotated[int, Meta(ge=1, le=2000)]
+DriverName: TypeAlias = Literal["simulated", "process", "qemu"]
+VmAction: TypeAlias = Literal["move", "stop"]
+
+RETENTION = 7 * DAY
+MOST_DISKS = 25
+"""How many disks a VM may have, its boot disk included."""
+
+BUILT_IN = "tick"
+"""The image that every node has: a guest that counts the seconds on its console."""
+
+S = TypeVar("S", bound=Struct)
+
+
+# --- what is wanted --------------------------------------------------------------------------------------------------
+
+
+class AccountSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """An account; what it deletes lies in the recycle bin for `retention` seconds."""
+
+    name: Name
+    retention: Annotated[float, Meta(ge=0.0, le=3650 * DAY)] = RETENTION
+
+
+class CloudspaceSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """A cloudspace of an account."""
+
+    name: Name
+    account: str
+
+
+class VmSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """A VM in a cloudspace, from an image or as a clone of another VM."""
+
+    name: Name
+    account: str
+    cloudspace: str
+    image: str
+    size: Annotated[str, Meta(max_length=40)] = "tiny"
+    gib: Gib = 1
+    clone_of: str = ""
+
+
+class DiskSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """A disk of an account."""
+
+    name: Name
+    account: str
+    gib: Gib = 1
+    boot: bool = False
+
+
+class ImageSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """An image of an account, from the built-in guest or from a file of the library."""
+
+    name: Name
+    account: str
+    source: Annotated[str, Meta(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = BUILT_IN
+
+
+class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """A machine that carries VMs, and by which driver it does."""
+
+    name: Name
+    driver: DriverName = "simulated"
+    options: dict[str, str] = {}
+
+
+# --- what is known ---------------------------------------------------------------------------------------------------
+
+
+class Stay(Struct, frozen=True, omit_defaults=True):
+    """A stay in the recycle bin: since when, and with whom it went down if not on its own."""
+
+    since: float
+    along: str = ""
+
+
+class Seen(Struct, frozen=True, omit_defaults=True):
+    """What is known of any object. `closing`: its queue is being stopped."""
+
+    closing: bool = False
+    bin: Stay | None = None
+
+
+class Spot(Struct, frozen=True):
+    """A machine on a node, by its key there."""
+
+    node: str
+    machine: str
+
+
+class VmSeen(Seen, frozen=True, omit_defaults=True):
+    """Where a VM is: on which node, as which machine there (none: it has no power), and where it is moving.
+
+    `disks` are its disks with their slots; `leftovers` are machines that may be left of what has failed.
+    """
+
+    node: str = ""
+    machine: str = ""
+    to: str = ""
+    disks: dict[str, int] = {}
+    clones: tuple[str, ...] = ()
+    leftovers: tuple[Spot, ...] = ()
+
+
+class DiskSeen(Seen, frozen=True, omit_defaults=True):
+    """Which VM a disk belongs to, in which slot, and from which state the VM's action took it along."""
+
+    vm: str = ""
+    slot: int = 0
+    held_from: str = ""
+
+
+class ImageSeen(Seen, frozen=True, omit_defaults=True):
+    """How many VMs need an image."""
+
+    users: int = 0
+
+
+class Away(Struct, frozen=True):
+    """How a node in maintenance parted with a VM, and what state that was in."""
+
+    how: VmAction
+    state: str
+
+
+class NodeReport(Struct, frozen=True):
+    """What became of the VMs of a node, when it was last emptied or filled again."""
+
+    action: str
+    done: tuple[str, ...] = ()
+    failed: dict[str, str] = {}
+
+
+class NodeSeen(Seen, frozen=True, omit_defaults=True):
+    """The VMs that are to come back to a node, and the latest report."""
+
+    away: dict[str, Away] = {}
+    report: NodeReport | None = None
+
+
+class NodeFacts(Struct, frozen=True):
+    """What a node's action tells of its VMs when it ends."""
+
+    report: NodeReport
+    away: dict[str, Away] = {}
+
+
+SPECS: Mapping[str, type[Struct]] = {
+    VM.kind: VmSpec,
+    CLOUDSPACE.kind: CloudspaceSpec,
+    ACCOUNT.kind: AccountSpec,
+    DISK.kind: DiskSpec,
+    IMAGE.kind: ImageSpec,
+    NODE.kind: NodeSpec,
+}
+SEENS: Mapping[str, type[Seen]] = {
+    VM.kind: VmSeen,
+    CLOUDSPACE.kind: Seen,
+    ACCOUNT.kind: Seen,
+    DISK.kind: DiskSeen,
+    IMAGE.kind: ImageSeen,
+    NODE.kind: NodeSeen,
+}
+
+
+def short(kind: str) -> str:
+    """Return a kind's name inside the domain: `vm` for `ovc.vm`."""
+    return kind.removeprefix("ovc.")
+
+
+def text(value: Any) -> str:  # noqa: ANN401 - any record
+    """Return a record as it is stored."""
+    return msgspec.json.encode(value).decode()
+
+
+def spec_of(found: Object, kind: type[S]) -> S:
+    """Return an object's spec."""
+    return msgspec.json.decode(found.spec, type=kind)
+
+
+def new_spec(spec: str | None, kind: type[S]) -> S:
+    """Read the spec of a request; raises `BadInput` with the field that is wrong."""
+    try:
+        return msgspec.json.decode(spec or "{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise BadInput("spec", spec, f"a spec of this kind: {error}") from error
+
+
+def seen_of(found: Object) -> Seen:
+    """Return what is known of an object of any kind."""
+    return msgspec.json.decode(found.seen, type=SEENS[found.kind])
+
+
+def vm_seen(found: Object) -> VmSeen:
+    """Return what is known of a VM."""
+    return msgspec.json.decode(found.seen, type=VmSeen)
+
+
+def disk_seen(found: Object) -> DiskSeen:
+    """Return what is known of a disk."""
+    return msgspec.json.decode(found.seen, type=DiskSeen)
+
+
+def image_seen(found: Object) -> ImageSeen:
+    """Return what is known of an image."""
+    return msgspec.json.decode(found.seen, type=ImageSeen)
+
+
+def node_seen(found: Object) -> NodeSeen:
+    """Return what is known of a node."""
+    return msgspec.json.decode(found.seen, type=NodeSeen)
+
+
+def boot_disk_of(vm: str) -> str:
+    """Return the id of a VM's boot disk."""
+    return f"disk-{vm.removeprefix('vm-')}-boot"
+
+
+def new_disk_of(op: str) -> str:
+    """Return the id of the disk that an operation adds to its VM."""
+    return f"disk-{op[-12:]}"
+
+
+def machine_of(vm: str, op: str) -> str:
+    """Return the key of the machine that an operation starts for a VM: another one each time it gets power."""
+    return f"{vm}-{op[-8:]}"

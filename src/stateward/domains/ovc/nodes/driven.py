@@ -1,0 +1,147 @@
+"""A node behind any driver of machines: a machine of the driver is one life of a VM, from power on to power off.
+
+What no driver offers is done with what they all do: a machine moves by coming up on the other node before it ends here,
+and disks are a matter of the books alone.
+"""
+
+import asyncio
+
+from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Told
+from stateward.drivers import Accepted, Already, Deed, Driver, MachineState, Outcome, Ref, Refused, Transient, Want, Why
+from stateward.drivers import Throttled as Slow
+from stateward.engine import Permanent, Temporary, Throttled, Unknown
+
+BETWEEN_LOOKS = 0.02
+SLOWEST_LOOKS = 0.5
+
+POWERS = {
+    MachineState.RUNNING:    Power.ON,
+    MachineState.SUSPENDED:  Power.FROZEN,
+    MachineState.TERMINATED: Power.OFF,
+    MachineState.FAILED:     Power.OFF,
+    MachineState.OTHER:      Power.UNKNOWN,
+}  # fmt: skip
+
+
+class Driven:
+    """A node whose machines are a driver's; `image` is what they start from there, and `size` the only one there is."""
+
+    def __init__(self, driver: Driver, image: str, size: str = "") -> None:
+        self._driver, self._image, self._size = driver, image, size
+        self._troubles: dict[str, str] = {}
+
+    async def check(self) -> str:
+        """Say why the node cannot carry machines."""
+        refused = await self._driver.check("tiny", self._image)
+        return "" if refused is None else refused.message
+
+    async def start(self, machine: Machine) -> None:
+        """Give a machine power."""
+        answered(await self._create(machine))
+        await self._until(machine.key, Power.ON, Power.FROZEN)
+
+    async def _create(self, machine: Machine) -> Outcome:
+        (outcome,) = await self._driver.create([self._want(machine)])
+        return outcome
+
+    def _want(self, machine: Machine) -> Want:
+        return Want(machine.key, machine.name, self._size or machine.size, self._image)
+
+    async def stop(self, key: str) -> None:
+        """Take a machine's power."""
+        await self._act(key, Deed.TERMINATE, "", Power.OFF)
+
+    async def pause(self, key: str) -> None:
+        """Freeze a machine."""
+        await self._act(key, Deed.SUSPEND, "", Power.FROZEN)
+
+    async def resume(self, key: str) -> None:
+        """Let a frozen machine go on."""
+        await self._act(key, Deed.RESUME, "", Power.ON)
+
+    async def reset(self, key: str, token: str) -> None:
+        """Boot a machine anew."""
+        await self._act(key, Deed.REBOOT, token, Power.ON)
+
+    async def _act(self, key: str, deed: Deed, token: str, wanted: Power) -> None:
+        (outcome,) = await self._driver.act(deed, [Ref(key, None, token)])
+        gone = isinstance(outcome, Refused) and outcome.why is Why.NOT_FOUND and wanted is Power.OFF
+        if not gone:
+            await self._conflict_or_answered(key, outcome, wanted)
+            await self._until(key, wanted)
+
+    async def _conflict_or_answered(self, key: str, outcome: Outcome, wanted: Power) -> None:
+        """Look whether what was refused is so already, or may be allowed in a moment."""
+        if isinstance(outcome, Refused) and outcome.why is Why.CONFLICT:
+            power = await self.look(key)
+            if power is Power.CHANGING:
+                raise Temporary(outcome.message)
+            if power is wanted:
+                return
+        answered(outcome)
+
+    async def _until(self, key: str, *wanted: Power) -> None:
+        """Wait until a machine is as wanted; one that ended for good never will be."""
+        pause = BETWEEN_LOOKS
+        while (power := await self.look(key)) not in wanted:
+            if power is Power.OFF:
+                raise Permanent(f"machine {key} is not there: {self._troubles.get(key, 'it has ended')}")
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, SLOWEST_LOOKS)
+
+    async def look(self, key: str) -> Power:
+        """Say what a machine is; only a complete listing tells that there is none."""
+        listing = await self._driver.observe([key])
+        for seen in listing.seen:
+            self._troubles[key] = seen.details.get("complaint", seen.native_state)
+            return POWERS.get(seen.state, Power.CHANGING)
+        return Power.OFF if listing.complete else Power.UNKNOWN
+
+    async def attach(self, key: str, disk: Plugged) -> None:
+        """Do nothing: these machines have no disks but in the books."""
+
+    async def detach(self, key: str, disk: Plugged) -> None:
+        """Do nothing."""
+
+    async def has_disk(self, key: str, disk: Plugged) -> bool:  # noqa: ARG002 - nobody can tell
+        """Say no: it does no harm to do nothing once more."""
+        return False
+
+    async def move(self, key: str, to: Hypervisor, machine: Machine, told: Told) -> None:
+        """Bring a machine up on the other node, and end it here."""
+        frozen = await self.look(key) is Power.FROZEN or await to.look(machine.key) is Power.FROZEN
+        await to.start(machine)
+        if frozen:
+            await to.pause(machine.key)
+        await told(1, 1)
+        await self.stop(key)
+
+    async def has_moved(self, key: str, to: Hypervisor, machine: Machine) -> bool:
+        """Tell whether a machine is up on the other node, and ended here."""
+        return await self.look(key) is Power.OFF and await to.look(machine.key) in (Power.ON, Power.FROZEN)
+
+    async def stop_moving(self, key: str, to: Hypervisor, machine: Machine) -> bool:
+        """End what came up on the other node, as long as it is still here."""
+        if await self.look(key) is Power.OFF:
+            return True
+        await to.stop(machine.key)
+        return False
+
+    async def close(self) -> None:
+        """Let go of the driver."""
+        await self._driver.close()
+
+
+def answered(outcome: Outcome) -> None:
+    """Read an outcome: return if the node took it, and raise what is to follow if not."""
+    match outcome:
+        case Accepted() | Already():
+            return
+        case Refused():
+            raise Permanent(f"{outcome.why}: {outcome.message}")
+        case Slow():
+            raise Throttled(outcome.message or "the node asks for a pause", after=outcome.after)
+        case Transient():
+            raise Temporary(outcome.message)
+        case _:
+            raise Unknown(outcome.message)

@@ -1,0 +1,90 @@
+"""What is asked of a node: machines that come up, stop, freeze, move, and get and lose disks.
+
+Everything here can be asked again without harm: a machine has one key for each time its VM gets power, and what is so
+already is done. A method returns when it is so; what a node says no to, or does not answer, is raised in the words that
+the engine reads (`Permanent`, `Temporary`, `Unknown`).
+"""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Power(StrEnum):
+    """What a machine is, as its node shows it."""
+
+    ON = "on"
+    FROZEN = "frozen"
+    OFF = "off"
+    CHANGING = "changing"
+    UNKNOWN = "unknown"
+
+
+class Plugged(Struct, frozen=True):
+    """A disk as a machine has it."""
+
+    disk: str
+    file: str
+    slot: int
+    boot: bool = False
+
+
+class Machine(Struct, frozen=True):
+    """A machine that is to be: the key of this life of it, its VM's name and size, and its disks."""
+
+    key: str
+    name: str
+    size: str
+    disks: tuple[Plugged, ...] = ()
+
+
+Told = Callable[[int, int], Awaitable[None]]
+"""Is told how much of a machine has moved, and how much there is."""
+
+
+class Hypervisor(Protocol):
+    """A node at work."""
+
+    async def check(self) -> str:
+        """Say why the node cannot carry machines; nothing if it can."""
+
+    async def start(self, machine: Machine) -> None:
+        """Give a machine power, and wait until it is up."""
+
+    async def stop(self, key: str) -> None:
+        """Take a machine's power, and wait until nothing is left of it."""
+
+    async def pause(self, key: str) -> None:
+        """Freeze a machine in memory."""
+
+    async def resume(self, key: str) -> None:
+        """Let a frozen machine go on."""
+
+    async def reset(self, key: str, token: str) -> None:
+        """Boot a machine anew; with the same token, no second time."""
+
+    async def attach(self, key: str, disk: Plugged) -> None:
+        """Give a disk to a machine that has power."""
+
+    async def detach(self, key: str, disk: Plugged) -> None:
+        """Take a disk from a machine that has power."""
+
+    async def has_disk(self, key: str, disk: Plugged) -> bool:
+        """Tell whether a machine has a disk."""
+
+    async def look(self, key: str) -> Power:
+        """Say what a machine is."""
+
+    async def move(self, key: str, to: "Hypervisor", machine: Machine, told: Told) -> None:
+        """Move a machine to another node, where it is the one described; a failure leaves it where it was."""
+
+    async def has_moved(self, key: str, to: "Hypervisor", machine: Machine) -> bool:
+        """Tell whether a machine goes on at another node, and nowhere else."""
+
+    async def stop_moving(self, key: str, to: "Hypervisor", machine: Machine) -> bool:
+        """Give a move up; tells whether it is too late for that."""
+
+    async def close(self) -> None:
+        """Let go of connections; the machines stay as they are."""

@@ -1,0 +1,143 @@
+"""Where disks and images lie: one folder that all nodes share, with a file for each.
+
+What is to be there is made once and stays: to ask again does nothing. A clone and the VM that it was made of share what
+they had in common as a base that neither writes to.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from stateward.domains.ovc.model import BUILT_IN
+from stateward.drivers.qemu.disks import DiskError, copy_disk, make_disk
+from stateward.drivers.qemu.guest import GUESTS
+from stateward.drivers.qemu.hardware import HOST
+from stateward.engine import Permanent
+
+AT_ONCE = 4
+"""How many files are made at the same time."""
+IMAGE_SIZE = 1 << 20
+FORMS = {".qcow2": "qcow2", ".raw": "raw", ".img": "raw"}
+
+
+class Vault(Protocol):
+    """Where disks and images lie."""
+
+    def file(self, disk: str) -> str:
+        """Return where a disk lies."""
+
+    async def make(self, disk: str, gib: int, image: str = "") -> None:
+        """Make a disk, empty or from an image."""
+
+    async def clone(self, disk: str, source: str, gib: int) -> None:
+        """Make a disk with the contents of another one, which nobody uses meanwhile."""
+
+    async def keep_image(self, image: str, source: str) -> None:
+        """Make an image, from the built-in guest or a file of the library."""
+
+    async def remove(self, id_: str) -> None:
+        """Remove a disk or an image."""
+
+    async def has(self, id_: str) -> bool:
+        """Tell whether there is such a disk or image."""
+
+
+class NoVault:
+    """Keeps nothing: disks are a matter of the books alone, where nothing real runs from them."""
+
+    def file(self, disk: str) -> str:
+        """Return a name that stands for no file."""
+        return f"{disk}.none"
+
+    async def make(self, disk: str, gib: int, image: str = "") -> None:
+        """Make nothing."""
+
+    async def clone(self, disk: str, source: str, gib: int) -> None:
+        """Make nothing."""
+
+    async def keep_image(self, image: str, source: str) -> None:
+        """Make nothing."""
+
+    async def remove(self, id_: str) -> None:
+        """Remove nothing."""
+
+    async def has(self, id_: str) -> bool:  # noqa: ARG002 - nobody can tell
+        """Say no: to remove nothing once more does no harm."""
+        return False
+
+
+class FileVault:
+    """Keeps files of QEMU's own form in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._library = root / "library"
+        self._library.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    def _at(self, id_: str) -> Path:
+        return self._root / f"{id_}.qcow2"
+
+    def file(self, disk: str) -> str:
+        """Return where a disk lies."""
+        return str(self._at(disk))
+
+    async def make(self, disk: str, gib: int, image: str = "") -> None:
+        """Make a disk."""
+        await self._made(make_disk(self._at(disk), gib, self._at(image) if image else None))
+
+    async def keep_image(self, image: str, source: str) -> None:
+        """Make an image."""
+        if source == BUILT_IN:
+            file = self._library / f"{BUILT_IN}.raw"
+            await asyncio.to_thread(file.write_bytes, GUESTS[HOST].ljust(IMAGE_SIZE, b"\0"))
+        else:
+            file = self._library / source
+        if file.suffix not in FORMS or not await asyncio.to_thread(file.is_file):
+            raise Permanent(f"the library has no image {source!r} (of the form {', '.join(FORMS)})")
+        await self._made(copy_disk(self._at(image), file, FORMS[file.suffix]))
+
+    async def clone(self, disk: str, source: str, gib: int) -> None:
+        """Make the source's file the base of both.
+
+        The source has a file at any moment: first the base is one more name of it, and then its own name is given to a
+        new file that stands on the base, in one step.
+        """
+        own, base = self._at(source), self._root / f"{source}.base-{disk}"
+        if await asyncio.to_thread(self._at(disk).exists):
+            return
+        await asyncio.to_thread(_link, own, base)
+        if await asyncio.to_thread(os.path.samefile, own, base):
+            above = self._root / f"{source}.above"
+            await asyncio.to_thread(above.unlink, missing_ok=True)
+            await self._made(make_disk(above, gib, base))
+            await asyncio.to_thread(above.replace, own)
+        await self._made(make_disk(self._at(disk), gib, base))
+
+    async def _made(self, making: Awaitable[None]) -> None:
+        async with self._turns:
+            try:
+                await making
+            except DiskError as error:
+                raise Permanent(str(error)) from error
+
+    async def remove(self, id_: str) -> None:
+        """Remove a disk or an image, and the bases that nobody else stands on."""
+        await asyncio.to_thread(self._remove, id_)
+
+    def _remove(self, id_: str) -> None:
+        self._at(id_).unlink(missing_ok=True)
+        for base in self._root.glob(f"{id_}.base-*"):
+            base.unlink(missing_ok=True)
+
+    async def has(self, id_: str) -> bool:
+        """Tell whether there is such a disk or image."""
+        return await asyncio.to_thread(self._at(id_).exists)
+
+
+def _link(own: Path, base: Path) -> None:
+    with suppress(FileExistsError):
+        os.link(own, base)

@@ -1,0 +1,44 @@
+"""What has not been done in its time, by a worker that lives: it looks at what is true before it gives up.
+
+The engine ends what has outlived its deadline. That is no answer, so a little before it the work is stopped here, the
+node is asked what is true, and the action ends as that says: done after all, or back where it was.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from stateward.engine import Ending, Job, Permanent, Seen
+
+Run = Callable[[Job], Awaitable[Any]]
+Look = Callable[[Job], Awaitable[Seen | Ending]]
+
+MARGIN = 0.1
+"""What part of the time for an action is left for the look."""
+
+
+def in_time(run: Run, look: Look) -> Run:
+    """Return work that looks at what is true when its time is nearly over."""
+
+    async def bounded(job: Job) -> Any:  # noqa: ANN401 - what the work returns
+        try:
+            async with asyncio.timeout(_left(job)) as limit:
+                return await run(job)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        seen = await look(job)
+        if isinstance(seen, Ending):
+            return seen
+        if seen is Seen.DONE:
+            return Ending()
+        raise Permanent(f"not done {job.claim.operation.within:g} s after it was begun, and found {seen}")
+
+    return bounded
+
+
+def _left(job: Job) -> float:
+    within = job.claim.operation.within
+    left = within if job.claim.work.deadline is None else job.claim.work.deadline - time.time()
+    return max(0.0, min(left, within) - within * MARGIN)

@@ -1,0 +1,77 @@
+"""The rules of what has something below it: accounts and cloudspaces."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from stateward.domains.ovc.denials import HasRunning
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, VM, AccountState, VmState
+from stateward.domains.ovc.manners import heed
+from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, Stay, new_spec, seen_of, short
+from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
+from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
+from stateward.engine import Request
+from stateward.engine.desk import Desk
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER, USER, moving
+from stateward.store.records import Key, Object
+from stateward.store.selection import Selector
+
+RUNNING = (VmState.RUNNING, VmState.PAUSED, *moving(VmState))
+SHOWN = 5
+
+
+def company_of_container(request: Request, found: Object | None) -> Iterable[Key]:
+    """Return the account that a request about a cloudspace looks at."""
+    parent = request.birth.parent if request.birth is not None else None if found is None else found.parent
+    return [Key(request.ns, parent)] if parent and request.action in ("define", "deploy", "enable", "restore") else ()
+
+
+async def guard_cloudspace(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Check a request about a cloudspace."""
+    found = heed(desk, request, found)
+    ns, action = request.ns, request.action
+    if action == "define":
+        spec = new_spec(request.spec, CloudspaceSpec)
+        if found.parent != spec.account or found.queue != found.id:
+            raise BadInput("parent", found.parent, f"the cloudspace's account, {spec.account}")
+        ready(desk, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+        await refuse_taken(desk, ns, CLOUDSPACE, spec.name, parent=spec.account)
+    elif action in ("deploy", "enable"):
+        ready(desk, ns, found.parent or "", ACCOUNT, AccountState.CONFIRMED)
+    elif action == "restore" and request.actor != CONTROLLER:
+        refuse_below_bin(known(desk, ns, found.parent or "", ACCOUNT))
+    elif action in ("delete", "destroy"):
+        await _go(desk, request, found, [found.id])
+    return None
+
+
+async def guard_account(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Check a request about an account."""
+    found = heed(desk, request, found)
+    if request.birth is not None:
+        spec = new_spec(request.spec, AccountSpec)
+        if found.parent is not None or found.queue != found.id:
+            raise BadInput("parent", found.parent, "nothing: accounts are on top")
+        await refuse_taken(desk, request.ns, ACCOUNT, spec.name)
+    elif request.action in ("delete", "destroy"):
+        below = await desk.tx.select(Selector(request.ns, CLOUDSPACE.kind, found.id))
+        await _go(desk, request, found, [one.id for one in below])
+    return None
+
+
+async def _go(desk: Desk, request: Request, found: Object, boxes: list[str]) -> None:
+    if request.actor == USER:
+        await _refuse_running(desk, request, found, boxes)
+    if request.action == "delete":
+        along = str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
+        put_seen(desk, found, replace(seen_of(found), bin=Stay(desk.now, along)))
+
+
+async def _refuse_running(desk: Desk, request: Request, found: Object, boxes: list[str]) -> None:
+    """Refuse a user who would take down VMs that run."""
+    for box in boxes:
+        running = await desk.tx.select(Selector(request.ns, VM.kind, box, RUNNING))
+        if running:
+            some = ", ".join(one.id for one in running[:SHOWN])
+            raise HasRunning(kind=short(found.kind), id=found.id, vms=some)

@@ -1,0 +1,70 @@
+"""The rules of disks: what is done to them alone, and what only together with their VM."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from stateward.domains.ovc.denials import BootDisk, OnItsVm
+from stateward.domains.ovc.lifecycle import ACCOUNT, DISK, VM, AccountState
+from stateward.domains.ovc.manners import heed
+from stateward.domains.ovc.model import DiskSpec, Stay, disk_seen, new_spec, spec_of
+from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
+from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
+from stateward.engine import Request
+from stateward.engine.desk import Desk
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER
+from stateward.store.records import Key, Object
+
+TOGETHER = {"assign": "add", "attach": "attach", "detach": "detach"}
+"""What is asked of a VM, and not of its disk; with the VM's word for it."""
+
+
+def company_of_disk(request: Request, found: Object | None) -> Iterable[Key]:
+    """Return the objects that a request about a disk looks at."""
+    try:
+        spec = new_spec(request.spec, DiskSpec) if request.action == "define" else None
+    except BadInput:
+        return ()
+    if spec is not None:
+        return [Key(request.ns, spec.account)]
+    if found is None or request.action != "restore":
+        return ()
+    return [Key(request.ns, found.parent or "")]
+
+
+async def guard_disk(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Check a request about a disk."""
+    found = heed(desk, request, found)
+    if request.action in TOGETHER:
+        raise OnItsVm(id=found.id, action=TOGETHER[request.action])
+    match request.action:
+        case "define":
+            await _define(desk, request, found)
+        case "delete" | "destroy":
+            _go(desk, request, found)
+        case "restore":
+            _restore(desk, request, found)
+    return None
+
+
+async def _define(desk: Desk, request: Request, found: Object) -> None:
+    spec = new_spec(request.spec, DiskSpec)
+    if spec.boot or found.parent != spec.account or found.queue != found.id:
+        raise BadInput("spec", request.spec, "a disk without a VM, below its account")
+    ready(desk, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+    await refuse_taken(desk, request.ns, DISK, spec.name, account=spec.account)
+
+
+def _go(desk: Desk, request: Request, found: Object) -> None:
+    seen = disk_seen(found)
+    if spec_of(found, DiskSpec).boot:
+        raise BootDisk(id=found.id, vm=seen.vm)
+    if request.action == "delete":
+        along = str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
+        put_seen(desk, found, replace(seen, bin=Stay(desk.now, along)))
+
+
+def _restore(desk: Desk, request: Request, found: Object) -> None:
+    if request.actor != CONTROLLER:
+        refuse_below_bin(known(desk, request.ns, found.parent or "", VM if disk_seen(found).vm else ACCOUNT))

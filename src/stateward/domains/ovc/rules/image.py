@@ -1,0 +1,44 @@
+"""The rules of images: one that VMs stand on stays."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from stateward.domains.ovc.denials import ImageInUse
+from stateward.domains.ovc.lifecycle import ACCOUNT, IMAGE, AccountState
+from stateward.domains.ovc.manners import heed
+from stateward.domains.ovc.model import ImageSpec, Stay, image_seen, new_spec
+from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
+from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
+from stateward.engine import Request
+from stateward.engine.desk import Desk
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER
+from stateward.store.records import Key, Object
+
+
+def company_of_image(request: Request, found: Object | None) -> Iterable[Key]:
+    """Return the account that a request about an image looks at."""
+    parent = request.birth.parent if request.birth is not None else None if found is None else found.parent
+    return [Key(request.ns, parent)] if parent and request.action in ("define", "restore") else ()
+
+
+async def guard_image(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Check a request about an image."""
+    found = heed(desk, request, found)
+    seen = image_seen(found)
+    match request.action:
+        case "define":
+            spec = new_spec(request.spec, ImageSpec)
+            if found.parent != spec.account or found.queue != found.id:
+                raise BadInput("parent", found.parent, f"the image's account, {spec.account}")
+            ready(desk, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+            await refuse_taken(desk, request.ns, IMAGE, spec.name, parent=spec.account)
+        case "destroy" if seen.users:
+            raise ImageInUse(id=found.id, users=seen.users)
+        case "delete":
+            along = str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
+            put_seen(desk, found, replace(seen, bin=Stay(desk.now, along)))
+        case "restore" if request.actor != CONTROLLER:
+            refuse_below_bin(known(desk, request.ns, found.parent or "", ACCOUNT))
+    return None

@@ -1,0 +1,311 @@
+"""The rules of VMs: what they need around them, and the disks that they take along."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.ovc.denials import (
+    Already,
+    BootDisk,
+    HasClones,
+    InTheBin,
+    NotAttached,
+    OtherAccount,
+    TooManyDisks,
+)
+from stateward.domains.ovc.lifecycle import (
+    ACCOUNT,
+    CLOUDSPACE,
+    DISK,
+    IMAGE,
+    VM,
+    AccountState,
+    CloudspaceState,
+    DiskState,
+    ImageState,
+    VmState,
+)
+from stateward.domains.ovc.manners import heed
+from stateward.domains.ovc.model import (
+    MOST_DISKS,
+    DiskSpec,
+    Stay,
+    VmSeen,
+    VmSpec,
+    boot_disk_of,
+    disk_seen,
+    image_seen,
+    machine_of,
+    new_disk_of,
+    new_spec,
+    short,
+    spec_of,
+    text,
+    vm_seen,
+)
+from stateward.domains.ovc.rules.placing import some_node, wanted_node
+from stateward.domains.ovc.writing import hold, known, may, new_disk, put_seen, ready, refuse_taken
+from stateward.drivers.process.sizes import size_of
+from stateward.engine import Request
+from stateward.engine.desk import Desk
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER
+from stateward.store.records import Key, Object
+
+Rule = Callable[[Desk, Request, Object], Awaitable[Request | None]]
+
+BINNED = ("DELETING", "DELETED", "RESTORING", "DESTROYING", "DESTROYED")
+"""The states of a parent in which nothing below it can be restored on its own."""
+
+OUT = frozenset({VmState.DELETED, VmState.DESTROYED})
+
+
+def args_of(request: Request) -> dict[str, Any]:
+    """Return the arguments of a request."""
+    args: dict[str, Any] = msgspec.json.decode(request.args)
+    return args
+
+
+async def guard_vm(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Check a request about a VM, and carry out what it means for others."""
+    found = heed(desk, request, found)
+    rule = RULES.get(request.action)
+    return None if rule is None else await rule(desk, request, found)
+
+
+def company_of_vm(request: Request, found: Object | None) -> Iterable[Key]:
+    """Return the objects that a request about a VM looks at."""
+    if request.action == "define":
+        try:
+            spec = new_spec(request.spec, VmSpec)
+        except BadInput:
+            return ()
+        names = {spec.cloudspace, spec.account, spec.image, spec.clone_of}
+    elif found is None or found.kind != VM.kind:
+        return ()
+    else:
+        names = _around(request, found)
+    return [Key(request.ns, name) for name in names if name]
+
+
+def _around(request: Request, found: Object) -> set[str]:
+    spec, seen = spec_of(found, VmSpec), vm_seen(found)
+    match request.action:
+        case "deploy" | "start":
+            return {spec.cloudspace, spec.account, spec.clone_of, *seen.disks, *seen.clones}
+        case "delete" | "destroy":
+            return {*seen.disks, *seen.clones}
+        case "restore":
+            return {spec.cloudspace, spec.account, *seen.disks}
+        case "attach disk" | "detach disk" | "add disk":
+            return {spec.account, str(args_of(request).get("disk", ""))}
+        case _:
+            return set()
+
+
+# --- coming ----------------------------------------------------------------------------------------------------------
+
+
+async def _define(desk: Desk, request: Request, found: Object) -> Request | None:
+    spec, ns = new_spec(request.spec, VmSpec), request.ns
+    if size_of(spec.size) is None:
+        raise BadInput("size", spec.size, "a size: tiny, small, medium, large, or such as 2c512m")
+    if found.parent != spec.cloudspace or found.queue != found.id:
+        raise BadInput("parent", found.parent, f"the VM's cloudspace, {spec.cloudspace}")
+    box = ready(desk, ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
+    if box.parent != spec.account:
+        raise OtherAccount(kind="cloudspace", id=box.id, other=spec.account)
+    ready(desk, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+    image = ready(desk, ns, spec.image, IMAGE, ImageState.CREATED)
+    _same_account(image, image.parent or "", spec.account)
+    source = _source(desk, ns, spec)
+    await refuse_taken(desk, ns, VM, spec.name, parent=spec.cloudspace)
+    if source is not None:
+        seen = vm_seen(source)
+        put_seen(desk, source, replace(seen, clones=(*seen.clones, found.id)))
+    used = image_seen(image)
+    put_seen(desk, image, replace(used, users=used.users + 1))
+    boot = boot_disk_of(found.id)
+    new_disk(desk, request, boot, DiskSpec(f"{spec.name}-boot", spec.account, spec.gib, boot=True), found.id, 0)
+    return replace(request, seen=text(VmSeen(disks={boot: 0})))
+
+
+def _source(desk: Desk, ns: str, spec: VmSpec) -> Object | None:
+    """Return the VM that is to be cloned: it must not run while its disk becomes the base of both."""
+    if not spec.clone_of:
+        return None
+    source = ready(desk, ns, spec.clone_of, VM, VmState.HALTED)
+    of = spec_of(source, VmSpec)
+    _same_account(source, of.account, spec.account)
+    if of.image != spec.image:
+        raise BadInput("image", spec.image, f"the image of the VM that is cloned, {of.image}")
+    return source
+
+
+def _same_account(found: Object, account: str, other: str) -> None:
+    if account != other:
+        raise OtherAccount(kind=short(found.kind), id=found.id, other=other)
+
+
+def _lively(desk: Desk, request: Request, spec: VmSpec) -> None:
+    """Refuse to give power to what is below something disabled; the controller only gives back what there was."""
+    if request.actor != CONTROLLER:
+        ready(desk, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
+        ready(desk, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+
+
+async def _deploy(desk: Desk, request: Request, found: Object) -> Request | None:
+    boot, spec = known(desk, request.ns, boot_disk_of(found.id), DISK), spec_of(found, VmSpec)
+    if spec.clone_of:
+        ready(desk, request.ns, spec.clone_of, VM, VmState.HALTED)
+    move = None if boot.state == DiskState.ASSIGNED else may(desk, boot, "assign")
+    await _start(desk, request, found)
+    if move is not None:
+        hold(desk, request, boot, move)
+    return None
+
+
+async def _start(desk: Desk, request: Request, found: Object) -> Request | None:
+    _lively(desk, request, spec_of(found, VmSpec))
+    seen, node = vm_seen(found), str(args_of(request).get("node", ""))
+    for clone in (known(desk, request.ns, id_, VM) for id_ in seen.clones):
+        if clone.state == VmState.DEPLOYING:  # it is just being made of this one's disk
+            raise HasClones(id=found.id, clones=clone.id)
+    if node:
+        node = await wanted_node(desk, request.ns, node, back=request.actor == CONTROLLER)
+    else:
+        node = await some_node(desk, found, present=seen.node)
+    put_seen(desk, found, replace(seen, node=node, machine=machine_of(found.id, request.op)))
+    return None
+
+
+# --- going -----------------------------------------------------------------------------------------------------------
+
+
+def _clones(desk: Desk, found: Object, *, living: bool) -> None:
+    """Refuse while there are clones: living ones, or also those in the recycle bin."""
+    clones = [desk.objects[Key(found.ns, id_)] for id_ in vm_seen(found).clones]
+    standing = [one.id for one in clones if not living or one.state not in OUT]
+    if standing:
+        raise HasClones(id=found.id, clones=", ".join(standing))
+
+
+async def _delete(desk: Desk, request: Request, found: Object) -> Request | None:
+    _clones(desk, found, living=True)
+    seen = vm_seen(found)
+    disks = [known(desk, request.ns, id_, DISK) for id_ in seen.disks]
+    taken = [(one, may(desk, one, "delete")) for one in disks if one.state not in LEFT_ALONE]
+    for disk, move in taken:
+        hold(desk, request, disk, move, bin=Stay(desk.now, found.id))
+    put_seen(desk, found, replace(seen, bin=Stay(desk.now, _along(request))))
+    return None
+
+
+LEFT_ALONE = frozenset({DiskState.TOBEDELETED, DiskState.ERROR, DiskState.MODELED})
+"""What a VM that goes to the recycle bin does not take along: what lies there already, and what is not whole."""
+
+
+def _along(request: Request) -> str:
+    """Return with whom it goes; only the controller acts for a parent."""
+    return str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
+
+
+async def _restore(desk: Desk, request: Request, found: Object) -> Request | None:
+    spec, seen = spec_of(found, VmSpec), vm_seen(found)
+    if request.actor != CONTROLLER:
+        for id_, lifecycle in ((spec.cloudspace, CLOUDSPACE), (spec.account, ACCOUNT)):
+            refuse_below_bin(known(desk, request.ns, id_, lifecycle))
+    disks = [known(desk, request.ns, id_, DISK) for id_ in seen.disks]
+    back = [one for one in disks if (stay := disk_seen(one).bin) is not None and stay.along == found.id]
+    for disk, move in [(one, may(desk, one, "restore")) for one in back]:
+        hold(desk, request, disk, move)
+    return None
+
+
+def refuse_below_bin(parent: Object) -> None:
+    """Refuse to restore what is below something that lies in the recycle bin, or is on its way there or back."""
+    if parent.state in BINNED:
+        raise InTheBin(kind=short(parent.kind), id=parent.id, state=parent.state)
+
+
+async def _destroy(desk: Desk, request: Request, found: Object) -> Request | None:
+    _clones(desk, found, living=False)
+    disks = [known(desk, request.ns, id_, DISK) for id_ in vm_seen(found).disks]
+    for disk, move in [(one, may(desk, one, "destroy")) for one in disks]:
+        hold(desk, request, disk, move)
+    return None
+
+
+# --- disks -----------------------------------------------------------------------------------------------------------
+
+
+def _free_slot(found: Object, seen: VmSeen) -> int:
+    if len(seen.disks) >= MOST_DISKS:
+        raise TooManyDisks(id=found.id, most=MOST_DISKS)
+    return next(slot for slot in range(MOST_DISKS) if slot not in seen.disks.values())
+
+
+async def _add_disk(desk: Desk, request: Request, found: Object) -> Request | None:
+    args, account = args_of(request), spec_of(found, VmSpec).account
+    spec = new_spec(text({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), DiskSpec)
+    slot = _free_slot(found, vm_seen(found))
+    await refuse_taken(desk, request.ns, DISK, spec.name, account=account)
+    disk = new_disk(desk, request, new_disk_of(request.op), spec, found.id, slot)
+    hold(desk, request, disk, may(desk, disk, "assign"))
+    return None
+
+
+async def _attach_disk(desk: Desk, request: Request, found: Object) -> Request | None:
+    disk = known(desk, request.ns, str(args_of(request).get("disk", "")), DISK)
+    spec = spec_of(disk, DiskSpec)
+    _same_account(disk, spec.account, spec_of(found, VmSpec).account)
+    _no_boot_disk(disk, spec)
+    slot = _free_slot(found, vm_seen(found))
+    held = hold(desk, request, disk, may(desk, disk, "attach"), vm=found.id, slot=slot)
+    desk.put(held.key, replace(held, parent=found.id, queue=found.id))
+    return None
+
+
+async def _detach_disk(desk: Desk, request: Request, found: Object) -> Request | None:
+    disk = known(desk, request.ns, str(args_of(request).get("disk", "")), DISK)
+    if disk.id not in vm_seen(found).disks:
+        raise NotAttached(disk=disk.id, id=found.id)
+    _no_boot_disk(disk, spec_of(disk, DiskSpec))
+    hold(desk, request, disk, may(desk, disk, "detach"))
+    return None
+
+
+def _no_boot_disk(disk: Object, spec: DiskSpec) -> None:
+    if spec.boot:
+        raise BootDisk(id=disk.id, vm=disk_seen(disk).vm)
+
+
+# --- moving ----------------------------------------------------------------------------------------------------------
+
+
+async def _migrate(desk: Desk, request: Request, found: Object) -> Request | None:
+    seen, node = vm_seen(found), str(args_of(request).get("node", ""))
+    if node and node == seen.node:
+        raise Already(id=found.id, node=node)
+    if node:
+        node = await wanted_node(desk, request.ns, node, back=request.actor == CONTROLLER)
+    else:
+        node = await some_node(desk, found, avoid=seen.node)
+    put_seen(desk, found, replace(seen, to=node))
+    return None
+
+
+RULES: dict[str, Rule] = {
+    "define": _define,
+    "deploy": _deploy,
+    "start": _start,
+    "delete": _delete,
+    "restore": _restore,
+    "destroy": _destroy,
+    "add disk": _add_disk,
+    "attach disk": _attach_disk,
+    "detach disk": _detach_disk,
+    "migrate": _migrate,
+}

@@ -1,0 +1,221 @@
+"""The domain's service: what can be asked for, in the words of the design, by whoever asks."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stateward.domains.ovc.denials import NotNow, OtherAction
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
+from stateward.domains.ovc.looking import objects
+from stateward.domains.ovc.manners import STATUS
+from stateward.domains.ovc.model import (
+    AccountSpec,
+    CloudspaceSpec,
+    DiskSpec,
+    ImageSpec,
+    NodeSpec,
+    VmSpec,
+    short,
+    text,
+)
+from stateward.domains.ovc.queuer import KINDS, Queuer
+from stateward.domains.ovc.validation import OBJECT_TYPES
+from stateward.engine import Accepted, Denied, Engine, NotFound, Refused, Request
+from stateward.engine.healing import Healed, Stuck
+from stateward.engine.ids import new_id
+from stateward.engine.requests import Birth
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER, Reason
+from stateward.store.records import Key, Object
+from stateward.store.selection import Selector
+
+THERE = {
+    "delete": ("DELETED", "TOBEDELETED"),
+    "destroy": ("DESTROYED",),
+    "decommission": ("DECOMMISSIONED",),
+}
+"""Where it is a success to ask once more."""
+
+
+class Caller(Struct, frozen=True):
+    """Who asks: the actor in the tables, and the person or program behind it."""
+
+    actor: str
+    who: str = ""
+
+
+class Healing(Struct, frozen=True):
+    """What is stuck now, and what was settled since a time."""
+
+    stuck: list[Stuck]
+    healed: list[Healed]
+
+
+class Service:
+    """Asks the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.queuer = Queuer(engine)
+
+    # --- making ------------------------------------------------------------------------------------------------------
+
+    async def create_account(self, ns: str, spec: AccountSpec, caller: Caller, key: str | None = None) -> Accepted:
+        """Make an account."""
+        return await self._make(ns, ACCOUNT.kind, ("create",), spec, None, caller, key)
+
+    async def create_cloudspace(
+        self, ns: str, spec: CloudspaceSpec, caller: Caller, key: str | None = None
+    ) -> Accepted:
+        """Make a cloudspace, and deploy it."""
+        return await self._make(ns, CLOUDSPACE.kind, ("define", "deploy"), spec, spec.account, caller, key)
+
+    async def create_machine(
+        self, ns: str, spec: VmSpec, caller: Caller, key: str | None = None, *, deploy: bool = True
+    ) -> Accepted:
+        """Make a VM, and deploy it unless it is only to be described."""
+        actions = ("define", "deploy") if deploy else ("define",)
+        return await self._make(ns, VM.kind, actions, spec, spec.cloudspace, caller, key)
+
+    async def create_disk(self, ns: str, spec: DiskSpec, caller: Caller, key: str | None = None) -> Accepted:
+        """Make a disk that belongs to no VM."""
+        return await self._make(ns, DISK.kind, ("define", "create"), spec, spec.account, caller, key)
+
+    async def create_image(self, ns: str, spec: ImageSpec, caller: Caller, key: str | None = None) -> Accepted:
+        """Make an image."""
+        return await self._make(ns, IMAGE.kind, ("define", "create"), spec, spec.account, caller, key)
+
+    async def register_node(self, ns: str, spec: NodeSpec, caller: Caller, key: str | None = None) -> Accepted:
+        """Register a node."""
+        return await self._make(ns, NODE.kind, ("register",), spec, None, caller, key)
+
+    async def _make(
+        self,
+        ns: str,
+        kind: str,
+        actions: Sequence[str],
+        spec: Struct,
+        parent: str | None,
+        caller: Caller,
+        key: str | None,
+    ) -> Accepted:
+        """Make an object, and have done what comes next; where that is refused, it is taken back."""
+        id_ = _new_name(ns, kind, key)
+        accepted = await self.submit(self._first(ns, id_, kind, actions[0], spec, parent, caller, key))
+        for action in actions[1:]:
+            try:
+                accepted = await self.submit(self._request(ns, id_, action, caller, key=key))
+            except Denied:
+                await self._take_back(ns, id_)
+                raise
+        return accepted
+
+    async def _take_back(self, ns: str, id_: str) -> None:
+        """Destroy what was described and cannot be made."""
+        with suppress(Denied):
+            await self.engine.act(ns, id_, "destroy", actor=CONTROLLER, who="taken back")
+
+    def _first(
+        self,
+        ns: str,
+        id_: str,
+        kind: str,
+        action: str,
+        spec: Struct,
+        parent: str | None,
+        caller: Caller,
+        key: str | None,
+    ) -> Request:
+        plain = msgspec.to_builtins(spec)
+        labels = {"name": plain["name"], **({"account": plain["account"]} if kind == DISK.kind else {})}
+        birth = Birth(kind, parent, text(labels))
+        return self._request(ns, id_, action, caller, key=key, spec=plain, birth=birth)
+
+    def _request(self, ns: str, id_: str, action: str, caller: Caller, **how: Any) -> Request:  # noqa: ANN401 - as engine
+        key = how.pop("key", None)
+        name = None if key is None else f"{key}/{action}"
+        return self.engine.request(ns, id_, action, actor=caller.actor, who=caller.who, key=name, **how)
+
+    # --- doing -------------------------------------------------------------------------------------------------------
+
+    async def act(
+        self,
+        ns: str,
+        kind: str,
+        id_: str,
+        action: str,
+        caller: Caller,
+        *,
+        args: dict[str, Any] | None = None,
+        status: str | None = None,
+        key: str | None = None,
+    ) -> Accepted:
+        """Ask for an action on an object of a kind; `status` is the state that the caller believes it to be in."""
+        await self.get(ns, kind, id_)
+        facts = () if status is None else (f"{STATUS}{status}",)
+        try:
+            return await self.submit(self._request(ns, id_, action, caller, args=args or {}, facts=facts, key=key))
+        except Refused as refused:
+            if status is not None and refused.refusal.state != status:
+                state = str(refused.refusal.state)
+                raise OtherAction(kind=short(kind), id=id_, state=state, status=status) from refused
+            if refused.refusal.state in THERE.get(action, ()):
+                return Accepted(await self.engine.get(ns, id_), None, again=True)
+            raise
+
+    async def submit(self, request: Request) -> Accepted:
+        """Submit a request; what is in transition answers in the design's own words."""
+        try:
+            return await self.engine.submit(request)
+        except Refused as refused:
+            if refused.refusal.reason is Reason.IN_TRANSITION:
+                raise NotNow(refused.refusal, refused.blocker) from refused
+            raise
+
+    async def update_status(
+        self, ns: str, object_type: str, id_: str, status: str, new_status: str, caller: Caller
+    ) -> Accepted:
+        """Change an object's status from one to another, in one step or not at all.
+
+        The first must be what it is, or another action is happening. The other is a transition: it begins what leads
+        through it, and ends when that does.
+        """
+        lifecycle = OBJECT_TYPES[object_type]
+        ways = [one.event for one in lifecycle.allowed[lifecycle.state(status)] if one.target == new_status]
+        if not ways or new_status == status:
+            begun = sorted({one.target for one in lifecycle.allowed[lifecycle.state(status)]} - {status})
+            raise BadInput("new_status", new_status, f"a transition that begins in {status}: {', '.join(begun)}")
+        return await self.act(ns, lifecycle.kind, id_, ways[0], caller, status=status)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def get(self, ns: str, kind: str, id_: str) -> Object:
+        """Return an object, if it is of this kind."""
+        found = await self.engine.get(ns, id_)
+        if found.kind != kind:
+            raise NotFound(ns, id_)
+        return found
+
+    async def disks_of(self, ns: str, vm: str) -> list[Object]:
+        """Return the disks of a VM."""
+        return [one async for one in objects(self.engine.store.reader, Selector(ns, DISK.kind, vm))]
+
+    async def healing(self, ns: str, since: float) -> Healing:
+        """Return what is stuck now, and what was settled since a time, of the objects of a namespace."""
+        stuck = [one for one in await self.engine.stuck() if one.ns == ns and await self._is_ours(Key(ns, one.object))]
+        healed = [one for one in await self.engine.healed(since) if one.ns == ns and one.kind in KINDS]
+        return Healing(stuck, healed)
+
+    async def _is_ours(self, key: Key) -> bool:
+        found = await self.engine.store.reader.object(key)
+        return found is not None and found.kind in KINDS
+
+
+def _new_name(ns: str, kind: str, key: str | None) -> str:
+    """Return the id of a new object: always the same for the same idempotency key."""
+    tail = new_id()[-12:] if key is None else blake2b(f"{ns}/{kind}/{key}".encode(), digest_size=6).hexdigest()
+    return f"{short(kind)}-{tail}"

@@ -1,0 +1,91 @@
+"""What is done to disks, images, and to what has something below it and is nothing by itself."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from stateward.domains.ovc.model import DiskSpec, ImageSpec, disk_seen, spec_of, vm_seen
+from stateward.domains.ovc.nodes import Hypervisor, Nodes, Plugged, Vault
+from stateward.engine import Handler, Job, Kind, Seen
+from stateward.engine.kinds import After, Company, Guard
+from stateward.lifecycle import Lifecycle
+from stateward.store.records import Key
+
+
+async def nothing(_: Job) -> None:
+    """Do nothing: it is a matter of the books."""
+
+
+async def is_done(_: Job) -> Seen:
+    """Say that it is done: there is nothing that could be otherwise."""
+    return Seen.DONE
+
+
+class Disks:
+    """The handlers of what is done to disks alone; a VM's disk is worked on in the VM's turn."""
+
+    def __init__(self, nodes: Nodes, vault: Vault) -> None:
+        self._nodes, self._vault = nodes, vault
+
+    def kind(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
+        """Return the kind of disks, with its handlers."""
+        runs: dict[str, Callable[[Job], Awaitable[Any]]] = {
+            "create": self._create,
+            "delete": self._unplug,
+            "restore": self._plug,
+            "destroy": self._destroy,
+        }
+        handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
+        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
+
+    async def _create(self, job: Job) -> None:
+        await self._vault.make(job.object, spec_of(job.claim.object, DiskSpec).gib)
+
+    async def _unplug(self, job: Job) -> None:
+        there = await self._machine(job)
+        if there is not None:
+            node, key, disk = there
+            await node.detach(key, disk)
+
+    async def _plug(self, job: Job) -> None:
+        there = await self._machine(job)
+        if there is not None:
+            node, key, disk = there
+            await node.attach(key, disk)
+
+    async def _destroy(self, job: Job) -> None:
+        await self._unplug(job)
+        await self._vault.remove(job.object)
+
+    async def _machine(self, job: Job) -> tuple[Hypervisor, str, Plugged] | None:
+        """Return the machine that has the disk, if its VM has power."""
+        seen = disk_seen(job.claim.object)
+        assert self._nodes.reader is not None
+        vm = await self._nodes.reader.object(Key(job.ns, seen.vm)) if seen.vm else None
+        if vm is None or not vm_seen(vm).machine:
+            return None
+        node = await self._nodes.of(job.ns, vm_seen(vm).node)
+        return node, vm_seen(vm).machine, Plugged(job.object, self._vault.file(job.object), seen.slot)
+
+    async def _observe(self, job: Job) -> Seen:
+        if job.action == "create" and await self._vault.has(job.object):
+            return Seen.DONE
+        return Seen.NOT_DONE  # all of it does no harm a second time
+
+
+class Images:
+    """The handlers of images."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+
+    def kind(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
+        """Return the kind of images, with its handlers."""
+        handlers = {action: Handler(nothing, is_done) for action in ("disable", "enable", "delete", "restore")}
+        handlers |= {"create": Handler(self._create), "destroy": Handler(self._destroy)}
+        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
+
+    async def _create(self, job: Job) -> None:
+        await self._vault.keep_image(job.object, spec_of(job.claim.object, ImageSpec).source)
+
+    async def _destroy(self, job: Job) -> None:
+        await self._vault.remove(job.object)

@@ -1,0 +1,176 @@
+"""What can be asked of systems: each as one request, with the locks that it needs.
+
+A deploy changes its path and all below it: X there, which means IX on all that is above. A teardown and a delete change
+the whole system: X on the root. What cannot have its locks is refused at once, and told of all that is in the way; or
+waits in turn, if it was asked to.
+"""
+
+from contextlib import suppress
+
+from stateward.domains.systems.definition import Tree
+from stateward.domains.systems.guards import WAIT, exclusive
+from stateward.domains.systems.lifecycle import DEPLOY, SYSTEM, TEARDOWN, DeployState
+from stateward.domains.systems.names import change_id, checked_name, checked_path, from_key
+from stateward.domains.systems.specs import ChangeSeen, ChangeSpec, Picture, SystemSpec, seen_of, spec_of
+from stateward.engine import Accepted, Denied, Engine, NotFound
+from stateward.engine.ids import new_id
+from stateward.errors import BadInput
+from stateward.lifecycle import USER
+from stateward.locks.paths import ROOT, Path
+from stateward.store.records import Key, Object
+from stateward.store.selection import Page, Selector
+
+OPEN = (DeployState.PENDING, DeployState.ACCEPTED, DeployState.IN_PROGRESS)
+
+
+class NothingToRollBack(Denied):
+    """No deploy of this path has succeeded."""
+
+    code = "nothing_to_roll_back"
+
+    def __init__(self, system: str, path: str | None) -> None:
+        super().__init__(system, path)
+        self.system, self.path = system, path
+
+    def __str__(self) -> str:
+        where = "" if self.path is None else f" of {self.path}"
+        return f"no deploy{where} in system {self.system} has succeeded that could be rolled back"
+
+
+class Actions:
+    """The actions on systems of one namespace, as somebody asks for them."""
+
+    def __init__(self, engine: Engine, ns: str, who: str = "", actor: str = USER) -> None:
+        self._engine, self._ns, self._who, self._actor = engine, ns, who, actor
+
+    async def create(self, system: str, backend: str, key: str | None = None) -> Accepted:
+        """Make a system."""
+        checked_name("name", system)
+        return await self._engine.create(
+            self._ns, system, SYSTEM.kind, spec=SystemSpec(backend), who=self._who, actor=self._actor, key=key
+        )
+
+    async def deploy(
+        self, system: str, path: str, tree: Tree, wait: float | None = None, key: str | None = None
+    ) -> Accepted:
+        """Bring a definition about, at a path and below it; `wait` is for how many seconds it may wait for its lock."""
+        top = checked_path(path)
+        return await self._deploy(system, ChangeSpec(str(top), _rooted(top, tree)), wait, key)
+
+    async def _deploy(self, system: str, change: ChangeSpec, wait: float | None, key: str | None) -> Accepted:
+        return await self._engine.create(
+            self._ns,
+            change_id(checked_name("system", system), new_id() if key is None else from_key(key)),
+            DEPLOY.kind,
+            "deploy",
+            spec=change,
+            parent=system,
+            labels={"path": change.path},
+            args={} if wait is None else {WAIT: wait},
+            tree=system,
+            locks=exclusive(change.path),
+            wait=wait is not None,
+            who=self._who,
+            actor=self._actor,
+            key=key,
+        )
+
+    async def rollback(
+        self, system: str, path: str | None, deploy: str | None, wait: float | None = None, key: str | None = None
+    ) -> Accepted:
+        """Bring back what was before a deploy: the one named, or the last one that succeeded."""
+        wanted = None if path is None else str(checked_path(path))
+        found = await self._undoable(system, wanted, deploy)
+        change, before = spec_of(found, ChangeSpec), seen_of(found, ChangeSeen).before
+        if change is None or before is None:
+            raise NothingToRollBack(system, wanted)
+        return await self._deploy(system, ChangeSpec(change.path, before, found.id), wait, key)
+
+    async def _undoable(self, system: str, path: str | None, deploy: str | None) -> Object:
+        """Return the newest deploy that succeeded and was not itself taken back, or the one that was named."""
+        undone: set[str] = set()
+        for one in await self.deploys(system):
+            change = spec_of(one, ChangeSpec)
+            if change is None or one.state != DeployState.SUCCEEDED or path not in (None, change.path):
+                continue
+            if change.undoes is not None:
+                undone.add(change.undoes)
+            elif deploy in (None, one.id) and (deploy is not None or one.id not in undone):
+                return one
+        raise NothingToRollBack(system, path)
+
+    async def deploys(self, system: str) -> list[Object]:
+        """Return the deploys of a system in its present life, newest first."""
+        found = await self._engine.get(self._ns, system)
+        chosen = Selector(self._ns, DEPLOY.kind, system)
+        listed = await self._engine.store.reader.list_objects(chosen, Page(None, 10_000))
+        return sorted(
+            (one for one in listed if one.created >= found.created), key=lambda one: one.created, reverse=True
+        )
+
+    async def cancel(self, system: str, deploy: str) -> Accepted:
+        """Cancel a deploy: what waits ends at once, what has begun goes back to the definition before."""
+        found = await self._engine.get(self._ns, deploy)
+        if found.kind != DEPLOY.kind or found.parent != system:
+            raise NotFound(self._ns, deploy)
+        seen = ChangeSeen(cancelled=self._who or str(self._actor))
+        return await self._engine.act(self._ns, deploy, "cancel", seen=seen, who=self._who, actor=self._actor)
+
+    async def teardown(self, system: str, wait: float | None = None, key: str | None = None) -> Accepted:
+        """End all services of a system; the system stays."""
+        return await self._engine.create(
+            self._ns,
+            change_id(checked_name("system", system), new_id() if key is None else from_key(key)),
+            TEARDOWN.kind,
+            "teardown",
+            parent=system,
+            args={} if wait is None else {WAIT: wait},
+            tree=system,
+            locks=exclusive("/"),
+            wait=wait is not None,
+            who=self._who,
+            actor=self._actor,
+            key=key,
+        )
+
+    async def delete(self, system: str, *, force: bool = False) -> Accepted:
+        """Remove a system with all that it has; with force, deploys in the way are cancelled and waited for."""
+        accepted = await self._engine.act(
+            self._ns,
+            system,
+            "delete",
+            tree=system,
+            locks=exclusive("/"),
+            wait=force,
+            who=self._who,
+            actor=self._actor,
+        )
+        if force:
+            await self._cancel_all(system)
+        return accepted
+
+    async def _cancel_all(self, system: str) -> None:
+        chosen = Selector(self._ns, DEPLOY.kind, system, tuple(one.word for one in OPEN))
+        for one in await self._engine.store.reader.list_objects(chosen, Page(None, 10_000)):
+            with suppress(Denied):  # it has just ended
+                await self.cancel(system, one.id)
+
+    async def system(self, system: str) -> Object:
+        """Return a system, or raise."""
+        found = await self._engine.store.reader.object(Key(self._ns, system))
+        if found is None or found.removed or found.kind != SYSTEM.kind:
+            raise NotFound(self._ns, system)
+        return found
+
+
+def _rooted(top: Path, tree: Tree) -> Picture:
+    """Return a definition with paths from the root of the system."""
+    if top == ROOT and "/" in tree.services:
+        raise BadInput("path", "/", "a path for a service: the root of a system is a group")
+    services = {str(Path((*top, *checked_path(path)))): one for path, one in tree.services.items()}
+    for path in services:
+        checked_path(path)
+    if tree.pools is not None and top != ROOT:
+        raise BadInput("path", str(top), "/, where node pools are defined: they belong to the whole system")
+    pools = {} if tree.pools is None and top == ROOT else tree.pools
+    return Picture(services, None if pools is None else dict(pools))

@@ -1,0 +1,266 @@
+"""Systems over HTTP: `/api/v1/systems/NAMESPACE/SYSTEM/...`.
+
+A definition is sent as text, with the name of its file, so that whoever wrote it is told of mistakes by file and line.
+Whoever deploys to this machine runs commands on it as the server's own user: that takes the right to govern.
+"""
+
+from typing import Annotated, Any
+
+from litestar import Request, Router, delete, get, post
+from litestar.di import NamedDependency, Provide
+from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParameter
+from litestar.types import ControllerRouterHandler
+from msgspec import Meta, Struct
+
+from stateward.access import Right
+from stateward.domains.systems.actions import Actions
+from stateward.domains.systems.backends.port import Excerpt, Home, Ref
+from stateward.domains.systems.definition import read
+from stateward.domains.systems.lifecycle import SYSTEM
+from stateward.domains.systems.names import NAME, checked_path, path_of, service_id
+from stateward.domains.systems.premises import Premises
+from stateward.domains.systems.specs import LOCAL, SystemSpec, spec_of
+from stateward.domains.systems.views import (
+    AskedView,
+    ChangeView,
+    InstanceView,
+    LockView,
+    ServiceView,
+    SystemView,
+    asked_view,
+    change_view,
+    instance_view,
+    lock_view,
+    pool_view,
+    service_view,
+    system_view,
+)
+from stateward.domains.wing import actor_of, engine_of, grant_of, needs
+from stateward.engine import Accepted, NotFound
+from stateward.errors import BadInput
+from stateward.locks.paths import ROOT
+from stateward.store.records import Key, Object
+from stateward.store.selection import Page, Selector
+
+BASE = "/api/v1/systems"
+TAGS = ["systems"]
+PLAIN = r"^[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,199}$(?!\n)"
+PATH = r"^/[a-z0-9/-]{0,500}$(?!\n)"
+MOST = 1_000_000
+
+Ns = Annotated[str, PathParameter(pattern=PLAIN, description="the namespace")]
+Name = Annotated[str, PathParameter(pattern=NAME, description="the system")]
+ChangeName = Annotated[str, PathParameter(pattern=PLAIN, description="the deploy")]
+IdempotencyKey = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Idempotency-Key", pattern=r"^[\x21-\x7e]{1,200}$", description="same key, same answer: done only once"
+    ),
+]
+Where = Annotated[str, Meta(pattern=PATH, description="a path in the system, such as /store/api")]
+Patience = Annotated[float, Meta(ge=0, le=86_400, description="seconds to wait for the lock; refused at once if null")]
+Stores = NamedDependency[Premises]
+Call = Request[Any, Any, Any]
+
+
+class NewSystem(Struct, frozen=True, forbid_unknown_fields=True):
+    """A system to be made."""
+
+    name: Annotated[str, Meta(pattern=NAME)]
+    backend: Annotated[str, Meta(min_length=1, max_length=100)] = LOCAL
+
+
+class NewDeploy(Struct, frozen=True, forbid_unknown_fields=True):
+    """A definition to be brought about: YAML as text, the name of its file, and the folder that it stands in."""
+
+    definition: Annotated[str, Meta(max_length=MOST)]
+    path: Where = "/"
+    file: Annotated[str, Meta(max_length=1_000)] = "definition"
+    base: Annotated[str, Meta(max_length=4_000)] | None = None
+    wait: Patience | None = None
+
+
+class NewRollback(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be rolled back: a deploy, or the last one of a path, or the last one of all."""
+
+    path: Where | None = None
+    deploy: Annotated[str, Meta(pattern=PLAIN)] | None = None
+    wait: Patience | None = None
+
+
+class NewTeardown(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a system is to be torn down."""
+
+    wait: Patience | None = None
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+@post("/{ns:str}", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Make a system")
+async def create_system(
+    request: Call, premises: Stores, ns: Ns, data: JSONBody[NewSystem], key: IdempotencyKey = None
+) -> AskedView:
+    """Make a system; it has no services until something is deployed to it."""
+    if data.backend not in premises.backends:
+        raise BadInput("backend", data.backend, f"one of {', '.join(premises.backends)}")
+    return asked_view(await _actions(request, ns).create(data.name, data.backend, key))
+
+
+@delete("/{ns:str}/{system:str}", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Delete a system")
+async def delete_system(
+    request: Call,
+    ns: Ns,
+    system: Name,
+    force: Annotated[bool, QueryParameter(description="cancel deploys in the way, and wait for them")] = False,
+) -> AskedView:
+    """Remove a system with all that it has, whatever state it is in."""
+    return asked_view(await _actions(request, ns).delete(system, force=force))
+
+
+@post("/{ns:str}/{system:str}/deploys", opt=needs(Right.GOVERN), status_code=202, tags=TAGS, summary="Deploy")
+async def deploy(
+    request: Call, ns: Ns, system: Name, data: JSONBody[NewDeploy], key: IdempotencyKey = None
+) -> AskedView:
+    """Bring a definition about, at a path of the system and below it, and touch nothing else."""
+    actions = _actions(request, ns)
+    await actions.system(system)
+    tree = read(data.definition, data.file, data.base)
+    return await _locked(request, await actions.deploy(system, data.path, tree, data.wait, key))
+
+
+@post("/{ns:str}/{system:str}/rollback", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Roll back")
+async def rollback(
+    request: Call, ns: Ns, system: Name, data: JSONBody[NewRollback], key: IdempotencyKey = None
+) -> AskedView:
+    """Bring back what was before a deploy that succeeded; that is a deploy itself."""
+    actions = _actions(request, ns)
+    return await _locked(request, await actions.rollback(system, data.path, data.deploy, data.wait, key))
+
+
+@post(
+    "/{ns:str}/{system:str}/deploys/{change:str}/cancel",
+    opt=needs(Right.ACT),
+    status_code=202,
+    tags=TAGS,
+    summary="Cancel a deploy",
+)
+async def cancel_deploy(request: Call, ns: Ns, system: Name, change: ChangeName) -> AskedView:
+    """Cancel a deploy: what waits ends at once; what has begun goes back to the definition before, and then ends."""
+    return asked_view(await _actions(request, ns).cancel(system, change))
+
+
+@post("/{ns:str}/{system:str}/teardowns", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Tear down")
+async def teardown(
+    request: Call, ns: Ns, system: Name, data: JSONBody[NewTeardown], key: IdempotencyKey = None
+) -> AskedView:
+    """End all services of a system and remove its node pools; the system stays."""
+    return await _locked(request, await _actions(request, ns).teardown(system, data.wait, key))
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+@get("/{ns:str}", opt=needs(Right.READ), tags=TAGS, summary="List systems")
+async def list_systems(request: Call, ns: Ns) -> list[SystemView]:
+    """Return the systems of a namespace, at most a thousand."""
+    found = await engine_of(request).store.reader.list_objects(Selector(ns, SYSTEM.kind), Page(None, 1_000))
+    return [system_view(one) for one in found]
+
+
+@get("/{ns:str}/{system:str}", opt=needs(Right.READ), tags=TAGS, summary="Get a system")
+async def get_system(
+    request: Call,
+    premises: Stores,
+    ns: Ns,
+    system: Name,
+    path: Annotated[str, QueryParameter(pattern=PATH, description="only what is there and below")] = "/",
+    instances: Annotated[bool, QueryParameter(description="with the instances of each service")] = False,
+) -> SystemView:
+    """Return a system with its services and node pools."""
+    found = await _actions(request, ns).system(system)
+    home, top = Home(ns, system), checked_path(path)
+    services = [await _service(premises, found, one, instances) for one in await premises.services(home, top)]
+    pools = [pool_view(one) for one in await premises.pools(home)] if top == ROOT else []
+    shown = system_view(found)
+    return SystemView(shown.ns, shown.id, shown.state, shown.since, shown.error, shown.backend, services, pools)
+
+
+async def _service(premises: Premises, system: Object, found: Object, instances: bool) -> ServiceView:
+    seen: list[InstanceView] | None = None
+    if instances:
+        backend = premises.named((spec_of(system, SystemSpec) or SystemSpec()).backend)
+        ref = Ref(Home(found.ns, system.id), str(path_of(found.id)))
+        seen = [instance_view(one) for one in await backend.instances(ref)]
+    return service_view(found, seen)
+
+
+@get("/{ns:str}/{system:str}/deploys", opt=needs(Right.READ), tags=TAGS, summary="List deploys")
+async def list_deploys(request: Call, ns: Ns, system: Name) -> list[ChangeView]:
+    """Return the deploys of a system, newest first."""
+    actions = _actions(request, ns)
+    await actions.system(system)
+    return [change_view(one) for one in await actions.deploys(system)]
+
+
+@get("/{ns:str}/{system:str}/locks", opt=needs(Right.READ), tags=TAGS, summary="List locks")
+async def list_locks(request: Call, ns: Ns, system: Name) -> list[LockView]:
+    """Return the locks of a system, held and waited for, in the order of asking."""
+    await _actions(request, ns).system(system)
+    reader = engine_of(request).store.reader
+    locks = await reader.locks_of(Key(ns, system))
+    return [lock_view(one, await reader.operation(Key(ns, one.op))) for one in locks]
+
+
+@get("/{ns:str}/{system:str}/logs", opt=needs(Right.READ), tags=TAGS, summary="Read logs")
+async def read_logs(
+    request: Call,
+    premises: Stores,
+    ns: Ns,
+    system: Name,
+    path: Annotated[str, QueryParameter(pattern=PATH, description="the service")],
+    instance: Annotated[str | None, QueryParameter(pattern=PLAIN, description="only this one")] = None,
+    after: Annotated[int | None, QueryParameter(ge=0, le=10**15, description="`next` of the answer before")] = None,
+    most: Annotated[int, QueryParameter(ge=1, le=MOST, description="most bytes of each instance")] = 10_000,
+) -> list[Excerpt]:
+    """Return the last of what the instances of a service have written, or what follows a place."""
+    found = await _actions(request, ns).system(system)
+    top = checked_path(path)
+    if top == ROOT or await premises.object(ns, service_id(system, top)) is None:
+        raise NotFound(ns, service_id(system, top))
+    backend = premises.named((spec_of(found, SystemSpec) or SystemSpec()).backend)
+    return list(await backend.logs(Ref(Home(ns, system), str(top)), instance, after, most))
+
+
+def _actions(request: Call, ns: str) -> Actions:
+    return Actions(engine_of(request), ns, grant_of(request).name, actor_of(request))
+
+
+async def _locked(request: Call, accepted: Accepted) -> AskedView:
+    """Return what was accepted, and whether it waits for its locks."""
+    operation = accepted.operation
+    if operation is None or operation.tree is None:
+        return asked_view(accepted)
+    locks = await engine_of(request).store.reader.locks_of(Key(operation.ns, operation.tree))
+    return asked_view(accepted, waiting=any(one.waiting and one.op == operation.id for one in locks))
+
+
+ROUTES = (
+    create_system,
+    delete_system,
+    deploy,
+    rollback,
+    cancel_deploy,
+    teardown,
+    list_systems,
+    get_system,
+    list_deploys,
+    list_locks,
+    read_logs,
+)
+
+
+def routes(premises: Premises) -> list[ControllerRouterHandler]:
+    """Return the routes of the domain."""
+    provided = {"premises": Provide(lambda: premises, sync_to_thread=False)}
+    return [Router(BASE, route_handlers=ROUTES, dependencies=provided)]

@@ -1,0 +1,1 @@
+"""Where the instances of services run."""

@@ -1,0 +1,171 @@
+"""What is on the disk: for each instance an order (what is to be), a state (what is), and a log.
+
+    NS/SYSTEM/pools.json
+    NS/SYSTEM/services/PATH/ready.json              the ports that take new connections; the gate reads it
+    NS/SYSTEM/services/PATH/instances/NAME/         order.json, state.json, work/
+    NS/SYSTEM/services/PATH/gate/                   the same, of the process that stands before the instances
+    NS/SYSTEM/services/PATH/logs/NAME.log
+
+Orders are written by whoever changes a service, states by the keeper alone. Each file is replaced as a whole.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from stateward.domains.systems.backends.port import Home, Phase, Ref
+from stateward.domains.systems.definition import NodePool, Service
+from stateward.drivers.process.proc import Process
+
+T = TypeVar("T")
+
+GATE = "gate"
+LONGEST_LOG = 20_000_000
+OLD_LOGS = 20
+"""How many logs of a service are kept."""
+
+
+class Order(Struct, frozen=True, omit_defaults=True):
+    """What is to be of an instance."""
+
+    name: str
+    revision: str
+    service: Service
+    node: str | None = None
+    port: int | None = None  # where it must be; any free one if None
+    stop: bool = False
+
+
+class State(Struct, frozen=True, omit_defaults=True):
+    """What is of an instance. Times are seconds since the epoch."""
+
+    phase: Phase = Phase.STARTING
+    boot: int = 0
+    process: Process | None = None
+    launching: bool = False  # a process may have been started that is not known yet
+    port: int | None = None
+    ready: bool = False
+    restarts: int = 0
+    crashes: int = 0  # in a row
+    since: float = 0.0
+    due: float = 0.0
+    why: str = ""
+
+
+class Lodge(Struct, frozen=True):
+    """The folder of one instance."""
+
+    ref: Ref
+    folder: Path
+    log: Path
+
+    def order(self) -> Order | None:
+        """Return what is to be."""
+        return read(self.folder / "order.json", Order)
+
+    def put_order(self, order: Order) -> None:
+        """Say what is to be."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write(self.folder / "order.json", order)
+
+    def state(self) -> State | None:
+        """Return what is."""
+        return read(self.folder / "state.json", State)
+
+    def put_state(self, state: State) -> None:
+        """Note what is."""
+        write(self.folder / "state.json", state)
+
+    def stamp(self) -> int:
+        """Return a number that differs once the order was replaced; 0 if there is none."""
+        try:
+            found = (self.folder / "order.json").stat()
+        except OSError:
+            return 0
+        return found.st_ino ^ found.st_mtime_ns
+
+    def remove(self) -> None:
+        """Forget the instance; its log stays."""
+        (self.folder / "order.json").unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Files:
+    """All systems below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def home(self, home: Home) -> Path:
+        """Return the folder of a system."""
+        return self.root / home.ns / home.system
+
+    def service(self, ref: Ref) -> Path:
+        """Return the folder of a service."""
+        return self.home(ref.home) / "services" / ref.path.removeprefix("/").replace("/", ".")
+
+    def lodge(self, ref: Ref, name: str) -> Lodge:
+        """Return the folder of an instance, or of the gate."""
+        service = self.service(ref)
+        folder = service / GATE if name == GATE else service / "instances" / name
+        return Lodge(ref, folder, service / "logs" / f"{name}.log")
+
+    def lodges(self, ref: Ref) -> list[Lodge]:
+        """Return the folders of a service's instances, without the gate."""
+        return [self.lodge(ref, name) for name in _names(self.service(ref) / "instances")]
+
+    def homes(self) -> Iterator[Home]:
+        """Walk over all systems."""
+        for ns in _names(self.root):
+            for system in _names(self.root / ns):
+                yield Home(ns, system)
+
+    def services(self, home: Home) -> list[Ref]:
+        """Return the services of a system."""
+        return [Ref(home, "/" + name.replace(".", "/")) for name in _names(self.home(home) / "services")]
+
+    def pools(self, home: Home) -> dict[str, NodePool]:
+        """Return the node pools of a system."""
+        return read(self.home(home) / "pools.json", dict[str, NodePool]) or {}
+
+    def put_pools(self, home: Home, pools: dict[str, NodePool]) -> None:
+        """Note the node pools of a system."""
+        write(self.home(home) / "pools.json", pools)
+
+
+def read(file: Path, wanted: type[T]) -> T | None:
+    """Read a record; one that is not there, or only half gone, is none."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=wanted)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def write(file: Path, value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
+    """Replace a record as a whole; where its folder is gone meanwhile, there is nothing to be noted."""
+    new = file.with_suffix(".new")
+    with suppress(FileNotFoundError):
+        new.write_bytes(msgspec.json.encode(value))
+        new.replace(file)
+
+
+def prepare_log(log: Path) -> None:
+    """Make room for a log: one that is too long is put aside, and the oldest of others' are removed."""
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > LONGEST_LOG:
+        log.replace(log.with_suffix(".old"))
+    kept = sorted(log.parent.iterdir(), key=lambda one: one.stat().st_mtime)
+    for old in [one for one in kept if one != log][: max(0, len(kept) - OLD_LOGS)]:
+        old.unlink(missing_ok=True)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(one.name for one in folder.iterdir() if one.is_dir())
+    except OSError:
+        return []

@@ -1,0 +1,94 @@
+"""The gate of a service: one port before all of its instances. A program of its own, on the standard library alone.
+
+    python gate.py READY_FILE PORT
+
+It outlives the server as the instances do. For each connection it looks which instances take new ones, and chooses
+that with the fewest; one that cannot be reached is passed over, before anything was sent to it. What it has begun to
+pass on goes on to its end, also when it is asked to end itself.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from contextlib import suppress
+
+HOST = "127.0.0.1"
+CHUNK = 65_536
+
+
+class Gate:
+    """Passes connections on."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._stamp = (0, 0)
+        self._ports: list[int] = []
+        self._busy: Counter[int] = Counter()
+        self._passing: set[asyncio.Task[None]] = set()
+
+    def ports(self) -> list[int]:
+        """Return the ports that take new connections, as the file says now."""
+        with suppress(OSError, ValueError):
+            found = os.stat(self._file)  # noqa: PTH116 - asked for on every connection
+            if (found.st_ino, found.st_mtime_ns) != self._stamp:
+                with open(self._file) as stream:  # noqa: PTH123
+                    self._ports = json.load(stream)
+                self._stamp = (found.st_ino, found.st_mtime_ns)
+        return self._ports
+
+    async def passed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass a connection on."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._passing.add(task)
+        try:
+            await self._pass(reader, writer)
+        finally:
+            self._passing.discard(task)
+            writer.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for port in sorted(self.ports(), key=lambda one: self._busy[one]):
+            self._busy[port] += 1
+            try:
+                inner_reader, inner_writer = await asyncio.open_connection(HOST, port)
+            except OSError:
+                self._busy[port] -= 1
+                continue
+            try:
+                await asyncio.gather(_copy(reader, inner_writer), _copy(inner_reader, writer))
+            finally:
+                inner_writer.close()
+                self._busy[port] -= 1
+            return
+
+    async def drained(self) -> None:
+        """Wait until all that was begun has been passed on."""
+        if self._passing:
+            await asyncio.wait(self._passing)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(CHUNK):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+
+async def main(file: str, port: int) -> None:
+    """Stand before the instances until asked to end."""
+    gate, over = Gate(file), asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+    server = await asyncio.start_server(gate.passed, HOST, port, backlog=1024)
+    print(f"listening on {HOST}:{port}", flush=True)  # noqa: T201 - its log
+    await over.wait()
+    server.close()
+    await gate.drained()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,133 @@
+"""The keeper: the one process of this machine that looks after all instances below a folder.
+
+Several servers and workers may use the folder. A lock of the kernel's says who is the keeper; when that one ends,
+however it ends, another takes over and finds the instances as they are: they go on meanwhile.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from stateward.domains.systems.backends.local.files import GATE, Files, Lodge, write
+from stateward.domains.systems.backends.local.ward import Ward
+from stateward.domains.systems.backends.port import Ref
+
+log = logging.getLogger("stateward.systems")
+
+TICK = 0.05
+"""How many seconds pass between two rounds, at most."""
+
+TURN = 0.5
+"""How many seconds pass between two tries to become the keeper."""
+
+
+class Keeper:
+    """Looks after instances while it holds the lock."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._wards: dict[str, Ward] = {}
+        self._ready: dict[Ref, list[int]] = {}
+        self._nudge = asyncio.Event()
+        self.news: asyncio.Queue[Ref] = asyncio.Queue()
+
+    def nudge(self) -> None:
+        """Let the next round begin at once."""
+        self._nudge.set()
+
+    @asynccontextmanager
+    async def live(self) -> AsyncIterator[None]:
+        """Be the keeper, or wait to become it."""
+        task = asyncio.create_task(self._living(), name="keeper of instances")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            for ward in self._wards.values():
+                ward.close()
+
+    async def _living(self) -> None:
+        handle = await self._turn()
+        try:
+            for home in self._files.homes():
+                for ref in self._files.services(home):
+                    self.news.put_nowait(ref)
+            while True:
+                self._nudge.clear()
+                try:
+                    self._round()
+                except Exception:
+                    log.exception("the keeper has failed and goes on")
+                await self._nap()
+        finally:
+            os.close(handle)
+
+    async def _turn(self) -> int:
+        self._files.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        while True:
+            handle = os.open(self._files.root / "keeper.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                await asyncio.sleep(TURN)
+            else:
+                return handle
+
+    async def _nap(self) -> None:
+        try:
+            async with asyncio.timeout(TICK):
+                await self._nudge.wait()
+        except TimeoutError:
+            return
+
+    def _round(self) -> None:
+        now = time.time()
+        seen: set[str] = set()
+        refs = [ref for home in self._files.homes() for ref in self._files.services(home)]
+        for ref in refs:
+            gate = self._files.lodge(ref, GATE)
+            self._look_after(ref, [*self._files.lodges(ref), gate], seen, now)
+        for gone in self._wards.keys() - seen:
+            self._wards.pop(gone).close()
+        for forgotten in self._ready.keys() - set(refs):
+            del self._ready[forgotten]
+
+    def _look_after(self, ref: Ref, lodges: list[Lodge], seen: set[str], now: float) -> None:
+        changed = False
+        for lodge in lodges:
+            ward = self._ward(lodge)
+            if ward is None:
+                continue
+            ward.heed()
+            changed |= ward.tick(now)
+            if ward.over:
+                del self._wards[str(lodge.folder)]
+            else:
+                seen.add(str(lodge.folder))
+        if changed or ref not in self._ready:
+            self._show_ready(ref)
+            self.news.put_nowait(ref)
+
+    def _ward(self, lodge: Lodge) -> Ward | None:
+        known = self._wards.get(str(lodge.folder))
+        if known is not None:
+            return known
+        order = lodge.order()
+        if order is None:
+            return None
+        ward = self._wards[str(lodge.folder)] = Ward(lodge, order)
+        return ward
+
+    def _show_ready(self, ref: Ref) -> None:
+        """Tell the gate which instances take new connections."""
+        wards = (self._wards.get(str(lodge.folder)) for lodge in self._files.lodges(ref))
+        ports = [one.state.port for one in wards if one is not None and one.state.ready and one.state.port is not None]
+        if self._ready.get(ref) != ports:
+            self._ready[ref] = ports
+            write(self._files.service(ref) / "ready.json", ports)

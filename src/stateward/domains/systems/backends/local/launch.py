@@ -1,0 +1,138 @@
+"""Starting an instance's process, finding it again, and ending all that came from it.
+
+An instance leads a session of its own and outlives whoever started it. It is known by its number and the moment of its
+start; and by a mark in its environment, which its descendants inherit, also those that leave its session.
+"""
+
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from stateward.domains.systems.backends.local.files import Lodge, Order, prepare_log
+from stateward.drivers.process.proc import PROC, Process, process_of, same, stat_of, this_host
+from stateward.drivers.process.spawn import spawn
+
+MARK = "STATEWARD_INSTANCE"
+PASSED = ("PATH", "LANG", "TZ", "HOME")
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+INTO_FOLDER = 'cd "$1" && shift && exec "$@"'
+"""A process is started where we are; this brings it to its folder and gives way to the command."""
+
+
+def mark_of(lodge: Lodge, boot: int) -> str:
+    """Return what the processes of one boot of an instance have in their environment."""
+    return f"{lodge.folder}#{boot}"
+
+
+def environment_of(lodge: Lodge, order: Order, boot: int, port: int) -> Mapping[str, str]:
+    """Return the environment of an instance: its own, and no secret of ours."""
+    passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+    own = {
+        "PORT": str(port),
+        "STATEWARD_SYSTEM": lodge.ref.home.system,
+        "STATEWARD_SERVICE": lodge.ref.path,
+        "STATEWARD_NAME": order.name,
+        "STATEWARD_REVISION": order.revision,
+        "STATEWARD_WORK": str(lodge.folder / "work"),
+        MARK: mark_of(lodge, boot),
+    }
+    node = {} if order.node is None else {"STATEWARD_NODE": order.node}
+    return {"PATH": DEFAULT_PATH, **passed, **order.service.env, **own, **node}
+
+
+def launch(lodge: Lodge, order: Order, boot: int, port: int) -> int:
+    """Start an instance's process, and return its number."""
+    work = lodge.folder / "work"
+    work.mkdir(mode=0o700, exist_ok=True)
+    prepare_log(lodge.log)
+    folder = order.service.folder or str(work)
+    command = ["/bin/sh", "-c", INTO_FOLDER, "instance", folder, *order.service.command]
+    with Path(os.devnull).open("rb") as nothing:
+        return spawn(command, environment_of(lodge, order, boot, port), nothing.fileno(), lodge.log)
+
+
+def is_alive(process: Process) -> bool:
+    """Tell whether an instance's own process is still the one that was started."""
+    return process.host == this_host() and same(process, stat_of(process.pid))
+
+
+def find(lodge: Lodge, boot: int) -> Process | None:
+    """Return the process of a boot that was begun and never noted, if it is there."""
+    for pid in _marked(mark_of(lodge, boot)):
+        stat = stat_of(pid)
+        if stat is not None and stat.session == pid:
+            return process_of(pid)
+    return None
+
+
+def ask_to_end(process: Process) -> None:
+    """Ask an instance's whole group to end."""
+    _signal_group(process, signal.SIGTERM)
+
+
+def kill_all(lodge: Lodge, boot: int, process: Process | None) -> bool:
+    """Kill what there is of a boot, wherever it has gone to; tells whether nothing is left."""
+    if process is not None:
+        _signal_group(process, signal.SIGKILL)
+    left = _marked(mark_of(lodge, boot))
+    for pid in left:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return not left
+
+
+def how_it_ended(pid: int) -> str:
+    """Say how a process ended, as far as it was our own child."""
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return "its process has ended"
+    if not ended:
+        return "its process has ended"
+    code = os.waitstatus_to_exitcode(status)
+    return f"ended with {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+
+
+def last_words(log: Path, most: int = 2_000) -> str:
+    """Return the last line that an instance has written."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - most))
+            lines = stream.read().decode(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip()[:200] if lines else ""
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _signal_group(process: Process, number: signal.Signals) -> None:
+    if is_alive(process):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+
+def _marked(mark: str) -> list[int]:
+    """Return the living processes that have a mark in their environment."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for name in os.listdir(PROC):  # noqa: PTH208 - many, and names will do
+        if name.isdecimal():
+            with suppress(OSError):
+                if wanted in (PROC / name / "environ").read_bytes().split(b"\0") and _lives(int(name)):
+                    found.append(int(name))
+    return found
+
+
+def _lives(pid: int) -> bool:
+    stat = stat_of(pid)
+    return stat is not None and stat.alive

@@ -1,0 +1,147 @@
+"""What is asked of a backend: to run instances, to tell how they are, and to end them.
+
+A backend knows nothing of deploys: it is told which instances are to be, one by one, and keeps each of them running,
+restarting what crashes, until it is told to end it. Everything can be asked again: an instance is started once for each
+name, and one that is gone is ended already.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from stateward.domains.systems.definition import NodePool, Service
+from stateward.errors import StatewardError
+
+
+class Home(Struct, frozen=True):
+    """A system, as a backend knows it."""
+
+    ns: str
+    system: str
+
+
+class Ref(Struct, frozen=True):
+    """A service of a system."""
+
+    home: Home
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.home.system}{self.path}"
+
+
+class Phase(StrEnum):
+    """How far an instance is."""
+
+    STARTING = "starting"
+    UP = "up"
+    CRASHED = "crashed"  # it is started again when its back-off is over
+    STOPPING = "stopping"
+
+
+class Instance(Struct, frozen=True, omit_defaults=True):
+    """An instance as it was last seen; `why` says what is wrong with it."""
+
+    name: str
+    revision: str
+    phase: Phase
+    ready: bool = False
+    restarts: int = 0
+    since: float = 0.0
+    pid: int | None = None
+    port: int | None = None
+    node: str | None = None
+    why: str = ""
+
+    @property
+    def present(self) -> bool:
+        """Whether it is one of those that are to be."""
+        return self.phase is not Phase.STOPPING
+
+
+class Want(Struct, frozen=True):
+    """An instance that is to be."""
+
+    name: str
+    revision: str
+    service: Service
+
+
+class Excerpt(Struct, frozen=True):
+    """Part of what an instance has written, and where to go on."""
+
+    instance: str
+    text: str
+    next: int
+
+
+class NoRoom(StatewardError):
+    """No node of a pool has room for one more instance."""
+
+    retry = True
+
+    def __init__(self, pool: str, nodes: int, slots: int) -> None:
+        super().__init__(pool, nodes, slots)
+        self.pool, self.nodes, self.slots = pool, nodes, slots
+
+    def __str__(self) -> str:
+        return f"node pool {self.pool} is full: {self.nodes} nodes with {self.slots} slots each"
+
+
+class Elsewhere(StatewardError):
+    """The system lives on another machine."""
+
+    retry = True
+
+    def __init__(self, home: Home, host: str) -> None:
+        super().__init__(home, host)
+        self.home, self.host = home, host
+
+    def __str__(self) -> str:
+        return f"system {self.home.system} lives on {self.host}, and this is another machine"
+
+
+class Backend(Protocol):
+    """Runs instances."""
+
+    async def prepare(self, home: Home) -> Mapping[str, str]:
+        """Make ready for a system; returns where it lives, to be kept with it."""
+
+    async def instances(self, ref: Ref) -> Sequence[Instance]:
+        """Return the instances of a service, those that are being ended included, by name."""
+
+    async def start(self, ref: Ref, want: Want) -> None:
+        """Begin to run an instance, unless there is one of that name; raises `NoRoom`."""
+
+    async def stop(self, ref: Ref, name: str) -> None:
+        """Begin to end an instance: it is listed until nothing of it is left."""
+
+    async def address(self, ref: Ref, port: int | None) -> int | None:
+        """Give a service one port for all of its instances, or none; returns it once it takes connections."""
+
+    async def forget(self, ref: Ref) -> None:
+        """Remove what there is of a service whose instances have ended."""
+
+    async def ensure_pool(self, home: Home, name: str, pool: NodePool) -> None:
+        """Make, grow or shrink a node pool; raises `NoRoom` where what runs there would not fit any more."""
+
+    async def remove_pool(self, home: Home, name: str) -> None:
+        """Remove a node pool."""
+
+    async def remove(self, home: Home) -> None:
+        """Remove what there is of a system whose services have ended."""
+
+    async def logs(self, ref: Ref, instance: str | None, after: int | None, most: int) -> Sequence[Excerpt]:
+        """Return what instances have written: the last `most` bytes, or what follows a place."""
+
+    async def pause(self, ref: Ref, seconds: float) -> None:
+        """Wait until something has changed about a service, at most so long."""
+
+    def news(self) -> AsyncIterator[Ref]:
+        """Yield services about whose instances something has changed, for ever; all there are at first."""
+
+    def live(self) -> AbstractAsyncContextManager[None]:
+        """Look after the instances."""

@@ -1,0 +1,90 @@
+"""What is to be asked of services and node pools, so that a picture becomes true: pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.systems.definition import NodePool, Service, revision_of
+from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, NodePoolState, ServiceState
+from stateward.domains.systems.names import path_of, pool_id, service_id
+from stateward.domains.systems.specs import Picture, Wanted, encoded, spec_of
+from stateward.engine import Request
+from stateward.engine.requests import EMPTY, Birth
+from stateward.lifecycle import CONTROLLER
+from stateward.locks.paths import parse_path
+from stateward.store.records import Object
+
+
+class Asker:
+    """Writes requests for the parts of one system, on behalf of a deploy."""
+
+    def __init__(self, ns: str, system: str, deploy: str, who: str, args: Mapping[str, bool] | None = None) -> None:
+        self._ns, self._system, self._deploy, self._who = ns, system, deploy, who
+        self._args = msgspec.json.encode(args).decode() if args else EMPTY
+
+    def services(self, target: Mapping[str, Service], now: Sequence[Object]) -> Iterator[Request]:
+        """Ask for what is new, and for what is to be another; what is as wanted is left alone."""
+        found = {one.id: one for one in now}
+        for path, service in target.items():
+            object_id = service_id(self._system, parse_path(path))
+            event = _event(found.get(object_id), service)
+            if event is not None:
+                wanted = encoded(Wanted(service, revision_of(service), self._deploy))
+                yield self._asked(object_id, event, SERVICE.kind, wanted)
+
+    def surplus(self, target: Mapping[str, Service], now: Sequence[Object]) -> Iterator[Request]:
+        """Ask for the end of services that are in no picture any more."""
+        kept = {service_id(self._system, parse_path(path)) for path in target}
+        return (self._request(one.id, "delete") for one in now if one.id not in kept)
+
+    def pools(self, target: Mapping[str, NodePool] | None, now: Sequence[Object]) -> Iterator[Request]:
+        """Ask for node pools that are new, or to be of another size."""
+        found = {one.id: one for one in now}
+        for name, pool in (target or {}).items():
+            object_id = pool_id(self._system, name)
+            event = _pool_event(found.get(object_id), pool)
+            if event is not None:
+                yield self._asked(object_id, event, NODEPOOL.kind, encoded(pool))
+
+    def surplus_pools(self, target: Mapping[str, NodePool] | None, now: Sequence[Object]) -> Iterator[Request]:
+        """Ask for the end of node pools that are in no picture any more."""
+        kept = None if target is None else {pool_id(self._system, name) for name in target}
+        return (self._request(one.id, "delete") for one in now if kept is not None and one.id not in kept)
+
+    def _asked(self, object_id: str, event: str, kind: str, spec: str) -> Request:
+        birth = Birth(kind, self._system) if event == "define" else None
+        return replace(self._request(object_id, event), spec=spec, birth=birth)
+
+    def _request(self, object_id: str, event: str) -> Request:
+        return Request(self._ns, object_id, event, "", CONTROLLER, self._who, args=self._args)
+
+
+def _event(found: Object | None, service: Service) -> str | None:
+    if found is None:
+        return "define"
+    known = spec_of(found, Wanted)
+    if known is None or revision_of(known.service) != revision_of(service):
+        return "updating"
+    if known.service != service:
+        return "scaling" if known.service.instances != service.instances else "updating"
+    return None if found.state == ServiceState.STABLE else "updating"
+
+
+def _pool_event(found: Object | None, pool: NodePool) -> str | None:
+    if found is None:
+        return "define"
+    known = spec_of(found, NodePool)
+    if known == pool:
+        return None if found.state == NodePoolState.STABLE else "updating"
+    return "scaling" if known is not None and known.slots == pool.slots else "updating"
+
+
+def picture_of(services: Sequence[Object], pools: Sequence[Object] | None) -> Picture:
+    """Return the definition that stored objects add up to."""
+    known = ((one, spec_of(one, Wanted)) for one in services)
+    sizes = None if pools is None else [(one, spec_of(one, NodePool)) for one in pools]
+    return Picture(
+        {str(path_of(one.id)): wanted.service for one, wanted in known if wanted is not None},
+        None if sizes is None else {one.id.partition("~")[2]: size for one, size in sizes if size is not None},
+    )

@@ -1,0 +1,109 @@
+"""YAML as plain values that remember where they stood.
+
+Only what a definition needs is read: mappings, lists, texts, numbers, true and false. What other readers would guess
+(`no` for false, `1:30` for 90, a key that is given twice, merged mappings) is text, or an error that says where.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from stateward.errors import BadInput
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+DEEPEST = 60
+MOST = 1_000_000
+"""How many values a definition may have, those that it repeats by reference included."""
+
+TEXTS = frozenset({"env", "command"})
+"""What stands below these is text, whatever it looks like."""
+
+WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
+NUMBER = re.compile(r"[-+]?([0-9]+|(?=\.?[0-9])[0-9]*\.[0-9]*([eE][-+]?[0-9]+)?)")
+
+QUOTED = frozenset({"'", '"', "|", ">"})
+
+Where = tuple[str, ...]
+
+
+class BadDefinition(BadInput):
+    """A definition that cannot be used; says in which file, on which line, in which field, and what would do."""
+
+    def __init__(self, file: str, line: int, where: Where, value: object, allowed: str) -> None:
+        self.file, self.line, self.path = file, line, ".".join(where)
+        place = f"{file}, line {line}" + (f", {self.path}" if where else "")
+        super().__init__(place, value, allowed)
+
+    def __str__(self) -> str:
+        return f"{self.field}: it is not {self.allowed}"
+
+
+class Document(Struct, frozen=True):
+    """The values of a file, and the line on which each of them begins, by its way from the top."""
+
+    file: str
+    value: Any
+    lines: dict[Where, int]
+
+    def wrong(self, where: Where, value: object, allowed: str) -> BadDefinition:
+        """Return an error about a value."""
+        known = where
+        while known not in self.lines:
+            known = known[:-1]
+        return BadDefinition(self.file, self.lines[known], where, value, allowed)
+
+
+def load(text: str, file: str) -> Document:
+    """Read YAML."""
+    try:
+        node = yaml.compose(text, Loader=LOADER)
+    except yaml.MarkedYAMLError as error:
+        line = min(error.problem_mark.line + 1, len(text.splitlines()) or 1) if error.problem_mark else 1
+        raise BadDefinition(file, line, (), "", f"YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise BadDefinition(file, 1, (), "", f"YAML: {str(error).splitlines()[0]}") from error
+    reader = _Reader(file)
+    value = None if node is None else reader.value(node, ())
+    return Document(file, value, {(): 1, **reader.lines})
+
+
+class _Reader:
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.lines: dict[Where, int] = {}
+
+    def value(self, node: yaml.Node, where: Where) -> Any:  # noqa: ANN401 - what YAML can say
+        self.lines[where] = node.start_mark.line + 1
+        if len(where) > DEEPEST or len(self.lines) > MOST:
+            raise self._wrong(node, where, "of a usable size: it is too deep, or repeats itself too often")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, where)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(one, (*where, str(number))) for number, one in enumerate(node.value)]
+        return self._scalar(node, where)
+
+    def _mapping(self, node: yaml.MappingNode, where: Where) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+                raise self._wrong(key, where, "a plain name for a field")
+            if key.value in found:
+                raise self._wrong(key, (*where, key.value), "given once: it stands there twice")
+            found[key.value] = self.value(value, (*where, key.value))
+        return found
+
+    def _scalar(self, node: yaml.Node, where: Where) -> Any:  # noqa: ANN401
+        text = str(node.value)
+        if getattr(node, "style", None) in QUOTED or TEXTS & set(where):
+            return text
+        if text in WORDS:
+            return WORDS[text]
+        if NUMBER.fullmatch(text):
+            return float(text) if {".", "e", "E"} & set(text) else int(text)
+        return text
+
+    def _wrong(self, node: yaml.Node, where: Where, allowed: str) -> BadDefinition:
+        return BadDefinition(self.file, node.start_mark.line + 1, where, "", allowed)

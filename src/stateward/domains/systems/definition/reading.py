@@ -1,0 +1,139 @@
+"""Reading a definition: a service, or a group of them.
+
+    node_pools:                 services:                    command: python3 web.py
+      main: {nodes: 2}            web: {command: ...}        instances: 2
+    services:                     store:                     health: {http: /health}
+      ...                           services: ...
+
+Whoever wrote it is told what is wrong by file, line and field.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.systems.definition.document import BadDefinition, Document, Where, load
+from stateward.domains.systems.definition.model import NodePool, Service, Tree
+from stateward.domains.systems.names import MOST_LEVELS, NAMED, checked_name
+from stateward.errors import BadInput
+from stateward.locks.paths import ROOT, Path
+
+T = TypeVar("T")
+
+GROUP = ("services", "node_pools")
+CHECKS = ("http", "tcp", "command")
+
+
+def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
+    """Read a definition; folders in it are below `base`, where the file is."""
+    document = load(text, file)
+    if not isinstance(document.value, dict):
+        raise document.wrong((), document.value, "a definition: it has services, or the command of one")
+    services = dict(_services(document, document.value, (), ROOT))
+    if base is not None:
+        services = {path: _placed(one, base) for path, one in services.items()}
+    return Tree(services, _pools(document))
+
+
+def _services(document: Document, value: Any, where: Where, path: Path) -> Iterator[tuple[str, Service]]:  # noqa: ANN401
+    if not isinstance(value, dict):
+        raise document.wrong(where, value, "a service or a group: a mapping")
+    if "services" not in value and ("command" in value or path != ROOT):
+        yield str(path), _service(document, value, where)
+        return
+    for field in value:
+        if field not in GROUP or (field == "node_pools" and path != ROOT):
+            raise document.wrong((*where, field), field, _group_fields(field, path))
+    members = value.get("services") or {}
+    if not isinstance(members, dict) or len(path) >= MOST_LEVELS:
+        raise document.wrong((*where, "services"), members, f"services by name, at most {MOST_LEVELS} levels deep")
+    for name, member in members.items():
+        below = (*where, "services", name)
+        _name(document, below, name)
+        yield from _services(document, member, below, Path((*path, name)))
+
+
+def _group_fields(field: str, path: Path) -> str:
+    if field == "node_pools":
+        return "for a group: node pools stand at the top, because they belong to the whole system"
+    if path == ROOT and field in Service.__struct_fields__:
+        return "for a group: a service says its command too"
+    return f"a field of a group, which has {' and '.join(GROUP)}"
+
+
+def _service(document: Document, value: dict[str, Any], where: Where) -> Service:
+    value = {**value, **{name: _words(document, value[name], (*where, name)) for name in ("command",) if name in value}}
+    health = value.get("health")
+    if isinstance(health, dict) and "command" in health:
+        words = _words(document, health["command"], (*where, "health", "command"))
+        value["health"] = {**health, "command": words}
+    service = _converted(document, value, where, Service)
+    _judge(document, service, where)
+    return service
+
+
+def _words(document: Document, value: Any, where: Where) -> Any:  # noqa: ANN401
+    """Return a command that was written as one line as its words."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise document.wrong(where, value, f"a command ({str(error).lower()})") from error
+
+
+def _judge(document: Document, service: Service, where: Where) -> None:
+    """Refuse what makes no sense together."""
+    health, rollout = service.health, service.rollout
+    if health is not None and sum((health.http is not None, health.tcp, health.command is not None)) != 1:
+        raise document.wrong((*where, "health"), "", f"a check: it has exactly one of {', '.join(CHECKS)}")
+    if rollout.max_surge == rollout.max_unavailable == 0:
+        raise document.wrong((*where, "rollout"), "", "a way to replace anything: max_surge and max_unavailable are 0")
+
+
+def _pools(document: Document) -> dict[str, NodePool] | None:
+    found = document.value.get("node_pools")
+    if "services" not in document.value or found is None:
+        return None
+    if not isinstance(found, dict):
+        raise document.wrong(("node_pools",), found, "node pools by name")
+    pools = {}
+    for name, value in found.items():
+        where = ("node_pools", name)
+        _name(document, where, name)
+        pools[name] = _converted(document, value or {}, where, NodePool)
+    return pools
+
+
+def _name(document: Document, where: Where, name: str) -> None:
+    try:
+        checked_name("name", name)
+    except BadInput as error:
+        raise document.wrong(where, name, NAMED) from error
+
+
+def _converted(document: Document, value: Any, where: Where, wanted: type[T]) -> T:  # noqa: ANN401
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise _told(document, where, str(error)) from error
+
+
+def _told(document: Document, where: Where, said: str) -> BadDefinition:
+    """Return the validator's complaint as one about a line and a field."""
+    why, _, at = said.partition(" - at `")
+    inner = [one for one in re.split(r"[.\[\]]+", at.removesuffix("`").removeprefix("$")) if one not in ("", "...")]
+    for opening in ("unknown field `", "missing required field `"):
+        _, found, name = why.partition(opening)
+        if found:
+            inner.append(name.removesuffix("`"))
+    return document.wrong((*where, *inner), "", f"right: {why[:1].lower()}{why[1:]}")
+
+
+def _placed(service: Service, base: str) -> Service:
+    return service if service.folder is None else replace(service, folder=str(File(base) / service.folder))

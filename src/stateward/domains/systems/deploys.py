@@ -1,0 +1,244 @@
+"""The work of a deploy: its subtree becomes what its definition says, or what it was before.
+
+It is judged by its own services and by nothing else in the system. They are changed by operations of their own, its
+children, while it holds the lock on its path; it waits for them without being at work. If one of them fails, or the
+deploy is cancelled, all of them go back to the definition before, under the same lock; then it has failed, or is
+cancelled. Whatever is killed when: the steps that were taken are noted with the operation.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from stateward.domains.systems.backends.port import Home
+from stateward.domains.systems.changes import Asker, picture_of
+from stateward.domains.systems.following import RollUps
+from stateward.domains.systems.guards import guard_change, system_beside
+from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
+from stateward.domains.systems.names import pool_id, service_id, system_of
+from stateward.domains.systems.patience import patience_of
+from stateward.domains.systems.premises import Premises
+from stateward.domains.systems.services import UNDO
+from stateward.domains.systems.specs import ChangeSeen, ChangeSpec, Picture, encoded, seen_of, spec_of
+from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
+from stateward.lifecycle import CONTROLLER, WORKER
+from stateward.locks.paths import Path, parse_path
+from stateward.store.records import Operation, Status
+
+TURNS = 40
+"""How often a part is asked again that something else is being done to."""
+
+BETWEEN_TURNS = 0.5
+
+
+class Deploys:
+    """Does the work of deploys and teardowns."""
+
+    def __init__(self, premises: Premises, roll_ups: RollUps) -> None:
+        self._premises, self._roll_ups = premises, roll_ups
+
+    def kinds(self) -> list[Kind]:
+        """Return the kinds of deploys and teardowns."""
+        return [
+            # Whoever cancels their operations, and not them, would release the lock before things are back.
+            Kind(DEPLOY, {"deploy": Handler(self.deploy)}, guard=guard_change, company=system_beside, cancels=False),
+            Kind(
+                TEARDOWN, {"teardown": Handler(self.teardown)}, guard=guard_change, company=system_beside, cancels=False
+            ),
+        ]
+
+    async def deploy(self, job: Job) -> Ending:
+        """Bring a definition about."""
+        change = spec_of(job.claim.object, ChangeSpec)
+        if change is None:
+            raise Permanent("nothing is known of what is to be deployed")
+        work = Deploying(self._premises, job, change)
+        await self._begin(job)
+        trouble = await work.go()
+        await self._roll_ups.refresh(work.home)
+        cancelled = seen_of(job.claim.object, ChangeSeen).cancelled
+        seen = encoded(ChangeSeen(work.before, cancelled))
+        if cancelled:
+            return Ending("cancelled", WORKER, error=f"cancelled by {cancelled}", seen=seen)
+        return Ending("failed", WORKER, error=trouble, seen=seen) if trouble else Ending(seen=seen)
+
+    async def _begin(self, job: Job) -> None:
+        if job.state == DeployState.PENDING:
+            await self._premises.engine.unset_timer(job.ns, patience_of(job.object))
+            await job.phase("accepted", CONTROLLER)
+        if job.state in (DeployState.PENDING, DeployState.ACCEPTED):
+            await job.phase("started", WORKER)
+
+    async def teardown(self, job: Job) -> Ending:
+        """End all services of a system, and remove its node pools."""
+        home = Home(job.ns, system_of(job.object))
+        if job.state == TeardownState.PENDING:
+            await self._premises.engine.unset_timer(job.ns, patience_of(job.object))
+            await job.phase("started", WORKER)
+        trouble = await clear(self._premises, job, home)
+        await self._roll_ups.refresh(home)
+        return Ending("failed", WORKER, error=trouble) if trouble else Ending()
+
+
+async def clear(premises: Premises, job: Job, home: Home) -> str:
+    """End all services of a system, then its node pools; returns what went wrong."""
+    asker = Asker(job.ns, home.system, job.object, job.claim.operation.who)
+    steps = Steps(premises, job)
+    denied = await steps.take("services", lambda: _surplus(premises, asker, home))
+    denied |= await steps.take("pools", lambda: _surplus_pools(premises, asker, home))
+    return _told(denied, await steps.failed())
+
+
+async def _surplus(premises: Premises, asker: Asker, home: Home) -> Iterable[Request]:
+    return asker.surplus({}, await premises.services(home))
+
+
+async def _surplus_pools(premises: Premises, asker: Asker, home: Home) -> Iterable[Request]:
+    return asker.surplus_pools({}, await premises.pools(home))
+
+
+class Steps:
+    """The steps of a job that children do."""
+
+    def __init__(self, premises: Premises, job: Job) -> None:
+        self._premises, self._job = premises, job
+        self.taken: dict[str, Any] = msgspec.json.decode(job.claim.operation.steps)
+
+    async def take(self, step: str, asked: Callable[[], Awaitable[Iterable[Request]]]) -> dict[str, str]:
+        """Take a step, unless it was taken; returns the parts that refused, and why.
+
+        A part that something else is being done to (an instance is missing, say) is asked again when that is over.
+        """
+        denied: dict[str, str] = {}
+        for turn in range(TURNS):
+            name = f"{step} {turn}" if turn else step
+            requests = [] if name in self.taken else [one for one in await asked() if not turn or one.object in denied]
+            denied = await self._job.spawn(name, requests)
+            if not denied:
+                return {}
+            if f"{step} {turn + 1}" not in self.taken:
+                await asyncio.sleep(BETWEEN_TURNS)
+        return denied
+
+    async def failed(self) -> list[Operation]:
+        """Return the children that have failed, but for those that bring things back."""
+        reader = self._premises.engine.store.reader
+        children = await reader.children_of(self._job.key)
+        bad = (Status.FAILED, Status.CANCELLED)
+        return [one for one in children if one.status in bad and UNDO not in msgspec.json.decode(one.args)]
+
+
+def _told(denied: dict[str, str], failed: Iterable[Operation]) -> str:
+    said = [*(f"{name}: {why}" for name, why in denied.items()), *(f"{one.object}: {one.error}" for one in failed)]
+    return "; ".join(sorted(said))
+
+
+class Deploying:
+    """One deploy at work."""
+
+    def __init__(self, premises: Premises, job: Job, change: ChangeSpec) -> None:
+        self._premises, self._job = premises, job
+        self.home = Home(job.ns, system_of(job.object))
+        self._path, self._wanted = parse_path(change.path), change.picture
+        self.before = Picture()
+        self._steps = Steps(premises, job)
+        self._asker = Asker(job.ns, self.home.system, job.object, job.claim.operation.who)
+
+    async def go(self) -> str:
+        """Bring the definition about, or bring back what was; returns what went wrong."""
+        kept = await self._job.once("before", self._snapshot)
+        self.before = msgspec.convert(kept, Picture)
+        await self._job.once("checked", self._check)
+        trouble = await self._forward()
+        if trouble or self._cancelled:
+            await self._back()
+        return trouble
+
+    @property
+    def _cancelled(self) -> bool:
+        return seen_of(self._job.claim.object, ChangeSeen).cancelled is not None
+
+    async def _snapshot(self) -> Any:  # noqa: ANN401 - JSON
+        pools = None if self._wanted.pools is None else await self._premises.pools(self.home)
+        return msgspec.to_builtins(picture_of(await self._premises.services(self.home, self._path), pools))
+
+    async def _check(self) -> None:
+        """Refuse what cannot be, before anything was done."""
+        for level in range(1, len(self._path)):
+            above = Path(self._path[:level])
+            if await self._premises.object(self.home.ns, service_id(self.home.system, above)) is not None:
+                raise Permanent(f"there is a service at {above}, and nothing can be below a service")
+        pools = {one.id for one in await self._premises.pools(self.home)} if self._wanted.pools is None else set()
+        pools |= {pool_id(self.home.system, name) for name in self._wanted.pools or ()}
+        for path, service in self._wanted.services.items():
+            if service.node_pool is not None and pool_id(self.home.system, service.node_pool) not in pools:
+                raise Permanent(f"{path} is to run on node pool {service.node_pool}, and there is none of that name")
+
+    async def _forward(self) -> str:
+        for step, asked in (
+            ("pools", self._pools),
+            ("services", self._services),
+            ("surplus", self._surplus),
+            ("surplus pools", self._surplus_pools),
+        ):
+            if self._cancelled and step not in self._steps.taken:
+                return ""
+            denied = await self._steps.take(step, asked)
+            trouble = _told(denied, await self._steps.failed())
+            if trouble:
+                return trouble
+        return ""
+
+    async def _pools(self) -> Iterable[Request]:
+        if self._wanted.pools is None:
+            return ()
+        return self._asker.pools(self._wanted.pools, await self._premises.pools(self.home))
+
+    async def _services(self) -> Iterable[Request]:
+        now = await self._premises.services(self.home, self._path)
+        asked = list(self._asker.services(self._wanted.services, now))
+        await self._job.progress(f"{len(asked)} of {len(self._wanted.services)} services are to change")
+        return asked
+
+    async def _surplus(self) -> Iterable[Request]:
+        now = await self._premises.services(self.home, self._path)
+        return self._asker.surplus(self._wanted.services, now)
+
+    async def _surplus_pools(self) -> Iterable[Request]:
+        if self._wanted.pools is None:
+            return ()
+        return self._asker.surplus_pools(self._wanted.pools, await self._premises.pools(self.home))
+
+    # --- the way back ------------------------------------------------------------------------------------------------
+
+    async def _back(self) -> None:
+        asker = Asker(self.home.ns, self.home.system, self._job.object, self._job.claim.operation.who, {UNDO: True})
+        for step, asked in (("undo pools", self._lost_pools), ("undo", self._changed), ("undo new pools", self._extra)):
+            await self._steps.take(step, lambda asked=asked: asked(asker))  # type: ignore[misc]
+
+    async def _lost_pools(self, asker: Asker) -> Iterable[Request]:
+        if self.before.pools is None:
+            return ()
+        return asker.pools(self.before.pools, await self._premises.pools(self.home))
+
+    async def _changed(self, asker: Asker) -> Iterable[Request]:
+        await self._job.progress("going back to the definition before")
+        now = await self._premises.services(self.home, self._path)
+        changed = [*asker.services(self.before.services, now), *asker.surplus(self.before.services, now)]
+        return [one for one in changed if one.action != "updating" or self._touched(one.object)]
+
+    def _touched(self, object_id: str) -> bool:
+        """Tell whether this deploy has asked anything of a service; those that were ill already are left alone."""
+        return object_id not in self._untouched
+
+    @property
+    def _untouched(self) -> set[str]:
+        same = (path for path, one in self.before.services.items() if self._wanted.services.get(path) == one)
+        return {service_id(self.home.system, parse_path(path)) for path in same}
+
+    async def _extra(self, asker: Asker) -> Iterable[Request]:
+        if self.before.pools is None:
+            return ()
+        return asker.surplus_pools(self.before.pools, await self._premises.pools(self.home))

@@ -1,0 +1,177 @@
+"""Following: a system follows its services, and a service follows its instances.
+
+The journal tells which services and node pools had news; what they add up to is counted, and the system moved there. A
+backend tells which instances had news; a service that nobody is changing is moved to where they say it is. Both can be
+done by several processes at once: the second one finds nothing to do.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+from stateward.domains.systems.backends.port import Backend, Home, Ref
+from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM, NodePoolState, ServiceState, SystemState
+from stateward.domains.systems.names import path_of, service_id, system_of
+from stateward.domains.systems.premises import Premises
+from stateward.domains.systems.rollup import OWN, followed
+from stateward.domains.systems.specs import SystemSpec, Wanted, spec_of
+from stateward.domains.systems.status import service_state, settled_facts
+from stateward.engine import Denied
+from stateward.lifecycle import CONTROLLER
+from stateward.locks.paths import parse_path
+from stateward.store.errors import StoreError
+from stateward.store.selection import JournalFilter, Selector
+
+log = logging.getLogger("stateward.systems")
+
+AGAIN = 1.0
+"""How many seconds pass before a service is looked at again that could not be moved."""
+
+TRIES = 5
+WHO = "systems"
+
+SYSTEM_STATES = {one.word: one for one in SystemState}
+SERVICE_STATES = {one.word: one for one in ServiceState}
+POOL_STATES = {one.word: one for one in NodePoolState}
+
+
+class RollUps:
+    """Keeps systems in step with their services and node pools."""
+
+    def __init__(self, premises: Premises) -> None:
+        self._premises = premises
+
+    async def refresh(self, home: Home) -> None:
+        """Move a system to what its parts add up to; whoever is faster has done it."""
+        engine = self._premises.engine
+        for _ in range(TRIES):
+            found = await self._premises.object(home.ns, home.system)
+            if found is None or found.kind != SYSTEM.kind or found.state in OWN:
+                return
+            target = await self._target(home, SYSTEM_STATES[found.state])
+            if target == found.state:
+                return
+            with suppress(Denied):
+                await engine.act(home.ns, home.system, target.word, actor=CONTROLLER, who=WHO, version=found.version)
+
+    async def _target(self, home: Home, state: SystemState) -> SystemState:
+        reader = self._premises.engine.store.reader
+        counts = await reader.count_states(Selector(home.ns, parent=home.system))
+        services = [SERVICE_STATES[word] for kind, word in counts if kind == SERVICE.kind]
+        return followed(state, services, [POOL_STATES[word] for kind, word in counts if kind == NODEPOOL.kind])
+
+    async def run(self) -> None:
+        """Follow the journal, for ever; several news of one system are one."""
+        engine = self._premises.engine
+        after = await engine.store.reader.last_line()
+        await self._refresh_all()
+        dirty: dict[Home, None] = {}
+        news, clock = asyncio.Event(), asyncio.get_running_loop().time
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen(after, dirty, news))
+            while True:
+                await news.wait()
+                news.clear()
+                began = clock()
+                for home in list(dirty):
+                    del dirty[home]
+                    await self.refresh(home)
+                await asyncio.sleep(clock() - began)  # half of the time is enough for it, however much there is
+
+    async def _listen(self, after: int, dirty: dict[Home, None], news: asyncio.Event) -> None:
+        async for line in self._premises.engine.watch(after, JournalFilter()):
+            if line.kind in (SERVICE.kind, NODEPOOL.kind) and line.source != line.target:
+                dirty[Home(line.ns, system_of(line.object))] = None
+                news.set()
+
+    async def _refresh_all(self) -> None:
+        """Look at all systems once: something may have changed while nobody followed."""
+        for one in await self._premises.systems():
+            await self.refresh(Home(one.ns, one.id))
+
+
+class Watch:
+    """Keeps services in step with their instances, at one backend."""
+
+    def __init__(self, premises: Premises, name: str, backend: Backend) -> None:
+        self._premises, self._name, self._backend = premises, name, backend
+        self._again: dict[Ref, None] = {}
+
+    async def run(self) -> None:
+        """Follow the backend, for ever."""
+        await self._sweep()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listening())
+            group.create_task(self._looking_again())
+
+    async def _sweep(self) -> None:
+        """Look at all services once: what is lost since somebody looked last has nobody to tell of it."""
+        for one in await self._premises.systems():
+            if (spec_of(one, SystemSpec) or SystemSpec()).backend == self._name:
+                for service in await self._premises.services(Home(one.ns, one.id)):
+                    await self._look(Ref(Home(one.ns, one.id), str(path_of(service.id))))
+
+    async def _listening(self) -> None:
+        async for ref in self._backend.news():
+            await self._look(ref)
+
+    async def _looking_again(self) -> None:
+        while True:
+            await asyncio.sleep(AGAIN)
+            for ref in list(self._again):
+                await self._look(ref)
+
+    async def _look(self, ref: Ref) -> None:
+        """Move a service to where its instances say it is, unless somebody is changing it; then look again later."""
+        self._again.pop(ref, None)
+        found = await self._premises.object(ref.home.ns, service_id(ref.home.system, parse_path(ref.path)))
+        wanted = None if found is None else spec_of(found, Wanted)
+        if found is None or wanted is None:
+            return
+        if found.op is not None:
+            self._again[ref] = None
+            return
+        seen = await self._backend.instances(ref)
+        state = service_state(settled_facts(wanted.service.instances, wanted.revision, seen))
+        if state == found.state or (found.state == ServiceState.FAILED and state != ServiceState.STABLE):
+            return
+        engine = self._premises.engine
+        try:
+            told = {"revision": wanted.revision, "ready": sum(one.ready for one in seen)}
+            ill = {one.name: one.why for one in seen if one.why}
+            await engine.act(
+                found.ns,
+                found.id,
+                state.word,
+                actor=CONTROLLER,
+                who=WHO,
+                version=found.version,
+                seen={**told, "ill": ill} if ill else told,
+            )
+        except Denied:
+            self._again[ref] = None
+
+
+async def tireless(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Do something for ever, again should it fail."""
+    while True:
+        try:
+            await work()
+        except StoreError as error:
+            log.warning("%s waits for the store: %s", name, error)
+        except Exception:
+            log.exception("%s has failed and goes on", name)
+        await asyncio.sleep(AGAIN)
+
+
+@asynccontextmanager
+async def beside(*works: tuple[str, Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
+    """Do things for ever, while something else is done."""
+    tasks = [asyncio.create_task(tireless(name, work), name=name) for name, work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,94 @@
+"""The rules of this domain inside the accepting transaction.
+
+What changes a system's definition must hold its lock; so a deploy, a teardown or a delete without it is refused,
+wherever it was asked for. And a deploy is accepted only while its system lives: the system's row is locked meanwhile,
+so no deletion can come in between.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from stateward.domains.systems.lifecycle import LIVING, SYSTEM, SystemState
+from stateward.domains.systems.names import system_of
+from stateward.domains.systems.patience import patience
+from stateward.domains.systems.specs import ChangeSpec
+from stateward.engine import Denied, LockWish, NotFound, Request
+from stateward.engine.desk import Desk
+from stateward.locks.modes import Mode
+from stateward.store.records import Key, Object
+
+BEGINNINGS = ("deploy", "teardown")
+WAIT = "wait"
+"""The argument that says how many seconds to wait for locks."""
+
+
+class Unlocked(Denied):
+    """A change of a system was asked for without its lock."""
+
+    code = "unlocked"
+
+    def __init__(self, system: str, action: str) -> None:
+        super().__init__(system, action)
+        self.system, self.action = system, action
+
+    def __str__(self) -> str:
+        return (
+            f"{self.action!r} changes system {self.system}: ask for it under /api/v1/systems, which locks what it needs"
+        )
+
+
+class NotLiving(Denied):
+    """The system cannot be changed now."""
+
+    code = "not_living"
+
+    def __init__(self, system: str, state: str) -> None:
+        super().__init__(system, state)
+        self.system, self.state = system, state
+        self.retry = state == SystemState.PENDING
+
+    def __str__(self) -> str:
+        return f"system {self.system} is {self.state}, and can be changed only while it is {', '.join(LIVING)}"
+
+
+def exclusive(path: str) -> tuple[LockWish, ...]:
+    """Return the lock that a change of a path needs; its intentions on what is above follow from it."""
+    return (LockWish(path, Mode.X.value),)
+
+
+def system_beside(request: Request, found: Object | None) -> Iterable[Key]:  # noqa: ARG001 - the company of a guard
+    """Name the system that a deploy or a teardown is of."""
+    return [Key(request.ns, system_of(request.object))]
+
+
+async def guard_change(desk: Desk, request: Request, found: Object) -> None:
+    """Accept a deploy or a teardown only with its lock, and only of a system that lives."""
+    if request.action not in BEGINNINGS:
+        return
+    system, path = system_of(found.id), "/"
+    if request.action == "deploy":
+        try:
+            path = msgspec.json.decode(request.spec or "{}", type=ChangeSpec).path
+        except msgspec.ValidationError:
+            raise Unlocked(system, request.action) from None
+    if request.tree != system or request.locks != exclusive(path):
+        raise Unlocked(system, request.action)
+    _check_living(desk, Key(found.ns, system))
+    if request.wait:
+        seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
+        desk.changes.timers.append(patience(found.ns, found.id, desk.now + seconds))
+
+
+def _check_living(desk: Desk, key: Key) -> None:
+    system = desk.objects.get(key)
+    if system is None or system.removed or system.kind != SYSTEM.kind:
+        raise NotFound(*key)
+    if system.state not in LIVING:
+        raise NotLiving(key.id, system.state)
+
+
+async def guard_system(desk: Desk, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
+    """Accept a deletion only with the lock on the whole system."""
+    if request.action == "delete" and (request.tree != found.id or request.locks != exclusive("/")):
+        raise Unlocked(found.id, request.action)

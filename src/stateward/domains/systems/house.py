@@ -1,0 +1,62 @@
+"""The domain in a process: its kinds and routes, and what follows instances and services beside the engine."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from stateward.domains.systems.api import routes
+from stateward.domains.systems.backends.local import LocalBackend
+from stateward.domains.systems.backends.port import Backend
+from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.deploys import Deploys
+from stateward.domains.systems.following import RollUps, Watch, beside, tireless
+from stateward.domains.systems.premises import Premises
+from stateward.domains.systems.services import Services
+from stateward.domains.systems.showing import Show
+from stateward.domains.systems.specs import LOCAL, SIMULATED
+from stateward.domains.systems.systems import Systems
+from stateward.domains.wing import Site, Wing
+from stateward.engine import Engine
+
+SIMULATED_DELAY = 1.0
+
+
+class SystemsWing(Wing):
+    """Systems of services."""
+
+    def __init__(self, backends: Mapping[str, Backend]) -> None:
+        self.premises = Premises(backends)
+        self.roll_ups = RollUps(self.premises)
+        kinds = [
+            Systems(self.premises).kind(),
+            *Services(self.premises).kinds(),
+            *Deploys(self.premises, self.roll_ups).kinds(),
+        ]
+        super().__init__(kinds, routes(self.premises))
+
+    def attach(self, engine: Engine) -> None:
+        """Get to know the engine."""
+        self.premises.engine = engine
+
+    @asynccontextmanager
+    async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - it is attached
+        """Look after instances and follow them, in a process that works."""
+        if not works:
+            yield
+            return
+        async with AsyncExitStack() as stack:
+            for name, backend in self.premises.backends.items():
+                await stack.enter_async_context(backend.live())
+                await stack.enter_async_context(beside((f"watch of {name}", Watch(self.premises, name, backend).run)))
+            await stack.enter_async_context(beside(("roll-ups of systems", self.roll_ups.run)))
+            yield
+
+    async def show(self, engine: Engine) -> None:
+        """Keep a system of simulated services in motion."""
+        backend = self.premises.backends.get(SIMULATED)
+        if isinstance(backend, SimulatedBackend):
+            await tireless("the demo of systems", Show(engine, backend).run)
+
+
+def wing(site: Site) -> SystemsWing:
+    """Furnish the domain."""
+    return SystemsWing({LOCAL: LocalBackend(site.data / "systems"), SIMULATED: SimulatedBackend(SIMULATED_DELAY)})

@@ -1,0 +1,66 @@
+"""How the objects of a system are named: a reader of any list sees whose they are, and no two can meet.
+
+shop               the system
+shop:store.api     its service at /store/api
+shop~main          its node pool main
+shop@0193...       one of its deploys or teardowns
+"""
+
+import re
+from hashlib import blake2b
+
+from stateward.errors import BadInput
+from stateward.locks.paths import Path, parse_path
+
+NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"
+NAMED = "a name of small letters, digits and hyphens, at most 63 of them"
+MOST_LEVELS = 20
+
+_NAME = re.compile(NAME)
+
+
+def checked_name(field: str, name: str) -> str:
+    """Return a name of a system, a node pool or a step of a path, or raise."""
+    if not _NAME.match(name):
+        raise BadInput(field, name, NAMED)
+    return name
+
+
+def checked_path(text: str, field: str = "path") -> Path:
+    """Read a path of a system, whose every step must be a name."""
+    path = parse_path(text, field)
+    if len(path) > MOST_LEVELS:
+        raise BadInput(field, text, f"a path of at most {MOST_LEVELS} levels")
+    for step in path:
+        checked_name(field, step)
+    return path
+
+
+def service_id(system: str, path: Path) -> str:
+    """Return the id of the service at a path."""
+    return f"{system}:{'.'.join(path)}"
+
+
+def pool_id(system: str, pool: str) -> str:
+    """Return the id of a node pool."""
+    return f"{system}~{pool}"
+
+
+def change_id(system: str, unique: str) -> str:
+    """Return the id of a deploy or a teardown."""
+    return f"{system}@{unique}"
+
+
+def from_key(key: str) -> str:
+    """Return a unique part that is the same for the same idempotency key."""
+    return blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def system_of(object_id: str) -> str:
+    """Return the system that an object belongs to."""
+    return re.split("[:~@]", object_id, maxsplit=1)[0]
+
+
+def path_of(service: str) -> Path:
+    """Return the path of a service, by its id."""
+    return Path(service.partition(":")[2].split("."))

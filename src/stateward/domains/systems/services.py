@@ -1,0 +1,194 @@
+"""The work on one service: its instances are replaced, scaled or ended; and the work on one node pool.
+
+A service's state is changed by events of the controller (`define`, `updating`, `scaling`), each of which begins an
+operation that is worked here. It ends when all instances are as wanted, or when nothing moves for too long.
+"""
+
+import asyncio
+
+import msgspec
+
+from stateward.domains.systems.backends.port import Backend, Home, Instance, NoRoom, Ref, Want
+from stateward.domains.systems.definition import NodePool
+from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, NodePoolState, ServiceState
+from stateward.domains.systems.names import path_of, pool_id, system_of
+from stateward.domains.systems.premises import Premises
+from stateward.domains.systems.rolling import Deeds, is_done, next_deeds, score
+from stateward.domains.systems.specs import ChangeSeen, Wanted, seen_of, spec_of
+from stateward.engine import Denied, Ending, Handler, Job, Kind, Permanent, Request
+from stateward.engine.desk import Desk
+from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
+from stateward.store.records import Object
+
+PAUSE = 0.5
+"""How many seconds pass between two looks at a service that is being changed, at most."""
+
+HEEDS = 0.5
+"""How many seconds pass before it is noticed that a deploy was cancelled."""
+
+UNDO = "undo"
+"""The argument of work that brings a deploy's changes back: it goes on when the deploy is cancelled."""
+
+
+class Busy(Denied):
+    """Something else is being done to a service or node pool."""
+
+    code = "busy"
+    retry = True
+
+    def __init__(self, object: str, op: str) -> None:  # noqa: A002 - the glossary's word
+        super().__init__(object, op)
+        self.object, self.op = object, op
+
+    def __str__(self) -> str:
+        return f"operation {self.op} is at work on {self.object}"
+
+
+async def refuse_second_spec(desk: Desk, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
+    """Refuse a new spec while the last one is being worked: the work under way would never see it."""
+    if request.spec is not None and found.op is not None and request.action != "delete":
+        raise Busy(found.id, found.op)
+
+
+class Services:
+    """Does the work on services and node pools."""
+
+    def __init__(self, premises: Premises) -> None:
+        self._premises = premises
+
+    def kinds(self) -> list[Kind]:
+        """Return the kinds of services and node pools."""
+        change, size = Handler(self.change), Handler(self.size)
+        events = ("define", "updating", "scaling")
+        return [
+            Kind(SERVICE, {**dict.fromkeys(events, change), "delete": Handler(self.end)}, guard=refuse_second_spec),
+            Kind(NODEPOOL, {**dict.fromkeys(events, size), "delete": Handler(self.drop)}, guard=refuse_second_spec),
+        ]
+
+    # --- services ----------------------------------------------------------------------------------------------------
+
+    async def change(self, job: Job) -> Ending:
+        """Bring the instances of a service to what is wanted."""
+        wanted = spec_of(job.claim.object, Wanted)
+        if wanted is None:
+            raise Permanent("nothing is known of what is wanted")
+        ref = ref_of(job)
+        backend = await self._premises.backend(ref.home)
+        if job.state == ServiceState.PENDING:
+            await job.phase("updating", CONTROLLER)
+        change = Change(self._premises, backend, ref, wanted)
+        if await change.run(None if job.args.get(UNDO) else wanted.deploy):
+            return Ending("stable", CONTROLLER, seen=_summary(wanted, change.seen))
+        error = f"no progress within {wanted.service.deadline:g} s: {change.why}"
+        return Ending(TIMED_OUT, CLOCK, error=error, seen=_summary(wanted, change.seen))
+
+    async def end(self, job: Job) -> None:
+        """End all instances of a service."""
+        ref = ref_of(job)
+        backend = await self._premises.backend(ref.home)
+        while seen := await backend.instances(ref):
+            for one in seen:
+                await backend.stop(ref, one.name)
+            await backend.pause(ref, PAUSE)
+        await backend.forget(ref)
+
+    # --- node pools --------------------------------------------------------------------------------------------------
+
+    async def size(self, job: Job) -> Ending:
+        """Make a node pool as large as is wanted."""
+        pool = spec_of(job.claim.object, NodePool)
+        if pool is None:
+            raise Permanent("nothing is known of what is wanted")
+        home, name = Home(job.ns, system_of(job.object)), job.object.partition("~")[2]
+        try:
+            await (await self._premises.backend(home)).ensure_pool(home, name, pool)
+        except NoRoom as error:
+            return Ending("failed", CONTROLLER, error=str(error))
+        return Ending("stable", CONTROLLER)
+
+    async def drop(self, job: Job) -> None:
+        """Remove a node pool."""
+        home = Home(job.ns, system_of(job.object))
+        await (await self._premises.backend(home)).remove_pool(home, job.object.partition("~")[2])
+
+
+def ref_of(job: Job) -> Ref:
+    """Return the service that a job is about."""
+    return Ref(Home(job.ns, system_of(job.object)), str(path_of(job.object)))
+
+
+def _summary(wanted: Wanted, seen: list[Instance]) -> str:
+    ready = sum(one.ready and one.revision == wanted.revision for one in seen)
+    return msgspec.json.encode({"revision": wanted.revision, "ready": ready}).decode()
+
+
+class Change:
+    """The way of one service from what is there to what is wanted."""
+
+    def __init__(self, premises: Premises, backend: Backend, ref: Ref, wanted: Wanted) -> None:
+        self._premises, self._backend, self._ref, self._wanted = premises, backend, ref, wanted
+        self.seen: list[Instance] = []
+        self._lacks = ""
+        self._acted = False
+
+    @property
+    def why(self) -> str:
+        """What it waits for."""
+        ill = [f"{one.name} is {one.phase}{f' ({one.why})' if one.why else ''}" for one in self.seen if not one.ready]
+        return self._lacks or "; ".join(ill) or "instances are missing"
+
+    async def run(self, deploy: str | None) -> bool:
+        """Go until all is as wanted, or nothing has moved for too long; raises when its deploy is over."""
+        clock = asyncio.get_running_loop().time
+        best, moved, heeded = -(10**9), clock(), clock()
+        while not await self._step():
+            if (now := score(self._wanted.revision, self.seen)) > best:
+                best, moved = now, clock()
+            if clock() - moved > self._wanted.service.deadline:
+                return False
+            if deploy is not None and clock() - heeded > HEEDS:
+                heeded = clock()
+                await self._heed(deploy)
+            if not self._acted:  # otherwise there may be something new to see already
+                await self._backend.pause(self._ref, PAUSE)
+        return True
+
+    async def _step(self) -> bool:
+        service, revision = self._wanted.service, self._wanted.revision
+        self._acted = False
+        self.seen = list(await self._backend.instances(self._ref))
+        provided = await self._provided()
+        if provided and is_done(service.instances, revision, self.seen):
+            return True
+        if self._lacks:
+            return False
+        await self._act(next_deeds(service.instances, revision, service.rollout, self.seen))
+        return False
+
+    async def _act(self, deeds: Deeds) -> None:
+        for name in deeds.stop:
+            await self._backend.stop(self._ref, name)
+            self._acted = True
+        try:
+            for name in deeds.start:
+                await self._backend.start(self._ref, Want(name, self._wanted.revision, self._wanted.service))
+                self._acted = True
+        except NoRoom as error:
+            self._lacks = str(error)
+
+    async def _provided(self) -> bool:
+        """Tell whether the service's node pool and address are stable."""
+        self._lacks = ""
+        pool = self._wanted.service.node_pool
+        if pool is not None:
+            found = await self._premises.object(self._ref.home.ns, pool_id(self._ref.home.system, pool))
+            if found is None or found.state != NodePoolState.STABLE:
+                self._lacks = f"node pool {pool} is {'missing' if found is None else found.state}"
+                return False
+        port = self._wanted.service.address
+        return await self._backend.address(self._ref, port) is not None or port is None
+
+    async def _heed(self, deploy: str) -> None:
+        found = await self._premises.object(self._ref.home.ns, deploy)
+        if found is None or found.state != DeployState.IN_PROGRESS or seen_of(found, ChangeSeen).cancelled:
+            raise Permanent("its deploy is over")

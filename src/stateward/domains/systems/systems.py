@@ -1,0 +1,45 @@
+"""The work on a system itself: it is made ready at its backend, and in the end removed with all that it has."""
+
+from stateward.domains.systems.backends.port import Home
+from stateward.domains.systems.deploys import clear
+from stateward.domains.systems.guards import guard_system
+from stateward.domains.systems.lifecycle import SYSTEM
+from stateward.domains.systems.premises import Premises
+from stateward.domains.systems.specs import Lives, SystemSpec, encoded, spec_of
+from stateward.engine import Ending, Handler, Job, Kind, Permanent, Temporary
+from stateward.errors import UnknownName
+
+ATTEMPTS = 5
+"""How often it is tried to make a system ready."""
+
+
+class Systems:
+    """Does the work on systems."""
+
+    def __init__(self, premises: Premises) -> None:
+        self._premises = premises
+
+    def kind(self) -> Kind:
+        """Return the kind of systems."""
+        make = Handler(self.make, attempts=ATTEMPTS)
+        return Kind(SYSTEM, {"create": make, "retry": make, "delete": Handler(self.remove)}, guard=guard_system)
+
+    async def make(self, job: Job) -> Ending:
+        """Make a system ready at its backend."""
+        try:
+            backend = self._premises.named((spec_of(job.claim.object, SystemSpec) or SystemSpec()).backend)
+        except UnknownName as error:
+            raise Permanent(str(error)) from error
+        try:
+            lives = await backend.prepare(Home(job.ns, job.object))
+        except OSError as error:
+            raise Temporary(f"it cannot be made ready: {error}") from error
+        return Ending(seen=encoded(Lives(**lives)))
+
+    async def remove(self, job: Job) -> None:
+        """End all services and remove all that a system has."""
+        home = Home(job.ns, job.object)
+        trouble = await clear(self._premises, job, home)
+        if trouble:
+            raise Permanent(trouble)
+        await (await self._premises.backend(home)).remove(home)

@@ -1,0 +1,175 @@
+"""What is shown of systems over HTTP."""
+
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from stateward.domains.systems.backends.port import Instance
+from stateward.domains.systems.definition import NodePool, Service
+from stateward.domains.systems.names import path_of
+from stateward.domains.systems.specs import ChangeSeen, ChangeSpec, SystemSpec, Wanted, seen_of, spec_of
+from stateward.engine import Accepted
+from stateward.store.records import Lock, Object, Operation
+
+
+class InstanceView(Struct, frozen=True):
+    """An instance of a service."""
+
+    name: str
+    revision: str
+    phase: str
+    ready: bool
+    restarts: int
+    since: datetime
+    pid: int | None
+    port: int | None
+    node: str | None
+    why: str
+
+
+class ServiceView(Struct, frozen=True):
+    """A service: what is wanted of it, how it is, and its instances where they were asked for."""
+
+    id: str
+    path: str
+    state: str
+    since: datetime
+    error: str | None
+    definition: Service | None
+    revision: str | None
+    instances: list[InstanceView] | None
+
+
+class PoolView(Struct, frozen=True):
+    """A node pool."""
+
+    id: str
+    name: str
+    state: str
+    error: str | None
+    definition: NodePool | None
+
+
+class SystemView(Struct, frozen=True):
+    """A system, and what it is made of where that was asked for."""
+
+    ns: str
+    id: str
+    state: str
+    since: datetime
+    error: str | None
+    backend: str
+    services: list[ServiceView] | None = None
+    node_pools: list[PoolView] | None = None
+
+
+class ChangeView(Struct, frozen=True):
+    """A deploy or a teardown. `undoes` is the deploy that it rolls back."""
+
+    id: str
+    state: str
+    operation: str | None
+    path: str
+    services: int
+    undoes: str | None
+    cancelled: str | None
+    error: str | None
+    created: datetime
+
+
+class AskedView(Struct, frozen=True):
+    """What was accepted: the object that it is about, and the operation to wait for, unless it was done at once."""
+
+    id: str
+    state: str
+    operation: str | None
+    waiting: bool
+
+
+class LockView(Struct, frozen=True):
+    """A lock on a path, held or waited for, and for what."""
+
+    path: str
+    mode: str
+    waiting: bool
+    op: str
+    object: str
+    action: str
+    who: str
+    since: datetime
+
+
+def when(seconds: float) -> datetime:
+    """Return a time that people can read."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def system_view(found: Object) -> SystemView:
+    """Return a system as it is shown."""
+    spec = spec_of(found, SystemSpec) or SystemSpec()
+    return SystemView(found.ns, found.id, found.state, when(found.since), found.error, spec.backend)
+
+
+def service_view(found: Object, instances: list[InstanceView] | None) -> ServiceView:
+    """Return a service as it is shown."""
+    wanted = spec_of(found, Wanted)
+    return ServiceView(
+        id=found.id,
+        path=str(path_of(found.id)),
+        state=found.state,
+        since=when(found.since),
+        error=found.error,
+        definition=None if wanted is None else wanted.service,
+        revision=None if wanted is None else wanted.revision,
+        instances=instances,
+    )
+
+
+def instance_view(one: Instance) -> InstanceView:
+    """Return an instance as it is shown."""
+    shown = (one.phase.value, one.ready, one.restarts, when(one.since), one.pid, one.port, one.node, one.why)
+    return InstanceView(one.name, one.revision, *shown)
+
+
+def pool_view(found: Object) -> PoolView:
+    """Return a node pool as it is shown."""
+    name = found.id.partition("~")[2]
+    return PoolView(found.id, name, found.state, found.error, spec_of(found, NodePool))
+
+
+def change_view(found: Object) -> ChangeView:
+    """Return a deploy as it is shown."""
+    spec = spec_of(found, ChangeSpec)
+    return ChangeView(
+        id=found.id,
+        state=found.state,
+        operation=found.op,
+        path="/" if spec is None else spec.path,
+        services=0 if spec is None else len(spec.picture.services),
+        undoes=None if spec is None else spec.undoes,
+        cancelled=seen_of(found, ChangeSeen).cancelled,
+        error=found.error,
+        created=when(found.created),
+    )
+
+
+def asked_view(accepted: Accepted, *, waiting: bool = False) -> AskedView:
+    """Return what was accepted as it is shown."""
+    found, operation = accepted.object, accepted.operation
+    return AskedView(found.id, found.state, None if operation is None else operation.id, waiting)
+
+
+def lock_view(lock: Lock, holder: Operation | None) -> LockView:
+    """Return a lock as it is shown."""
+    if holder is None:
+        return LockView(lock.path, lock.mode, lock.waiting, lock.op, "", "", "", when(0))
+    return LockView(
+        lock.path,
+        lock.mode,
+        lock.waiting,
+        lock.op,
+        holder.object,
+        holder.action,
+        holder.who,
+        when(holder.created),
+    )

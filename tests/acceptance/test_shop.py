@@ -1,0 +1,84 @@
+"""The shop of docs/systems.md: every command of its story is run, in order, on a real server with real processes."""
+
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stateward.domains.systems.backends.local.launch import free_port
+from tests.integration.domains.systems.machine import kill_marked
+from tests.integration.server.processes import served
+
+ROOT = Path(__file__).parents[2]
+STATEWARD = Path(sys.executable).parent / "stateward"
+PORTS = ("18420", "18421", "18422")
+PATIENT = 60.0
+
+
+class Terminal:
+    """Somebody who types the page's commands, with the example on ports that are free here."""
+
+    def __init__(self, folder: Path, ports: dict[str, str], url: str, token: Path) -> None:
+        self._folder, self._ports = folder, ports
+        self._where = ["--server", url, "--token-file", str(token)]
+
+    def typed(self, line: str) -> str:
+        """Type a line, and return what is printed."""
+        for known, free in self._ports.items():
+            line = line.replace(known, free)
+        words = shlex.split(line)
+        if words[0] == "stateward":
+            words = [str(STATEWARD), *words[1:], *self._where]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENT, check=False, cwd=self._folder)
+        assert done.returncode == 0, f"{line}: {done.stdout} {done.stderr}"
+        return done.stdout
+
+    def until(self, line: str, says: str) -> str:
+        """Type a line again and again, until something is printed."""
+        end = time.monotonic() + PATIENT
+        while says not in (said := self.typed(line)):
+            assert time.monotonic() < end, said
+        return said
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    ports = {known: str(free_port()) for known in PORTS}
+    shutil.copytree(ROOT / "examples" / "shop", tmp_path / "examples" / "shop")
+    file = tmp_path / "examples" / "shop" / "shop.yaml"
+    text = file.read_text()
+    for known, free in ports.items():
+        text = text.replace(known, free)
+    file.write_text(text)
+    with served(tmp_path / "data") as server:
+        yield Terminal(tmp_path, ports, server.url, tmp_path / "data" / "admin-token")
+        server.stop(signal.SIGTERM)
+    assert kill_marked(tmp_path) == []
+
+
+def told() -> list[str]:
+    """Return the commands of the page's story, in order."""
+    page = (ROOT / "docs" / "systems.md").read_text("utf-8").partition("## Definitions")[0]
+    return re.findall(r"^\$ (.+)$", page, re.MULTILINE)
+
+
+def test_the_story_of_the_shop_can_be_lived(terminal: Terminal) -> None:
+    said: dict[str, list[str]] = {}
+    for line in told():
+        said.setdefault(line, []).append(terminal.typed(line))
+        if line.endswith("/break"):
+            terminal.until("stateward history shop", "degraded")
+            terminal.until("stateward system status shop", "shop is stable")
+    first, second = said["curl -s http://127.0.0.1:18420/"]
+    assert '"version": "1", "stock": {"goods"' in first
+    assert '"version": "2", "stock": {"goods"' in second
+    deploys = said["stateward system deploys shop"][0].splitlines()
+    assert [line.split()[2] for line in deploys[1:]] == ["succeeded"] * 3
+    assert "serves on" in said["stateward system logs shop /web"][0]

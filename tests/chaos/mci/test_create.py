@@ -1,0 +1,130 @@
+"""The create of an MCI, with kill -9 at every step: it goes on, nothing is made twice, and nothing is left over."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateward.domains.mci.commands import NO_WAY_IN
+from stateward.domains.mci.model import Connection, Image, MciSpec, PostCommand, Spec, SubGroup, mci_seen, vm_of
+from stateward.drivers import Observation
+from stateward.store import open_store
+from stateward.store.records import Status
+from tests.chaos.mci.conftest import CREDENTIAL, Lives, MakeLives
+from tests.chaos.mci.domain_process import NS, Plan
+from tests.integration.domains.mci.conftest import House, open_house
+from tests.integration.drivers.aws.cloud import REGION
+from tests.integration.drivers.aws.conftest import session
+from tests.integration.drivers.aws.hands import described
+from tests.integration.drivers.aws.images import IMAGE
+from tests.integration.drivers.aws.test_whole_life import tags_of
+from tests.integration.drivers.local.host import left_of, needs_qemu
+
+SIZE = 3
+PREPARATION = ("mci.mci Preparing", "mci.vnet Configuring", "ensure sent", "ensure answered", "mci.vnet Available")
+PROVISIONING = ("mci.mci Creating", "create sent", "create answered", "mci.vm Running")
+ON_HOST = ("recorded", "started", "settled")
+POST_COMMAND = ("post-command sent", "post-command answered")
+
+
+def wanted(group: SubGroup, *, hold: bool = True) -> MciSpec:
+    """Ask for an MCI that holds, and runs something in the end."""
+    return MciSpec("m1", "uid-m1", (group,), hold=hold, post_command=PostCommand("", ("echo done",), 1.0))
+
+
+def crash_at_every_step(lives: Lives, preparation: tuple[str, ...], provisioning: tuple[str, ...]) -> None:
+    """Die at every step of one create, and come back each time; what was held before is held again."""
+    for point in preparation:
+        lives.die_at(point)
+    lives.kill_at("mci.mci Prepared")
+    for point in provisioning:
+        lives.die_at(point, "--go-on")
+    assert lives.live_on("--go-on") == "Running"
+    assert lives.deaths == len(preparation) + len(provisioning) + 1
+
+
+async def look(lives: Lives, connection: str) -> tuple[House, dict[str, Observation]]:
+    """Look at what has become of it: the house, closed again, and what the provider shows."""
+    async with open_house(open_store(str(lives.folder / "stateward.db")), lives.folder) as house:
+        assert await house.state() == "Running"
+        vms = await house.service.vms(NS, "m1")
+        assert [one.state for one in vms] == ["Running"] * SIZE
+        assert await house.wing.upkeep.look_around() == []
+        listing = await (await house.wing.clouds.of(connection)).listing_anew()
+        assert {one.key for one in listing.seen} == {vm_of(one).uid for one in vms}
+        assert len(listing.seen) == SIZE
+        await check_history(house)
+        return house, {one.key: one for one in listing.seen}
+
+
+async def check_history(house: House) -> None:
+    """Each thing was done once, and by one operation, however often it was taken up again."""
+    lines = await house.engine.history(NS, "m1")
+    assert [line.target for line in lines if line.target] == ["Preparing", "Prepared", "Creating", "Running"]
+    assert sum(line.event == "put back" for line in lines) > 0
+    operation = lines[0].op
+    assert operation is not None
+    assert (await house.engine.wait(NS, operation, 10.0)).status is Status.SUCCEEDED
+    for vm in await house.service.vms(NS, "m1"):
+        made = [line.target for line in await house.engine.history(NS, vm.id) if line.target]
+        assert made == ["Creating", "Running"]
+
+
+async def results(lives: Lives) -> dict[str, str]:
+    async with open_house(open_store(str(lives.folder / "stateward.db")), lives.folder) as house:
+        return mci_seen(await house.service.mci(NS, "m1")).results
+
+
+@pytest.mark.parametrize("kind", ["process", pytest.param("qemu", marks=needs_qemu)])
+async def test_machines_on_this_host_are_made_once_though_their_maker_is_killed_at_every_step(
+    lives_of: MakeLives, kind: str
+) -> None:
+    image = "sh" if kind == "process" else "tick"
+    group = SubGroup("g1", SIZE, "small-one", "an-image")
+    plan = Plan(
+        wanted(group),
+        [Connection("lab", "lab", "here", driver=kind)],
+        [Spec("small-one", "lab", "tiny")],
+        [Image("an-image", "lab", image)],
+    )
+    lives = lives_of(plan)
+    preparation = tuple(point for point in PREPARATION if not point.startswith("ensure"))
+    provisioning = (*PROVISIONING[:2], *ON_HOST, *PROVISIONING[2:], *POST_COMMAND)
+    crash_at_every_step(lives, preparation, provisioning)
+    _, seen = await look(lives, "lab")
+    folder: Path = lives.folder / "machines" / kind / "here"
+    assert left_of(folder) == sorted(int(one.details["pid"]) for one in seen.values())
+    assert {one.details["boots"] for one in seen.values()} == {"1"}
+    written = await results(lives)
+    assert written.keys() == {"g1-1", "g1-2", "g1-3"}
+    assert set(written.values()) == ({"done\n"} if kind == "process" else {NO_WAY_IN})
+
+
+async def test_machines_on_ec2_are_made_once_though_their_maker_is_killed_at_every_step(
+    lives_of: MakeLives, cloud_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in CREDENTIAL.items():
+        monkeypatch.setenv(name, value)
+    options = {"endpoint_url": cloud_url}
+    group = SubGroup("g1", SIZE, f"aws+{REGION}+t3.nano", "hill", connection="ec2")
+    connection = Connection("ec2", "aws", REGION, driver="aws", credential="env:FARM", options=options)
+    lives = lives_of(Plan(wanted(group), [connection], images=[Image("hill", "ec2", IMAGE)]))
+    crash_at_every_step(lives, PREPARATION, (*PROVISIONING, *POST_COMMAND))
+    await look(lives, "ec2")
+    ec2 = session().client("ec2", region_name=REGION, endpoint_url=cloud_url)
+    machines = described(ec2)
+    assert [one["State"]["Name"] for one in machines] == ["running"] * SIZE
+    assert len({tags_of(one)["stateward:key"] for one in machines}) == SIZE
+    assert [len(found) for found in ours(ec2)] == [1, 1, 1, 1]
+    ec2.close()
+
+
+def ours(ec2: Any) -> list[list[Any]]:
+    """Return the networks, subnets, security groups and keys that carry a key of ours."""
+    marked = [{"Name": "tag-key", "Values": ["stateward:key"]}]
+    return [
+        ec2.describe_vpcs(Filters=marked)["Vpcs"],
+        ec2.describe_subnets(Filters=marked)["Subnets"],
+        ec2.describe_security_groups(Filters=marked)["SecurityGroups"],
+        ec2.describe_key_pairs(Filters=marked)["KeyPairs"],
+    ]

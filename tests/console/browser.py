@@ -1,0 +1,82 @@
+"""Debian's Chromium, driven by Playwright; whatever a page complains of is written down."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+
+PATIENT = 15_000
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+
+WATCH = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.violations.push(`${event.violatedDirective}: ${event.blockedURI}`);
+});
+"""
+SIGN_IN = 'sessionStorage.setItem("stateward-token", "{token}");'
+NO_TOUR = 'localStorage.setItem("stateward-tour", "seen");'
+
+
+class Complaints(Struct):
+    """What a page complained of, and where it asked for something outside."""
+
+    errors: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+
+
+def launched(playwright: Playwright) -> Browser:
+    """Start the browser."""
+    return playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+
+
+def watched(page: Page, origin: str) -> Complaints:
+    """Write down whatever a page complains of."""
+    complaints = Complaints()
+    page.on("console", lambda said: complaints.errors.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.errors.append(str(error)))
+    page.on("request", lambda asked: None if _inside(asked.url, origin) else complaints.outside.append(asked.url))
+    return complaints
+
+
+def _inside(url: str, origin: str) -> bool:
+    return url.startswith(("data:", "blob:")) or urlsplit(url).netloc == urlsplit(origin).netloc
+
+
+@contextmanager
+def signed_in(
+    browser: Browser,
+    url: str,
+    token: str,
+    *,
+    theme: str = "dark",
+    width: int = 1440,
+    height: int = 900,
+    tour: bool = False,
+) -> Iterator[tuple[BrowserContext, Page, Complaints]]:
+    """Open the console as somebody who has signed in."""
+    scheme = "light" if theme == "light" else "dark"
+    size = {"width": width, "height": height}
+    context = browser.new_context(color_scheme=scheme, viewport=size, reduced_motion="no-preference")  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENT)
+    context.add_init_script(WATCH + SIGN_IN.format(token=token) + ("" if tour else NO_TOUR))
+    page = context.new_page()
+    complaints = watched(page, url)
+    page.goto(url)
+    try:
+        yield context, page, complaints
+    finally:
+        context.close()

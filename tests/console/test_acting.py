@@ -1,0 +1,111 @@
+"""Acting in the page: done end to end and seen live, refused with its reason, and never lost by a restart."""
+
+from signal import SIGKILL
+from typing import Any
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.console.browser import PATIENT, signed_in, watched
+from tests.console.processes import Played, patiently
+
+SEEN = "import('/console/store.js').then((one) => one.store.latest.map((line) => line.seq))"
+HEAD = ".who-is .badge"
+
+
+def at(stage: Played, view: str) -> str:
+    return f"{stage.url}/#/{view}"
+
+
+def test_an_action_is_done_in_the_page_and_seen_to_end_without_a_reload(browser: Browser, stage: Played) -> None:
+    with signed_in(browser, at(stage, "object/demo/ledger"), stage.token) as (_, page, complaints):
+        page.get_by_role("button", name="stop", exact=True).click()
+        expect(page.locator(HEAD)).to_have_text("HALTED")
+        expect(page.locator(".timeline li").first).to_contain_text("succeeded")
+        expect(page.locator(".state.here")).to_contain_text("HALTED")
+        page.get_by_role("button", name="start", exact=True).click()
+        expect(page.locator(HEAD)).to_have_text("RUNNING")
+        assert complaints.errors == []
+
+
+def test_a_grave_action_is_asked_about_first(browser: Browser, stage: Played) -> None:
+    with signed_in(browser, at(stage, "object/demo/builder"), stage.token) as (_, page, _):
+        page.get_by_role("button", name="delete", exact=True).click()
+        page.locator("#question").get_by_role("button", name="No").click()
+        expect(page.locator(HEAD)).to_have_text("HALTED")
+
+
+def test_what_is_not_allowed_says_why_and_the_refusal_is_shown_with_what_is(browser: Browser, stage: Played) -> None:
+    with signed_in(browser, at(stage, "object/demo/broken"), stage.token) as (_, page, _):
+        grey = page.get_by_role("button", name="pause", exact=True)
+        expect(grey).to_have_attribute("aria-disabled", "true")
+        assert "ERROR" in str(grey.get_attribute("title"))
+        grey.press("Enter")
+        page.get_by_role("button", name="Ask all the same").click()
+        problem = page.locator("#problem .problem")
+        expect(problem).to_contain_text("409")
+        expect(problem).to_contain_text("allowed now")
+        expect(problem).to_contain_text("ERROR")
+        problem.get_by_role("button", name="deploy", exact=True).click()
+        expect(page.locator(HEAD)).to_have_text("RUNNING")
+
+
+def test_an_action_on_many_shows_how_each_of_them_ended(browser: Browser, stage: Played) -> None:
+    with signed_in(browser, at(stage, "objects?kind=mci.vm&q=shop.web-aws"), stage.token) as (_, page, complaints):
+        boxes = page.get_by_role("checkbox", name="Select demo/shop.web-aws")
+        expect(boxes).to_have_count(4)
+        for number in range(4):
+            boxes.nth(number).click()
+        page.get_by_label("Action", exact=True).select_option("resume")
+        page.get_by_role("button", name="Check first").click()
+        expect(page.get_by_text("1 of 4 would be accepted now; nothing was done")).to_be_visible()
+        page.get_by_role("button", name="Do it", exact=True).click()
+        page.locator("#question").get_by_role("button", name="resume").click()
+        expect(page.locator("[data-ended=true]")).to_have_text("4 asked · 3 refused · 0 under way · 1 done · 0 failed")
+        assert not [one for one in complaints.errors if "409" not in one]
+
+
+def test_an_mci_is_suspended_from_its_page(browser: Browser, stage: Played) -> None:
+    with signed_in(browser, at(stage, "mci"), stage.token) as (_, page, complaints):
+        lab = page.locator("[data-mci=lab]")
+        lab.get_by_role("button", name="reboot", exact=True).click()
+        expect(lab.locator("header .badge")).to_have_text("Rebooting")
+        assert complaints.errors == []
+
+
+def test_what_was_deleted_is_restored_from_the_recycle_bin(browser: Browser, stage: Played) -> None:
+    with signed_in(browser, at(stage, "ovc"), stage.token) as (_, page, complaints):
+        row = page.locator("tr", has_text="old-data")
+        row.get_by_role("button", name="Restore").click()
+        expect(row).to_have_count(0)
+        assert complaints.errors == []
+
+
+def test_a_restart_of_the_server_needs_no_reload_and_hides_no_change(browser: Browser, stage: Played) -> None:
+    with signed_in(browser, at(stage, "object/demo/ledger"), stage.token) as (_, page, _):
+        page.evaluate("window.marker = 'the same page'")
+        expect(page.locator("#live .dot.live")).to_be_visible()
+        before = page.evaluate("import('/console/store.js').then((one) => one.store.seq)")
+        stage.stop(SIGKILL)
+        expect(page.locator("#offline")).to_be_visible()
+        stage.start()
+        stage.call("POST", "/ns/demo/objects/ledger/actions/reboot?wait=30", {})
+        expect(page.locator("#live .dot.live")).to_be_visible()
+        wanted = [line["seq"] for line in stage.call("GET", f"/journal?after={before}&limit=1000")["items"]]
+        patiently(lambda: [seq for seq in page.evaluate(SEEN) if seq > before][: len(wanted)] == wanted)
+        expect(page.locator(".timeline")).to_contain_text("reboot")
+        assert page.evaluate("window.marker") == "the same page"
+
+
+def test_twenty_tabs_see_the_same_at_once(browser: Browser, stage: Played) -> None:
+    with signed_in(browser, at(stage, "timers"), stage.token) as (context, first, _):
+        pages: list[Page] = [first, *(context.new_page() for _ in range(19))]
+        complaints = [watched(page, stage.url) for page in pages]
+        for page in pages[1:]:
+            page.goto(at(stage, "timers"), wait_until="commit")
+        for page in pages:
+            expect(page.locator("#live .dot.live")).to_be_visible(timeout=2 * PATIENT)
+        done: Any = stage.call("POST", "/ns/demo/objects/ledger/actions/pause?wait=30", {})
+        last = stage.call("GET", f"/journal?op={done['operation']['id']}")["items"][-1]["seq"]
+        for page in pages:
+            patiently(lambda page=page: last in page.evaluate(SEEN))  # type: ignore[misc]
+        assert [one.errors for one in complaints] == [[]] * 20

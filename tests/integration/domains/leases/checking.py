@@ -1,0 +1,75 @@
+"""A store that looks at every lease and every host that is written, in the transaction that writes it."""
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any, TypeVar, cast
+
+from stateward.domains.leases.booking import fits
+from stateward.domains.leases.combination import violations
+from stateward.domains.leases.lifecycle import HOST, LEASE
+from stateward.domains.leases.model import EventType, Host, host_of, lease_of, status_of
+from stateward.store.changes import Changes
+from stateward.store.port import Program, Store, Tx
+from stateward.store.records import Object
+
+T = TypeVar("T")
+
+
+class Forbidden(AssertionError):
+    """Something is about to be written that must never be."""
+
+
+def check(found: Object) -> None:
+    """Raise if an object must not be written as it is."""
+    if found.kind == LEASE.kind and not found.removed:
+        seen = lease_of(found).seen
+        statuses = [one.status for one in seen.reservations.values()]
+        events = seen.events[EventType.START], seen.events[EventType.END]
+        wrong = violations(status_of(found), statuses, *events)
+        if wrong:
+            raise Forbidden(f"{found.id}: {'; '.join(map(str, wrong))}")
+    if found.kind == HOST.kind:
+        check_host(host_of(found))
+
+
+def check_host(host: Host) -> None:
+    """Raise if a host has promised what it cannot keep, or was handed over to two."""
+    bookings, held = host.seen.bookings, host.seen.held
+    for one in bookings:
+        if not fits(host.spec, bookings, one):
+            raise Forbidden(f"{host.spec.name} cannot keep {one} beside {bookings}")
+    for first, second in combinations(held, 2):
+        if first.reservation == second.reservation or first.whole or second.whole:
+            raise Forbidden(f"{host.spec.name} is held by {first} and {second}")
+
+
+class _CheckedTx:
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    async def apply(self, changes: Changes) -> None:
+        for found in changes.objects:
+            check(found)
+        await self._tx.apply(changes)
+
+
+class CheckedStore:
+    """A store; nothing forbidden gets past it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def transact(self, program: Program[T]) -> T:
+        async def checked(tx: Tx) -> T:
+            return await program(cast("Tx", _CheckedTx(tx)))
+
+        return await self._store.transact(checked)
+
+    def subscribe(self, listener: Callable[..., None]) -> Callable[[], None]:
+        return self._store.subscribe(listener)

@@ -1,0 +1,151 @@
+"""A site with leases: an engine on a real store, a few hosts, and a user. Every test runs on both stores."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateward.domains.leases.house import LeasesWing
+from stateward.domains.leases.model import Host, Lease
+from stateward.domains.leases.service import Caller
+from stateward.domains.leases.settings import Settings
+from stateward.domains.wing import Site
+from stateward.engine import Engine, NotFound
+from stateward.store.port import Store
+from tests.integration.domains.leases.checking import CheckedStore
+from tests.integration.domains.leases.things import Things
+from tests.stores import fresh_store
+
+NS = "ns"
+ME = Caller(NS, "me")
+LIMIT = 30.0
+
+
+class Leasing:
+    """An engine with leases at work, and ways to say what a test wants and waits for."""
+
+    def __init__(self, engine: Engine, wing: LeasesWing, things: Things) -> None:
+        self.engine, self.wing, self.things = engine, wing, things
+
+    async def hosts(self, *names: str, **properties: Any) -> None:
+        """Register hosts."""
+        for name in names:
+            await self.wing.hosts.register(
+                ME, {"name": name, "vcpus": 8, "memory_mb": 8192, "local_gb": 80, **properties}
+            )
+
+    async def host(self, name: str) -> Host:
+        """Return a host."""
+        return await self.wing.hosts.get(NS, name)
+
+    async def lease(
+        self, name: str, *wishes: dict[str, Any], start: float = 0.0, end: float = 3600.0, **more: Any
+    ) -> Lease:
+        """Make a lease, from and to so many seconds from now; of one host, if nothing else is wished for."""
+        given = {
+            "name": name,
+            "start_date": at(start) if start else "now",
+            "end_date": at(end),
+            "reservations": [*wishes] or [hosts()],
+            **more,
+        }
+        return await self.wing.leases.create(ME, given)
+
+    async def now(self, lease: Lease) -> Lease:
+        """Return a lease as it is now."""
+        return await self.wing.leases.get(NS, lease.object.id)
+
+    async def until(self, lease: Lease, *states: str) -> Lease:
+        """Wait until a lease is in one of these states."""
+        async with asyncio.timeout(LIMIT):
+            while (found := await self.now(lease)).object.state not in states:
+                await asyncio.sleep(0.02)
+            return found
+
+    async def gone(self, lease: Lease) -> None:
+        """Wait until there is no such lease any more."""
+        async with asyncio.timeout(LIMIT):
+            while True:
+                try:
+                    await self.now(lease)
+                except NotFound:
+                    return
+                await asyncio.sleep(0.02)
+
+    async def eventually(self, true: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until something is true."""
+        async with asyncio.timeout(LIMIT):
+            while not await true():
+                await asyncio.sleep(0.02)
+
+    async def moves(self, lease: Lease) -> list[tuple[str, str | None]]:
+        """Return what happened to a lease: each event, and the status that it led to."""
+        lines = await self.engine.history(NS, lease.object.id)
+        return [(line.event, line.target) for line in lines]
+
+
+def at(seconds: float) -> str:
+    """Return a time so many seconds from now, as precisely as it can be said."""
+    whole, part = divmod(time.time() + seconds, 1)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int(part * 1e6):06d}"
+
+
+def hosts(least: int = 1, most: int | None = None, **more: Any) -> dict[str, Any]:
+    """Wish for hosts."""
+    return {"resource_type": "physical:host", "min": least, "max": most or least, **more}
+
+
+def thing(name: str) -> dict[str, Any]:
+    """Wish for a thing."""
+    return {"resource_type": "test:thing", "thing": name}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def new_store(store_name: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
+    """Return how to open one and the same fresh database, as often as wanted."""
+    return fresh_store(store_name, request)
+
+
+Opening = Callable[..., "Opened"]
+
+
+class Opened:
+    """An engine with leases that is opened as a context; every commit of it is checked."""
+
+    def __init__(self, store: Store, folder: Path, settings: Settings, things: Things, *, works: bool) -> None:
+        self._wing = LeasesWing(Site(folder), settings, [things])
+        self._engine = Engine(CheckedStore(store), self._wing.kinds, works=works, lease=3.0)
+        self._wing.attach(self._engine)
+        self._things = things
+
+    async def __aenter__(self) -> Leasing:
+        await self._engine.__aenter__()
+        return Leasing(self._engine, self._wing, self._things)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._things.release.set()
+        await self._engine.__aexit__()
+
+
+@pytest.fixture
+def opening(new_store: Callable[[], Store], tmp_path: Path) -> Opening:
+    """Return how to open a site, as often as wanted."""
+
+    def opened(settings: Settings | None = None, things: Things | None = None, *, works: bool = True) -> Opened:
+        return Opened(new_store(), tmp_path, settings or Settings(), things or Things(), works=works)
+
+    return opened
+
+
+@pytest.fixture
+async def site(opening: Opening) -> AsyncIterator[Leasing]:
+    async with opening() as leasing:
+        yield leasing

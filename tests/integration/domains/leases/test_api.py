@@ -1,0 +1,122 @@
+"""The reservation API over HTTP: what is answered, how errors are worded, and whose namespace it is about."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
+from stateward.config import Config
+from stateward.domains.leases.house import LeasesWing
+from stateward.domains.leases.settings import Settings
+from stateward.domains.wing import Site
+from stateward.engine import Engine
+from stateward.server.app import create_app
+from stateward.store import open_store
+
+LEASES, HOSTS = "/blazar/v1/leases", "/blazar/v1/os-hosts"
+WISH = {"resource_type": "physical:host", "min": 1, "max": 1}
+NIGHT = {
+    "name": "night",
+    "start_date": "2030-01-01 22:00",
+    "end_date": "2030-01-02 06:00",
+    "reservations": [WISH],
+    "events": [],
+    "before_end_date": None,
+}
+
+
+class Api:
+    """Clients with different tokens."""
+
+    def __init__(self, app: object, tokens: Tokens) -> None:
+        self._transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
+        self._tokens = tokens
+
+    async def client(self, role: Role = Role.OPERATOR, *namespaces: str) -> httpx.AsyncClient:
+        token, _ = await self._tokens.issue("tester", role, [*namespaces] or ["team"])
+        return httpx.AsyncClient(transport=self._transport, base_url="http://here", headers={"X-Auth-Token": token})
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    config = Config(data=str(tmp_path), rate=100_000)
+    wing = LeasesWing(Site(tmp_path), Settings(max_duration=86400.0))
+    engine = Engine(open_store(config.store_url), [*wing.kinds, token_kind(), quota_kind()])
+    wing.attach(engine)
+    async with engine:
+        tokens = Tokens(engine)
+        yield Api(create_app(engine, tokens, config, routes=wing.routes), tokens)
+
+
+async def test_a_lease_is_answered_when_it_is_reserved(api: Api) -> None:
+    async with await api.client() as client:
+        assert (await client.post(HOSTS, json={"name": "node", "vcpus": 8})).status_code == 201
+        answer = await client.post(LEASES, json=NIGHT)
+        assert (answer.status_code, answer.headers["OpenStack-API-Version"]) == (201, "reservation 1.0")
+        lease = answer.json()["lease"]
+        assert (lease["status"], lease["project_id"], lease["user_id"]) == ("PENDING", "team", "tester")
+        assert [one["status"] for one in lease["reservations"]] == ["pending"]
+        assert {one["event_type"]: one["time"] for one in lease["events"]} == {
+            "start_lease": "2030-01-01T22:00:00.000000",
+            "before_end_lease": "2030-01-02T05:00:00.000000",
+            "end_lease": "2030-01-02T06:00:00.000000",
+        }
+        assert (await client.get(f"{LEASES}/{lease['id']}")).json() == {"lease": lease}
+        assert (await client.get(LEASES)).json() == {"leases": [lease]}
+        found = (await client.get(f"{HOSTS}/node/allocation")).json()["allocation"]
+        assert [one["lease_id"] for one in found["reservations"]] == [lease["id"]]
+        changed = await client.put(f"{LEASES}/{lease['id']}", json={"name": "long night"})
+        assert changed.json()["lease"]["name"] == "long night"
+        assert (await client.delete(f"{LEASES}/{lease['id']}")).json()["lease"]["status"] == "DELETING"
+
+
+async def test_a_token_sees_the_leases_of_its_own_namespace(api: Api) -> None:
+    async with await api.client() as team, await api.client(Role.ADMIN, "*") as boss:
+        await team.post(HOSTS, json={"name": "node"})
+        await team.post(LEASES, json=NIGHT)
+        assert (await boss.get(LEASES)).json() == {"leases": []}
+        assert len((await boss.get("/ns/team/blazar/v1/leases")).json()["leases"]) == 1
+        other = await team.get("/ns/other/blazar/v1/leases")
+        assert (other.status_code, other.json()["error_code"]) == (403, 403)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", LEASES, {"name": "n"}, 400),
+        ("POST", LEASES, {**NIGHT, "end_date": "soon"}, 400),
+        ("POST", LEASES, {**NIGHT, "reservations": [{"resource_type": "tape"}]}, 400),
+        ("POST", LEASES, {**NIGHT, "end_date": "2031-01-01 00:00"}, 403),
+        ("POST", LEASES, NIGHT, 409),
+        ("GET", f"{LEASES}/nobody", None, 404),
+        ("PUT", f"{LEASES}/nobody", {"name": "n"}, 404),
+        ("DELETE", f"{LEASES}/nobody", None, 404),
+        ("GET", f"{HOSTS}/nobody", None, 404),
+        ("POST", HOSTS, {"vcpus": 8}, 400),
+        ("POST", HOSTS, {"name": "node", "vcpus": "many"}, 400),
+    ],
+)
+async def test_errors_are_worded_as_clients_expect(api: Api, method: str, path: str, body: object, status: int) -> None:
+    async with await api.client() as client:
+        answer = await client.request(method, path, json=body)
+        told = answer.json()
+        assert (answer.status_code, told["error_code"]) == (status, status)
+        assert told["error_message"]
+        assert told["error_name"]
+        assert answer.headers["OpenStack-API-Version"] == "reservation 1.0"
+
+
+async def test_who_may_only_look_may_only_look(api: Api) -> None:
+    async with await api.client(Role.VIEWER) as client:
+        assert (await client.get(LEASES)).status_code == 200
+        assert (await client.post(LEASES, json=NIGHT)).status_code == 403
+
+
+async def test_who_has_no_token_is_told_so(api: Api) -> None:
+    async with await api.client() as client:
+        answer = await client.get(LEASES, headers={"X-Auth-Token": "nobody's"})
+        assert (answer.status_code, answer.json()["error_name"]) == (401, "Unauthorized")

@@ -1,0 +1,92 @@
+"""Policies: how long a lease may be, and what another service says about it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from stateward.domains.leases.policy import NotAllowed
+from stateward.domains.leases.settings import Settings, settings_of
+from stateward.errors import BadInput
+from tests.integration.domains.leases.conftest import ME, NS, Opening, at, thing
+
+
+async def test_a_lease_may_not_be_longer_than_allowed_nor_grow_beyond_it(opening: Opening) -> None:
+    async with opening(Settings(max_duration=3600.0)) as site:
+        with pytest.raises(NotAllowed, match="max duration"):
+            await site.lease("long", thing("lamp"), start=60, end=4000)
+        lease = await site.lease("short", thing("lamp"), start=60, end=1000)
+        with pytest.raises(NotAllowed):
+            await site.wing.leases.update(ME, lease.object.id, {"end_date": at(5000)})
+        assert (await site.now(lease)).spec == lease.spec
+
+
+async def test_some_projects_are_exempt(opening: Opening) -> None:
+    async with opening(Settings(max_duration=60.0, max_duration_exempt=f"other,{NS}")) as site:
+        await site.lease("long", thing("lamp"), start=60, end=4000)
+
+
+class Judge:
+    """A real service that is asked about leases, on a socket of its own."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, object]]] = []
+        self.says = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
+        self.silent = False
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next(
+            int(line.split(":")[1]) for line in head.splitlines() if line.lower().startswith("content-length")
+        )
+        self.asked.append((head.split()[1], json.loads(await reader.readexactly(length))))
+        if self.silent:
+            await reader.read()  # until the other side has had enough
+        else:
+            writer.write(self.says)
+        writer.close()
+        await writer.wait_closed()
+
+
+@asynccontextmanager
+async def judging() -> AsyncIterator[tuple[Judge, str]]:
+    judge = Judge()
+    server = await asyncio.start_server(judge.answer, "127.0.0.1", 0)
+    async with server:
+        yield judge, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_another_service_is_asked_about_every_lease_and_told_of_its_end(opening: Opening) -> None:
+    async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
+        lease = await site.lease("asked", thing("lamp"), start=0.2, end=3600)
+        await site.until(lease, "ACTIVE")
+        await site.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+        await site.until(lease, "TERMINATED")
+        assert list(dict.fromkeys(path for path, _ in judge.asked)) == ["/check-create", "/check-update", "/on-end"]
+
+
+async def test_what_another_service_denies_is_not_made(opening: Opening) -> None:
+    async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
+        judge.says = (
+            b'HTTP/1.1 403 Forbidden\r\ncontent-length: 24\r\nconnection: close\r\n\r\n{"message": "no budget"}'
+        )
+        with pytest.raises(NotAllowed, match="no budget"):
+            await site.lease("poor", thing("lamp"))
+        assert await site.wing.leases.list(NS) == []
+
+
+async def test_a_service_that_does_not_answer_in_time_has_not_said_yes(opening: Opening) -> None:
+    async with judging() as (judge, url), opening(Settings(check_url=url, check_timeout=0.1)) as site:
+        judge.silent = True
+        with pytest.raises(NotAllowed, match="no answer"):
+            await site.lease("ignored", thing("lamp"))
+
+
+def test_settings_come_from_the_environment() -> None:
+    found = settings_of({"STATEWARD_LEASES_MAX_DURATION": "86400", "STATEWARD_LEASES_CHECK_URL": "http://judge"})
+    assert (found.max_duration, found.check_url, found.before_end) == (86400.0, "http://judge", 3600.0)
+    with pytest.raises(BadInput) as caught:
+        settings_of({"STATEWARD_LEASES_CLEANING": "soon"})
+    assert caught.value.field == "STATEWARD_LEASES_CLEANING"

@@ -1,0 +1,162 @@
+"""Several at once: racing for the last host, crowds that are due in one second, and what a downtime has left."""
+
+import asyncio
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.leases import parts
+from stateward.domains.leases.finding import NotEnough
+from stateward.domains.leases.lifecycle import LEASE
+from stateward.domains.leases.model import (
+    Booking,
+    Lease,
+    LeaseSpec,
+    ReservationSeen,
+    ReservationSpec,
+    host_of,
+    lease_of,
+)
+from stateward.engine.requests import Birth
+from stateward.store.selection import JournalFilter, Page, Selector
+from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, hosts
+from tests.integration.domains.leases.things import Things
+
+SHARED = pytest.mark.parametrize("store_name", ["postgres"])
+"""For tests with several processes: the embedded store is one process's own."""
+
+
+async def test_of_many_who_want_the_last_hosts_as_many_win_as_there_are(site: Leasing) -> None:
+    await site.hosts("h1", "h2", "h3")
+    wishes = (site.lease(f"rival {number}", start=60) for number in range(20))
+    answers = await asyncio.gather(*wishes, return_exceptions=True)
+    won = [one for one in answers if isinstance(one, Lease)]
+    assert [len(won), sum(isinstance(one, NotEnough) for one in answers)] == [3, 17]
+    assert {name for one in won for name in one.seen.booked} == {"h1", "h2", "h3"}
+
+
+@SHARED
+async def test_two_processes_race_for_the_last_host_and_one_wins(opening: Opening) -> None:
+    async with opening() as one, opening() as other:
+        await one.hosts("h1")
+        await asyncio.gather(one.wing.leases.list(NS), other.wing.leases.list(NS))
+        wishes = [site.lease("rival", start=60) for site in (one, other) for _ in range(5)]
+        answers = await asyncio.gather(*wishes, return_exceptions=True)
+        assert sum(isinstance(answer, Lease) for answer in answers) == 1
+        assert sum(isinstance(answer, NotEnough) for answer in answers) == 9
+
+
+@SHARED
+async def test_processes_that_book_many_hosts_at_once_never_book_one_twice(opening: Opening) -> None:
+    async with opening() as one, opening() as other:
+        await one.hosts(*(f"h{number}" for number in range(12)))
+        wishes = [site.lease("crowd", hosts(2), start=60) for site in (one, other) for _ in range(6)]
+        answers = await asyncio.gather(*wishes, return_exceptions=True)
+        won = [answer for answer in answers if isinstance(answer, Lease)]
+        taken = [name for answer in won for name in answer.seen.booked]
+        assert len(taken) == len(set(taken)) == 12
+
+
+async def test_a_thousand_leases_due_in_one_second_each_start_once_and_one_that_hangs_delays_none(
+    opening: Opening,
+) -> None:
+    things = Things()
+    things.hang.add("stuck")
+    async with opening(things=things) as site:
+        due = time.time() + 600
+        names = ["stuck", *(f"lamp {number}" for number in range(999))]
+        await asyncio.gather(*(_made(site, name, due) for name in names))
+        await _due_now(site)
+        await site.eventually(lambda: _all_out(things))
+        assert max(things.out.values()) == 1
+        counts = await site.engine.store.reader.count_states(Selector(NS, kind=LEASE.kind))
+        assert counts[LEASE.kind, "STARTING"] >= 1
+
+
+async def _made(site: Leasing, name: str, due: float) -> None:
+    spec = LeaseSpec(name, due, due + 3600, None, (ReservationSpec("r", "test:thing", {"thing": name}),))
+    await _submitted(site, name, spec, {})
+
+
+async def _submitted(site: Leasing, id_: str, spec: LeaseSpec, on: dict[str, int]) -> None:
+    """Make a lease as it was made long ago."""
+    seen = parts.new_parts(
+        {one.id: ReservationSeen(hosts=on if "min" in one.details else {}) for one in spec.reservations}
+    )
+    request = site.engine.request(NS, id_, "create", spec=spec, seen=seen, birth=Birth(LEASE.kind))
+    await site.engine.submit(request)
+
+
+async def _due_now(site: Leasing) -> None:
+    """Let all leases be due at once: their timers ring, and their start has come."""
+    reader = site.engine.store.reader
+    await site.eventually(lambda: _none_creating(site))
+    found, after = [], None
+    while page := await reader.list_objects(Selector(NS, kind=LEASE.kind), Page(after, 500)):
+        found += [lease_of(one) for one in page]
+        after = page[-1].id
+    now = await reader.time()
+    await asyncio.gather(
+        *(site.wing.leases.update(ME, one.object.id, {"start_date": "now"}) for one in found if one.spec.start > now)
+    )
+
+
+async def _none_creating(site: Leasing) -> bool:
+    counts = await site.engine.store.reader.count_states(Selector(NS, kind=LEASE.kind))
+    return (LEASE.kind, "CREATING") not in counts
+
+
+async def _all_out(things: Things) -> bool:
+    return len(things.out) == 999
+
+
+async def test_after_an_hours_downtime_all_is_done_in_the_right_order(opening: Opening) -> None:
+    now = time.time()
+    async with opening(works=False) as site:
+        await site.hosts("h1")
+        wish = (ReservationSpec("first-r", "physical:host", {"min": 1, "max": 1}),)
+        first = LeaseSpec("first", now - 3600, now - 1800, now - 2000, wish)
+        second = LeaseSpec("second", now - 1800, now - 600, None, (replace(wish[0], id="second-r"),))
+        third = LeaseSpec("third", now - 600, now + 3600, None, (replace(wish[0], id="third-r"),))
+        for spec in (third, first, second):
+            await _submitted(site, spec.name, spec, {"h1": 1})
+    async with opening() as site:
+        third_lease = await site.wing.leases.get(NS, "third")
+        await site.until(third_lease, "ACTIVE")
+        lines = await site.engine.store.reader.lines(0, 1000, JournalFilter(ns=NS, kind=LEASE.kind))
+        happened = [(line.object, line.event) for line in lines if line.actor == "clock" and line.target is not None]
+        assert happened == [
+            ("first", "start"),
+            ("first", "before end"),
+            ("first", "end"),
+            ("second", "start"),
+            ("second", "end"),
+            ("third", "start"),
+        ]
+        held = host_of(await site.engine.get(NS, "host-h1")).seen
+        assert held.bookings == (Booking("third", "third-r", third.start, third.end),)
+
+
+async def test_a_lease_waits_for_whoever_is_before_it_on_its_host_however_long_that_hangs(opening: Opening) -> None:
+    now, things = time.time(), Things()
+    things.hang.add("end of lamp")
+    wish = {"min": 1, "max": 1}
+    async with opening(things=things) as site:
+        await site.hosts("h1")
+        lamp = ReservationSpec("lamp-r", "test:thing", {"thing": "lamp"})
+        first = LeaseSpec("first", now - 120, now - 30, None, (ReservationSpec("first-r", "physical:host", wish), lamp))
+        second = LeaseSpec("second", now - 30, now + 3600, None, (ReservationSpec("second-r", "physical:host", wish),))
+        await _submitted(site, "first", first, {"h1": 1})
+        await _submitted(site, "second", second, {"h1": 1})
+        await site.eventually(lambda: _hanging(things))
+        waiting = await site.wing.leases.get(NS, "second")
+        assert waiting.object.state == "PENDING"
+        things.hang.clear()
+        things.release.set()
+        await site.until(waiting, "ACTIVE")
+        assert (await site.wing.leases.get(NS, "first")).object.state == "TERMINATED"
+
+
+async def _hanging(things: Things) -> bool:
+    return "end of lamp" in things.hanging

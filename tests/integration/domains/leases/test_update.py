@@ -1,0 +1,153 @@
+"""Changing a lease: what may change when, and that a change which is refused has changed nothing."""
+
+import pytest
+
+from stateward.domains.leases.finding import NotEnough
+from stateward.domains.leases.guard import NotPlanned
+from stateward.domains.leases.lifecycle import EventState
+from stateward.domains.leases.model import EventType, Lease
+from stateward.errors import BadInput
+from tests.integration.domains.leases.conftest import ME, NS, Leasing, at, hosts, thing
+
+
+async def changed(site: Leasing, lease: Lease, **given: object) -> Lease:
+    return await site.wing.leases.update(ME, lease.object.id, given)
+
+
+async def test_a_pending_lease_can_be_moved_and_renamed(site: Leasing) -> None:
+    await site.hosts("h1")
+    lease = await site.lease("tomorrow", start=3600, end=7200)
+    moved = await changed(site, lease, name="the day after", start_date=at(7200), end_date=at(9000))
+    assert (moved.object.state, moved.spec.name) == ("PENDING", "the day after")
+    (booking,) = (await site.host("h1")).seen.bookings
+    assert (booking.start, booking.end) == (moved.spec.start, moved.spec.end)
+
+
+async def test_a_pending_lease_gets_other_hosts_if_its_own_are_taken_then(site: Leasing) -> None:
+    await site.hosts("h1", "h2")
+    first = await site.lease("first", start=3600, end=7200)
+    other = await site.lease("other", start=7300, end=9000)
+    assert first.seen.booked == other.seen.booked == {"h1"}
+    moved = await changed(site, first, end_date=at(8000))
+    assert moved.seen.booked == {"h2"}
+    assert [one.lease for one in (await site.host("h1")).seen.bookings] == [other.object.id]
+
+
+async def test_hosts_in_use_are_not_exchanged_for_others(site: Leasing) -> None:
+    await site.hosts("h1", "h2")
+    running = await site.lease("running", end=3600)
+    await site.until(running, "ACTIVE")
+    blocker = await site.lease("next", start=3700, end=9000)
+    assert blocker.seen.booked == {"h1"}
+    with pytest.raises(NotEnough) as caught:
+        await changed(site, running, end_date=at(5000))
+    assert caught.value.kept == 0
+    assert (await site.now(running)).spec == running.spec
+
+
+async def test_an_active_lease_can_be_extended_and_is_warned_again(site: Leasing) -> None:
+    await site.hosts("h1")
+    lease = await site.lease("long", end=1800)  # less than an hour: the warning comes at the start
+    await site.until(lease, "ACTIVE")
+    await site.eventually(lambda: _warned(site, lease))
+    extended = await changed(site, lease, end_date=at(7200), before_end_date=at(7000))
+    assert extended.object.state == "ACTIVE"
+    assert extended.seen.events[EventType.BEFORE_END] is EventState.UNDONE
+    (booking,) = (await site.host("h1")).seen.bookings
+    assert booking.end == extended.spec.end
+
+
+async def _warned(site: Leasing, lease: Lease) -> bool:
+    return (await site.now(lease)).seen.events[EventType.BEFORE_END] is EventState.DONE
+
+
+async def test_an_extended_lease_does_not_end_at_its_former_end(site: Leasing) -> None:
+    lease = await site.lease("stretch", thing("lamp"), end=0.4)
+    await site.until(lease, "ACTIVE")
+    await changed(site, lease, end_date=at(0.8))
+    ended = await site.until(lease, "TERMINATED")
+    (line,) = [one for one in await site.engine.history(NS, lease.object.id) if one.event == "end"]
+    assert line.at >= ended.spec.end
+
+
+async def test_an_active_lease_can_grow_and_shrink(site: Leasing) -> None:
+    await site.hosts("h1", "h2", "h3")
+    lease = await site.lease("elastic", hosts(1))
+    await site.until(lease, "ACTIVE")
+    (id_,) = lease.seen.reservations
+    grown = await changed(site, lease, reservations=[{"id": id_, "min": 3, "max": 3}])
+    assert grown.seen.booked == {"h1", "h2", "h3"}
+    assert [len((await site.host(name)).seen.held) for name in ("h1", "h2", "h3")] == [1, 1, 1]
+    shrunk = await changed(site, lease, reservations=[{"id": id_, "min": 1, "max": 1}])
+    assert shrunk.seen.booked == {"h1"}
+    assert (await site.host("h3")).seen.held == ()
+
+
+async def test_end_date_now_ends_a_lease_at_once(site: Leasing) -> None:
+    await site.hosts("h1")
+    lease = await site.lease("enough")
+    await site.until(lease, "ACTIVE")
+    await changed(site, lease, end_date="now")
+    await site.until(lease, "TERMINATED")
+    assert (await site.host("h1")).seen.bookings == ()
+
+
+async def test_start_cannot_change_after_the_start(site: Leasing) -> None:
+    lease = await site.lease("begun", thing("lamp"))
+    await site.until(lease, "ACTIVE")
+    with pytest.raises(BadInput) as caught:
+        await changed(site, lease, start_date=at(100))
+    assert caught.value.field == "start_date"
+
+
+async def test_after_the_end_only_the_name_can_change(site: Leasing) -> None:
+    lease = await site.lease("over", thing("lamp"), end=0.2)
+    await site.until(lease, "TERMINATED")
+    with pytest.raises(BadInput):
+        await changed(site, lease, end_date=at(3600))
+    renamed = await changed(site, lease, name="was over")
+    assert (renamed.object.state, renamed.spec.name) == ("TERMINATED", "was over")
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"end_date": "tomorrow"}, "end_date"),
+        ({"start_date": "2001-01-01 00:00"}, "start_date"),
+        ({"name": ""}, "name"),
+        ({"reservations": [{"id": "nobody's", "min": 1}]}, "reservations"),
+        ({"reservations": "all"}, "reservations"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+async def test_wrong_input_leaves_everything_as_it_was(site: Leasing, given: dict[str, object], field: str) -> None:
+    await site.hosts("h1")
+    lease = await site.lease("steady", start=3600, end=7200)
+    host, before = await site.host("h1"), await site.now(lease)
+    with pytest.raises(BadInput) as caught:
+        await changed(site, lease, **given)
+    assert caught.value.field == field
+    assert (await site.now(lease), await site.host("h1")) == (before, host)
+
+
+async def test_an_update_that_finds_too_few_hosts_leaves_everything_as_it_was(site: Leasing) -> None:
+    await site.hosts("h1", "h2")
+    lease = await site.lease("modest", start=3600, end=7200)
+    (id_,) = lease.seen.reservations
+    host, before = await site.host("h1"), await site.now(lease)
+    with pytest.raises(NotEnough):
+        await changed(site, lease, reservations=[{"id": id_, "min": 3, "max": 3}])
+    assert (await site.now(lease), await site.host("h1")) == (before, host)
+
+
+async def test_an_update_that_changes_nothing_does_nothing(site: Leasing) -> None:
+    lease = await site.lease("same", thing("lamp"), start=3600, end=7200)
+    assert (await changed(site, lease, name="same")).object.version == lease.object.version
+
+
+async def test_a_lease_cannot_be_made_or_changed_by_a_bare_request(site: Leasing) -> None:
+    lease = await site.lease("planned", thing("lamp"), start=3600, end=7200)
+    with pytest.raises(NotPlanned):
+        await site.engine.create(NS, "bare", "leases.lease", spec={"name": "bare"})
+    with pytest.raises(NotPlanned):
+        await site.engine.act(NS, lease.object.id, "update", spec={"name": "bare"})

@@ -1,0 +1,67 @@
+"""A type of resource for tests: it does what it is told to, fails as often as it is told to, or hangs."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stateward.domains.leases.demand import Demand
+from stateward.domains.leases.resources import Task
+from stateward.engine import Permanent, Request, Temporary
+
+
+class Things:
+    """Things that have a name, and are handed over and taken back."""
+
+    name = "test:thing"
+
+    def __init__(self) -> None:
+        self.out: Counter[str] = Counter()  # how often a thing was handed over
+        self.back: Counter[str] = Counter()
+        self.fail: dict[str, list[Exception]] = {}  # by thing: what the next attempts raise
+        self.hang: set[str] = set()
+        self.hanging: set[str] = set()
+        self.release = asyncio.Event()
+
+    def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        return {"thing": given.get("thing", (before or {}).get("thing", "thing"))}
+
+    def demand(self, details: Mapping[str, Any]) -> Demand | None:
+        return None
+
+    async def starts_with(self, task: Task) -> Sequence[Request]:
+        return ()
+
+    async def start(self, task: Task) -> None:
+        thing = task.spec.details["thing"]
+        await self._behave(thing)
+        self.out[thing] += 1
+
+    async def ends_with(self, task: Task) -> Sequence[Request]:
+        return ()
+
+    async def end(self, task: Task) -> None:
+        thing = task.spec.details["thing"]
+        await self._behave(f"end of {thing}")
+        self.back[thing] += 1
+
+    async def _behave(self, what: str) -> None:
+        if what in self.hang:
+            self.hanging.add(what)
+            try:
+                await self.release.wait()
+            finally:
+                self.hanging.discard(what)
+        errors = self.fail.get(what)
+        if errors:
+            raise errors.pop(0)
+
+
+def later(times: int) -> list[Exception]:
+    """Return errors that go away after so many attempts."""
+    return [Temporary("not now", after=0.01) for _ in range(times)]
+
+
+def never() -> list[Exception]:
+    """Return an error that does not go away."""
+    return [Permanent("broken") for _ in range(99)]

@@ -1,0 +1,209 @@
+"""What changes behind our back: it is found, told in the provider's name, and followed; nobody else is touched."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci import clouds
+from stateward.domains.mci.clouds import Cloud
+from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.model import vm_of, vm_seen
+from stateward.drivers import Listing, MachineState, Place, Want
+from stateward.drivers.simulated import SimulatedCloud
+from stateward.drivers.simulated.machine import state_at
+from stateward.drivers.simulated.temper import CALM
+from stateward.lifecycle import PROVIDER
+from stateward.store.port import Store
+from stateward.store.records import Line, Status
+from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci, open_house
+
+SEOUL = Place("aws", "ap-northeast-2")
+NewStore = Callable[[], Store]
+
+
+@pytest.fixture(autouse=True)
+def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.0)
+
+
+async def states(house: House, name: str = "m1") -> dict[str, str]:
+    return {vm_of(one).name: one.state for one in await house.service.vms(NS, name)}
+
+
+async def uid(house: House, vm: str, name: str = "m1") -> str:
+    return vm_of(await house.service.vm(NS, name, vm)).uid
+
+
+async def last_line(house: House, vm: str) -> Line:
+    return (await house.engine.history(NS, f"m1.{vm}"))[-1]
+
+
+def truth(house: House) -> dict[str, MachineState | None]:
+    now = house.cloud.clock()
+    return {key: state_at(one, now) for key, one in house.cloud.region(SEOUL).machines.items()}
+
+
+MISHAPS = {
+    "stopped": (SimulatedCloud.stop, "Suspended", "shows suspended"),
+    "terminated": (SimulatedCloud.terminate, "Terminated", "shows terminated"),
+    "killed": (SimulatedCloud.kill, "Failed", "shows failed"),
+}
+
+
+@pytest.mark.parametrize("mishap", MISHAPS)
+async def test_a_vm_that_changed_behind_our_back_is_found_and_its_mci_follows(house: House, mishap: str) -> None:
+    happen, state, event = MISHAPS[mishap]
+    await house.created(mci())
+    happen(house.cloud, SEOUL, await uid(house, "g1-1"))
+    assert await house.wing.upkeep.look_around() == []
+    assert await states(house) == {"g1-1": state, "g1-2": "Running"}
+    line = await last_line(house, "g1-1")
+    assert (line.actor, line.event, line.source, line.target) == (PROVIDER, event, "Running", state)
+    await house.until(lambda now: now == MciState.PARTIAL)
+    assert (await house.status()).status_count.count_running == 1
+
+
+async def test_when_all_vms_are_stopped_behind_our_back_the_mci_is_suspended_and_can_be_resumed(house: House) -> None:
+    await house.created(mci())
+    for vm in ("g1-1", "g1-2"):
+        house.cloud.stop(SEOUL, await uid(house, vm))
+    await house.wing.upkeep.look_around()
+    await house.until(lambda now: now == MciState.SUSPENDED)
+    verdict = await house.service.control(NS, "m1", "resume", ANN)
+    assert (await house.ended(verdict.whole)).status is Status.SUCCEEDED
+    assert set((await states(house)).values()) == {"Running"}
+
+
+async def test_a_vm_that_is_shown_no_longer_is_undefined(house: House) -> None:
+    await house.created(mci())
+    del house.cloud.region(SEOUL).machines[await uid(house, "g1-1")]
+    await house.wing.upkeep.look_around()
+    await house.wing.upkeep.look_around()
+    assert await states(house) == {"g1-1": "Undefined", "g1-2": "Running"}
+    assert (await last_line(house, "g1-1")).actor == PROVIDER
+
+
+async def test_a_look_around_where_nothing_changed_writes_nothing(house: House) -> None:
+    await house.created(mci())
+    before = await house.engine.store.reader.last_line()
+    for _ in range(3):
+        assert await house.wing.upkeep.look_around() == []
+    assert await house.engine.store.reader.last_line() == before
+
+
+async def test_what_is_terminated_or_failed_is_not_looked_at(house: House) -> None:
+    await house.created(mci())
+    await house.ended(await house.service.control_vm(NS, "m1", "g1-1", "terminate", ANN))
+    await house.wing.upkeep.look_around()
+    assert await states(house) == {"g1-1": "Terminated", "g1-2": "Running"}
+
+
+# --- orphans ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_machine_that_no_record_knows_is_reported_and_left_alone(house: House) -> None:
+    await house.created(mci())
+    house.cloud.orphan(SEOUL, Want("stray", "stray", "t3.nano", "ubuntu22.04"))
+    (found,) = await house.wing.upkeep.look_around()
+    assert (found.connection, found.key, found.name) == ("aws-ap-northeast-2", "stray", "stray")
+    assert truth(house)["stray"] is MachineState.RUNNING
+
+
+async def test_a_machine_that_is_made_while_the_provider_is_asked_is_no_orphan(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.created(mci())
+    list_now = Cloud.listing_anew
+
+    async def meanwhile(cloud: Cloud) -> Listing:
+        monkeypatch.undo()
+        await house.ended(await house.service.scale(NS, "m1", "g1", 2, ANN))
+        return await list_now(cloud)
+
+    monkeypatch.setattr(Cloud, "listing_anew", meanwhile)
+    assert await house.wing.upkeep.look_around() == []
+
+
+async def test_machines_that_can_be_seen_over_two_connections_are_no_orphans(house: House) -> None:
+    known = await house.service.catalogue.connection("aws-ap-northeast-2")
+    await house.service.add_connection(replace(known, name="side-door"), ANN)
+    await house.created(mci("m1", group(size=1), group("g2", 1, connection="side-door")))
+    assert await house.wing.upkeep.look_around() == []
+
+
+# --- restarts --------------------------------------------------------------------------------------------------------
+
+
+async def test_one_vm_of_an_mci_is_terminated_and_after_a_restart_the_others_are_untouched(
+    new_store: NewStore, tmp_path: Path
+) -> None:
+    cloud = SimulatedCloud(temper=CALM, chance=Random(1))
+    async with open_house(new_store(), tmp_path, cloud=cloud) as house:
+        await house.created(mci("m1", group(size=3)))
+        await house.ended(await house.service.control_vm(NS, "m1", "g1-2", "terminate", ANN))
+        before = {one.id: one for one in await house.service.vms(NS, "m1")}
+    async with open_house(new_store(), tmp_path, cloud=cloud) as house:
+        await house.wing.upkeep.look_around()
+        assert {one.id: one for one in await house.service.vms(NS, "m1")} == before
+        assert await states(house) == {"g1-1": "Running", "g1-2": "Terminated", "g1-3": "Running"}
+        assert sorted(map(str, truth(house).values())) == ["running", "running", "terminated"]
+
+
+async def test_an_mci_is_brought_in_step_though_whoever_saw_its_vm_change_has_died(
+    new_store: NewStore, tmp_path: Path
+) -> None:
+    async with open_house(new_store(), tmp_path) as house:
+        await house.created(mci())
+    async with open_house(new_store(), tmp_path, works=False) as deaf:  # it follows nothing
+        await deaf.engine.act(NS, "m1.g1-1", "shows suspended", actor=PROVIDER)
+    async with open_house(new_store(), tmp_path, cloud=house.cloud) as house:
+        house.cloud.stop(SEOUL, await uid(house, "g1-1"))
+        assert await house.state() == MciState.RUNNING
+        await house.wing.upkeep.look_around()
+        await house.until(lambda now: now == MciState.PARTIAL)
+
+
+# --- the same again --------------------------------------------------------------------------------------------------
+
+
+def reboots(house: House) -> list[int]:
+    return [one.reboots for one in house.cloud.region(SEOUL).machines.values()]
+
+
+async def test_a_second_reboot_is_a_second_reboot(house: House) -> None:
+    await house.created(mci())
+    for times in (1, 2, 3):
+        verdict = await house.service.control(NS, "m1", "reboot", ANN)
+        await house.ended(verdict.whole)
+        assert reboots(house) == [times, times]
+
+
+async def test_a_reboot_that_a_restart_repeats_is_one_reboot(new_store: NewStore, tmp_path: Path) -> None:
+    cloud = SimulatedCloud(temper=CALM, chance=Random(1))
+    async with open_house(new_store(), tmp_path, cloud=cloud) as house:
+        await house.created(mci())
+        cloud.set_temper(SEOUL, CALM.__class__(latency=0.0, rebooting=3600.0))
+        verdict = await house.service.control(NS, "m1", "reboot", ANN)
+        async with asyncio.timeout(60):
+            while reboots(house) != [1, 1]:
+                await asyncio.sleep(0.005)
+        assert verdict.whole is not None
+    for machine in cloud.region(SEOUL).machines.values():
+        machine.until = cloud.clock()
+    async with open_house(new_store(), tmp_path, cloud=cloud) as house:
+        assert (await house.ended(verdict.whole)).status is Status.SUCCEEDED
+        assert reboots(house) == [1, 1]
+
+
+async def test_what_the_provider_shows_is_kept_with_the_vm(house: House) -> None:
+    await house.created(mci())
+    shown = vm_seen(await house.service.vm(NS, "m1", "g1-1"))
+    assert (shown.native_state, shown.name) == ("running", "m1-g1-1")
+    assert shown.native_id.startswith("i-")
+    house.cloud.stop(SEOUL, await uid(house, "g1-1"))
+    await house.wing.upkeep.look_around()
+    assert vm_seen(await house.service.vm(NS, "m1", "g1-1")).native_state == "stopped"

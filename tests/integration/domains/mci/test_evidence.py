@@ -1,0 +1,361 @@
+"""Providers that lose, lie, throttle and die, in virtual time: no VM is falsely Terminated, stuck, or there twice."""
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.model import vm_of
+from stateward.drivers import Place
+from stateward.drivers.simulated.temper import STORMY, Fate, Temper
+from stateward.engine import Denied
+from stateward.errors import StatewardError
+from stateward.store.records import Status
+from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
+from tests.integration.domains.mci.weather import World, live
+
+SEOUL, TOKYO = Place("aws", "ap-northeast-2"), Place("aws", "ap-northeast-1")
+FAIR = Temper()
+GROUPS = (group("a", 3), group("b", 3, "aws+ap-northeast-1+t3.nano"), group("c", 3, "gcp+asia-northeast3+e2-micro"))
+LONGEST = 6 * 3600.0
+"""By then every deadline has passed, one after the other."""
+
+STORMS = {
+    "stormy": STORMY,
+    "lost answers": Temper(answer_lost=0.4, duplicated=0.2),
+    "lost requests": Temper(request_lost=0.4),
+    "late": Temper(late=(0.0, 20.0), duplicated=0.2, duplicate_after=(0.0, 120.0)),
+    "throttled": Temper(throttled=0.5, calls_a_second=2.0, burst=3.0),
+    "missing": Temper(forgotten=0.0, answer_lost=0.3, late=(0.0, 5.0)),
+    "cut short": Temper(forgotten=0.0, cut_short=0.7, page=2, transient=0.2),
+    "relapsing": Temper(relapses=0.3, fails=0.2, refused=0.2),
+    "late and lost": Temper(late=(0.0, 20.0), request_lost=0.4, answer_lost=0.1),
+    "half blind": Temper(cut_short=0.5, page=2, request_lost=0.3, answer_lost=0.2, terminating=(5.0, 30.0)),
+    "forgetful": replace(STORMY, knows_tokens=False, forgotten=0.0),
+}
+
+
+def under_way(world: World) -> int:
+    """Return how many operations have not ended."""
+    (number,) = world.store._writing.desk.connection.execute("SELECT count(*) FROM work").fetchone()
+    return int(number)
+
+
+async def settled(world: World) -> None:
+    """Wait until nothing is under way."""
+    async with asyncio.timeout(LONGEST):
+        while under_way(world):
+            await asyncio.sleep(5.0)
+
+
+def fair_everywhere(world: World) -> None:
+    """Let all storms end."""
+    for region in world.cloud._regions.values():
+        region.temper = FAIR
+
+
+async def states(house: House, name: str = "m1") -> dict[str, str]:
+    return {vm_of(one).name: one.state for one in await house.service.vms(NS, name)}
+
+
+# --- storms ----------------------------------------------------------------------------------------------------------
+
+
+async def wish(house: House, chance: Random) -> None:
+    """Ask for something, as a user in a hurry does."""
+    service, force = house.service, chance.random() < 0.5
+    action = chance.choice(("suspend", "resume", "reboot", "terminate", "terminate"))
+    vms = await service.vms(NS, "m1")
+    match chance.randrange(8):
+        case 0:
+            await service.control(NS, "m1", action, ANN, force=force)
+        case 1:
+            await service.scale(NS, "m1", chance.choice("abc"), chance.choice((-2, 2)), ANN)
+        case 2:
+            await service.refine(NS, "m1", ANN)
+        case 3:
+            await house.wing.upkeep.look_around()
+        case _ if vms:
+            await service.control_vm(NS, "m1", vm_of(chance.choice(vms)).name, action, ANN, force=force)
+
+
+async def trouble(world: World, chance: Random, *, kills: bool) -> None:
+    """Ask for this and that while it storms, in the middle of whatever is under way."""
+    await world.house.service.create(NS, mci("m1", *GROUPS, policy=chance.choice(("continue", "refine"))), ANN)
+    for _ in range(chance.randint(10, 25)):
+        await asyncio.sleep(chance.choice((0.3, 3.0, 30.0)) * chance.random())
+        if kills and chance.random() < 0.25:
+            await world.kill()
+        with suppress(StatewardError):
+            await wish(world.house, chance)
+        for machine in [one for one in world.machines() if chance.random() < 0.03]:
+            misfortune = chance.choice((world.cloud.stop, world.cloud.kill, world.cloud.terminate))
+            misfortune(world.place_of(machine), machine.key)
+
+
+async def calm(world: World) -> None:
+    """Let the storms end, and look whether all has come to rest and is true."""
+    fair_everywhere(world)
+    await settled(world)
+    for _ in range(3):
+        await asyncio.sleep(10.0)
+        await world.house.wing.upkeep.look_around()
+    assert await world.doubtful() == []
+
+
+async def end(world: World) -> None:
+    """Terminate what there is, and look whether anything is left."""
+    try:
+        verdict = await world.house.service.control(NS, "m1", "terminate", ANN, force=True)
+        await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+    except Denied:
+        pass  # there is no VM that could be terminated
+    assert set((await states(world.house)).values()) <= {"Terminated"}
+    assert list(world.machines()) == []
+    assert await world.doubtful() == []
+
+
+@pytest.mark.parametrize("storm", STORMS)
+@pytest.mark.parametrize("seed", range(4))
+def test_after_a_storm_all_is_at_rest_and_true_and_can_be_ended(storm: str, seed: int) -> None:
+    async def course(world: World) -> None:
+        await trouble(world, Random(f"{storm}/{seed}"), kills=False)
+        await calm(world)
+        await end(world)
+
+    live(seed, STORMS[storm], course)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_a_storm_in_which_processes_are_killed_all_is_at_rest_and_true(seed: int) -> None:
+    chance = Random(f"kills/{seed}")
+    storm = chance.choice(list(STORMS))
+
+    async def course(world: World) -> None:
+        await trouble(world, chance, kills=True)
+        await calm(world)
+        await end(world)
+
+    live(seed, STORMS[storm], course)
+
+
+# --- a death at every step -------------------------------------------------------------------------------------------
+
+BRISK = Temper(latency=0.02, pending=0.1, suspending=0.1, resuming=0.1, terminating=0.1)
+LAST_STEP, STRIDE = 120, 3
+
+
+async def whole_life(world: World) -> None:
+    """Make an MCI that holds, let it go on, suspend and terminate it, delete it."""
+    replacing = asyncio.create_task(world.replace_the_dead())
+    house = world.house
+    await house.service.create(NS, mci("m1", group("a", 2), group("b", 1, GROUPS[1].spec), hold=True), ANN)
+    await come_to(house, MciState.PREPARED)
+    await house.service.go_on(NS, "m1", "continue", ANN)
+    await come_to(house, MciState.RUNNING)
+    for action, state in (("suspend", MciState.SUSPENDED), ("terminate", MciState.TERMINATED)):
+        await house.service.control(NS, "m1", action, ANN)
+        await come_to(house, state)
+    assert await world.doubtful() == []
+    places = [world.cloud.region(place) for place in (SEOUL, TOKYO)]
+    assert [len(place.machines) for place in places] == [2, 1]
+    assert [len(place.shelf._parts) for place in places] == [4, 4]  # a network, its subnet, a security group, a key
+    assert [len(await house.engine.history(NS, f"m1.{vm}")) >= 6 for vm in ("a-1", "a-2", "b-1")] == [True] * 3
+    await house.service.delete(NS, "m1", "", ANN)
+    assert await house.service.vms(NS, "m1") == []
+    replacing.cancel()
+
+
+async def come_to(house: House, state: MciState) -> None:
+    async with asyncio.timeout(120.0):
+        while await house.state() != state:
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("first", range(STRIDE))
+def test_whenever_a_process_is_killed_the_next_one_goes_on(first: int) -> None:
+    for step in range(1 + first, LAST_STEP, STRIDE):
+        live(step, BRISK, whole_life, victim=step)
+
+
+def test_the_steps_at_which_processes_are_killed_are_all_that_there_are() -> None:
+    assert live(0, BRISK, whole_life).killer.passed <= LAST_STEP
+
+
+# --- one trouble at a time -------------------------------------------------------------------------------------------
+
+
+async def made(world: World, *groups: object) -> None:
+    created = await world.house.service.create(NS, mci("m1", *(groups or GROUPS)), ANN)  # type: ignore[arg-type]
+    await world.house.engine.wait(NS, created.op.id, LONGEST)
+
+
+def test_a_create_whose_answer_is_lost_is_found_again_and_not_repeated() -> None:
+    async def course(world: World) -> None:
+        world.cloud.set_temper(SEOUL, FAIR)
+        await made(world, group("g0", 1))
+        world.cloud.region(SEOUL).gate.foretell(Fate.ANSWER_LOST)
+        grown = await world.house.service.add_group(NS, "m1", group("g1", 3), ANN)
+        assert (await world.house.engine.wait(NS, grown.op.id, LONGEST)).status is Status.SUCCEEDED
+        assert len(list(world.machines())) == 4
+        assert set((await states(world.house)).values()) == {"Running"}
+
+    live(1, FAIR, course)
+
+
+def test_a_throttled_region_is_left_alone_for_a_while_and_no_other_is() -> None:
+    async def course(world: World) -> None:
+        await made(world)
+        world.cloud.region(SEOUL).gate.foretell(*[Fate.THROTTLED] * 6)
+        begun = world.clock()
+        verdict = await world.house.service.control(NS, "m1", "suspend", ANN)
+        ended = [await world.house.engine.wait(NS, one.op.id, LONGEST) for one in verdict.begun]
+        took = {one.object: (one.ended or 0.0) - begun for one in ended}
+        assert {one.status for one in ended} == {Status.SUCCEEDED}
+        quick = [seconds for name, seconds in took.items() if not name.startswith("m1.a-")]
+        slow = [seconds for name, seconds in took.items() if name.startswith("m1.a-")]
+        assert max(quick) < 10.0 < min(slow)
+        _, loads = await world.store.reader.lanes()
+        throttled = {load.lane.lane for load in loads if load.lane.throttled}
+        assert throttled == {"aws/ap-northeast-2"}
+        assert set((await states(world.house)).values()) == {"Suspended"}
+
+    live(2, FAIR, course)
+
+
+def test_one_throttled_call_counts_once_however_many_vms_it_was_for() -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 30))
+        world.cloud.region(SEOUL).gate.foretell(Fate.THROTTLED)
+        verdict = await world.house.service.control(NS, "m1", "suspend", ANN)
+        begun = world.clock()
+        ended = await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        assert (ended.status, (ended.ended or 0.0) - begun < 10.0) == (Status.SUCCEEDED, True)
+
+    live(11, FAIR, course)
+
+
+def test_a_dead_region_makes_its_vms_undefined_and_no_others_and_they_come_back() -> None:
+    async def course(world: World) -> None:
+        await made(world)
+        world.cloud.set_temper(SEOUL, replace(FAIR, dead=True))
+        verdict = await world.house.service.control(NS, "m1", "suspend", ANN)
+        await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        assert Counter((await states(world.house)).values()) == {"Suspended": 6, "Undefined": 3}
+        assert await world.house.state() == MciState.PARTIAL
+        world.cloud.set_temper(SEOUL, FAIR)
+        await world.house.wing.upkeep.look_around()
+        assert Counter((await states(world.house)).values()) == {"Suspended": 6, "Running": 3}
+
+    live(3, FAIR, course)
+
+
+def test_in_a_dead_region_nothing_is_called_terminated() -> None:
+    async def course(world: World) -> None:
+        await made(world)
+        world.cloud.set_temper(SEOUL, replace(FAIR, dead=True))
+        verdict = await world.house.service.control(NS, "m1", "terminate", ANN)
+        await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        assert Counter((await states(world.house)).values()) == {"Terminated": 6, "Undefined": 3}
+        for _ in range(5):
+            await asyncio.sleep(60.0)
+            await world.house.wing.upkeep.look_around()
+        assert Counter((await states(world.house)).values()) == {"Terminated": 6, "Undefined": 3}
+        world.cloud.set_temper(SEOUL, FAIR)
+        await end(world)
+
+    live(4, FAIR, course)
+
+
+def test_a_terminated_machine_that_is_shown_no_longer_is_terminated() -> None:
+    async def course(world: World) -> None:
+        await made(world)
+        verdict = await world.house.service.control(NS, "m1", "terminate", ANN)
+        assert (await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)).error is None
+        assert set((await states(world.house)).values()) == {"Terminated"}
+
+    live(5, replace(FAIR, forgotten=0.0, terminating=0.0), course)
+
+
+def test_a_machine_that_disappears_without_a_word_is_undefined_and_not_terminated() -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 2))
+        gone = vm_of(await world.house.service.vm(NS, "m1", "a-1"))
+        world.cloud.terminate(SEOUL, gone.uid)
+        for _ in range(3):
+            await asyncio.sleep(5.0)
+            await world.house.wing.upkeep.look_around()
+        assert await states(world.house) == {"a-1": "Undefined", "a-2": "Running"}
+        await end(world)
+
+    live(6, replace(FAIR, forgotten=0.0), course)
+
+
+def test_a_listing_that_is_cut_short_proves_nothing() -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 4))
+        world.cloud.set_temper(SEOUL, replace(FAIR, cut_short=1.0, page=1))
+        for _ in range(10):
+            await asyncio.sleep(5.0)
+            await world.house.wing.upkeep.look_around()
+        assert set((await states(world.house)).values()) == {"Running"}
+        world.cloud.set_temper(SEOUL, replace(FAIR, cut_short=1.0, page=1, forgotten=0.0))
+        verdict = await world.house.service.control(NS, "m1", "terminate", ANN)
+        await asyncio.sleep(600.0)
+        shown = set((await states(world.house)).values())
+        assert shown <= {"Terminating", "Terminated"}
+        world.cloud.set_temper(SEOUL, FAIR)
+        await world.house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+        assert set((await states(world.house)).values()) == {"Terminated"}
+
+    live(7, FAIR, course)
+
+
+@pytest.mark.parametrize("action", ["suspend", "terminate"])
+def test_a_deed_that_is_accepted_and_not_done_does_not_hold_its_vm_up_for_long(action: str) -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 1))
+        world.cloud.set_temper(SEOUL, replace(FAIR, relapses=1.0))
+        begun = world.clock()
+        accepted = await world.house.service.control_vm(NS, "m1", "a-1", action, ANN)
+        ended = await world.house.engine.wait(NS, accepted.op.id, LONGEST)
+        assert ended.status is Status.FAILED
+        assert (ended.ended or 0.0) - begun < 300.0
+        assert await states(world.house) == {"a-1": "Failed"}
+        world.cloud.set_temper(SEOUL, FAIR)
+        await world.house.engine.wait(NS, (await world.house.service.reconcile(NS, "m1", ANN)).op.id, LONGEST)
+        assert await states(world.house) == {"a-1": "Running"}
+
+    live(8, FAIR, course)
+
+
+def test_a_connection_that_is_changed_under_way_holds_nobody_up() -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 1))
+        world.cloud.set_temper(SEOUL, replace(FAIR, suspending=30.0))
+        accepted = await world.house.service.control_vm(NS, "m1", "a-1", "suspend", ANN)
+        await asyncio.sleep(5.0)
+        service = world.house.service
+        await service.add_connection(replace(await service.catalogue.connection("aws-ap-northeast-2"), zone="a"), ANN)
+        await world.house.wing.upkeep.look_around()
+        ended = await world.house.engine.wait(NS, accepted.op.id, 120.0)
+        assert ended.status is Status.SUCCEEDED
+
+    live(9, FAIR, course)
+
+
+def test_machines_that_are_just_being_made_are_no_orphans() -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 1))
+        house = world.house
+        for _ in range(20):
+            growing = asyncio.create_task(house.service.scale(NS, "m1", "a", 1, ANN))
+            while not growing.done() or under_way(world):
+                assert await house.wing.upkeep.look_around() == []
+            await growing
+
+    live(10, replace(FAIR, pending=0.0), course)

@@ -1,0 +1,393 @@
+"""VMs that fail, and what becomes of their MCI: policies, refine, reconcile, post-commands, named parts."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci import clouds
+from stateward.domains.mci.catalogue import LOCAL_IMAGE
+from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.model import (
+    GroupSpec,
+    Image,
+    KeySpec,
+    MciSeen,
+    NetworkSpec,
+    Policy,
+    PostCommand,
+    Rule,
+    SubGroup,
+    Subnet,
+    mci_of,
+    mci_seen,
+    vm_of,
+)
+from stateward.domains.mci.parts import part_seen
+from stateward.domains.mci.service import InUse
+from stateward.drivers import MachineState, Place, Why
+from stateward.drivers import Refused as No
+from stateward.drivers.simulated.machine import state_at
+from stateward.drivers.simulated.temper import CALM, Temper
+from stateward.engine import Refused
+from stateward.store.records import Status
+from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
+from tests.integration.drivers.local.host import kill_all_in
+
+SEOUL = Place("aws", "ap-northeast-2")
+TOKYO = Place("aws", "ap-northeast-1")
+SINGAPORE = Place("aws", "ap-southeast-1")
+BREAKS = replace(CALM, fails=1.0)
+FULL = replace(CALM, refused=1.0)
+GOOD, BAD = group("good", 2), group("bad", 2, "aws+ap-northeast-1+t3.nano")
+
+
+@pytest.fixture(autouse=True)
+def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
+
+
+def machines(house: House, place: Place) -> list[MachineState | None]:
+    """Return the truth at a provider."""
+    region = house.cloud.region(place)
+    return [state_at(one, house.cloud.clock()) for one in region.machines.values()]
+
+
+async def states(house: House, name: str = "m1") -> dict[str, str]:
+    return {vm_of(one).name: one.state for one in await house.service.vms(NS, name)}
+
+
+async def seen(house: House, name: str = "m1") -> MciSeen:
+    return mci_seen(await house.service.mci(NS, name))
+
+
+async def half_broken(house: House, policy: Policy, temper: Temper = BREAKS) -> Status:
+    """Make an MCI of which the VMs of one region fail."""
+    house.cloud.set_temper(TOKYO, temper)
+    return (await house.created(mci("m1", GOOD, BAD, policy=policy))).status
+
+
+@pytest.mark.parametrize("temper", [BREAKS, FULL], ids=["fails", "refused"])
+async def test_by_default_failed_vms_stay_and_tell_why(house: House, temper: Temper) -> None:
+    assert await half_broken(house, "continue", temper) is Status.SUCCEEDED
+    assert await states(house) == {"good-1": "Running", "good-2": "Running", "bad-1": "Failed", "bad-2": "Failed"}
+    assert await house.state() == MciState.PARTIAL
+    assert (await house.status()).status == "Partial-Failed:2 (R:2/4)"
+    assert [error.partition(":")[0] for error in (await seen(house)).errors] == ["bad-1", "bad-2"]
+    assert (await house.service.vm(NS, "m1", "bad-1")).error
+
+
+@pytest.mark.parametrize("temper", [BREAKS, FULL], ids=["fails", "refused"])
+async def test_a_rollback_terminates_every_vm_at_its_provider_and_removes_it(house: House, temper: Temper) -> None:
+    assert await half_broken(house, "rollback", temper) is Status.FAILED
+    assert await states(house) == {}
+    assert set(machines(house, SEOUL) + machines(house, TOKYO)) <= {MachineState.TERMINATED}
+    assert len((await seen(house)).errors) == 2
+    assert await house.state() == MciState.FAILED
+
+
+async def test_an_mci_that_was_rolled_back_stays_failed(house: House) -> None:
+    await half_broken(house, "rollback")
+    await house.wing.upkeep.settle(NS, "m1")
+    assert await house.state() == MciState.FAILED
+    assert (await house.status()).status == "Failed"
+
+
+@pytest.mark.parametrize("temper", [BREAKS, FULL], ids=["fails", "refused"])
+async def test_refining_by_policy_removes_the_failed_vms_and_no_others(house: House, temper: Temper) -> None:
+    assert await half_broken(house, "refine", temper) is Status.SUCCEEDED
+    assert await states(house) == {"good-1": "Running", "good-2": "Running"}
+    assert set(machines(house, TOKYO)) <= {MachineState.TERMINATED}
+    assert await house.state() == MciState.RUNNING
+
+
+@pytest.mark.parametrize("policy", ["continue", "rollback", "refine"])
+async def test_an_mci_of_which_every_vm_fails_is_failed(house: House, policy: Policy) -> None:
+    house.cloud.set_temper(TOKYO, BREAKS)
+    operation = await house.created(mci("m1", BAD, policy=policy))
+    assert operation.status is Status.FAILED
+    assert await house.state() == MciState.FAILED
+    assert set((await states(house)).values()) == ({"Failed"} if policy == "continue" else set())
+    assert len((await seen(house)).errors) == 2
+
+
+async def test_nothing_is_rolled_back_where_nothing_failed(house: House) -> None:
+    assert (await house.created(mci(policy="rollback"))).status is Status.SUCCEEDED
+    assert set((await states(house)).values()) == {"Running"}
+
+
+async def test_a_growth_that_fails_rolls_back_what_it_has_made_and_nothing_else(house: House) -> None:
+    await house.created(mci("m1", group("g1", 2), policy="rollback"))
+    house.cloud.set_temper(SEOUL, BREAKS)
+    await house.ended(await house.service.scale(NS, "m1", "g1", 2, ANN))
+    assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
+    assert await house.state() == MciState.RUNNING
+
+
+async def test_a_growth_does_not_refine_what_has_failed_before(house: House) -> None:
+    await half_broken(house, "refine")
+    await house.ended(await house.service.control_vm(NS, "m1", "good-2", "suspend", ANN))
+    house.cloud.kill(SEOUL, vm_of(await house.service.vm(NS, "m1", "good-1")).uid)
+    await house.wing.upkeep.look_around()
+    await house.ended(await house.service.scale(NS, "m1", "good", 1, ANN))
+    assert await states(house) == {"good-1": "Failed", "good-2": "Suspended", "good-3": "Running"}
+
+
+async def test_refine_terminates_at_the_provider_first_and_removes_then(house: House) -> None:
+    await half_broken(house, "continue")
+    await house.ended(await house.service.refine(NS, "m1", ANN))
+    assert await states(house) == {"good-1": "Running", "good-2": "Running"}
+    assert machines(house, TOKYO) == [MachineState.TERMINATED] * 2
+    await house.until(lambda state: state == MciState.RUNNING)
+
+
+async def test_what_cannot_be_terminated_is_not_forgotten_and_does_not_stop_the_others(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (TOKYO, SINGAPORE):
+        house.cloud.set_temper(place, BREAKS)
+    await house.created(mci("m1", GOOD, BAD, group("worse", 1, "aws+ap-southeast-1+t3.nano")))
+    monkeypatch.setattr(house.cloud.region(SINGAPORE), "act", lambda _, ref, __: No(ref.key, Why.AUTH, "not yours"))
+    await house.ended(await house.service.refine(NS, "m1", ANN))
+    assert await states(house) == {"good-1": "Running", "good-2": "Running", "worse-1": "Failed"}
+    assert "not yours" in str((await house.service.vm(NS, "m1", "worse-1")).error)
+
+
+# --- reconcile -------------------------------------------------------------------------------------------------------
+
+
+async def broken_suspend(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the suspend of an MCI's VMs fail, though they go on running."""
+    with monkeypatch.context() as patch:
+        patch.setattr(house.cloud.region(SEOUL), "act", lambda _, ref, __: No(ref.key, Why.QUOTA, "not today"))
+        verdict = await house.service.control(NS, "m1", "suspend", ANN)
+        assert (await house.ended(verdict.whole)).status is Status.FAILED
+
+
+async def test_vms_that_failed_to_be_suspended_run_again_when_they_are_reconciled(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.created(mci())
+    await broken_suspend(house, monkeypatch)
+    assert await house.state() == MciState.FAILED
+    await house.ended(await house.service.reconcile(NS, "m1", ANN))
+    assert set((await states(house)).values()) == {"Running"}
+    await house.until(lambda state: state == MciState.RUNNING)
+    told = [line.actor for line in await house.engine.history(NS, "m1.g1-1") if line.event == "shows running"]
+    assert told == ["provider"]
+
+
+async def test_one_vm_is_reconciled_and_the_others_are_not(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    await house.created(mci())
+    await broken_suspend(house, monkeypatch)
+    await house.ended(await house.service.reconcile_vm(NS, "m1", "g1-2", ANN))
+    assert await states(house) == {"g1-1": "Failed", "g1-2": "Running"}
+    await house.until(lambda state: state == MciState.PARTIAL)
+
+
+async def test_a_vm_that_never_came_up_stays_failed_when_it_is_reconciled(house: House) -> None:
+    await half_broken(house, "continue")
+    await house.ended(await house.service.reconcile(NS, "m1", ANN))
+    assert list((await states(house)).values()).count("Failed") == 2
+
+
+async def test_a_vm_of_which_its_provider_knows_nothing_is_not_said_to_be_terminated_by_a_reconcile(
+    house: House,
+) -> None:
+    await half_broken(house, "continue", FULL)
+    await house.ended(await house.service.reconcile(NS, "m1", ANN))
+    assert list((await states(house)).values()).count("Failed") == 2
+
+
+async def test_nothing_is_reconciled_that_runs(house: House) -> None:
+    await house.created(mci())
+    with pytest.raises(Refused):
+        await house.service.reconcile_vm(NS, "m1", "g1-1", ANN)
+
+
+# --- post-commands ---------------------------------------------------------------------------------------------------
+
+ON_HOST = SubGroup("p", 2, "local+here+tiny", LOCAL_IMAGE)
+
+
+async def with_command(house: House, *commands: str, groups: tuple[SubGroup, ...] = (ON_HOST,)) -> dict[str, str]:
+    await house.created(mci("m1", *groups, post_command=PostCommand("ann", commands, minutes=1.0)))
+    return (await seen(house)).results
+
+
+@pytest.fixture
+async def machines_end(house: House, tmp_path: Path) -> AsyncIterator[None]:
+    """Leave no process of a machine behind."""
+    yield
+    kill_all_in(tmp_path / "machines" / "process" / "here")
+
+
+@pytest.mark.usefixtures("machines_end")
+async def test_a_post_command_is_run_on_every_machine_and_what_it_wrote_is_kept(house: House) -> None:
+    results = await with_command(house, "echo hello from $USER", "echo $((6 * 7))")
+    assert results.keys() == {"p-1", "p-2"}
+    assert all("42" in written for written in results.values())
+    assert await house.state() == MciState.RUNNING
+
+
+@pytest.mark.usefixtures("machines_end")
+async def test_a_post_command_that_takes_too_long_is_told_and_fails_no_machine(house: House) -> None:
+    command = PostCommand("ann", ("echo before", "sleep 3600", "echo after"), minutes=0.02)
+    await house.created(mci("m1", ON_HOST, post_command=command))
+    results = (await seen(house)).results
+    assert all(written.startswith("before") and "TimeoutError" in written for written in results.values()), results
+    assert not any("after" in written for written in results.values())
+    assert await house.state() == MciState.RUNNING
+
+
+@pytest.mark.usefixtures("machines_end")
+async def test_a_post_command_is_run_on_new_machines_only_when_a_subgroup_grows(house: House) -> None:
+    await with_command(house, "echo x >>../count; cat ../count")
+    await house.ended(await house.service.scale(NS, "m1", "p", 1, ANN))
+    assert (await seen(house)).results.keys() == {"p-3"}
+
+
+async def test_a_post_command_is_not_run_where_nothing_runs(house: House) -> None:
+    house.cloud.set_temper(TOKYO, BREAKS)
+    results = await with_command(house, "echo hello", groups=(GOOD, BAD))
+    assert results.keys() == {"good-1", "good-2"}
+
+
+# --- parts with names ------------------------------------------------------------------------------------------------
+
+AWS = "aws-ap-northeast-2"
+COMMON = {"connection": AWS, "provider": "aws", "region": "ap-northeast-2"}
+NET = NetworkSpec("net", "uid-net", cidr="10.1.0.0/16", subnets=(Subnet("a", "10.1.1.0/24"),), **COMMON)
+WALL = GroupSpec("wall", "uid-wall", network="net", rules=(Rule("22"),), **COMMON)
+KEY = KeySpec("key", "uid-key", **COMMON)
+STATIC = group("g1", 2, network="net", subnet="a", groups=("wall",), key="key")
+
+
+async def with_parts(house: House) -> str:
+    """Make the parts that an MCI is to name; returns the private key that was told."""
+    await house.service.make_part(NS, "vNet", NET, ANN)
+    await house.service.make_part(NS, "securityGroup", WALL, ANN)
+    return (await house.service.make_part(NS, "sshKey", KEY, ANN))[1]
+
+
+async def test_a_static_mci_stands_on_the_parts_that_it_names(house: House) -> None:
+    secret = await with_parts(house)
+    assert "PRIVATE KEY" in secret
+    assert (await house.created(mci("m1", STATIC, dynamic=False))).status is Status.SUCCEEDED
+    vm = vm_of(await house.service.vm(NS, "m1", "g1-1"))
+    assert (vm.network, vm.subnet, vm.groups, vm.key) == ("net", "a", ("wall",), "key")
+    network = part_seen(await house.service.part(NS, "vNet", "net"))
+    assert (vm.parts["vNet"], vm.parts["subnet"]) == (network.native_id, network.subnets["a"])
+    assert len(await house.service.parts(NS, "vNet")) == 1
+
+
+async def test_a_static_mci_is_failed_by_a_part_that_is_not_there(house: House) -> None:
+    operation = await house.created(mci("m1", STATIC, dynamic=False))
+    assert operation.status is Status.FAILED
+    assert "vNet 'net'" in str(operation.error)
+    assert await house.state() == MciState.FAILED
+    assert await states(house) == {}
+
+
+async def test_a_static_mci_is_failed_by_a_part_of_another_connection(house: House) -> None:
+    await with_parts(house)
+    elsewhere = replace(STATIC, spec="aws+ap-northeast-1+t3.nano")
+    operation = await house.created(mci("m1", elsewhere, dynamic=False))
+    assert operation.status is Status.FAILED
+    assert AWS in str(operation.error)
+
+
+@pytest.mark.parametrize(("word", "name"), [("vNet", "net"), ("securityGroup", "wall"), ("sshKey", "key")])
+async def test_a_part_that_vms_stand_on_is_not_removed(house: House, word: str, name: str) -> None:
+    await with_parts(house)
+    await house.created(mci("m1", STATIC, dynamic=False))
+    with pytest.raises(InUse, match=r"m1\.g1-1"):
+        await house.service.remove_part(NS, word, name, ANN)
+    verdict = await house.service.control(NS, "m1", "terminate", ANN)
+    await house.ended(verdict.whole)
+    for each, called in (("sshKey", "key"), ("securityGroup", "wall"), ("vNet", "net")):
+        assert (await house.ended(await house.service.remove_part(NS, each, called, ANN))).status is Status.SUCCEEDED
+    assert await house.service.parts(NS, word) == []
+
+
+async def test_no_private_key_is_kept(house: House) -> None:
+    assert "PRIVATE KEY" in await with_parts(house)
+    kept = await house.service.part(NS, "sshKey", "key")
+    lines = await house.engine.history(NS, kept.id)
+    assert "PRIVATE KEY" not in f"{kept}{lines}"
+
+
+async def test_what_was_made_for_one_mci_is_not_withdrawn_from_another_that_waits_on_it(house: House) -> None:
+    for name in ("m1", "m2"):
+        await house.service.create(NS, mci(name, hold=True), ANN)
+        await house.until(lambda state: state == MciState.PREPARED, name)
+    await house.ended(await house.service.go_on(NS, "m1", "withdraw", ANN))
+    await house.service.go_on(NS, "m2", "continue", ANN)
+    await house.until(lambda state: state in (MciState.RUNNING, MciState.FAILED), "m2")
+    assert set((await states(house, "m2")).values()) == {"Running"}
+
+
+# --- what else must not go wrong -------------------------------------------------------------------------------------
+
+
+async def test_an_mci_whose_vms_are_partly_terminated_and_partly_failed_can_be_deleted(house: House) -> None:
+    await half_broken(house, "continue")
+    verdict = await house.service.control(NS, "m1", "terminate", ANN)
+    await house.ended(verdict.whole)
+    await house.service.delete(NS, "m1", "", ANN)
+    assert await house.service.mcis(NS) == await house.service.vms(NS, "m1") == []
+
+
+async def test_an_mci_that_is_terminated_already_is_deleted_with_its_records_by_terminate_first(house: House) -> None:
+    await house.created(mci())
+    verdict = await house.service.control(NS, "m1", "terminate", ANN)
+    await house.ended(verdict.whole)
+    await house.service.delete(NS, "m1", "terminate", ANN)
+    assert await house.service.mcis(NS) == await house.service.vms(NS, "m1") == []
+    assert (await house.created(mci())).status is Status.SUCCEEDED
+    assert set((await states(house)).values()) == {"Running"}
+
+
+async def test_a_deletion_by_force_tells_what_may_remain_and_it_is_found_as_orphans(house: House) -> None:
+    await house.created(mci())
+    uids = {vm_of(one).uid for one in await house.service.vms(NS, "m1")}
+    _, remains = await house.service.delete(NS, "m1", "force", ANN)
+    assert set(remains) == uids
+    await house.created(mci("m2"))
+    assert {one.key for one in await house.wing.upkeep.look_around()} == uids
+
+
+async def test_a_subgroup_that_cannot_be_made_leaves_the_mci_as_it_was(house: House) -> None:
+    await house.created(mci())
+    operation = await house.ended(await house.service.add_group(NS, "m1", group("g2", image="beos"), ANN))
+    assert operation.status is Status.FAILED
+    assert "beos" in str(operation.error)
+    found = await house.service.mci(NS, "m1")
+    assert [one.name for one in mci_of(found).groups] == ["g1"]
+    assert found.state == MciState.RUNNING
+
+
+async def test_a_failed_mci_still_knows_what_was_wanted(house: House) -> None:
+    wanted = mci("m1", group(image="beos"))
+    await house.created(wanted)
+    assert mci_of(await house.service.mci(NS, "m1")) == wanted
+
+
+async def test_a_growth_of_which_nothing_comes_leaves_the_size_as_it_was(house: House) -> None:
+    await house.created(mci("m1", group("g1", 2), policy="refine"))
+    house.cloud.set_temper(SEOUL, BREAKS)
+    assert (await house.ended(await house.service.scale(NS, "m1", "g1", 2, ANN))).status is Status.FAILED
+    assert mci_of(await house.service.mci(NS, "m1")).groups[0].size == 2
+    assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
+
+
+async def test_a_held_mci_whose_image_has_gone_meanwhile_says_so(house: House) -> None:
+    await house.service.register(NS, Image("mine", AWS, "ubuntu22.04"), ANN)
+    await house.service.create(NS, mci("m1", group("g1", 1), group("g2", 1, image="mine"), hold=True), ANN)
+    await house.until(lambda state: state == MciState.PREPARED)
+    await house.engine.act(NS, "image:mine", "remove")
+    accepted = await house.service.go_on(NS, "m1", "continue", ANN)
+    assert accepted.object.state == MciState.CREATING
+    await house.until(lambda state: state != MciState.CREATING)
+    assert any("mine" in error for error in (await seen(house)).errors)

@@ -1,0 +1,396 @@
+"""Who comes at the same time: of racing requests one wins, the others are told which, and nothing is half done."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from itertools import cycle, islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci import clouds
+from stateward.domains.mci.guards import StillAlive
+from stateward.domains.mci.lifecycle import MciState, VmState
+from stateward.domains.mci.model import vm_of
+from stateward.drivers import MachineState, Place
+from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
+from stateward.drivers.simulated.machine import state_at
+from stateward.drivers.simulated.temper import CALM
+from stateward.engine import Accepted, AlreadyExists, Handler, Job, NotFound, Refused
+from stateward.engine.groups import GroupVerdict
+from stateward.engine.handlers import Run
+from stateward.errors import StatewardError
+from stateward.store.port import Store
+from stateward.store.records import Status
+from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci, open_house
+
+SEOUL = Place("aws", "ap-northeast-2")
+SLOW = replace(CALM, pending=3600.0, suspending=3600.0, rebooting=3600.0, terminating=3600.0)
+PAIRS = [("suspend", "terminate"), ("terminate", "suspend"), ("suspend", "reboot"), ("reboot", "terminate")]
+RACERS = 8
+ENDS = {"suspend": MciState.SUSPENDED, "terminate": MciState.TERMINATED, "reboot": MciState.RUNNING}
+
+Racer = Callable[[House], Coroutine[Any, Any, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
+
+
+@pytest.fixture
+async def houses(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[list[House]]:
+    """Two engines on one store, in front of the same clouds."""
+    cloud = SimulatedCloud(temper=CALM, chance=Random(1))
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(open_house(new_store(), tmp_path, cloud=cloud)) for _ in range(2)]
+        yield opened
+
+
+async def race(houses: Sequence[House], *racers: Racer) -> tuple[list[Any], list[StatewardError]]:
+    """Let requests run against each other, over all engines in turn; returns who won, and why the others did not."""
+    ways = cycle(houses)
+    answers = await asyncio.gather(*(racer(next(ways)) for racer in racers), return_exceptions=True)
+    lost = [one for one in answers if isinstance(one, StatewardError)]
+    broken = [one for one in answers if isinstance(one, BaseException) and not isinstance(one, StatewardError)]
+    assert not broken
+    return [one for one in answers if not isinstance(one, BaseException)], lost
+
+
+def control(action: str, *, force: bool = False) -> Racer:
+    return lambda house: house.service.control(NS, "m1", action, ANN, force=force)
+
+
+def control_vm(action: str, *, force: bool = False) -> Racer:
+    return lambda house: house.service.control_vm(NS, "m1", "g1-1", action, ANN, force=force)
+
+
+def scale(count: int) -> Racer:
+    return lambda house: house.service.scale(NS, "m1", "g1", count, ANN)
+
+
+def delete(option: str) -> Racer:
+    return lambda house: house.service.delete(NS, "m1", option, ANN)
+
+
+def operation_of(won: Any) -> Accepted:
+    """Return the MCI's own operation of whatever was accepted."""
+    found = won[0] if isinstance(won, tuple) else won.whole if isinstance(won, GroupVerdict) else won
+    assert isinstance(found, Accepted)
+    return found
+
+
+def names(refusal: StatewardError) -> str:
+    """Return the operation that a refusal says is in the way."""
+    assert isinstance(refusal, Refused), repr(refusal)
+    assert refusal.blocker is not None
+    return refusal.blocker.op
+
+
+async def states(house: House) -> dict[str, str]:
+    return {vm_of(one).name: one.state for one in await house.service.vms(NS, "m1")}
+
+
+def alive(house: House, place: Place = SEOUL) -> list[str]:
+    """Return the keys of all machines that live at a provider."""
+    now, machines = house.cloud.clock(), house.cloud.region(place).machines
+    return [key for key, one in machines.items() if state_at(one, now) is not MachineState.TERMINATED]
+
+
+def go_on(house: House, place: Place = SEOUL) -> None:
+    """Let end at once whatever is slow at a provider."""
+    house.cloud.set_temper(place, CALM)
+    for machine in house.cloud.region(place).machines.values():
+        machine.until = min(machine.until, house.cloud.clock())
+
+
+# --- control against control -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+async def test_of_racing_actions_on_an_mci_one_wins_and_the_others_are_told_which(
+    houses: list[House], pair: tuple[str, str]
+) -> None:
+    house = houses[0]
+    await house.created(mci())
+    house.cloud.set_temper(SEOUL, SLOW)
+    won, lost = await race(houses, *map(control, islice(cycle(pair), RACERS)))
+    assert (len(won), len(lost)) == (1, RACERS - 1)
+    winner = operation_of(won[0]).op
+    assert {names(one) for one in lost} == {winner.id}
+    assert {f"({winner.action} by user of ann)" in str(one) for one in lost} == {True}
+    go_on(house)
+    assert (await house.ended(won[0].whole)).status is Status.SUCCEEDED
+    assert await house.state() == ENDS[winner.action]
+    begun = [line for line in await house.engine.history(NS, "m1.g1-1") if line.source == VmState.RUNNING]
+    assert [line.event for line in begun] == [winner.action]
+
+
+async def test_of_racing_actions_on_a_vm_one_wins_and_the_others_are_told_which(houses: list[House]) -> None:
+    house = houses[0]
+    await house.created(mci())
+    house.cloud.set_temper(SEOUL, SLOW)
+    won, lost = await race(houses, *map(control_vm, islice(cycle(("suspend", "terminate")), RACERS)))
+    assert len(won) == 1
+    assert {names(one) for one in lost} == {won[0].op.id}
+    go_on(house)
+    await house.ended(won[0])
+    assert (await states(house)) == {"g1-1": str(ENDS[won[0].op.action]), "g1-2": "Running"}
+
+
+async def test_an_action_on_the_mci_leaves_alone_a_vm_that_was_quicker(houses: list[House]) -> None:
+    house = houses[0]
+    await house.created(mci())
+    won, lost = await race(houses, control_vm("suspend"), control("terminate"))
+    for one in won:
+        await house.ended(operation_of(one))
+    if len(won) == 2:  # the VM was first: the MCI has skipped it, and says so
+        assert won[1].skipped.keys() == {"m1.g1-1"}
+        assert await states(house) == {"g1-1": "Suspended", "g1-2": "Terminated"}
+    else:
+        assert len(lost) == 1
+        assert set((await states(house)).values()) == {"Terminated"}
+
+
+# --- scale against control -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, -1], ids=["out", "in"])
+@pytest.mark.parametrize("action", ["suspend", "terminate"])
+async def test_an_mci_is_scaled_or_controlled_and_never_both(houses: list[House], count: int, action: str) -> None:
+    house = houses[0]
+    await house.created(mci("m1", group(size=3)))
+    house.cloud.set_temper(SEOUL, SLOW)
+    racers = [scale(count), control(action)] * (RACERS // 2)
+    Random(f"{count}{action}").shuffle(racers)
+    won, lost = await race(houses, *racers)
+    assert len(won) == 1
+    winner = operation_of(won[0])
+    assert {names(one) for one in lost} == {winner.op.id}
+    go_on(house)
+    await house.ended(winner)
+    if winner.op.action == action:
+        assert Counter((await states(house)).values()) == {str(ENDS[action]): 3}
+    else:
+        assert Counter((await states(house)).values()) == {"Running": 3 + count}
+    assert len(alive(house)) == sum(state != "Terminated" for state in (await states(house)).values())
+
+
+async def test_two_growths_at_once_are_one_growth(houses: list[House]) -> None:
+    house = houses[0]
+    await house.created(mci())
+    house.cloud.set_temper(SEOUL, SLOW)
+    won, lost = await race(houses, *[scale(2)] * RACERS)
+    assert len(won) == 1
+    assert {names(one) for one in lost} == {won[0].op.id}
+    go_on(house)
+    await house.ended(won[0])
+    assert (await states(house)).keys() == {"g1-1", "g1-2", "g1-3", "g1-4"}
+    assert len(alive(house)) == 4
+
+
+# --- creates ---------------------------------------------------------------------------------------------------------
+
+
+async def test_of_two_creates_of_one_name_one_wins_and_each_machine_is_made_once(houses: list[House]) -> None:
+    house = houses[0]
+    won, lost = await race(houses, *[lambda house: house.service.create(NS, mci(), ANN)] * RACERS)
+    assert len(won) == 1
+    assert {type(one) for one in lost} == {AlreadyExists}
+    assert (await house.ended(won[0])).status is Status.SUCCEEDED
+    assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
+    assert len(house.cloud.region(SEOUL).machines) == 2
+    assert len(await house.service.parts(NS, "vNet")) == 1
+
+
+async def test_creates_of_many_names_at_once_share_what_they_stand_on(houses: list[House]) -> None:
+    house = houses[0]
+
+    def create(name: str) -> Racer:
+        return lambda house: house.service.create(NS, mci(name), ANN)
+
+    won, lost = await race(houses, *(create(f"m{number}") for number in range(RACERS)))
+    assert not lost
+    assert {(await house.ended(one)).status for one in won} == {Status.SUCCEEDED}
+    assert len(house.cloud.region(SEOUL).machines) == 2 * RACERS
+    assert [len(await house.service.parts(NS, word)) for word in ("vNet", "securityGroup", "sshKey")] == [1, 1, 1]
+
+
+async def test_a_create_beside_a_withdrawal_of_what_it_stands_on_succeeds(houses: list[House]) -> None:
+    house = houses[0]
+    for number in range(4):
+        await house.service.create(NS, mci("m1", hold=True), ANN)
+        await house.until(lambda state: state == MciState.PREPARED)
+        name = f"n{number}"
+        won, lost = await race(
+            houses,
+            lambda house: house.service.go_on(NS, "m1", "withdraw", ANN),
+            lambda house, name=name: house.service.create(NS, mci(name), ANN),  # type: ignore[misc]
+        )
+        assert not lost
+        for one in won:
+            assert (await house.ended(one)).status is Status.SUCCEEDED
+        verdict = await house.service.control(NS, name, "terminate", ANN)
+        await house.ended(verdict.whole)
+
+
+# --- delete against create -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["", "terminate"])
+@pytest.mark.parametrize("pending", [0.0, 3600.0], ids=["quick", "slow"])
+async def test_an_mci_that_is_being_created_is_not_deleted(houses: list[House], option: str, pending: float) -> None:
+    house = houses[0]
+    house.cloud.set_temper(SEOUL, replace(CALM, pending=3600.0, latency=0.02))
+    created = await house.service.create(NS, mci(), ANN)
+    if pending:
+        await house.until(lambda state: state == MciState.CREATING)
+    won, lost = await race(houses, *[delete(option)] * RACERS)
+    assert won == []
+    refused = [one for one in lost if not isinstance(one, StillAlive)]
+    assert {names(one) for one in refused} <= {created.op.id}
+    assert await house.state() in (MciState.PREPARING, MciState.PREPARED, MciState.CREATING)
+    await house.service.delete(NS, "m1", "force", ANN)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_deletion_by_force_amid_a_create_leaves_no_record_and_tells_every_machine(
+    houses: list[House], seed: int
+) -> None:
+    house, chance = houses[0], Random(seed)
+    house.cloud.set_temper(SEOUL, replace(CALM, latency=0.002))
+    await house.service.create(NS, mci("m1", group(size=4)), ANN)
+    await asyncio.sleep(chance.uniform(0.0, 0.06))
+    won, lost = await race(houses, *[delete("force")] * 2)
+    assert len(won) == 1
+    assert {type(one) for one in lost} <= {NotFound}
+    _, remains = won[0]
+    await quiet(houses)
+    assert await house.service.mcis(NS) == await house.service.vms(NS, "m1") == []
+    assert set(alive(house)) <= set(remains)
+    assert (await house.created(mci("m1", group(size=4)))).status is Status.SUCCEEDED
+
+
+async def quiet(houses: Sequence[House]) -> None:
+    """Wait until no worker is at anything."""
+    async with asyncio.timeout(60):
+        while any(house.engine.worker and house.engine.worker.busy for house in houses):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("option", ["terminate", "force"])
+async def test_an_mci_is_deleted_once_however_many_ask(houses: list[House], option: str) -> None:
+    house = houses[0]
+    await house.created(mci())
+    won, lost = await race(houses, *[delete(option)] * RACERS)
+    assert len(won) == 1
+    assert {type(one) for one in lost} <= {NotFound, Refused}
+    if option == "terminate":
+        await house.ended(won[0][0])
+        assert alive(house) == []
+    assert await house.service.mcis(NS) == await house.service.vms(NS, "m1") == []
+
+
+# --- force -----------------------------------------------------------------------------------------------------------
+
+
+def counting(houses: Sequence[House]) -> Counter[str]:
+    """Count how many handlers are at one VM at once; the most that there ever were is kept."""
+    now: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    def counted(run: Run) -> Run:
+        async def work(job: Job) -> Any:
+            now[job.object] += 1
+            most[job.object] = max(most[job.object], now[job.object])
+            try:
+                return await run(job)
+            finally:
+                now[job.object] -= 1
+
+        return work
+
+    for house in houses:
+        (kind,) = (kind for kind in house.wing.kinds if kind.name == "mci.vm")
+        for action, one in kind.handlers.items():
+            kind.handlers[action] = Handler(counted(one.run), one.observe, one.attempts)
+    return most
+
+
+async def test_force_fences_what_is_under_way_and_two_never_work_on_one_vm(houses: list[House]) -> None:
+    house, most = houses[0], counting(houses)
+    await house.created(mci())
+    house.cloud.set_temper(SEOUL, SLOW)
+    first = await house.service.control(NS, "m1", "suspend", ANN)
+    await until_asked(house, MachineState.SUSPENDING)
+    house.cloud.set_temper(SEOUL, CALM)
+    second = await house.service.control(NS, "m1", "terminate", ANN, force=True)
+    assert (await house.ended(second.whole)).status is Status.SUCCEEDED
+    assert (await house.ended(first.whole)).status is Status.CANCELLED
+    assert set((await states(house)).values()) == {"Terminated"}
+    assert alive(house) == []
+    assert set(most.values()) == {1}
+
+
+async def until_asked(house: House, state: MachineState) -> None:
+    """Wait until all machines are in a state at their provider."""
+    machines = house.cloud.region(SEOUL).machines
+    await until(lambda: {state_at(one, house.cloud.clock()) for one in machines.values()} == {state})
+
+
+async def test_of_many_forced_actions_the_last_one_counts(houses: list[House]) -> None:
+    house, most = houses[0], counting(houses)
+    await house.created(mci())
+    won, lost = await race(houses, *(control(one, force=True) for one in islice(cycle(("suspend", "resume")), RACERS)))
+    assert not lost
+    ended = [await house.ended(operation_of(one)) for one in won]
+    assert sum(one.status is not Status.CANCELLED for one in ended) == 1
+    last = max(ended, key=lambda one: one.ended or 0.0)
+    await quiet(houses)
+    assert last.status is not Status.CANCELLED
+    assert set(most.values()) == {1}
+    truth = {state_at(one, house.cloud.clock()) for one in house.cloud.region(SEOUL).machines.values()}
+    assert {state.lower() for state in (await states(house)).values()} == truth
+
+
+async def test_a_create_that_is_forced_away_while_the_provider_still_thinks_leaves_no_machine(
+    houses: list[House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house, most = houses[0], counting(houses)
+    await house.created(mci("m0"))  # what VMs stand on is there
+    await house.ended((await house.service.control(NS, "m0", "terminate", ANN)).whole)
+    house.cloud.set_temper(SEOUL, replace(CALM, latency=1.0))  # it takes half a second until a call is heard
+    sent = calls(monkeypatch)
+    await house.service.create(NS, mci(), ANN)
+    await until(lambda: sent["create"] >= 2)
+    house.cloud.set_temper(SEOUL, CALM)
+    verdict = await house.service.control(NS, "m1", "terminate", ANN, force=True)
+    await house.ended(verdict.whole)
+    await until(lambda: len(house.cloud.region(SEOUL).machines) == 4)
+    assert set((await states(house)).values()) == {"Terminated"}
+    assert alive(house) == []
+    assert set(most.values()) == {1}
+
+
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count what is asked for at the providers, when it is sent."""
+    sent: Counter[str] = Counter()
+    send = SimulatedDriver._call
+
+    async def counted(driver: SimulatedDriver, call: str, items: Sequence[Any], do: Any) -> Any:
+        sent[call] += len(items)
+        return await send(driver, call, items, do)
+
+    monkeypatch.setattr(SimulatedDriver, "_call", counted)
+    return sent
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something has become true in this process."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.005)

@@ -1,0 +1,227 @@
+"""Real machines in one MCI: EC2 as boto3 sees it, QEMU guests, process groups. GUESTS=50 asks for more guests."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.model import Connection, Image, Spec, SubGroup, part_id, vm_of, vm_seen
+from stateward.domains.mci.parts import part_seen
+from stateward.drivers import Observation
+from stateward.lifecycle import PROVIDER
+from stateward.store import open_store
+from stateward.store.records import Operation, Status
+from tests.integration.domains.mci.conftest import ANN, NS, House, mci, open_house
+from tests.integration.drivers.aws.cloud import REGION, Cloud, Fault, Harm, shared_cloud
+from tests.integration.drivers.aws.conftest import session
+from tests.integration.drivers.aws.hands import described
+from tests.integration.drivers.aws.images import IMAGE
+from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
+
+GUESTS = int(os.environ.get("GUESTS", "10"))
+PROCESSES = 50
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    """An mci domain at work, on a store in a file."""
+    async with open_house(open_store(str(tmp_path / "stateward.db")), tmp_path) as opened:
+        yield opened
+
+
+async def states(house: House) -> Counter[str]:
+    return Counter(one.state for one in await house.service.vms(NS, "m1"))
+
+
+async def done(house: House, action: str) -> Operation:
+    """Do something to the whole MCI, and wait until that has ended."""
+    return await house.ended((await house.service.control(NS, "m1", action, ANN)).whole)
+
+
+async def shown(house: House, connection: str) -> dict[str, Observation]:
+    """Return all machines of a connection as its driver shows them."""
+    listing = await (await house.wing.clouds.of(connection)).listing_anew()
+    assert listing.complete, listing.trouble
+    return {one.key: one for one in listing.seen}
+
+
+# --- EC2 -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ec2_cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """A test cloud with nothing in it."""
+    monkeypatch.setenv("FARM_ACCESS_KEY_ID", "AKIDFARM")
+    monkeypatch.setenv("FARM_SECRET_ACCESS_KEY", "secret")
+    cloud = shared_cloud()
+    cloud.reset()
+    return cloud
+
+
+@pytest.fixture
+async def ec2(house: House, ec2_cloud: Cloud) -> AsyncIterator[Any]:
+    """A boto3 that is not ours, and a connection of ours to the same cloud."""
+    options = {"endpoint_url": ec2_cloud.url}
+    connection = Connection("ec2", "aws", REGION, driver="aws", credential="env:FARM", options=options)
+    await house.service.add_connection(connection, ANN)
+    await house.service.register(NS, Image("hill", "ec2", IMAGE), ANN)
+    client = session().client("ec2", region_name=REGION, endpoint_url=ec2_cloud.url)
+    yield client
+    client.close()
+
+
+ON_EC2 = SubGroup("g1", 3, f"aws+{REGION}+t3.nano", "hill", connection="ec2")
+
+
+def words(ec2: Any) -> Counter[str]:
+    """Return what EC2 calls the states of all machines there are."""
+    return Counter(one["State"]["Name"] for one in described(ec2))
+
+
+async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(house: House, ec2: Any, ec2_cloud: Cloud) -> None:
+    assert (await house.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
+    assert words(ec2) == {"running": 3}
+    network = part_seen((await house.service.parts(NS, "vNet"))[0])
+    assert {one["VpcId"] for one in described(ec2)} == {network.native_id}
+    vms = await house.service.vms(NS, "m1")
+    natives = {one["InstanceId"]: one for one in described(ec2)}
+    assert natives.keys() == {vm_seen(one).native_id for one in vms}
+    for one in vms:
+        tags = {tag["Key"]: tag["Value"] for tag in natives[vm_seen(one).native_id]["Tags"]}
+        assert (tags["stateward:key"], tags["Name"]) == (vm_of(one).uid, f"m1-{vm_of(one).name}")
+    for action, word, state in (
+        ("suspend", "stopped", MciState.SUSPENDED),
+        ("resume", "running", MciState.RUNNING),
+        ("reboot", "running", MciState.RUNNING),
+    ):
+        assert (await done(house, action)).status is Status.SUCCEEDED
+        assert (words(ec2), await house.state()) == ({word: 3}, state)
+    assert ec2_cloud.life.reboots == dict.fromkeys(natives, 1)
+    await house.ended(await house.service.scale(NS, "m1", "g1", 1, ANN))
+    assert words(ec2) == {"running": 4}
+    assert (await done(house, "terminate")).status is Status.SUCCEEDED
+    assert words(ec2) == {"terminated": 4}
+    await house.service.delete(NS, "m1", "", ANN)
+    for word in ("sshKey", "securityGroup", "vNet"):
+        (part,) = await house.service.parts(NS, word)
+        removed = await house.service.remove_part(NS, word, part.id.removeprefix(part_id(word, "")), ANN)
+        assert (await house.ended(removed)).status is Status.SUCCEEDED
+    assert network.native_id not in {one["VpcId"] for one in ec2.describe_vpcs()["Vpcs"]}
+
+
+async def test_what_happens_on_ec2_behind_our_back_is_found(house: House, ec2: Any, ec2_cloud: Cloud) -> None:
+    await house.created(mci("m1", ON_EC2))
+    natives = {vm_of(one).name: vm_seen(one).native_id for one in await house.service.vms(NS, "m1")}
+    ec2.stop_instances(InstanceIds=[natives["g1-1"]])
+    ec2_cloud.life.kill(vm_of(await house.service.vm(NS, "m1", "g1-2")).uid)
+    await until_words(house, ec2, {"running": 1, "stopped": 1, "terminated": 1})
+    await house.wing.upkeep.look_around()
+    assert {vm_of(one).name: one.state for one in await house.service.vms(NS, "m1")} == {
+        "g1-1": "Suspended",
+        "g1-2": "Terminated",
+        "g1-3": "Running",
+    }
+
+
+async def until_words(house: House, ec2: Any, wanted: dict[str, int]) -> None:
+    async def so() -> bool:
+        return words(ec2) == wanted
+
+    await house_until(so)
+
+
+async def house_until(condition: Any) -> None:
+    """Wait until something holds that another party brings about."""
+    import asyncio
+
+    async with asyncio.timeout(60):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("harm", [Harm.LOST_ANSWER, Harm.LOST_REQUEST, Harm.DONE_BUT_ERROR])
+async def test_a_launch_on_ec2_whose_answer_is_lost_makes_one_machine_for_each_vm(
+    house: House, ec2: Any, ec2_cloud: Cloud, monkeypatch: pytest.MonkeyPatch, harm: Harm
+) -> None:
+    monkeypatch.setattr("stateward.domains.mci.clouds.ABSENT_AFTER", 0.1)
+    code = {"code": "InternalError", "status": 500} if harm is Harm.DONE_BUT_ERROR else {}
+    ec2_cloud.harm(Fault(harm, "RunInstances", times=2, **code))  # type: ignore[arg-type]
+    assert (await house.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
+    assert words(ec2) == {"running": 3}
+
+
+async def test_ec2_that_throttles_is_asked_again_and_fails_nothing(house: House, ec2: Any, ec2_cloud: Cloud) -> None:
+    await house.created(mci("m1", ON_EC2))
+    ec2_cloud.harm(Fault(Harm.ERROR, "StopInstances", code="RequestLimitExceeded", status=503))
+    assert (await done(house, "suspend")).status is Status.SUCCEEDED
+    assert await states(house) == {"Suspended": 3}
+    _, loads = await house.engine.store.reader.lanes()
+    assert {load.lane.lane for load in loads if load.lane.throttled} == {f"aws/{REGION}"}
+
+
+# --- machines on this host -------------------------------------------------------------------------------------------
+
+
+def boots(seen: dict[str, Observation]) -> set[str]:
+    return {one.details["boots"] for one in seen.values()}
+
+
+@asynccontextmanager
+async def nothing_stays(folder: Path) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        kill_all_in(folder)
+        assert left_of(folder) == []
+
+
+async def whole_life(house: House, wanted: SubGroup, connection: str, folder: Path) -> None:
+    """Make machines, suspend, resume and reboot them all, lose one, find that out, and end them."""
+    size = wanted.size
+    assert (await house.created(mci("m1", wanted))).status is Status.SUCCEEDED
+    assert len(left_of(folder)) == size
+    for action, state in (("suspend", "Suspended"), ("resume", "Running"), ("reboot", "Running")):
+        assert (await done(house, action)).status is Status.SUCCEEDED
+        assert await states(house) == {state: size}
+        assert {one.state for one in (await shown(house, connection)).values()} == {state.lower()}
+    assert boots(await shown(house, connection)) == {"2"}
+    victim = await house.service.vm(NS, "m1", f"{wanted.name}-2")
+    os.kill(int((await shown(house, connection))[vm_of(victim).uid].details["pid"]), signal.SIGKILL)
+
+    async def found() -> bool:
+        await house.wing.upkeep.look_around()
+        return await states(house) == {"Running": size - 1, "Terminated": 1}
+
+    await house_until(found)
+    line = (await house.engine.history(NS, victim.id))[-1]
+    assert (line.actor, line.event) == (PROVIDER, "shows terminated")
+    await house.until(lambda state: state == MciState.PARTIAL)
+    assert (await done(house, "terminate")).status is Status.SUCCEEDED
+    assert await states(house) == {"Terminated": size}
+    assert left_of(folder) == []
+
+
+@needs_qemu
+async def test_qemu_guests_of_one_mci_are_suspended_resumed_and_rebooted_and_one_that_was_killed_is_found(
+    house: House, tmp_path: Path
+) -> None:
+    await house.service.add_connection(Connection("lab", "lab", "here", driver="qemu"), ANN)
+    await house.service.register(NS, Spec("tiny", "lab", "tiny"), ANN)
+    await house.service.register(NS, Image("tick", "lab", "tick"), ANN)
+    folder = tmp_path / "machines" / "qemu" / "here"
+    async with nothing_stays(folder):
+        await whole_life(house, SubGroup("guest", GUESTS, "tiny", "tick"), "lab", folder)
+
+
+async def test_process_machines_of_one_mci_are_suspended_resumed_and_rebooted_and_one_that_was_killed_is_found(
+    house: House, tmp_path: Path
+) -> None:
+    folder = tmp_path / "machines" / "process" / "here"
+    async with nothing_stays(folder):
+        await whole_life(house, SubGroup("p", PROCESSES, "local+here+tiny", "sh"), "local", folder)

@@ -1,0 +1,210 @@
+"""An ovc domain at work on a real store, and ways to say what a test wants of it and waits for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from stateward.domains.ovc.house import OvcWing
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
+from stateward.domains.ovc.model import (
+    AccountSpec,
+    CloudspaceSpec,
+    DiskSpec,
+    ImageSpec,
+    NodeSpec,
+    VmSpec,
+    boot_disk_of,
+    vm_seen,
+)
+from stateward.domains.ovc.service import Caller, Service
+from stateward.domains.ovc.settings import Settings
+from stateward.domains.wing import Site
+from stateward.drivers.simulated import SimulatedCloud
+from stateward.drivers.simulated.temper import CALM
+from stateward.engine import Accepted, Engine
+from stateward.store.port import Store
+from stateward.store.records import Key, Object, Operation
+from tests.integration.domains.ovc.doors import Doors, furnish_with_doors
+
+ANN = Caller("user", "ann")
+ADA = Caller("admin", "ada")
+PATIENT = 60.0
+NUMBERS = iter(range(1, 1_000_000))
+PAPER = Settings(storage="none")
+FILES = Settings(storage="files")
+KINDS = {"account": ACCOUNT, "cloudspace": CLOUDSPACE, "vm": VM, "disk": DISK, "image": IMAGE, "node": NODE}
+
+
+class Cloud:
+    """The domain with its engine, and the first objects of a tenant."""
+
+    account = box = image = ""
+    nodes: list[str]
+    simulated: SimulatedCloud
+
+    def __init__(self, engine: Engine, wing: OvcWing, doors: Doors, ns: str = "default") -> None:
+        self.engine, self.wing, self.doors, self.ns = engine, wing, doors, ns
+        self._numbers = NUMBERS
+
+    @property
+    def service(self) -> Service:
+        return self.wing.service
+
+    def elsewhere(self) -> "Cloud":
+        """Return the same cloud in a namespace of its own: nothing is there yet."""
+        return Cloud(self.engine, self.wing, self.doors, f"ns-{next(self._numbers)}")
+
+    # --- making ------------------------------------------------------------------------------------------------------
+
+    async def furnish(self, nodes: int = 2, **node: Any) -> "Cloud":
+        """Register nodes, and make an account with a cloudspace and an image."""
+        self.nodes = [await self.node(**node) for _ in range(nodes)]
+        self.account = await self.new_account()
+        self.box = await self.new_box()
+        self.image = await self.made(self.service.create_image(self.ns, ImageSpec("tick", self.account), ANN))
+        return self
+
+    async def node(self, driver: str = "simulated", **options: str) -> str:
+        """Register a node."""
+        spec = NodeSpec(f"node {next(self._numbers)}", driver, options)  # type: ignore[arg-type]
+        return await self.made(self.service.register_node(self.ns, spec, ADA))
+
+    async def new_account(self, **how: Any) -> str:
+        """Make an account."""
+        return await self.made(
+            self.service.create_account(self.ns, AccountSpec(f"account {next(self._numbers)}", **how), ANN)
+        )
+
+    async def new_box(self, account: str = "") -> str:
+        """Make a cloudspace."""
+        spec = CloudspaceSpec(f"space {next(self._numbers)}", account or self.account)
+        return await self.made(self.service.create_cloudspace(self.ns, spec, ANN))
+
+    def vm_spec(self, box: str = "", **how: Any) -> VmSpec:
+        """Describe a VM."""
+        return VmSpec(f"vm {next(self._numbers)}", self.account, box or self.box, self.image, **how)
+
+    async def vm(self, box: str = "", **how: Any) -> str:
+        """Make a VM, and wait until it runs."""
+        return await self.made(self.service.create_machine(self.ns, self.vm_spec(box, **how), ANN))
+
+    async def vms(self, number: int) -> list[str]:
+        """Make several VMs at once."""
+        return list(await asyncio.gather(*(self.vm() for _ in range(number))))
+
+    async def disk(self, account: str = "", **how: Any) -> str:
+        """Make a disk without a VM."""
+        spec = DiskSpec(f"disk {next(self._numbers)}", account or self.account, **how)
+        return await self.made(self.service.create_disk(self.ns, spec, ANN))
+
+    async def made(self, making: Awaitable[Accepted]) -> str:
+        """Wait until what is being made is there; return its id."""
+        accepted = await making
+        operation = await self.ended(accepted)
+        assert operation.status == "succeeded", operation
+        return accepted.object.id
+
+    # --- doing -------------------------------------------------------------------------------------------------------
+
+    async def ask(self, id_: str, action: str, caller: Caller = ANN, **args: Any) -> Accepted:
+        """Ask for an action."""
+        kind = KINDS[id_.split("-")[0]].kind
+        return await self.service.act(self.ns, kind, id_, action, caller, args=args)
+
+    async def do(self, id_: str, action: str, caller: Caller = ANN, **args: Any) -> Operation:
+        """Ask for an action, and wait until it has ended."""
+        return await self.ended(await self.ask(id_, action, caller, **args))
+
+    async def did(self, id_: str, action: str, caller: Caller = ANN, **args: Any) -> None:
+        """Ask for an action, and wait until it has succeeded."""
+        operation = await self.do(id_, action, caller, **args)
+        assert operation.status == "succeeded", operation
+
+    async def attached(self, vm: str, **how: Any) -> str:
+        """Make a disk, and attach it to a VM."""
+        disk = await self.disk(**how)
+        await self.did(vm, "attach disk", disk=disk)
+        return disk
+
+    async def ended(self, accepted: Accepted) -> Operation:
+        """Wait for the end of an operation."""
+        return await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENT)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def get(self, id_: str) -> Object:
+        """Return an object."""
+        return await self.engine.get(self.ns, id_)
+
+    async def state(self, id_: str) -> str:
+        """Return an object's state."""
+        return (await self.get(id_)).state
+
+    async def states(self, *ids: str) -> list[str]:
+        """Return the states of several objects."""
+        return [await self.state(id_) for id_ in ids]
+
+    async def node_of(self, vm: str) -> str:
+        """Return the node that a VM is on."""
+        return vm_seen(await self.get(vm)).node
+
+    async def machine(self, vm: str) -> str:
+        """Return the key of a VM's machine."""
+        return vm_seen(await self.get(vm)).machine
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until something has become true."""
+        async with asyncio.timeout(PATIENT):
+            while not await condition():
+                await asyncio.sleep(0.01)
+
+    async def until_state(self, id_: str, *states: str) -> None:
+        """Wait until an object is in one of these states."""
+
+        async def so() -> bool:
+            return await self.state(id_) in states
+
+        await self.until(so)
+
+    async def operation(self, op: str) -> Operation:
+        """Return an operation as it is now."""
+        found = await self.engine.store.reader.operation(Key(self.ns, op))
+        assert found is not None
+        return found
+
+    async def until_told(self, op: str) -> None:
+        """Wait until an operation has told of progress."""
+
+        async def told() -> bool:
+            return bool(await self.engine.store.reader.progress_of(Key(self.ns, op), 0))
+
+        await self.until(told)
+
+    def boot_disk(self, vm: str) -> str:
+        """Return the id of a VM's boot disk."""
+        return boot_disk_of(vm)
+
+
+@asynccontextmanager
+async def open_cloud(
+    store: Store,
+    folder: Path,
+    settings: Settings = PAPER,
+    *,
+    simulated: SimulatedCloud | None = None,
+    works: bool = True,
+    lease: float = 3.0,
+) -> AsyncIterator[Cloud]:
+    """Open the domain on a store."""
+    simulated = simulated or SimulatedCloud(temper=CALM, chance=Random(1))
+    wing = OvcWing(Site(folder, chance=Random(1)), settings, cloud=simulated)
+    doors = furnish_with_doors(wing.nodes)
+    engine = Engine(store, wing.kinds, works=works, lease=lease)
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=works):
+        opened = Cloud(engine, wing, doors)
+        opened.simulated = simulated
+        yield opened

@@ -1,0 +1,42 @@
+"""Clouds on both stores: one engine for all tests of a module, and for each test a namespace of its own.
+
+In it are two simulated nodes, an account, a cloudspace and an image.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from stateward.store import open_store
+from stateward.store.port import Store
+from tests.integration.domains.ovc.cloud import Cloud, open_cloud
+from tests.servers import PostgresServer
+from tests.stores import fresh_store
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
+    """Return how to open one and the same fresh database, as often as wanted."""
+    return fresh_store(request.param, request)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgres"])
+async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cloud]:
+    """An ovc domain at work, with nothing in it."""
+    folder: Path = tmp_path_factory.mktemp("ovc")
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        store = open_store(server.new_database(), migrate=True)
+    else:
+        store = open_store(str(folder / "stateward.db"))
+    async with open_cloud(store, folder) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def cloud(world: Cloud) -> AsyncIterator[Cloud]:
+    """A furnished namespace."""
+    yield await world.elsewhere().furnish()
+    world.doors.reset()

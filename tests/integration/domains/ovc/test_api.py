@@ -1,0 +1,292 @@
+"""The domain over HTTP: what is asked for, by whom, and how it is answered."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import QuotaGuard, quota_kind
+from stateward.access.tokens import token_kind
+from stateward.config import Config
+from stateward.domains.ovc.house import OvcWing
+from stateward.domains.wing import Site
+from stateward.drivers.simulated import SimulatedCloud
+from stateward.drivers.simulated.temper import CALM
+from stateward.engine import Engine
+from stateward.server.app import create_app
+from stateward.store import open_store
+from tests.integration.domains.ovc.cloud import PAPER, PATIENT
+from tests.integration.domains.ovc.doors import Doors, furnish_with_doors
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Api:
+    """The application, and its callers."""
+
+    def __init__(self, engine: Engine, doors: Doors, clients: dict[str, httpx.AsyncClient]) -> None:
+        self.engine, self.doors, self.clients = engine, doors, clients
+        self.ids: dict[str, str] = {}
+
+    async def call(self, method: str, path: str, who: str = "user", **how: Any) -> httpx.Response:
+        return await self.clients[who].request(method, path, **how)
+
+    async def get(self, path: str, who: str = "user") -> Any:
+        answer = await self.call("GET", path, who)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def asked(self, path: str, body: Any = None, who: str = "user", method: str = "POST") -> Any:
+        """Ask for something that is accepted, and wait until it has ended."""
+        answer = await self.call(method, path, who, **({} if body is None else {"json": body}))
+        assert answer.status_code == 202, answer.text
+        told = answer.json()
+        if told["operation"] is not None:
+            operation = await self.engine.wait("shop", told["operation"], PATIENT)
+            assert operation.status == "succeeded", operation
+        return told
+
+    async def refused(self, path: str, body: Any = None, who: str = "user", method: str = "POST") -> Any:
+        """Ask for something that is refused."""
+        answer = await self.call(method, path, who, **({} if body is None else {"json": body}))
+        assert answer.headers["content-type"] == "application/problem+json", answer.text
+        return answer.json()
+
+    async def made(self, things: str, who: str = "user", **body: Any) -> str:
+        """Make something, and return its id."""
+        return str((await self.asked(f"/{things}", body, who))["object"]["id"])
+
+    async def machine(self, name: str) -> str:
+        """Make a VM."""
+        return await self.made("machines", name=name, cloudspace=self.ids["box"], image=self.ids["image"])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
+    """An application with two nodes, an account, a cloudspace and an image."""
+    folder: Path = tmp_path_factory.mktemp("api")
+    wing = OvcWing(Site(folder), PAPER, cloud=SimulatedCloud(temper=CALM))
+    doors = furnish_with_doors(wing.nodes)
+    kinds = [*wing.kinds, token_kind(), quota_kind()]
+    engine = Engine(open_store(":memory:"), kinds, admission=QuotaGuard())
+    wing.attach(engine)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(engine)
+        await stack.enter_async_context(wing.live(engine, works=True))
+        tokens = Tokens(engine)
+        app = create_app(engine, tokens, Config(rate=1_000_000), routes=wing.routes)
+        roles = {"user": Role.OPERATOR, "admin": Role.ADMIN, "viewer": Role.VIEWER}
+        clients = {}
+        for who, role in roles.items():
+            token = (await tokens.issue(who, role, ["shop"]))[0]
+            clients[who] = await stack.enter_async_context(
+                httpx.AsyncClient(
+                    transport=httpx.ASGITransport(app),  # type: ignore[arg-type]
+                    base_url="http://test/api/v1/ovc/shop",
+                    headers={"Authorization": f"Bearer {token}"},
+                )
+            )
+        api = Api(engine, doors, clients)
+        for name in ("n1", "n2"):
+            api.ids[name] = await api.made("nodes", "admin", name=name, driver="simulated")
+        api.ids["account"] = await api.made("accounts", name="acme")
+        api.ids["box"] = await api.made("cloudspaces", name="web", account=api.ids["account"])
+        api.ids["image"] = await api.made("images", name="tick", account=api.ids["account"])
+        yield api
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(opened: Api) -> AsyncIterator[Api]:
+    """The application, with all doors open."""
+    yield opened
+    opened.doors.reset()
+
+
+async def test_a_machine_is_made_and_goes_through_the_words_of_the_design(api: Api) -> None:
+    vm = await api.machine("words")
+    shown = await api.get(f"/machines/{vm}")
+    assert (shown["state"], shown["name"], shown["kind"], shown["parent"]) == ("RUNNING", "words", "vm", api.ids["box"])
+    for action, state in (
+        ("pause", "PAUSED"),
+        ("resume", "RUNNING"),
+        ("reboot", "RUNNING"),
+        ("reset", "RUNNING"),
+        ("stop", "HALTED"),
+        ("start", "RUNNING"),
+        ("delete", "DELETED"),
+        ("restore", "HALTED"),
+        ("destroy", "DESTROYED"),
+    ):
+        await api.asked(f"/machines/{vm}/{action}")
+        assert (await api.get(f"/machines/{vm}"))["state"] == state
+    assert vm in [one["id"] for one in await api.get("/machines?state=DESTROYED")]
+
+
+async def test_an_action_in_transition_is_a_409_in_the_designs_words_that_names_the_one_in_the_way(api: Api) -> None:
+    vm = await api.machine("busy")
+    api.doors.close("pause")
+    told = (await api.call("POST", f"/machines/{vm}/pause")).json()
+    assert (told["object"]["state"], told["object"]["operation"]) == ("PAUSING", told["operation"])
+    problem = await api.refused(f"/machines/{vm}/stop")
+    assert (problem["status"], problem["code"], problem["state"]) == (409, "in_transition", "PAUSING")
+    assert problem["detail"].startswith("Cannot execute action at this time")
+    assert problem["blocker"]["op"] == told["operation"]
+    queue = await api.get(f"/queues/{vm}")
+    assert (queue["exists"], [one["action"] for one in queue["operations"]]) == (True, ["pause"])
+    stopping = asyncio.create_task(api.call("DELETE", f"/queues/{vm}"))
+    api.doors.open("pause")
+    assert (await stopping).json()["exists"] is False
+
+
+async def test_a_lost_race_is_told_as_such(api: Api) -> None:
+    vm = await api.machine("raced")
+    problem = await api.refused(f"/machines/{vm}/stop?status=PAUSED")
+    assert (problem["status"], problem["code"]) == (409, "other_action")
+    assert problem["detail"].startswith(f"Other action currently happening on vm {vm}")
+
+
+async def test_disks_are_added_attached_detached_and_listed(api: Api) -> None:
+    vm = await api.machine("disks")
+    await api.asked(f"/machines/{vm}/disks", {"name": "data", "gib": 2})
+    disk = await api.made("disks", name="loose", account=api.ids["account"], gib=3)
+    await api.asked(f"/machines/{vm}/attach", {"disk": disk})
+    names = {one["name"] for one in await api.get(f"/machines/{vm}/disks")}
+    assert names == {"data", "disks-boot", "loose"}
+    assert (await api.get(f"/disks/{disk}"))["vm"] == vm
+    await api.asked(f"/machines/{vm}/detach", {"disk": disk})
+    assert (await api.get(f"/disks/{disk}"))["state"] == "CREATED"
+
+
+async def test_the_disk_of_another_account_is_a_403(api: Api) -> None:
+    vm = await api.machine("theirs")
+    other = await api.made("accounts", name="other")
+    disk = await api.made("disks", name="not yours", account=other)
+    problem = await api.refused(f"/machines/{vm}/attach", {"disk": disk})
+    assert (problem["status"], problem["code"]) == (403, "forbidden")
+
+
+async def test_deleting_is_to_the_bin_and_permanently_is_for_good_and_both_can_be_repeated(api: Api) -> None:
+    vm = await api.machine("bin")
+    for _ in range(2):
+        told = await api.asked(f"/machines/{vm}", method="DELETE")
+    assert (told["status"], told["again"], told["object"]["state"]) == ("done", True, "DELETED")
+    assert told["object"]["bin"]["along"] is None
+    problem = await api.refused("/machines", {"name": "bin", "cloudspace": api.ids["box"], "image": api.ids["image"]})
+    assert (problem["status"], problem["code"]) == (409, "name_taken")
+    for _ in range(2):
+        told = await api.asked(f"/machines/{vm}?permanently=true", method="DELETE")
+    assert (told["again"], told["object"]["state"]) == (True, "DESTROYED")
+
+
+async def test_nodes_and_migration_are_for_administrators_and_only_they_see_where_a_machine_is(api: Api) -> None:
+    vm = await api.machine("where")
+    seen = await api.get(f"/machines/{vm}", "admin")
+    assert seen["node"] in (api.ids["n1"], api.ids["n2"])
+    assert "node" not in await api.get(f"/machines/{vm}")
+    for path, body in (
+        (f"/machines/{vm}/migrate", {}),
+        (f"/nodes/{seen['node']}/maintenance", {}),
+        (f"/nodes/{seen['node']}/decommission", None),
+        ("/nodes", {"name": "mine"}),
+    ):
+        assert (await api.refused(path, body))["status"] == 403
+    await api.asked(f"/machines/{vm}/migrate", {}, "admin")
+    moved = await api.get(f"/machines/{vm}", "admin")
+    assert (moved["node"] != seen["node"], moved["state"]) == (True, "RUNNING")
+
+
+async def test_a_node_goes_into_maintenance_and_comes_back_with_a_report(api: Api) -> None:
+    vm = await api.machine("moved")
+    node = (await api.get(f"/machines/{vm}", "admin"))["node"]
+    await api.asked(f"/nodes/{node}/maintenance", {"vmaction": "move"}, "admin")
+    shown = await api.get(f"/nodes/{node}", "admin")
+    assert (shown["state"], vm in shown["away"], vm in shown["report"]["done"]) == ("MAINTENANCE", True, True)
+    await api.asked(f"/nodes/{node}/enable", who="admin")
+    assert (await api.get(f"/machines/{vm}", "admin"))["node"] == node
+
+
+async def test_a_cloudspace_is_paused_by_administrators_alone_and_a_user_cannot_take_down_what_runs(api: Api) -> None:
+    box = await api.made("cloudspaces", name="mine", account=api.ids["account"])
+    problem = await api.refused(f"/cloudspaces/{box}/pause")
+    assert (problem["status"], problem["code"]) == (409, "not_yours")
+    await api.asked(f"/cloudspaces/{box}/pause", who="admin")
+    await api.asked(f"/cloudspaces/{box}/resume", who="admin")
+    await api.made("machines", name="runs", cloudspace=box, image=api.ids["image"])
+    problem = await api.refused(f"/cloudspaces/{box}", method="DELETE")
+    assert (problem["status"], problem["code"]) == (409, "has_running")
+    await api.asked(f"/cloudspaces/{box}", who="admin", method="DELETE")
+    assert (await api.get(f"/cloudspaces/{box}"))["state"] == "DELETED"
+
+
+async def test_a_clone_is_made_of_what_does_not_run(api: Api) -> None:
+    vm = await api.machine("source")
+    assert (await api.refused(f"/machines/{vm}/clone", {"name": "copy"}))["code"] == "parent_not_ready"
+    await api.asked(f"/machines/{vm}/stop")
+    clone = (await api.asked(f"/machines/{vm}/clone", {"name": "copy"}))["object"]["id"]
+    assert (await api.get(f"/machines/{vm}"))["clones"] == [clone]
+    assert (await api.refused(f"/machines/{vm}", method="DELETE"))["code"] == "has_clones"
+
+
+async def test_the_same_key_makes_one_machine(api: Api) -> None:
+    body = {"name": "once", "cloudspace": api.ids["box"], "image": api.ids["image"]}
+    answers = [
+        (await api.call("POST", "/machines", json=body, headers={"Idempotency-Key": "k1"})).json() for _ in range(2)
+    ]
+    assert answers[0]["object"]["id"] == answers[1]["object"]["id"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/machines", {"name": "x"}, 400),
+        ("POST", "/machines", {"name": "x", "cloudspace": "nowhere", "image": "none"}, 404),
+        ("POST", "/machines", {"name": "a/b", "cloudspace": "c", "image": "i"}, 400),
+        ("POST", "/accounts", {"name": "x", "colour": "red"}, 400),
+        ("POST", "/accounts", {"name": "x", "retention": -1}, 400),
+        ("POST", "/machines/none/start", None, 404),
+        ("POST", "/machines/none/fly", None, 404),
+        ("GET", "/machines/none", None, 404),
+        ("GET", "/disks/none", None, 404),
+        ("GET", "/queues/none", None, 404),
+        ("GET", "/machines?limit=0", None, 400),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_with_a_problem(
+    api: Api, method: str, path: str, body: Any, status: int
+) -> None:
+    assert (await api.refused(path, body, method=method))["status"] == status
+
+
+async def test_an_object_is_found_under_its_own_kind_alone(api: Api) -> None:
+    assert (await api.refused(f"/machines/{api.ids['box']}", method="GET"))["status"] == 404
+    assert (await api.refused(f"/machines/{api.ids['box']}/stop"))["status"] == 404
+
+
+async def test_viewers_look_and_do_nothing(api: Api) -> None:
+    await api.get("/machines", "viewer")
+    assert (await api.refused("/accounts", {"name": "v"}, "viewer"))["status"] == 403
+
+
+async def test_all_queues_are_stopped_by_administrators(api: Api) -> None:
+    assert (await api.call("DELETE", "/queues")).status_code == 403
+    answer = await api.call("DELETE", "/queues", "admin")
+    assert (answer.status_code, answer.json()) == (200, {"stopped": 0})
+
+
+async def test_what_was_healed_can_be_looked_at(api: Api) -> None:
+    assert await api.get("/healing?seconds=60") == {"stuck": [], "healed": []}
+
+
+async def test_what_is_made_over_the_generic_api_obeys_the_same_rules(api: Api) -> None:
+    generic = {"id": "x", "kind": "ovc.vm", "spec": {"name": "x"}, "labels": {"name": "x"}}
+    answer = await api.clients["user"].post("http://test/api/v1/ns/shop/objects", json=generic)
+    assert answer.status_code == 400
+    generic = {"id": "vm-x", "kind": "ovc.account", "spec": {"name": "acme"}, "labels": {"name": "acme"}}
+    answer = await api.clients["user"].post("http://test/api/v1/ns/shop/objects", json=generic)
+    assert (answer.status_code, answer.json()["code"]) == (409, "name_taken")

@@ -1,0 +1,231 @@
+"""The recycle bin: what goes down with whom, what comes back with it, and when it is gone for good."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stateward.domains.ovc.denials import HasRunning, InTheBin, ParentNotReady
+from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, ImageSpec
+from stateward.store.port import Store
+from stateward.store.selection import Selector
+from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud, open_cloud
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SOON = 0.3
+"""A retention that is over soon, in seconds."""
+
+
+async def halted(cloud: Cloud, box: str = "") -> str:
+    """Make a VM that does not run."""
+    vm = await cloud.vm(box)
+    await cloud.did(vm, "stop")
+    return vm
+
+
+async def timers(cloud: Cloud) -> set[str]:
+    """Return whose stays in the bin have a timer."""
+    return {one.object for one in await cloud.engine.store.reader.timers(cloud.ns, 1000)}
+
+
+# --- cascades --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_user_cannot_take_down_machines_that_run_and_an_administrator_can(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    for id_ in (cloud.box, cloud.account):
+        for action in ("delete", "destroy"):
+            with pytest.raises(HasRunning, match=vm):
+                await cloud.ask(id_, action)
+    await cloud.did(cloud.box, "delete", ADA)
+    assert await cloud.states(cloud.box, vm, cloud.boot_disk(vm)) == ["DELETED", "DELETED", "TOBEDELETED"]
+
+
+async def test_restoring_brings_back_exactly_those_that_went_down_with_it(cloud: Cloud) -> None:
+    before, along = await halted(cloud), await halted(cloud)
+    disk, loose = await cloud.attached(along), await cloud.attached(along)
+    await cloud.did(loose, "delete")
+    await cloud.did(before, "delete")
+    await cloud.did(cloud.box, "delete")
+    assert await cloud.states(cloud.box, before, along, disk, loose) == [
+        "DELETED",
+        "DELETED",
+        "DELETED",
+        "TOBEDELETED",
+        "TOBEDELETED",
+    ]
+    await cloud.did(cloud.box, "restore")
+    assert await cloud.states(cloud.box, before, along, disk, loose) == [
+        "DEPLOYED",
+        "DELETED",
+        "HALTED",
+        "ASSIGNED",
+        "TOBEDELETED",
+    ]
+    await cloud.did(before, "restore")
+    assert await cloud.state(before) == "HALTED"
+
+
+async def test_an_account_takes_everything_along_and_brings_it_back(cloud: Cloud) -> None:
+    other = await cloud.new_box()
+    vm, apart = await halted(cloud), await halted(cloud, other)
+    disk, own = await cloud.disk(), await cloud.disk()
+    await cloud.did(apart, "delete")
+    await cloud.did(other, "delete")
+    await cloud.did(own, "delete")
+    everything = (cloud.account, cloud.box, cloud.image, vm, disk, other, apart, own)
+    await cloud.did(cloud.account, "delete")
+    assert set(await cloud.states(*everything)) == {"DELETED"}
+    await cloud.did(cloud.account, "restore")
+    assert await cloud.states(*everything) == [
+        "CONFIRMED",
+        "DEPLOYED",
+        "CREATED",
+        "HALTED",
+        "CREATED",
+        "DELETED",
+        "DELETED",
+        "DELETED",
+    ]
+    await cloud.did(cloud.account, "destroy")
+    assert set(await cloud.states(*everything)) == {"DESTROYED"}
+    counts = await cloud.engine.store.reader.count_states(Selector(cloud.ns))
+    assert {state for _, state in counts} == {"DESTROYED", "ENABLED"}
+
+
+async def test_nothing_is_restored_or_made_below_what_lies_in_the_bin(cloud: Cloud) -> None:
+    vm = await halted(cloud)
+    disk, loose = await cloud.attached(vm), await cloud.disk()
+    await cloud.did(loose, "delete")
+    await cloud.did(cloud.box, "delete")
+    with pytest.raises(InTheBin, match=cloud.box):
+        await cloud.ask(vm, "restore")
+    with pytest.raises(InTheBin, match=vm):
+        await cloud.ask(disk, "restore")
+    with pytest.raises(ParentNotReady):
+        await cloud.vm()
+    await cloud.did(cloud.account, "delete")
+    for id_ in (cloud.box, loose, cloud.image):
+        with pytest.raises(InTheBin, match=cloud.account):
+            await cloud.ask(id_, "restore")
+    with pytest.raises(ParentNotReady):
+        await cloud.service.create_cloudspace(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
+
+
+async def test_a_parent_waits_for_what_is_busy_below_it(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    cloud.doors.close("pause")
+    pausing = await cloud.ask(vm, "pause")
+    deleting = await cloud.ask(cloud.box, "delete", ADA)
+    await cloud.until_state(cloud.box, "DELETING")
+    assert await cloud.state(vm) == "PAUSING"
+    cloud.doors.open("pause")
+    assert (await cloud.ended(pausing)).status == "succeeded"
+    assert (await cloud.ended(deleting)).status == "succeeded"
+    assert await cloud.states(cloud.box, vm) == ["DELETED", "DELETED"]
+
+
+async def test_a_child_that_will_not_go_keeps_its_parent_and_the_next_try_goes_on(cloud: Cloud) -> None:
+    vms = [await cloud.vm() for _ in range(3)]
+    cloud.doors.break_(f"stop:{vms[1]}", "it hangs")
+    deleting = await cloud.do(cloud.box, "delete", ADA)
+    assert (deleting.status, "it hangs" in str(deleting.error)) == ("failed", True)
+    assert await cloud.states(cloud.box, *vms) == ["DEPLOYED", "DELETED", "RUNNING", "DELETED"]
+    assert await timers(cloud) == {vms[0], vms[2]}  # nobody else sees to them
+    cloud.doors.mend(f"stop:{vms[1]}")
+    await cloud.did(cloud.box, "delete", ADA)
+    assert await timers(cloud) == {cloud.box}
+    await cloud.did(cloud.box, "restore")
+    assert await cloud.states(cloud.box, *vms) == ["DEPLOYED", "HALTED", "HALTED", "HALTED"]
+    assert await timers(cloud) == set()
+
+
+async def test_clones_go_before_what_they_were_made_of(cloud: Cloud) -> None:
+    vm = await halted(cloud)
+    clone = await cloud.vm(clone_of=vm)
+    await cloud.did(cloud.box, "destroy", ADA)
+    assert await cloud.states(cloud.box, vm, clone) == ["DESTROYED"] * 3
+
+
+async def test_what_was_only_described_goes_with_its_parent_when_that_is_destroyed(cloud: Cloud) -> None:
+    made = await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN, deploy=False)
+    vm = made.object.id
+    await cloud.did(cloud.box, "delete")
+    assert await cloud.states(vm, cloud.boot_disk(vm)) == ["VIRTUAL", "MODELED"]
+    await cloud.did(cloud.box, "destroy")
+    assert await cloud.states(vm, cloud.boot_disk(vm)) == ["DESTROYED", "DESTROYED"]
+
+
+# --- retention -------------------------------------------------------------------------------------------------------
+
+
+async def impatient(cloud: Cloud, retention: float = SOON) -> Cloud:
+    """Move to an account whose bin is emptied soon."""
+    spec = AccountSpec(f"impatient {id(object())}", retention)
+    cloud.account = await cloud.made(cloud.service.create_account(cloud.ns, spec, ANN))
+    cloud.box = await cloud.new_box()
+    image = ImageSpec(f"image {id(object())}", cloud.account)
+    cloud.image = await cloud.made(cloud.service.create_image(cloud.ns, image, ANN))
+    return cloud
+
+
+async def test_what_has_lain_in_the_bin_for_long_enough_is_destroyed_by_the_clock(cloud: Cloud) -> None:
+    await impatient(cloud)
+    vm, disk = await cloud.vm(), await cloud.disk()
+    await cloud.did(vm, "delete")
+    await cloud.did(disk, "delete")
+    for id_ in (vm, cloud.boot_disk(vm), disk):
+        await cloud.until_state(id_, "DESTROYED")
+    lines = [line for line in await cloud.engine.history(cloud.ns, vm) if line.event == "destroy"]
+    assert [line.actor for line in lines] == ["clock"]
+
+
+async def test_with_its_parent_it_is_the_parents_timer_that_counts(cloud: Cloud) -> None:
+    await impatient(cloud, 3600.0)
+    vm = await cloud.vm()
+    await cloud.did(cloud.box, "delete", ADA)
+    assert await timers(cloud) == {cloud.box}
+    await cloud.did(cloud.account, "delete")
+    assert await timers(cloud) == {cloud.account, cloud.box}  # it lay there before, on its own
+    assert await cloud.state(vm) == "DELETED"
+
+
+async def test_what_is_restored_is_not_destroyed(cloud: Cloud) -> None:
+    await impatient(cloud, 3600.0)
+    vm = await cloud.vm()
+    await cloud.did(vm, "delete")
+    assert await timers(cloud) == {vm}
+    await cloud.did(vm, "restore")
+    assert await timers(cloud) == set()
+
+
+async def test_an_image_in_use_outlasts_its_retention(cloud: Cloud) -> None:
+    await impatient(cloud, 0.0)
+    await cloud.vm()
+    await cloud.did(cloud.image, "delete")
+    await cloud.until(lambda: _waits_longer(cloud))
+    assert await cloud.state(cloud.image) == "DELETED"
+
+
+async def _waits_longer(cloud: Cloud) -> bool:
+    now = await cloud.engine.store.reader.time()
+    pending = await cloud.engine.store.reader.timers(cloud.ns, 10)
+    return any(one.object == cloud.image and one.due > now + 60 for one in pending)
+
+
+async def test_a_retention_that_ends_while_nobody_works_is_caught_up_with(
+    new_store: Callable[[], Store], tmp_path: Path
+) -> None:
+    async with open_cloud(new_store(), tmp_path) as cloud:
+        await impatient(await cloud.furnish())
+        vm = await cloud.vm()
+        await cloud.did(vm, "delete")
+        await cloud.did(cloud.box, "delete")
+        box, ns = cloud.box, cloud.ns
+    await asyncio.sleep(SOON)  # the downtime itself
+    async with open_cloud(new_store(), tmp_path) as cloud:
+        cloud.ns = ns
+        for id_ in (vm, box, cloud.boot_disk(vm)):
+            await cloud.until_state(id_, "DESTROYED")

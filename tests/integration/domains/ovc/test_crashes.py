@@ -1,0 +1,166 @@
+"""kill -9: whatever is killed in the middle is gone on with at the right place, by whoever comes next."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from stateward.domains.ovc.model import vm_seen
+from stateward.domains.ovc.settings import read_settings
+from stateward.lifecycle import HEALER
+from stateward.store import open_store
+from tests.integration.domains.ovc.cloud import FILES, Cloud, open_cloud
+from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
+from tests.servers import PostgresServer
+
+ROOT = Path(__file__).parents[4]
+needs_disks = pytest.mark.skipif(
+    which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils"
+)
+
+
+@contextmanager
+def hanging(database: str, folder: Path, *what: str) -> Iterator[dict[str, str]]:
+    """Start a process, wait until it hangs in the middle, and kill it."""
+    command = [sys.executable, "-m", "tests.integration.domains.ovc.child", database, str(folder), *what]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        told: dict[str, str] = json.loads(process.stdout.readline())
+        yield told
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def nodes(folder: Path) -> list[Path]:
+    """Return the folders of all nodes."""
+    return list((folder / "ovc" / "nodes").glob("*"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A data folder, of which no machine is left."""
+    yield tmp_path
+    for node in nodes(tmp_path):
+        kill_all_in(node)
+
+
+async def words(cloud: Cloud, op: str) -> list[str]:
+    """Return the steps that an operation told of."""
+    operation = await cloud.operation(op)
+    return [one.text for one in await cloud.engine.store.reader.progress_of(operation.key, 0)]
+
+
+@needs_qemu
+@needs_disks
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("stop", ["stop", "stop", "delete", "destroy"]),
+        ("after stop", ["stop", "stop", "delete", "destroy"]),
+        ("delete", ["stop", "delete", "delete", "destroy"]),
+        ("destroy", ["stop", "delete", "destroy", "destroy"]),
+        ("after destroy", ["stop", "delete", "destroy"]),  # whoever comes next sees that it is done
+    ],
+)
+async def test_a_destruction_that_was_killed_goes_on_with_the_right_step(
+    folder: Path, step: str, told: list[str]
+) -> None:
+    database = str(folder / "stateward.db")
+    with hanging(database, folder, "qemu", "destroy", step) as at:
+        assert at["at"] == step
+    async with open_cloud(open_store(database), folder, FILES) as cloud:
+        operation = await cloud.engine.wait(cloud.ns, at["op"], 60)
+        assert (operation.status, await words(cloud, at["op"])) == ("succeeded", told)
+        assert await cloud.states(at["vm"], cloud.boot_disk(at["vm"])) == ["DESTROYED", "DESTROYED"]
+    assert [pid for node in nodes(folder) for pid in left_of(node)] == []
+    assert [file.name for file in (folder / "ovc" / "vault").glob("disk-*")] == []
+
+
+@needs_qemu
+@needs_disks
+async def test_a_migration_whose_controller_was_killed_is_taken_up_and_ends(folder: Path) -> None:
+    database = str(folder / "stateward.db")
+    with hanging(database, folder, "qemu", "migrate", "") as at:
+        before = sorted(pid for node in nodes(folder) for pid in left_of(node))
+        assert len(before) == 2  # the one that sends, and the one that receives
+    async with open_cloud(open_store(database), folder, FILES) as cloud:
+        source = vm_seen(await cloud.get(at["vm"])).node
+        operation = await cloud.engine.wait(cloud.ns, at["op"], 60)
+        assert operation.status == "succeeded", operation
+        seen = vm_seen(await cloud.get(at["vm"]))
+        assert (await cloud.state(at["vm"]), seen.node != source, seen.to) == ("RUNNING", True, "")
+        after = [pid for node in nodes(folder) for pid in left_of(node)]
+        assert len(after) == 1
+        assert after[0] in before  # the same move: nothing was begun anew
+        await cloud.did(at["vm"], "pause")
+
+
+async def test_what_a_dead_worker_held_is_taken_over_by_a_living_one_which_looks_first(
+    postgres_server: PostgresServer, folder: Path
+) -> None:
+    """The healer against a worker that is dead: it must act."""
+    database = postgres_server.new_database()
+    with hanging(database, folder, "process", "destroy", "destroy") as at:
+        pass
+    async with open_cloud(open_store(database), folder, lease=1.0) as cloud:
+        operation = await cloud.engine.wait(cloud.ns, at["op"], 60)
+        assert (operation.status, await cloud.state(at["vm"])) == ("succeeded", "DESTROYED")
+        healing = await cloud.service.healing(cloud.ns, 0.0)
+        assert (at["vm"], "put back") in [(one.object, one.how) for one in healing.healed]
+        lines = [line for line in await cloud.engine.history(cloud.ns, at["vm"]) if line.actor == HEALER]
+        assert [line.event for line in lines] == ["put back"]
+
+
+@pytest.mark.parametrize(
+    ("step", "state", "disk", "event"),
+    [("stop", "ERROR", "ERROR", "failed"), ("after destroy", "DESTROYED", "DESTROYED", "succeeded")],
+)
+async def test_what_has_outlived_its_time_and_its_worker_is_settled_by_what_is_true(
+    folder: Path, step: str, state: str, disk: str, event: str
+) -> None:
+    (folder / "ovc.toml").write_text('storage = "none"\n[timeouts]\n"vm.DESTROYING" = 0.5\n')
+    database = str(folder / "stateward.db")
+    with hanging(database, folder, "process", "destroy", step) as at:
+        pass
+    async with open_cloud(open_store(database), folder, read_settings(folder), works=False) as cloud:
+        await cloud.until(lambda: _is_stuck(cloud, at["vm"]))
+    async with open_cloud(open_store(database), folder, read_settings(folder)) as cloud:
+        await cloud.engine.wait(cloud.ns, at["op"], 60)
+        assert await cloud.states(at["vm"], cloud.boot_disk(at["vm"])) == [state, disk]
+        healed = (await cloud.service.healing(cloud.ns, 0.0)).healed
+        assert (at["vm"], event, state) in [(one.object, one.how, one.state) for one in healed]
+        if state == "ERROR":
+            await cloud.did(at["vm"], "destroy")
+
+
+async def _is_stuck(cloud: Cloud, vm: str) -> bool:
+    return [one.object for one in (await cloud.service.healing(cloud.ns, 0.0)).stuck] == [vm]
+
+
+async def test_a_worker_that_is_slow_and_alive_is_left_alone(postgres_server: PostgresServer, folder: Path) -> None:
+    """The healer against a worker that is slow but alive: it must not act."""
+    database = postgres_server.new_database()
+    with hanging(database, folder, "process", "destroy", "stop") as at:
+        async with open_cloud(open_store(database), folder, lease=1.0) as cloud:
+            assert cloud.engine.worker is not None
+
+            async def others_looked() -> bool:
+                """Wait until the other worker has renewed its lease several times beside us."""
+                seen.add(tuple(sorted((one.id, one.seen) for one in await cloud.engine.store.reader.workers())))
+                return len(seen) > 12
+
+            seen: set[tuple[tuple[str, float], ...]] = set()
+            await cloud.until(others_looked)
+            assert (await cloud.operation(at["op"])).status == "running"
+            assert await cloud.state(at["vm"]) == "DESTROYING"
+            healing = await cloud.service.healing(cloud.ns, 0.0)
+            assert (healing.stuck, healing.healed) == ([], [])

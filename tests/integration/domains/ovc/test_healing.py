@@ -1,0 +1,85 @@
+"""Transitions that take too long: how long that is can be set, and what is true decides how they end."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from stateward.domains.ovc.lifecycle import VM
+from stateward.domains.ovc.settings import Settings, read_settings, timed
+from stateward.errors import BadInput, UnknownName
+from stateward.store import open_store
+from tests.integration.domains.ovc.cloud import ADA, Cloud, open_cloud
+
+HURRIED = Settings("none", {"vm.PAUSING": 0.3, "vm.STOPPING": 0.3, "vm.ATTACHING_DISK": 0.3, "vm.migrate": 0.3})
+
+
+@pytest.fixture
+async def hurried(tmp_path: Path) -> AsyncIterator[Cloud]:
+    """A cloud in which nothing may take long."""
+    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, HURRIED) as cloud:
+        yield await cloud.furnish()
+
+
+async def test_what_is_not_done_in_its_time_goes_back_with_the_reason(hurried: Cloud) -> None:
+    vm = await hurried.vm()
+    hurried.doors.close("pause")
+    operation = await hurried.do(vm, "pause")
+    assert (operation.status, await hurried.state(vm)) == ("failed", "RUNNING")
+    assert "found not done" in str(operation.error)
+
+
+async def test_what_turns_out_to_be_done_is_done(hurried: Cloud) -> None:
+    vm = await hurried.vm()
+    hurried.doors.close("pause")
+    pausing = await hurried.ask(vm, "pause")
+    await hurried.doors.somebody_at("pause")
+    node = await hurried.wing.nodes.of(hurried.ns, await hurried.node_of(vm))
+    hurried.doors._closed, held = {}, hurried.doors._closed
+    await node.pause(await hurried.machine(vm))  # by another hand
+    hurried.doors._closed = held
+    assert ((await hurried.ended(pausing)).status, await hurried.state(vm)) == ("succeeded", "PAUSED")
+
+
+async def test_a_disk_comes_to_rest_with_its_machine_when_their_time_is_over(hurried: Cloud) -> None:
+    vm, disk = await hurried.vm(), await hurried.disk()
+    hurried.doors.close("attach")
+    assert (await hurried.do(vm, "attach disk", disk=disk)).status == "failed"
+    assert await hurried.states(vm, disk) == ["RUNNING", "CREATED"]
+
+
+async def test_a_migration_that_takes_too_long_is_given_up_and_nothing_shows(hurried: Cloud) -> None:
+    vm = await hurried.vm()
+    before = await hurried.node_of(vm)
+    hurried.doors.close("move")
+    operation = await hurried.do(vm, "migrate", ADA)
+    assert (operation.status, await hurried.state(vm), await hurried.node_of(vm)) == ("failed", "RUNNING", before)
+    hurried.doors.open("move")
+    await hurried.did(vm, "pause")
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_other_deadlines_are_those_of_the_transitions_named_alone() -> None:
+    lifecycle = timed({"vm.STOPPING": 12.0, "vm.migrate": 34.0})[VM.kind]
+    within = {row.event: row.within for row in lifecycle.rows}
+    declared = {row.event: row.within for row in VM.rows}
+    assert within == {**declared, "stop": 12.0, "migrate": 34.0}
+
+
+def test_a_transition_that_does_not_exist_is_told_with_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "ovc.toml").write_text('[timeouts]\n"vm.STOPING" = 1.0\n')
+    with pytest.raises(UnknownName, match=r"vm\.STOPPING"):
+        read_settings(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["storage = 1", "colour = 'red'", "storage = ", "[timeouts]\n'vm.STOPPING' = 'soon'"])
+def test_settings_that_cannot_be_read_are_refused_with_the_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ovc.toml").write_text(text)
+    with pytest.raises(BadInput, match=r"ovc\.toml"):
+        read_settings(tmp_path)
+
+
+def test_without_a_file_all_is_as_declared(tmp_path: Path) -> None:
+    assert read_settings(tmp_path) == Settings()

@@ -1,0 +1,407 @@
+"""The life of VMs and their disks: one action at a time, and who changes together with whom."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from stateward.domains.ovc.denials import (
+    BootDisk,
+    HasClones,
+    ImageInUse,
+    NameTaken,
+    NotAttached,
+    NotNow,
+    OnItsVm,
+    OnlyOne,
+    OtherAccount,
+    OtherAction,
+    ParentNotReady,
+    TooManyDisks,
+)
+from stateward.domains.ovc.lifecycle import DISK, VM
+from stateward.domains.ovc.model import MOST_DISKS, DiskSpec
+from stateward.engine import Accepted, Denied, Refused
+from stateward.errors import BadInput
+from stateward.store.records import Key
+from stateward.store.selection import Selector
+from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LIFE = (
+    ("pause", "PAUSED"),
+    ("resume", "RUNNING"),
+    ("reboot", "RUNNING"),
+    ("reset", "RUNNING"),
+    ("stop", "HALTED"),
+    ("start", "RUNNING"),
+    ("pause", "PAUSED"),
+    ("reboot", "RUNNING"),
+    ("delete", "DELETED"),
+    ("restore", "HALTED"),
+    ("destroy", "DESTROYED"),
+)
+
+
+async def test_a_machine_lives_through_all_of_its_states(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    for action, state in LIFE:
+        await cloud.did(vm, action)
+        assert await cloud.state(vm) == state, action
+
+
+# --- one action at a time --------------------------------------------------------------------------------------------
+
+
+async def test_the_state_changes_at_acceptance_and_a_second_action_is_refused_with_the_first_one_named(
+    cloud: Cloud,
+) -> None:
+    vm = await cloud.vm()
+    cloud.doors.close("pause")
+    pausing = await cloud.ask(vm, "pause")
+    assert pausing.object.state == "PAUSING"
+    with pytest.raises(NotNow, match=r"^Cannot execute action at this time") as refused:
+        await cloud.ask(vm, "stop")
+    assert refused.value.blocker is not None
+    assert (refused.value.blocker.op, refused.value.retry) == (pausing.op.id, True)
+    cloud.doors.open("pause")
+    await cloud.ended(pausing)
+
+
+async def test_of_many_racing_actions_exactly_one_is_accepted(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    cloud.doors.close("pause")
+    asked = await asyncio.gather(*(cloud.ask(vm, "pause") for _ in range(20)), return_exceptions=True)
+    assert sum(isinstance(one, Accepted) for one in asked) == 1
+    assert sum(isinstance(one, NotNow) for one in asked) == 19
+    cloud.doors.open("pause")
+
+
+async def test_who_believes_in_another_state_is_told_that_other_action_is_happening(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    await cloud.did(vm, "pause")
+    with pytest.raises(OtherAction, match=f"Other action currently happening on vm {vm}"):
+        await cloud.service.act(cloud.ns, VM.kind, vm, "stop", ANN, status="RUNNING")
+    assert await cloud.state(vm) == "PAUSED"
+
+
+async def test_update_status_is_one_step_or_none(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    cloud.doors.close("pause")
+    update = cloud.service.update_status
+    accepted = await update(cloud.ns, "vm", vm, "RUNNING", "PAUSING", ANN)
+    assert accepted.object.state == "PAUSING"
+    with pytest.raises(OtherAction, match=f"Other action currently happening on vm {vm}"):
+        await update(cloud.ns, "vm", vm, "RUNNING", "STOPPING", ANN)
+    with pytest.raises(BadInput, match="transition that begins in RUNNING"):
+        await update(cloud.ns, "vm", vm, "RUNNING", "HALTED", ANN)
+    cloud.doors.open("pause")
+    await cloud.ended(accepted)
+
+
+async def test_the_same_key_gets_the_same_answer(cloud: Cloud) -> None:
+    spec = cloud.vm_spec()
+    first = await cloud.service.create_machine(cloud.ns, spec, ANN, "once")
+    await cloud.ended(first)
+    again = await cloud.service.create_machine(cloud.ns, spec, ANN, "once")
+    assert (again.object.id, again.again) == (first.object.id, True)
+
+
+# --- together --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_disk_and_its_machine_change_together_when_it_is_attached_and_detached(cloud: Cloud) -> None:
+    vm, disk = await cloud.vm(), await cloud.disk()
+    cloud.doors.close("attach")
+    attaching = await cloud.ask(vm, "attach disk", disk=disk)
+    assert await cloud.states(vm, disk) == ["ATTACHING_DISK", "ATTACHING"]
+    assert (await cloud.get(disk)).op == attaching.op.id
+    with pytest.raises(NotNow):
+        await cloud.ask(disk, "delete")
+    cloud.doors.open("attach")
+    await cloud.ended(attaching)
+    found = await cloud.get(disk)
+    assert (await cloud.state(vm), found.state, found.queue, found.parent) == ("RUNNING", "ASSIGNED", vm, vm)
+    await cloud.did(vm, "detach disk", disk=disk)
+    found = await cloud.get(disk)
+    assert (await cloud.state(vm), found.state, found.queue, found.parent) == (
+        "RUNNING",
+        "CREATED",
+        disk,
+        cloud.account,
+    )
+
+
+async def test_their_states_change_in_the_same_step(cloud: Cloud) -> None:
+    vm, disk = await cloud.vm(), await cloud.disk()
+    await cloud.did(vm, "attach disk", disk=disk)
+    changes = {id_: [line for line in await cloud.engine.history(cloud.ns, id_) if line.target] for id_ in (vm, disk)}
+    ends = [(changes[id_][-2].at, changes[id_][-1].at) for id_ in (vm, disk)]
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PAUSED"])
+async def test_where_it_cannot_be_attached_both_go_back_with_the_error(cloud: Cloud, state: str) -> None:
+    vm, disk = await cloud.vm(), await cloud.disk()
+    if state == "PAUSED":
+        await cloud.did(vm, "pause")
+    cloud.doors.break_("attach", "no slot is free")
+    assert (await cloud.do(vm, "attach disk", disk=disk)).status == "failed"
+    assert await cloud.states(vm, disk) == [state, "CREATED"]
+    assert [(await cloud.get(id_)).error for id_ in (vm, disk)] == ["no slot is free"] * 2
+    assert (await cloud.get(disk)).queue == disk
+    cloud.doors.mend("attach")
+    await cloud.did(vm, "attach disk", disk=disk)
+
+
+async def test_a_disk_that_cannot_be_added_is_left_in_error_and_can_be_destroyed(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    cloud.doors.break_("attach")
+    adding = await cloud.ask(vm, "add disk", name="data", gib=2)
+    disk = next(one.id for one in await cloud.service.disks_of(cloud.ns, vm) if one.state in ("ASSIGNING", "ERROR"))
+    assert (await cloud.ended(adding)).status == "failed"
+    assert await cloud.states(vm, disk) == ["RUNNING", "ERROR"]
+    await cloud.did(disk, "destroy")
+    assert [one.id for one in await cloud.service.disks_of(cloud.ns, vm)] == [cloud.boot_disk(vm)]
+
+
+async def test_of_two_machines_that_want_one_disk_exactly_one_gets_it(cloud: Cloud) -> None:
+    one, other, disk = await cloud.vm(), await cloud.vm(), await cloud.disk()
+    for _ in range(5):
+        asked = await asyncio.gather(
+            *(cloud.ask(vm, "attach disk", disk=disk) for vm in (one, other)), return_exceptions=True
+        )
+        won = [got for got in asked if isinstance(got, Accepted)]
+        assert (len(won), sum(isinstance(got, Denied) for got in asked)) == (1, 1)
+        await cloud.ended(won[0])
+        winner = won[0].object.id
+        loser = other if winner == one else one
+        assert await cloud.states(winner, loser, disk) == ["RUNNING", "RUNNING", "ASSIGNED"]
+        with pytest.raises(NotAttached):
+            await cloud.ask(loser, "detach disk", disk=disk)
+        asked = await asyncio.gather(
+            *(cloud.ask(winner, "detach disk", disk=disk) for _ in range(2)), return_exceptions=True
+        )
+        won = [got for got in asked if isinstance(got, Accepted)]
+        assert len(won) == 1
+        await cloud.ended(won[0])
+
+
+async def test_what_is_done_to_an_attached_disk_stands_in_its_machines_queue(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    first, second = await cloud.attached(vm), await cloud.attached(vm)
+    cloud.doors.close("pause")
+    pausing = await cloud.ask(vm, "pause")
+    deleting = [await cloud.ask(disk, "delete") for disk in (first, second)]
+    queue = await cloud.service.queuer.queue(cloud.ns, vm)
+    assert [(one.object, one.action) for one in queue.operations] == [
+        (vm, "pause"),
+        (first, "delete"),
+        (second, "delete"),
+    ]
+    cloud.doors.open("pause")
+    for accepted in (pausing, *deleting):
+        assert (await cloud.ended(accepted)).status == "succeeded"
+    assert await cloud.states(vm, first, second) == ["PAUSED", "TOBEDELETED", "TOBEDELETED"]
+    await cloud.did(first, "restore")
+    await cloud.did(second, "destroy")
+    assert await cloud.states(first, second) == ["ASSIGNED", "DESTROYED"]
+
+
+async def test_a_machine_is_not_destroyed_while_one_of_its_disks_is_in_transition(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    disk = await cloud.attached(vm)
+    cloud.doors.close("detach")
+    deleting = await cloud.ask(disk, "delete")
+    with pytest.raises(NotNow, match=deleting.op.id):
+        await cloud.ask(vm, "destroy")
+    assert await cloud.state(vm) == "RUNNING"
+    cloud.doors.open("detach")
+    await cloud.ended(deleting)
+    await cloud.did(vm, "destroy")
+    assert await cloud.states(vm, disk) == ["DESTROYED", "DESTROYED"]
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_boot_disk_comes_and_goes_with_its_machine_alone(cloud: Cloud) -> None:
+    vm, other = await cloud.vm(), await cloud.vm()
+    boot = cloud.boot_disk(vm)
+    assert await cloud.state(boot) == "ASSIGNED"
+    for id_, action in ((vm, "detach disk"), (other, "attach disk"), (boot, "delete"), (boot, "destroy")):
+        with pytest.raises(BootDisk):
+            await cloud.ask(id_, action, disk=boot)
+    for action in ("attach", "detach"):
+        with pytest.raises((OnItsVm, Refused)):
+            await cloud.ask(boot, action)
+
+
+async def test_the_disk_of_another_account_is_forbidden(cloud: Cloud) -> None:
+    vm, disk = await cloud.vm(), await cloud.disk(await cloud.new_account())
+    with pytest.raises(OtherAccount) as refused:
+        await cloud.ask(vm, "attach disk", disk=disk)
+    assert refused.value.code == "forbidden"
+
+
+async def test_a_machine_has_no_more_than_25_disks(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    for number in range(MOST_DISKS - 1):
+        await cloud.did(vm, "add disk", name=f"data {number}")
+    with pytest.raises(TooManyDisks, match="25"):
+        await cloud.ask(vm, "add disk", name="one more")
+    with pytest.raises(TooManyDisks):
+        await cloud.ask(vm, "attach disk", disk=await cloud.disk())
+
+
+async def test_a_name_stays_reserved_in_the_recycle_bin_and_is_free_when_destroyed(cloud: Cloud) -> None:
+    spec = cloud.vm_spec()
+    vm = await cloud.made(cloud.service.create_machine(cloud.ns, spec, ANN))
+    with pytest.raises(NameTaken, match=vm):
+        await cloud.service.create_machine(cloud.ns, spec, ANN)
+    await cloud.did(vm, "delete")
+    with pytest.raises(NameTaken, match="DELETED"):
+        await cloud.service.create_machine(cloud.ns, spec, ANN)
+    await cloud.did(vm, "destroy")
+    await cloud.made(cloud.service.create_machine(cloud.ns, spec, ANN))
+
+
+async def test_of_many_who_want_one_name_at_once_one_gets_it(cloud: Cloud) -> None:
+    spec = DiskSpec("data", cloud.account)
+    asked = await asyncio.gather(
+        *(cloud.service.create_disk(cloud.ns, spec, ANN) for _ in range(10)), return_exceptions=True
+    )
+    assert sum(isinstance(one, Accepted) for one in asked) == 1
+    assert sum(isinstance(one, NameTaken) for one in asked) == 9
+
+
+async def test_repeating_delete_and_destroy_is_a_success_that_does_nothing(cloud: Cloud) -> None:
+    vm, disk = await cloud.vm(), await cloud.disk()
+    for id_ in (vm, disk):
+        for action in ("delete", "destroy"):
+            await cloud.did(id_, action)
+            before = await cloud.get(id_)
+            again = await cloud.ask(id_, action)
+            assert (again.operation, again.again, await cloud.get(id_)) == (None, True, before)
+
+
+async def test_an_image_that_machines_stand_on_cannot_be_destroyed(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    with pytest.raises(ImageInUse):
+        await cloud.ask(cloud.image, "destroy")
+    await cloud.did(vm, "delete")
+    with pytest.raises(ImageInUse):
+        await cloud.ask(cloud.image, "destroy")
+    await cloud.did(vm, "destroy")
+    await cloud.did(cloud.image, "destroy")
+
+
+async def test_a_machine_with_clones_cannot_be_deleted(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    with pytest.raises(ParentNotReady):  # it runs
+        await cloud.vm(clone_of=vm)
+    await cloud.did(vm, "stop")
+    clone = await cloud.vm(clone_of=vm)
+    for action in ("delete", "destroy"):
+        with pytest.raises(HasClones, match=clone):
+            await cloud.ask(vm, action)
+    await cloud.did(clone, "delete")
+    with pytest.raises(HasClones, match=clone):
+        await cloud.ask(vm, "destroy")
+    await cloud.did(vm, "delete")
+    await cloud.did(clone, "destroy")
+    await cloud.did(vm, "destroy")
+
+
+async def test_nothing_is_made_or_started_below_what_is_disabled(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    await cloud.did(vm, "stop")
+    await cloud.did(cloud.box, "disable")
+    with pytest.raises(ParentNotReady, match="DISABLED"):
+        await cloud.ask(vm, "start")
+    with pytest.raises(ParentNotReady, match="DISABLED"):
+        await cloud.vm()
+    await cloud.did(cloud.box, "enable")
+    await cloud.did(cloud.account, "disable")
+    with pytest.raises(ParentNotReady, match="CONFIRMED"):
+        await cloud.ask(vm, "start")
+
+
+async def test_a_machine_that_cannot_be_deployed_is_taken_back_and_its_name_is_free(cloud: Cloud) -> None:
+    for node in cloud.nodes:
+        await cloud.did(node, "maintenance", ADA)
+    spec = cloud.vm_spec()
+    with pytest.raises(Denied, match="no other node that is ENABLED"):
+        await cloud.service.create_machine(cloud.ns, spec, ANN)
+    for kind in (VM.kind, DISK.kind):
+        await cloud.until(partial(_all_destroyed, cloud, kind))
+    await cloud.did(cloud.nodes[0], "enable", ADA)
+    await cloud.made(cloud.service.create_machine(cloud.ns, spec, ANN))
+
+
+async def _all_destroyed(cloud: Cloud, kind: str) -> bool:
+    return set(await cloud.engine.store.reader.count_states(Selector(cloud.ns, kind))) == {(kind, "DESTROYED")}
+
+
+async def test_a_deploy_that_fails_can_be_tried_again_and_nothing_is_left_behind(cloud: Cloud) -> None:
+    cloud.doors.break_("start", "no memory")
+    made = await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN)
+    vm = made.object.id
+    assert (await cloud.ended(made)).status == "failed"
+    assert await cloud.states(vm, cloud.boot_disk(vm)) == ["ERROR", "ERROR"]
+    cloud.doors.mend("start")
+    await cloud.did(vm, "deploy")
+    assert await cloud.states(vm, cloud.boot_disk(vm)) == ["RUNNING", "ASSIGNED"]
+
+
+# --- hidden work -----------------------------------------------------------------------------------------------------
+
+
+async def test_one_request_waits_behind_a_migration_and_a_second_is_refused_whatever_it_is_about(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    disk, other = await cloud.attached(vm), await cloud.attached(vm)
+    cloud.doors.close("move")
+    migrating = await cloud.ask(vm, "migrate", ADA)
+    assert migrating.object.state == "RUNNING"
+    deleting = await cloud.ask(disk, "delete")
+    assert deleting.object.state == "DELETING"
+    with pytest.raises(OnlyOne, match=deleting.op.id):
+        await cloud.ask(vm, "stop")
+    with pytest.raises(OnlyOne):
+        await cloud.ask(other, "delete")
+    with pytest.raises(Denied):
+        await cloud.ask(vm, "migrate", ADA)
+    assert await cloud.states(vm, other) == ["RUNNING", "ASSIGNED"]
+    cloud.doors.open("move")
+    assert (await cloud.ended(migrating)).status == "succeeded"
+    assert (await cloud.ended(deleting)).status == "succeeded"
+
+
+async def test_users_cannot_migrate_and_are_not_told_of_it(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    with pytest.raises(Refused, match="only the admin/controller"):
+        await cloud.ask(vm, "migrate")
+
+
+async def test_a_machine_without_power_moves_in_the_books_and_starts_at_its_new_place(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    await cloud.did(vm, "stop")
+    before = await cloud.node_of(vm)
+    await cloud.did(vm, "migrate", ADA)
+    after = await cloud.node_of(vm)
+    assert (before != after, await cloud.state(vm)) == (True, "HALTED")
+    await cloud.did(vm, "start")
+    assert await cloud.node_of(vm) == after
+
+
+async def test_what_a_failed_migration_may_have_left_is_swept_before_anything_else(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    cloud.doors.break_("move")
+    assert (await cloud.do(vm, "migrate", ADA)).status == "failed"
+    found = await cloud.engine.store.reader.object(Key(cloud.ns, vm))
+    assert found is not None
+    assert (found.state, found.error) == ("RUNNING", None)
+    cloud.doors.mend("move")
+    await cloud.did(vm, "migrate", ADA)
+    await cloud.did(vm, "destroy")

@@ -1,0 +1,162 @@
+"""Nodes: where VMs are put, how a node is emptied and filled again, and how it leaves."""
+
+import pytest
+
+from stateward.domains.ovc.denials import Already, LastNode, NodeNotReady
+from stateward.domains.ovc.model import NodeReport, node_seen
+from stateward.engine import Refused
+from stateward.errors import BadInput
+from tests.integration.domains.ovc.cloud import ADA, Cloud
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def on(cloud: Cloud, node: str, number: int) -> list[str]:
+    """Make VMs, and have them on a node."""
+    vms = await cloud.vms(number)
+    for vm in vms:
+        if await cloud.node_of(vm) != node:
+            await cloud.did(vm, "migrate", ADA, node=node)
+    return vms
+
+
+async def report(cloud: Cloud, node: str) -> NodeReport:
+    """Return the latest report of a node."""
+    found = node_seen(await cloud.get(node)).report
+    assert found is not None
+    return found
+
+
+async def where(cloud: Cloud, vms: list[str]) -> set[str]:
+    """Return the nodes that VMs are on."""
+    return {await cloud.node_of(vm) for vm in vms}
+
+
+async def test_machines_spread_over_the_nodes(cloud: Cloud) -> None:
+    vms = await cloud.vms(24)
+    assert await where(cloud, vms) == set(cloud.nodes)
+
+
+async def test_maintenance_moves_machines_away_and_enabling_brings_them_back_and_no_state_tells(cloud: Cloud) -> None:
+    node, other = cloud.nodes
+    vms = await on(cloud, node, 4)
+    await cloud.did(vms[1], "pause")
+    await cloud.did(vms[2], "stop")
+    before = await cloud.states(*vms)
+    await cloud.did(node, "maintenance", ADA)
+    assert await cloud.states(node, *vms) == ["MAINTENANCE", *before]
+    assert [await cloud.node_of(vm) for vm in vms] == [other, other, node, other]
+    assert set((await report(cloud, node)).done) == {vms[0], vms[1], vms[3]}
+    await cloud.did(node, "enable", ADA)
+    assert await cloud.states(node, *vms) == ["ENABLED", *before]
+    assert await where(cloud, vms) == {node}
+    history = [line.target for line in await cloud.engine.history(cloud.ns, vms[0]) if line.target]
+    assert history == ["VIRTUAL", "DEPLOYING", "RUNNING"]
+
+
+async def test_maintenance_stops_machines_and_enabling_gives_them_back_what_they_had(cloud: Cloud) -> None:
+    node, other = cloud.nodes
+    vms = await on(cloud, node, 4)
+    await cloud.did(vms[1], "pause")
+    await cloud.did(vms[2], "stop")
+    await cloud.did(node, "maintenance", ADA, vmaction="stop")
+    assert await cloud.states(*vms) == ["HALTED"] * 4
+    await cloud.did(vms[3], "start")  # a user will not wait
+    assert await cloud.node_of(vms[3]) == other
+    await cloud.did(node, "enable", ADA)
+    assert await cloud.states(*vms) == ["RUNNING", "PAUSED", "HALTED", "RUNNING"]
+    assert [await cloud.node_of(vm) for vm in vms] == [node, node, node, other]
+
+
+async def test_a_machine_that_cannot_move_keeps_its_node_in_service_and_the_report_says_which(cloud: Cloud) -> None:
+    node = cloud.nodes[0]
+    vms = await on(cloud, node, 5)
+    cloud.doors.break_(f"move:{vms[2]}", "its memory changes too fast")
+    emptying = await cloud.do(node, "maintenance", ADA)
+    assert (emptying.status, await cloud.state(node)) == ("failed", "ENABLED")
+    told = await report(cloud, node)
+    assert told.failed == {vms[2]: "its memory changes too fast"}
+    assert set(told.done) == set(vms) - {vms[2]}
+    assert await cloud.states(*vms) == ["RUNNING"] * 5
+    cloud.doors.mend(f"move:{vms[2]}")
+    await cloud.did(node, "maintenance", ADA)
+    await cloud.did(node, "enable", ADA)
+    assert await where(cloud, vms) == {node}  # those of the first try as well
+
+
+async def test_a_node_waits_for_what_its_machines_are_doing(cloud: Cloud) -> None:
+    node, other = cloud.nodes
+    vms, third = await on(cloud, node, 2), (await on(cloud, other, 1))[0]
+    cloud.doors.close("pause")
+    pausing = await cloud.ask(vms[0], "pause")
+    emptying = await cloud.ask(node, "maintenance", ADA)
+    assert emptying.object.state == "PUTTING_IN_MAINTENANCE"
+    with pytest.raises(NodeNotReady):
+        await cloud.ask(third, "migrate", ADA, node=node)
+    cloud.doors.open("pause")
+    await cloud.ended(pausing)
+    assert (await cloud.ended(emptying)).status == "succeeded"
+    assert await cloud.states(*vms) == ["PAUSED", "RUNNING"]
+    assert await where(cloud, vms) == {other}
+
+
+async def test_a_machine_on_its_way_to_a_node_is_moved_on_when_that_goes_into_maintenance(cloud: Cloud) -> None:
+    node, other = cloud.nodes
+    vm = (await on(cloud, other, 1))[0]
+    cloud.doors.close("move")
+    moving = await cloud.ask(vm, "migrate", ADA, node=node)
+    emptying = await cloud.ask(node, "maintenance", ADA)
+    cloud.doors.open("move")
+    assert (await cloud.ended(moving)).status == "succeeded"
+    assert (await cloud.ended(emptying)).status == "succeeded"
+    assert await cloud.node_of(vm) == other
+
+
+async def test_a_request_that_comes_while_its_machine_is_moved_away_is_done_afterwards(cloud: Cloud) -> None:
+    node, other = cloud.nodes
+    vm = (await on(cloud, node, 1))[0]
+    cloud.doors.close("move")
+    emptying = await cloud.ask(node, "maintenance", ADA)
+    await cloud.doors.somebody_at("move")
+    pausing = await cloud.ask(vm, "pause")
+    assert pausing.object.state == "PAUSING"
+    cloud.doors.open("move")
+    assert (await cloud.ended(pausing)).status == "succeeded"
+    assert (await cloud.ended(emptying)).status == "succeeded"
+    assert (await cloud.state(vm), await cloud.node_of(vm)) == ("PAUSED", other)
+
+
+async def test_a_node_leaves_with_everything_moved_away_and_the_last_one_stays(cloud: Cloud) -> None:
+    node, other = cloud.nodes
+    vms = await on(cloud, node, 3)
+    await cloud.did(vms[1], "stop")
+    await cloud.did(node, "decommission", ADA)
+    assert await cloud.states(node, *vms) == ["DECOMMISSIONED", "RUNNING", "HALTED", "RUNNING"]
+    assert await where(cloud, vms) == {other}
+    with pytest.raises(LastNode):
+        await cloud.ask(other, "decommission", ADA)
+    again = await cloud.ask(node, "decommission", ADA)
+    assert (again.operation, again.again) == (None, True)
+
+
+async def test_what_was_stopped_for_maintenance_runs_elsewhere_when_its_node_leaves(cloud: Cloud) -> None:
+    node, other = cloud.nodes
+    vms = await on(cloud, node, 2)
+    await cloud.did(node, "maintenance", ADA, vmaction="stop")
+    await cloud.did(node, "decommission", ADA)
+    assert await cloud.states(*vms) == ["RUNNING", "RUNNING"]
+    assert await where(cloud, vms) == {other}
+
+
+async def test_nodes_are_for_administrators(cloud: Cloud) -> None:
+    for action in ("maintenance", "enable", "decommission"):
+        with pytest.raises(Refused):
+            await cloud.ask(cloud.nodes[0], action)
+    with pytest.raises(BadInput, match="move or stop"):
+        await cloud.ask(cloud.nodes[0], "maintenance", ADA, vmaction="burn")
+
+
+async def test_a_machine_is_not_moved_to_where_it_is(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    with pytest.raises(Already):
+        await cloud.ask(vm, "migrate", ADA, node=await cloud.node_of(vm))

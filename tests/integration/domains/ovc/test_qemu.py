@@ -1,0 +1,247 @@
+"""Real VMs under QEMU: two nodes on this machine, real disks, real live migration."""
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from stateward.domains.ovc.denials import NotNow
+from stateward.domains.ovc.model import node_seen, vm_seen
+from stateward.domains.ovc.nodes.emulated import Emulated
+from stateward.store import open_store
+from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
+from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
+
+pytestmark = [
+    needs_qemu,
+    pytest.mark.skipif(which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils"),
+]
+SLOWLY = "60000"
+"""How many bytes a second a migration may use that is to be found under way."""
+
+
+class Real:
+    """A cloud whose nodes are QEMU's."""
+
+    def __init__(self, cloud: Cloud, folder: Path) -> None:
+        self.cloud, self.folder = cloud, folder
+
+    async def host(self, vm: str) -> Emulated:
+        """Return the node that a VM is on."""
+        node = await self.cloud.wing.nodes.of(self.cloud.ns, await self.cloud.node_of(vm))
+        assert isinstance(node, Emulated)
+        return node
+
+    async def ask(self, vm: str, command: str, **arguments: object) -> object:
+        """Ask a VM's monitor, behind the domain's back."""
+        host, key = await self.host(vm), await self.cloud.machine(vm)
+        return await host.host.tell(key, lambda monitor: monitor.ask(command, arguments))
+
+    async def status(self, vm: str) -> str:
+        """Return QEMU's word for a VM."""
+        answer = await self.ask(vm, "query-status")
+        assert isinstance(answer, dict)
+        return str(answer["status"])
+
+    async def console(self, vm: str) -> list[str]:
+        """Return what a VM's guest has written on the node that it is on."""
+        host, key = await self.host(vm), await self.cloud.machine(vm)
+        return (host.host.folder_of(key) / "console").read_text(errors="replace").split("\n")
+
+    async def slots(self, vm: str) -> set[int]:
+        """Return the slots of a VM that have a disk."""
+        return await (await self.host(vm)).host.slots(await self.cloud.machine(vm))
+
+    async def hurry(self, vm: str) -> None:
+        """Let a slow migration go on as fast as it can."""
+        await self.ask(vm, "migrate-set-parameters", **{"max-bandwidth": 1 << 30})
+
+    async def until_moving(self, vm: str) -> None:
+        """Wait until a VM's memory is on its way."""
+
+        async def moving() -> bool:
+            answer = await self.ask(vm, "query-migrate")
+            assert isinstance(answer, dict)
+            return answer.get("status") == "active"
+
+        await self.cloud.until(moving)
+
+    def processes(self) -> list[int]:
+        """Return all QEMU processes of all nodes."""
+        return [pid for node in (self.folder / "ovc" / "nodes").glob("*") for pid in left_of(node)]
+
+    def files(self) -> set[str]:
+        """Return the disks and images that there are."""
+        return {file.name for file in (self.folder / "ovc" / "vault").glob("*") if file.is_file()}
+
+
+@pytest.fixture
+async def real(tmp_path: Path) -> AsyncIterator[Real]:
+    """Two QEMU nodes, on which migrations take some seconds."""
+    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as cloud:
+        yield Real(await cloud.furnish(2, driver="qemu", bandwidth=SLOWLY), tmp_path)
+    for node in (tmp_path / "ovc" / "nodes").glob("*"):
+        kill_all_in(node)
+
+
+async def test_a_machine_boots_from_its_own_disk_and_does_what_is_asked(real: Real) -> None:
+    cloud = real.cloud
+    vm = await cloud.vm()
+
+    async def up() -> bool:
+        return "up" in await real.console(vm)
+
+    await cloud.until(up)
+    assert (await real.status(vm), await real.slots(vm)) == ("running", {0})
+    await cloud.did(vm, "pause")
+    assert await real.status(vm) == "paused"
+    await cloud.did(vm, "resume")
+    await cloud.did(vm, "reset")
+    assert await real.status(vm) == "running"
+    await cloud.did(vm, "stop")
+    assert real.processes() == []
+    await cloud.did(vm, "start")
+    assert len(real.processes()) == 1
+    await cloud.did(vm, "destroy")
+    assert (real.processes(), real.files()) == ([], {f"{cloud.image}.qcow2"})
+
+
+async def test_disks_come_and_go_while_a_machine_runs_and_stay_with_it_over_a_stop(real: Real) -> None:
+    cloud = real.cloud
+    vm = await cloud.vm()
+    first, second = await cloud.attached(vm), await cloud.attached(vm)
+    await cloud.did(vm, "add disk", name="third", gib=1)
+    assert await real.slots(vm) == {0, 1, 2, 3}
+    await cloud.did(vm, "detach disk", disk=first)
+    assert await real.slots(vm) == {0, 2, 3}
+    await cloud.did(second, "delete")
+    assert (await real.slots(vm), await cloud.state(second)) == ({0, 3}, "TOBEDELETED")
+    await cloud.did(vm, "stop")
+    await cloud.did(vm, "start")
+    assert await real.slots(vm) == {0, 3}
+    await cloud.did(second, "restore")
+    assert await real.slots(vm) == {0, 2, 3}
+
+
+async def test_a_migration_is_hidden_and_the_guest_goes_on_with_what_it_had(real: Real) -> None:
+    cloud = real.cloud
+    vm = await cloud.vm()
+    disk = await cloud.attached(vm)
+    before = await cloud.node_of(vm)
+    accepted = await cloud.ask(vm, "migrate", ADA)
+    await real.until_moving(vm)
+    assert (accepted.object.state, await cloud.state(vm)) == ("RUNNING", "RUNNING")
+    await real.hurry(vm)
+    assert (await cloud.ended(accepted)).status == "succeeded"
+    assert await cloud.node_of(vm) != before
+    assert (await real.status(vm), await real.slots(vm), len(real.processes())) == ("running", {0, 1}, 1)
+
+    async def ticks() -> bool:
+        return any(line.startswith("tick") for line in await real.console(vm))
+
+    await cloud.until(ticks)
+    assert "up" not in await real.console(vm)  # it was not booted anew
+    await cloud.did(vm, "detach disk", disk=disk)
+    assert await real.slots(vm) == {0}
+
+
+async def test_destroy_during_a_migration_waits_for_it_and_a_second_request_is_refused(real: Real) -> None:
+    """The design's first scenario."""
+    cloud = real.cloud
+    vm = await cloud.vm()
+    migrating = await cloud.ask(vm, "migrate", ADA)
+    await real.until_moving(vm)
+    destroying = await cloud.ask(vm, "destroy")
+    assert destroying.object.state == "DESTROYING"
+    queue = await cloud.service.queuer.queue(cloud.ns, vm)
+    assert [one.action for one in queue.operations] == ["migrate", "destroy"]
+    assert (await cloud.operation(destroying.op.id)).status == "waiting"
+    with pytest.raises(NotNow, match=f"Cannot execute action at this time.*{destroying.op.id}"):
+        await cloud.ask(vm, "stop")
+    await real.hurry(vm)
+    assert (await cloud.ended(migrating)).status == "succeeded"
+    assert (await cloud.ended(destroying)).status == "succeeded"
+    told = [one.text for one in await cloud.engine.store.reader.progress_of(destroying.op.key, 0)]
+    assert told == ["stop", "delete", "destroy"]
+    assert await cloud.state(vm) == "DESTROYED"
+    assert not (await cloud.service.queuer.queue(cloud.ns, vm)).exists
+    assert (real.processes(), real.files()) == ([], {f"{cloud.image}.qcow2"})
+
+
+async def test_a_cancelled_migration_leaves_the_machine_running_and_the_request_behind_it_runs(real: Real) -> None:
+    cloud = real.cloud
+    vm = await cloud.vm()
+    before, migrating = await cloud.node_of(vm), await cloud.ask(vm, "migrate", ADA)
+    await real.until_moving(vm)
+    pausing = await cloud.ask(vm, "pause")
+    await cloud.engine.cancel(cloud.ns, migrating.op.id)
+    assert (await cloud.ended(migrating)).status == "cancelled"
+    assert (await cloud.ended(pausing)).status == "succeeded"
+    assert (await cloud.node_of(vm), await real.status(vm), len(real.processes())) == (before, "paused", 1)
+
+
+async def test_a_failed_migration_leaves_the_machine_running_and_the_request_behind_it_runs(real: Real) -> None:
+    cloud = real.cloud
+    vm = await cloud.vm()
+    before, migrating = await cloud.node_of(vm), await cloud.ask(vm, "migrate", ADA)
+    await real.until_moving(vm)
+    pausing = await cloud.ask(vm, "pause")
+    target = vm_seen(await cloud.get(vm)).to
+    for pid in left_of(real.folder / "ovc" / "nodes" / target):
+        os.kill(pid, signal.SIGKILL)
+    assert (await cloud.ended(migrating)).status == "failed"
+    assert (await cloud.ended(pausing)).status == "succeeded"
+    assert (await cloud.node_of(vm), await real.status(vm), len(real.processes())) == (before, "paused", 1)
+
+
+async def test_a_paused_machine_is_paused_at_its_new_place(real: Real) -> None:
+    cloud = real.cloud
+    vm = await cloud.vm()
+    await cloud.did(vm, "pause")
+    migrating = await cloud.ask(vm, "migrate", ADA)
+    await real.until_moving(vm)
+    await real.hurry(vm)
+    assert (await cloud.ended(migrating)).status == "succeeded"
+    assert (await cloud.state(vm), await real.status(vm)) == ("PAUSED", "paused")
+    await cloud.did(vm, "resume")
+    assert await real.status(vm) == "running"
+
+
+async def test_a_clone_and_its_source_share_a_base_and_go_their_own_ways(real: Real) -> None:
+    cloud = real.cloud
+    vm = await cloud.vm()
+    await cloud.did(vm, "stop")
+    clone = await cloud.vm(clone_of=vm)
+    await cloud.did(vm, "start")
+    assert [await real.status(one) for one in (vm, clone)] == ["running", "running"]
+    assert f"{cloud.boot_disk(vm)}.base-{cloud.boot_disk(clone)}" in real.files()
+    await cloud.did(clone, "destroy")
+    await cloud.did(vm, "destroy")
+    assert real.files() == {f"{cloud.image}.qcow2"}
+
+
+async def test_maintenance_of_twenty_machines_loses_none_and_tells_which_could_not_move(tmp_path: Path) -> None:
+    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as cloud:
+        real = Real(await cloud.furnish(1, driver="qemu"), tmp_path)
+        try:
+            vms = await cloud.vms(20)
+            await cloud.node(driver="qemu")
+            stubborn = vms[7]
+            await real.ask(stubborn, "device_add", driver="nvme", serial="x")  # it cannot be migrated
+            operation = await cloud.do(cloud.nodes[0], "maintenance", ADA)
+            assert operation.status == "failed"
+            assert stubborn in str(operation.error)
+            assert await cloud.state(cloud.nodes[0]) == "ENABLED"
+            report = node_seen(await cloud.get(cloud.nodes[0])).report
+            assert report is not None
+            assert (set(report.done), set(report.failed)) == (set(vms) - {stubborn}, {stubborn})
+            assert {await cloud.state(vm) for vm in vms} == {"RUNNING"}
+            assert {await real.status(vm) for vm in vms} == {"running"}
+            assert [vm for vm in vms if await cloud.node_of(vm) == cloud.nodes[0]] == [stubborn]
+            assert len(real.processes()) == 20
+        finally:
+            for node in (tmp_path / "ovc" / "nodes").glob("*"):
+                kill_all_in(node)

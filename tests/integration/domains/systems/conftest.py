@@ -1,0 +1,130 @@
+"""A stand: the domain at work on a real store with simulated instances, and ways to say what a test waits for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from stateward.domains.systems import services
+from stateward.domains.systems.actions import Actions
+from stateward.domains.systems.backends.port import Home, Ref
+from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.definition import read
+from stateward.domains.systems.house import SystemsWing
+from stateward.engine import Accepted, Engine
+from stateward.store.port import Store
+from stateward.store.records import Key, Operation
+from tests.integration.engine.plant import Plant
+from tests.stores import fresh_store
+
+NS = "default"
+HOME = Home(NS, "shop")
+PATIENT = 60.0
+
+SHOP = """
+services:
+  web: {command: web v1, instances: 2}
+  store:
+    services:
+      api: {command: api v1}
+      db: {command: db v1}
+"""
+
+
+def service(command: str = "run v1", **how: Any) -> str:
+    """Return the definition of one service."""
+    return f"{{command: {command}{''.join(f', {name}: {value}' for name, value in how.items())}}}"
+
+
+def ref(path: str) -> Ref:
+    """Return a service of the shop."""
+    return Ref(HOME, path)
+
+
+class Stand:
+    """A system called shop."""
+
+    def __init__(self, engine: Engine, wing: SystemsWing, backend: SimulatedBackend, plant: Plant) -> None:
+        self.engine, self.wing, self.backend, self.plant = engine, wing, backend, plant
+        self.actions = Actions(engine, NS, "ann")
+
+    async def deploy(self, path: str, text: str, wait: float | None = None, who: str = "ann", **how: Any) -> Accepted:
+        """Ask for a deploy."""
+        return await Actions(self.engine, NS, who).deploy("shop", path, read(text), wait, **how)
+
+    async def deployed(self, path: str, text: str) -> Operation:
+        """Deploy, and wait until that has ended."""
+        return await self.ended(await self.deploy(path, text))
+
+    async def ended(self, accepted: Accepted) -> Operation:
+        """Wait for the end of an operation."""
+        return await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENT)
+
+    async def state(self, name: str = "shop") -> str:
+        """Return the state of an object."""
+        return (await self.engine.get(NS, name)).state
+
+    async def becomes(self, name: str, state: str) -> None:
+        """Wait until an object is in a state."""
+
+        async def there() -> bool:
+            found = await self.engine.store.reader.object(Key(NS, name))
+            return found is not None and found.state == state
+
+        await self.until(there)
+
+    async def states(self) -> dict[str, str]:
+        """Return the states of all services."""
+        return {one.id.partition(":")[2]: one.state for one in await self.wing.premises.services(HOME)}
+
+    async def commands(self) -> dict[str, str]:
+        """Return what each service is to run."""
+        found = {}
+        for one in await self.wing.premises.services(HOME):
+            instances = await self.backend.instances(ref("/" + one.id.partition(":")[2].replace(".", "/")))
+            assert all(instance.ready for instance in instances)
+            found[one.id.partition(":")[2]] = " ".join(_command(one.spec))
+        return found
+
+    async def locks(self) -> list[tuple[str, str, bool]]:
+        """Return the locks of the shop: path, mode, and whether it is waited for."""
+        found = await self.engine.store.reader.locks_of(Key(NS, "shop"))
+        return [(one.path, one.mode, one.waiting) for one in found]
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until something has become true."""
+        async with asyncio.timeout(PATIENT):
+            while not await condition():
+                await asyncio.sleep(0.01)
+
+
+def _command(spec: str) -> list[str]:
+    found: list[str] = msgspec.json.decode(spec)["service"]["command"]
+    return found
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
+    return fresh_store(str(request.param), request)
+
+
+@pytest.fixture(autouse=True)
+def quick_to_heed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a cancelled deploy be noticed soon: most tests end with one."""
+    monkeypatch.setattr(services, "HEEDS", 0.02)
+    monkeypatch.setattr(services, "PAUSE", 0.02)
+
+
+@pytest.fixture
+async def stand(new_store: Callable[[], Store]) -> AsyncIterator[Stand]:
+    backend, plant = SimulatedBackend(), Plant()
+    wing = SystemsWing({"simulated": backend})
+    engine = Engine(new_store(), [*wing.kinds, plant.pump()], lease=3.0)
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=True):
+        opened = Stand(engine, wing, backend, plant)
+        await opened.ended(await opened.actions.create("shop", "simulated"))
+        yield opened
+        plant.release()

@@ -1,0 +1,119 @@
+"""The local backend by itself: real processes on this machine, and a program for them to run."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from stateward.domains.systems.backends.local import LocalBackend
+from stateward.domains.systems.backends.port import Home, Instance, Ref, Want
+from stateward.domains.systems.definition import Health, Service, revision_of
+
+HOME = Home("default", "shop")
+WEB = Ref(HOME, "/web")
+PATIENT = 60.0
+
+PROGRAM = """
+import http.server, os, pathlib, signal, sys, threading, time
+here = pathlib.Path(os.environ["STATEWARD_WORK"])
+stop = threading.Event()
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda *_: stop.set())
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = (os.environ["STATEWARD_REVISION"] + " " + os.environ["STATEWARD_NAME"]).encode()
+        self.send_response(503 if (here / "ill").exists() else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.path == "/slow":
+            time.sleep(0.2)
+        self.wfile.write(body)
+    def log_message(self, *words):
+        pass
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = False
+    request_queue_size = 100
+
+server = Server(("127.0.0.1", int(os.environ["PORT"])), Handler)
+threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}).start()
+print("serves", os.environ["PORT"], *sys.argv[1:], flush=True)
+stop.wait()
+server.shutdown()
+server.server_close()
+print("ended well", flush=True)
+"""
+
+
+def program(*words: str, instances: int = 1, check: Health | None = None, **how: object) -> Service:
+    """Return a service that runs the program."""
+    command = (sys.executable, "-I", "-S", "-c", PROGRAM, *words)
+    health = check or Health(http="/", interval=0.1, failures=2)
+    return Service(command=command, instances=instances, health=health, drain=0.1, **how)  # type: ignore[arg-type]
+
+
+def shell(text: str, **how: object) -> Service:
+    """Return a service that runs a line of shell."""
+    return Service(command=("/bin/sh", "-c", text), drain=0.05, grace=1.0, **how)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def keeping(folder: Path) -> AsyncIterator[LocalBackend]:
+    """Look after the instances below a folder."""
+    backend = LocalBackend(folder)
+    await backend.prepare(HOME)
+    async with backend.live():
+        yield backend
+
+
+async def start(backend: LocalBackend, service: Service, name: str = "one", ref: Ref = WEB) -> None:
+    """Start an instance."""
+    await backend.start(ref, Want(name, revision_of(service), service))
+
+
+async def until(backend: LocalBackend, fits: Callable[[list[Instance]], bool], ref: Ref = WEB) -> list[Instance]:
+    """Wait until the instances of a service are as a test wants them."""
+    async with asyncio.timeout(PATIENT):
+        while not fits(seen := list(await backend.instances(ref))):
+            await asyncio.sleep(0.01)
+    return seen
+
+
+async def ready(backend: LocalBackend, many: int = 1, ref: Ref = WEB) -> list[Instance]:
+    """Wait until so many instances are ready."""
+    return await until(backend, lambda seen: sum(one.ready for one in seen) == many, ref)
+
+
+async def end_all(backend: LocalBackend, ref: Ref = WEB) -> None:
+    """End all instances of a service, and wait until they are gone."""
+    for one in await backend.instances(ref):
+        await backend.stop(ref, one.name)
+    await until(backend, lambda seen: not seen, ref)
+    await backend.forget(ref)
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process is there, and more than a memory."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def kill_marked(folder: Path) -> list[int]:
+    """Kill all processes that were started below a folder, and return which there were: for the end of a test."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                marked = f"STATEWARD_INSTANCE={folder}".encode() in (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if marked and is_alive(int(entry.name)):
+                found.append(int(entry.name))
+                os.kill(int(entry.name), signal.SIGKILL)
+    return found

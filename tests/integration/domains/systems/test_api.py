@@ -1,0 +1,178 @@
+"""Systems over HTTP: the real application with the domain's routes, without a network."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Litestar
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import QuotaGuard, quota_kind
+from stateward.access.tokens import token_kind
+from stateward.config import Config
+from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.house import SystemsWing
+from stateward.engine import Engine
+from stateward.server.app import create_app
+from stateward.store import open_store
+from tests.integration.domains.systems.conftest import PATIENT, SHOP
+
+BASE = "/api/v1/systems/default"
+
+
+class Api:
+    """A server, and callers with different rights."""
+
+    def __init__(self, engine: Engine, app: Litestar, texts: dict[str, str]) -> None:
+        self._engine, self._app, self._texts = engine, app, texts
+
+    async def ask(self, method: str, path: str, body: Any = None, who: str = "admin", **how: Any) -> httpx.Response:
+        """Send a request."""
+        transport = httpx.ASGITransport(self._app)  # type: ignore[arg-type]
+        headers = {"Authorization": f"Bearer {self._texts[who]}", **how.pop("headers", {})}
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client:
+            return await client.request(method, BASE + path, **({} if body is None else {"json": body}), **how)
+
+    async def done(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask for something that must be accepted, and wait until it has ended."""
+        answer = await self.ask(method, path, body)
+        assert answer.status_code == 202, answer.text
+        found = answer.json()
+        if found["operation"]:
+            await self._engine.wait("default", found["operation"], PATIENT)
+        return found
+
+    async def system(self, **params: Any) -> Any:
+        """Return the shop."""
+        return (await self.ask("GET", "/shop", params=params)).json()
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    wing = SystemsWing({"simulated": SimulatedBackend(delay=0.5)})
+    engine = Engine(open_store(":memory:"), [*wing.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=True):
+        tokens = Tokens(engine)
+        roles = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
+        texts = {role.value: (await tokens.issue(role.value, role, ["default"]))[0] for role in roles}
+        found = Api(engine, create_app(engine, tokens, Config(rate=1_000_000), routes=wing.routes), texts)
+        await found.done("POST", "", {"name": "shop", "backend": "simulated"})
+        yield found
+
+
+async def test_a_system_is_made_deployed_shown_rolled_back_and_torn_down(api: Api) -> None:
+    await api.done("POST", "/shop/deploys", {"definition": SHOP})
+    found = await api.system(instances="true")
+    assert (found["state"], found["backend"]) == ("stable", "simulated")
+    assert {one["path"]: (one["state"], len(one["instances"])) for one in found["services"]} == {
+        "/web": ("stable", 2),
+        "/store/api": ("stable", 1),
+        "/store/db": ("stable", 1),
+    }
+    assert [one["path"] for one in (await api.system(path="/store"))["services"]] == ["/store/api", "/store/db"]
+    await api.done("POST", "/shop/deploys", {"definition": "{command: db v2}", "path": "/store/db"})
+    await api.done("POST", "/shop/rollback", {})
+    database = (await api.system(path="/store/db"))["services"][0]
+    assert database["definition"]["command"] == ["db", "v1"]
+    assert [one["state"] for one in (await api.ask("GET", "/shop/deploys")).json()] == ["succeeded"] * 3
+    await api.done("POST", "/shop/teardowns", {})
+    assert (await api.system())["services"] == []
+    await api.done("DELETE", "/shop")
+    assert (await api.ask("GET", "/shop")).status_code == 404
+
+
+async def test_a_mistake_in_a_definition_is_told_by_file_line_and_field(api: Api) -> None:
+    text = SHOP.replace("instances: 2", "instances: two")
+    answer = await api.ask("POST", "/shop/deploys", {"definition": text, "file": "shop.yaml"})
+    assert answer.status_code == 400
+    assert answer.json()["field"] == "shop.yaml, line 3, services.web.instances"
+    assert "expected `int`, got `str`" in answer.json()["detail"]
+
+
+async def test_who_is_refused_is_told_every_blocker_with_path_and_mode(api: Api) -> None:
+    for path in ("/a", "/b/c"):
+        answer = await api.ask("POST", "/shop/deploys", {"definition": "{command: x}", "path": path})
+        assert answer.status_code == 202
+    refused = await api.ask("POST", "/shop/teardowns", {})
+    assert (refused.status_code, refused.json()["code"], refused.json()["retry"]) == (409, "locked", True)
+    blockers = [(one["path"], one["mode"], one["action"], one["who"]) for one in refused.json()["blockers"]]
+    assert blockers == [("/a", "X", "deploy", "admin"), ("/b/c", "X", "deploy", "admin")]
+    locks = (await api.ask("GET", "/shop/locks")).json()
+    assert [(one["path"], one["mode"], one["waiting"], one["action"]) for one in locks] == [
+        ("/a", "X", False, "deploy"),
+        ("/b/c", "X", False, "deploy"),
+    ]
+    waiting = await api.ask("POST", "/shop/teardowns", {"wait": 60})
+    assert (waiting.status_code, waiting.json()["waiting"]) == (202, True)
+
+
+async def test_a_deploy_can_be_cancelled(api: Api) -> None:
+    answer = (await api.ask("POST", "/shop/deploys", {"definition": "{command: x}", "path": "/a"})).json()
+    assert (await api.ask("POST", f"/shop/deploys/{answer['id']}/cancel")).status_code == 202
+    async with asyncio.timeout(PATIENT):
+        while (await api.ask("GET", "/shop/deploys")).json()[0]["state"] != "cancelled":
+            await asyncio.sleep(0.02)
+    assert (await api.ask("POST", f"/shop/deploys/{answer['id']}/cancel")).status_code == 409
+    assert (await api.ask("POST", "/shop/deploys/shop@none/cancel")).status_code == 404
+
+
+async def test_the_same_key_is_one_deploy(api: Api) -> None:
+    body, key = {"definition": "{command: x}", "path": "/a"}, {"Idempotency-Key": "k1"}
+    answers = [(await api.ask("POST", "/shop/deploys", body, headers=key)).json() for _ in range(2)]
+    assert answers[0]["operation"] == answers[1]["operation"]
+    other = await api.ask("POST", "/shop/deploys", {**body, "path": "/b"}, headers=key)
+    assert (other.status_code, other.json()["code"]) == (409, "key_reused")
+
+
+RIGHTS = [
+    # method  path               body                                          least role
+    ("GET",   "",                None,                                         "viewer"),
+    ("GET",   "/shop",           None,                                         "viewer"),
+    ("GET",   "/shop/locks",     None,                                         "viewer"),
+    ("GET",   "/shop/deploys",   None,                                         "viewer"),
+    ("POST",  "/shop/teardowns", {"wait": 60},                                 "operator"),
+    ("POST",  "",                {"name": "second", "backend": "simulated"},   "operator"),
+    ("POST",  "/shop/deploys",   {"definition": "services: {}", "wait": 60},   "admin"),
+]  # fmt: skip
+
+
+async def test_each_call_needs_its_right(api: Api) -> None:
+    callers = ["viewer", "operator", "admin"]
+    for method, path, body, least in RIGHTS:
+        for who in callers[: callers.index(least)]:
+            assert (await api.ask(method, path, body, who)).status_code == 403
+        assert (await api.ask(method, path, body, least)).status_code in (200, 202)
+
+
+NONSENSE = [
+    # method   path                     body                                                 status
+    ("POST",   "",                      {"name": "Shop"},                                    400),
+    ("POST",   "",                      {"name": "shop", "backend": "simulated"},            409),
+    ("POST",   "",                      {"name": "x", "backend": "moonbase"},                400),
+    ("POST",   "",                      {"name": "x", "colour": "red"},                      400),
+    ("GET",    "/nowhere",              None,                                                404),
+    ("DELETE", "/nowhere",              None,                                                404),
+    ("POST",   "/nowhere/deploys",      {"definition": "services: {}"},                      404),
+    ("POST",   "/nowhere/teardowns",    {},                                                  404),
+    ("POST",   "/shop/rollback",        {},                                                  409),
+    ("POST",   "/shop/deploys",         {"definition": "services: {}", "path": "/A"},        400),
+    ("POST",   "/shop/deploys",         {"definition": "services: {}", "wait": -1},          400),
+    ("POST",   "/shop/deploys",         {"definition": "{command: x}", "path": "/"},         400),
+    ("GET",    "/shop/logs?path=/none", None,                                                404),
+    ("GET",    "/shop?path=x",          None,                                                400),
+]  # fmt: skip
+
+
+async def test_what_makes_no_sense_is_refused_with_its_reason(api: Api) -> None:
+    for method, path, body, status in NONSENSE:
+        answer = await api.ask(method, path, body)
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), path
+
+
+async def test_the_generic_api_does_not_go_around_the_locks(api: Api) -> None:
+    path = "/../../ns/default/objects/shop/actions/delete"
+    answer = await api.ask("POST", path, {})
+    assert (answer.status_code, answer.json()["code"]) == (409, "unlocked")

@@ -1,0 +1,251 @@
+"""Instances as processes of this machine: started, watched, started again, found again, and ended."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stateward.domains.systems.backends.local.ward import back_off
+from stateward.domains.systems.backends.port import NoRoom, Phase
+from stateward.domains.systems.definition import Health, NodePool, Service
+from tests.integration.domains.systems.machine import (
+    HOME,
+    WEB,
+    end_all,
+    is_alive,
+    keeping,
+    kill_marked,
+    program,
+    ready,
+    shell,
+    start,
+    until,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "systems"
+    assert kill_marked(tmp_path) == []  # nothing is left behind
+
+
+async def test_an_instance_is_a_process_that_answers_and_ends_well(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, program("hello"))
+        (one,) = await ready(backend)
+        assert one.pid is not None
+        assert is_alive(one.pid)
+        assert one.port is not None
+        assert await asked(one.port)
+        await backend.stop(WEB, "one")
+        await until(backend, lambda seen: not seen)
+        assert not is_alive(one.pid)
+        (log,) = await backend.logs(WEB, None, None, 1000)
+        assert log.text == f"serves {one.port} hello\nended well\n"
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        Health(http="/", interval=0.1),
+        Health(tcp=True, interval=0.1),
+        Health(command=("/bin/sh", "-c", 'test -d "$STATEWARD_WORK"'), interval=0.1),
+    ],
+    ids=["http", "tcp", "command"],
+)
+async def test_an_instance_is_ready_when_its_check_says_so(folder: Path, check: Health) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, program(check=check))
+        await ready(backend)
+        await end_all(backend)
+
+
+async def test_one_whose_check_says_no_is_not_ready_and_tells_why(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, shell("sleep 60", health=Health(tcp=True, interval=0.05)))
+        (one,) = await until(backend, lambda seen: bool(seen and seen[0].why))
+        assert (one.ready, one.why) == (False, "Connection refused")
+        await end_all(backend)
+
+
+async def test_one_without_a_check_is_ready_when_it_has_run_for_a_moment(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, shell("sleep 60"))
+        await ready(backend)
+        await end_all(backend)
+
+
+async def test_a_crash_is_told_with_its_last_words_and_mended_after_a_while(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, shell('test -f "$STATEWARD_WORK/again" && exec sleep 60; echo no luck; exit 3'))
+        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is Phase.CRASHED)
+        assert (one.ready, one.why) == (False, "ended with 3: no luck")
+        next(folder.rglob("work")).joinpath("again").touch()
+        (one,) = await ready(backend)
+        assert one.restarts >= 1
+        await end_all(backend)
+
+
+async def test_one_that_was_killed_is_started_again(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, program())
+        (first,) = await ready(backend)
+        assert first.pid is not None
+        os.kill(first.pid, signal.SIGKILL)
+        (one,) = await until(backend, lambda seen: seen[0].restarts == 1)
+        assert "killed by SIGKILL" in one.why
+        (again,) = await ready(backend)
+        assert again.pid != first.pid
+        await end_all(backend)
+
+
+async def test_one_that_falls_ill_is_ended_and_started_again(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, program())
+        await ready(backend)
+        ill = next(folder.rglob("work")) / "ill"
+        ill.touch()
+        (one,) = await until(backend, lambda seen: seen[0].phase is Phase.CRASHED)
+        assert one.why == "not healthy: GET / is answered with 503"
+        ill.unlink()
+        await ready(backend)
+        await end_all(backend)
+
+
+def test_the_pauses_between_crashes_grow_up_to_a_limit() -> None:
+    pauses = [back_off(crashes) for crashes in range(1, 12)]
+    assert pauses[:4] == [0.5, 1.0, 2.0, 4.0]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 30.0
+
+
+async def test_a_command_that_is_not_there_is_a_crash_that_says_so(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, Service(command=("no-such-program",)))
+        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is Phase.CRASHED)
+        assert "no-such-program" in one.why
+        await end_all(backend)
+
+
+async def test_whatever_an_instance_has_started_ends_with_it(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        text = 'sleep 600 & setsid sleep 600 & echo $! >"$STATEWARD_WORK/pid"; trap "" TERM; while :; do sleep 1; done'
+        await start(backend, shell(text))
+        await ready(backend)
+        pid = int(next(folder.rglob("pid")).read_text())
+        assert is_alive(pid)
+        await end_all(backend)
+        assert not is_alive(pid)
+
+
+async def test_the_next_keeper_takes_over_what_runs_and_starts_nothing_twice(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, program("a"), "one")
+        await start(backend, program("b"), "two")
+        first = await ready(backend, 2)
+    async with keeping(folder) as backend:
+        assert [one.pid for one in await ready(backend, 2)] == [one.pid for one in first]
+        assert [one.restarts for one in await backend.instances(WEB)] == [0, 0]
+        await end_all(backend)
+
+
+async def test_a_process_that_was_started_but_never_noted_is_found_again(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, program())
+        (first,) = await ready(backend)
+    state = next(folder.rglob("state.json"))
+    text = state.read_text()
+    begun, end = text.index('"process"'), text.index("}}", text.index('"process"')) + 3
+    state.write_text(text[:begun] + '"launching":true,' + text[end:])
+    async with keeping(folder) as backend:
+        (one,) = await until(backend, lambda seen: seen[0].pid is not None)
+        assert one.pid == first.pid
+        await end_all(backend)
+
+
+async def test_one_that_ended_while_nobody_looked_is_started_again(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, program())
+        (first,) = await ready(backend)
+    assert first.pid is not None
+    os.kill(first.pid, signal.SIGKILL)
+    async with keeping(folder) as backend:
+        (again,) = await until(backend, lambda seen: seen[0].restarts == 1 and seen[0].ready)
+        assert again.pid != first.pid
+        await end_all(backend)
+
+
+async def test_there_is_one_keeper_at_a_time_and_the_next_one_waits(folder: Path) -> None:
+    async with keeping(folder) as first, keeping(folder) as second:
+        await start(second, program())
+        (one,) = await ready(second)
+        assert [other.pid for other in await first.instances(WEB)] == [one.pid]
+        await end_all(second)
+
+
+async def test_the_environment_is_its_own_and_has_no_secret_of_ours(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATEWARD_TOKEN", "secret")
+    async with keeping(folder) as backend:
+        await start(backend, shell("env; pwd; exec sleep 60", env={"COLOUR": "green"}))
+        await ready(backend)
+        (log,) = await backend.logs(WEB, "one", None, 10_000)
+        assert "COLOUR=green" in log.text
+        assert "STATEWARD_SYSTEM=shop" in log.text
+        assert "secret" not in log.text
+        assert str(folder) in log.text.splitlines()[-1]
+        await end_all(backend)
+
+
+async def test_a_log_is_read_on_from_a_place(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(
+            backend, shell('echo one; while ! test -f "$STATEWARD_WORK/go"; do sleep 0.02; done; echo two; sleep 60')
+        )
+        await ready(backend)
+        (first,) = await backend.logs(WEB, "one", None, 1000)
+        next(folder.rglob("work")).joinpath("go").touch()
+        while not (more := (await backend.logs(WEB, "one", first.next, 1000))[0]).text:
+            await asyncio.sleep(0.01)
+        assert (first.text, more.text) == ("one\n", "two\n")
+        await end_all(backend)
+
+
+async def test_nodes_have_room_for_so_many(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await backend.ensure_pool(HOME, "main", NodePool(nodes=2, slots=1))
+        for name in ("one", "two"):
+            await start(backend, shell("sleep 60", node_pool="main"), name)
+        assert {one.node for one in await backend.instances(WEB)} == {"main-0", "main-1"}
+        with pytest.raises(NoRoom):
+            await start(backend, shell("sleep 60", node_pool="main"), "three")
+        with pytest.raises(NoRoom):
+            await backend.ensure_pool(HOME, "main", NodePool(nodes=1, slots=1))
+        await end_all(backend)
+        await backend.ensure_pool(HOME, "main", NodePool(nodes=1, slots=1))
+
+
+async def test_an_address_stands_before_all_instances_and_outlives_the_keeper(folder: Path) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, program())
+        await ready(backend)
+        while (port := await backend.address(WEB, 0)) is None:
+            await asyncio.sleep(0.01)
+        assert await asked(port)
+    assert await asked(port)
+    async with keeping(folder) as backend:
+        assert await backend.address(WEB, port) == port
+        await end_all(backend)
+
+
+async def asked(port: int) -> str:
+    """Return what is answered at a port."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.0\r\n\r\n")
+    answer = (await reader.read()).decode()
+    writer.close()
+    return answer.rpartition("\r\n")[2]

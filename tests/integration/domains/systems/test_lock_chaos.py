@@ -1,0 +1,182 @@
+"""Three servers on one PostgreSQL, killed again and again in the middle of overlapping deploys.
+
+Never do two deploys work on overlapping paths at once, and never is there a lock without a live operation.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from itertools import combinations
+from pathlib import Path
+from random import Random
+
+import asyncpg
+import msgspec
+import pytest
+from msgspec import Struct
+
+from stateward.domains.systems.actions import Actions
+from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.definition import Service, Tree
+from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
+from stateward.engine import Accepted, Denied, Engine
+from stateward.engine.locking import clash
+from stateward.locks.paths import parse_path
+from stateward.store import open_store
+from stateward.store.records import Lock
+from stateward.store.selection import JournalFilter
+from tests.integration.domains.systems.worker_process import READY
+from tests.servers import PostgresServer
+
+ROOT = Path(__file__).parents[4]
+NS, WORKERS, ROUNDS, KILLS = "default", 3, 50, 4
+PATHS = ("/a", "/a/b", "/a/b/c", "/a/d", "/ab", "/e")
+PATIENT = 120.0
+
+ORPHANS = "SELECT l.op FROM locks l LEFT JOIN work w ON w.ns = l.ns AND w.op = l.op WHERE w.op IS NULL"
+HELD = "SELECT ns, tree, path, mode, op, waiting, seq FROM locks WHERE NOT waiting"
+
+
+class Span(Struct, frozen=True):
+    """What a deploy or a teardown covered, from when it certainly held its lock to its end: lines of the journal."""
+
+    name: str
+    path: str
+    first: int
+    last: int
+
+    def meets(self, other: "Span") -> bool:
+        """Tell whether two were at work at the same time on paths that overlap."""
+        steps = zip(parse_path(self.path), parse_path(other.path), strict=False)
+        overlap = all(here == there for here, there in steps)
+        return overlap and self.first < other.last and other.first < self.last
+
+
+class Gang:
+    """Processes that work, and are killed."""
+
+    def __init__(self, store: str, folder: Path) -> None:
+        self._store, self._folder = store, folder
+        self.ledger = folder / "ledger"
+        self._processes: list[asyncio.subprocess.Process] = []
+        self._number = 0
+
+    async def add(self) -> None:
+        """Start one more."""
+        self._number += 1
+        with (self._folder / f"{self._number}.log").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tests.integration.domains.systems.worker_process",
+                self._store, str(self.ledger), f"w{self._number}",
+                cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
+            )  # fmt: skip
+        assert process.stdout is not None
+        assert (await process.stdout.readline()).decode().strip() == READY
+        self._processes.append(process)
+
+    async def kill(self, chance: Random) -> None:
+        """Kill one of them, as it stands."""
+        await self._end(self._processes.pop(chance.randrange(len(self._processes))))
+
+    async def clear(self) -> None:
+        """Leave none behind."""
+        while self._processes:
+            await self._end(self._processes.pop())
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        process.kill()
+        await process.wait()
+
+
+@pytest.fixture
+async def gang(tmp_path: Path, postgres_server: PostgresServer) -> AsyncIterator[tuple[Gang, str]]:
+    store = postgres_server.new_database()
+    found = Gang(store, tmp_path)
+    yield found, store
+    await found.clear()
+
+
+async def test_locks_hold_across_processes_and_kill_9(gang: tuple[Gang, str]) -> None:
+    workers, store = gang
+    chance = Random(8)
+    wing = SystemsWing({"simulated": SimulatedBackend()})
+    engine = Engine(open_store(store, migrate=True), wing.kinds, works=False)
+    wing.attach(engine)
+    async with engine:
+        await asyncio.gather(*(workers.add() for _ in range(WORKERS)))
+        await engine.wait(NS, (await Actions(engine, NS).create("shop", "simulated")).op.id, PATIENT)
+        witness = asyncio.create_task(look_on(store))
+        killing = asyncio.create_task(kill_on(workers, chance))
+        accepted = await ask_on(engine, chance)
+        for one in accepted:
+            await engine.wait(NS, one.op.id, PATIENT)
+        await killing
+        witness.cancel()
+        looks = (await asyncio.gather(witness, return_exceptions=True))[0]
+        assert isinstance(looks, asyncio.CancelledError), looks
+        spans = await spans_of(engine)
+        assert await engine.store.reader.locks_of((await engine.get(NS, "shop")).key) == []
+    assert len(spans) > ROUNDS / 4
+    assert [pair for pair in combinations(spans, 2) if pair[0].meets(pair[1])] == []
+    worked = {line.split()[1] for line in workers.ledger.read_text().splitlines()}
+    assert len(worked) > ROUNDS / 8
+
+
+async def ask_on(engine: Engine, chance: Random) -> list[Accepted]:
+    """Ask for deploys and teardowns that get into each other's way; now and then cancel one."""
+    accepted: list[Accepted] = []
+    actions = Actions(engine, NS, "ann")
+    for number in range(ROUNDS):
+        path, wait = chance.choice(PATHS), chance.choice((None, 60.0))
+        leaf = Tree({"/x": Service(command=("run", str(number)), instances=2)})
+        try:
+            if chance.random() < 0.08:
+                accepted.append(await actions.teardown("shop", wait))
+            else:
+                accepted.append(await actions.deploy("shop", path, leaf, wait))
+            if chance.random() < 0.1:
+                await actions.cancel("shop", accepted[-1].object.id)
+        except Denied:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(chance.uniform(0.0, 0.1))
+    return accepted
+
+
+async def kill_on(workers: Gang, chance: Random) -> None:
+    """Kill workers, and put others in their place."""
+    for _ in range(KILLS):
+        await asyncio.sleep(chance.uniform(0.2, 0.6))
+        await workers.kill(chance)
+        await workers.add()
+
+
+async def look_on(store: str) -> None:
+    """Look all the time whether a lock is without a live operation, or two are held that clash."""
+    connection = await asyncpg.connect(store, server_settings={"search_path": "stateward"})
+    try:
+        while True:
+            assert await connection.fetch(ORPHANS) == []
+            held = [Lock(*row) for row in await connection.fetch(HELD)]
+            assert [pair for pair in combinations(held, 2) if clash(*pair)] == []
+            await asyncio.sleep(0.002)
+    finally:
+        await connection.close()
+
+
+async def spans_of(engine: Engine) -> list[Span]:
+    """Return when each deploy and teardown was at work, in the order of commits."""
+    lines = await engine.store.reader.lines(0, 1_000_000, JournalFilter(ns=NS))
+    changes = [line for line in lines if line.kind in (DEPLOY.kind, TEARDOWN.kind)]
+    ended = {line.object: line.seq for line in changes if line.target in ("succeeded", "failed", "cancelled")}
+    begun: dict[str, int] = {}
+    for line in changes:
+        if line.target in ("accepted", "in progress"):
+            begun.setdefault(line.object, line.seq)
+    return [Span(name, await path_of(engine, name), first, ended[name]) for name, first in begun.items()]
+
+
+async def path_of(engine: Engine, name: str) -> str:
+    """Return the path of a deploy; a teardown is of the whole system."""
+    labels: dict[str, str] = msgspec.json.decode((await engine.get(NS, name)).labels)
+    return labels.get("path", "/")

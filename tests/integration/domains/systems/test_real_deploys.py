@@ -1,0 +1,211 @@
+"""Deploys of real services on this machine: under load, failing, and with the server killed in the middle."""
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from stateward.domains.systems.actions import Actions
+from stateward.domains.systems.backends.local import LocalBackend
+from stateward.domains.systems.backends.port import Home, Ref
+from stateward.domains.systems.definition import Service, Tree
+from stateward.domains.systems.house import SystemsWing
+from stateward.engine import Engine
+from stateward.store import open_store
+from stateward.store.records import Operation, Status
+from tests.integration.domains.systems.machine import PROGRAM, is_alive, kill_marked, program
+from tests.integration.server.processes import served
+
+NS, HOME = "default", Home("default", "shop")
+PATIENT = 60.0
+
+
+class Machine:
+    """A system called shop on this machine."""
+
+    def __init__(self, engine: Engine, backend: LocalBackend) -> None:
+        self.engine, self.backend = engine, backend
+        self.actions = Actions(engine, NS, "ann")
+
+    async def deployed(self, **services: Any) -> Operation:
+        """Deploy services, and wait until that has ended."""
+        tree = Tree({f"/{name}": one for name, one in services.items()})
+        accepted = await self.actions.deploy("shop", "/", tree)
+        return await self.engine.wait(NS, accepted.op.id, PATIENT)
+
+    async def pids(self, path: str) -> set[int | None]:
+        """Return the processes of a service."""
+        return {one.pid for one in await self.backend.instances(Ref(HOME, path))}
+
+    async def becomes(self, name: str, state: str) -> None:
+        """Wait until an object is in a state."""
+        async with asyncio.timeout(PATIENT):
+            while (await self.engine.get(NS, name)).state != state:
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    backend = LocalBackend(tmp_path / "systems")
+    wing = SystemsWing({"local": backend})
+    engine = Engine(open_store(str(tmp_path / "stateward.db")), wing.kinds, lease=3.0)
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=True):
+        opened = Machine(engine, backend)
+        await engine.wait(NS, (await opened.actions.create("shop", "local")).op.id, PATIENT)
+        yield opened
+        deleted = await opened.actions.delete("shop", force=True)
+        assert (await engine.wait(NS, deleted.op.id, PATIENT)).status is Status.SUCCEEDED
+    assert kill_marked(tmp_path) == []  # nothing is left behind
+
+
+async def test_a_rolling_update_under_load_loses_no_request(machine: Machine) -> None:
+    first = program("first", instances=2, address=0)
+    assert (await machine.deployed(web=first)).status is Status.SUCCEEDED
+    port = await machine.backend.address(Ref(HOME, "/web"), 0)
+    answers: Counter[str] = Counter()
+    over = asyncio.Event()
+    load = [
+        asyncio.create_task(ask_on(f"http://127.0.0.1:{port}{path}", answers, over)) for path in ("/", "/", "/slow")
+    ]
+    for word in ("second", "third"):
+        assert (await machine.deployed(web=program(word, instances=2, address=0))).status is Status.SUCCEEDED
+    over.set()
+    await asyncio.gather(*load)
+    assert not [answer for answer in answers if answer.startswith("lost")], answers
+    assert len({answer.split()[0] for answer in answers}) == 3  # all three revisions have answered
+    assert sum(answers.values()) > 20
+
+
+async def ask_on(url: str, answers: Counter[str], over: asyncio.Event) -> None:
+    """Ask for a page again and again, each time by a connection of its own."""
+    while not over.is_set():
+        try:
+            async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+                answers[(await client.get(url)).text] += 1
+        except httpx.HTTPError as error:
+            answers[f"lost: {error!r}"] += 1
+
+
+async def test_a_service_that_never_gets_healthy_fails_by_its_deadline_and_leaves_the_others_alone(
+    machine: Machine,
+) -> None:
+    assert (await machine.deployed(web=program("v1"), other=program("other"))).status is Status.SUCCEEDED
+    web, other = await machine.pids("/web"), await machine.pids("/other")
+    broken = Service(command=("sleep", "60"), health=program().health, deadline=0.5, drain=0.05)
+    ended = await machine.deployed(web=broken, other=program("other"))
+    assert ended.status is Status.FAILED
+    assert "shop:web: no progress within 0.5 s" in (ended.error or "")
+    assert (await machine.pids("/web"), await machine.pids("/other")) == (web, other)
+    await machine.becomes("shop", "stable")
+
+
+async def test_scaling_keeps_what_runs(machine: Machine) -> None:
+    await machine.deployed(web=program("v1", instances=2))
+    before = await machine.pids("/web")
+    await machine.deployed(web=program("v1", instances=3))
+    grown = await machine.pids("/web")
+    assert before < grown
+    await machine.deployed(web=program("v1", instances=1))
+    assert len(await machine.pids("/web")) == 1
+    assert await machine.pids("/web") < grown
+
+
+async def test_a_crash_degrades_the_service_and_the_system_until_it_is_mended(machine: Machine) -> None:
+    await machine.deployed(web=program("v1"), other=program("other"))
+    (pid,) = await machine.pids("/web")
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await machine.becomes("shop", "degraded")
+    assert (await machine.engine.get(NS, "shop:other")).state == "stable"
+    await machine.becomes("shop", "stable")
+    states = [line.target for line in await machine.engine.history(NS, "shop:web")]
+    assert states[-2:] == ["degraded", "stable"]
+
+
+# --- a server that is killed -----------------------------------------------------------------------------------------
+
+DEFINITION = """
+services:
+  quick: {command: [python3, -I, -S, program.py, quick], folder: ., health: {http: /, interval: 0.1}}
+  slow:
+    command: [sh, -c, 'while ! test -f go; do sleep 0.05; done; exec python3 -I -S program.py slow']
+    folder: .
+    health: {http: /, interval: 0.1}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    yield tmp_path
+    kill_marked(tmp_path)
+
+
+def test_a_server_killed_during_a_deploy_finds_its_instances_again_and_the_deploy_goes_on(folder: Path) -> None:
+    data = folder / "data"
+    with served(data) as server, server.client() as client:
+        assert client.post("/api/v1/systems/default", json={"name": "shop"}).status_code == 202
+        eventually(client, lambda found: found["state"] == "stable")
+        body = {"definition": DEFINITION, "base": str(folder)}
+        asked = client.post("/api/v1/systems/default/shop/deploys", json=body)
+        assert asked.status_code == 202, asked.text
+        found = eventually(client, lambda found: sorted(map(begun, instances(found))) == ["ready", "runs"])
+        pids = {instance["name"]: instance["pid"] for instance in instances(found)}
+        server.stop(signal.SIGKILL)
+    assert all(map(is_alive, pids.values()))
+    with served(data) as server, server.client() as client:
+        (folder / "go").touch()
+        until_ended(client, asked.json()["operation"])
+        found = eventually(client, lambda found: found["state"] == "stable" and len(found["services"]) == 2)
+        assert {instance["name"]: instance["pid"] for instance in instances(found)} == pids
+        deploys = client.get("/api/v1/systems/default/shop/deploys").json()
+        assert [one["state"] for one in deploys] == ["succeeded"]
+        assert client.get("/api/v1/systems/default/shop/locks").json() == []
+        assert client.delete("/api/v1/systems/default/shop").status_code == 202
+        gone(client)
+    assert not any(map(is_alive, pids.values()))
+
+
+def eventually(client: httpx.Client, fits: Any) -> Any:
+    """Wait until a system is as a test wants it."""
+    end = time.monotonic() + PATIENT
+    while time.monotonic() < end:
+        found = client.get("/api/v1/systems/default/shop", params={"instances": "true"})
+        if found.status_code == 200 and fits(found.json()):
+            return found.json()
+        time.sleep(0.02)
+    raise AssertionError(found.text)
+
+
+def until_ended(client: httpx.Client, operation: str) -> None:
+    """Wait until an operation has ended."""
+    end = time.monotonic() + PATIENT
+    while client.get(f"/api/v1/ns/default/operations/{operation}").json()["status"] in ("waiting", "running"):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def gone(client: httpx.Client) -> None:
+    """Wait until the system is gone."""
+    end = time.monotonic() + PATIENT
+    while client.get("/api/v1/systems/default/shop").status_code != 404:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def begun(instance: Any) -> str:
+    """Say how far an instance is."""
+    return "ready" if instance["ready"] else "runs" if instance["pid"] else ""
+
+
+def instances(found: Any) -> list[Any]:
+    """Return all instances of a system."""
+    return [instance for service in found["services"] for instance in service["instances"]]

@@ -1,0 +1,46 @@
+"""A server's working half as a process of its own, to be killed: the domain with simulated instances, and a ledger.
+
+python -m tests.integration.domains.systems.worker_process STORE LEDGER NAME
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from stateward.domains.systems.backends.port import Ref, Want
+from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.house import SystemsWing
+from stateward.engine import Engine
+from stateward.store import open_store
+
+LEASE = 1.5
+READY = "at work"
+
+
+class Ledgered(SimulatedBackend):
+    """Writes down, before it is done, which deploy starts an instance where."""
+
+    def __init__(self, ledger: Path) -> None:
+        super().__init__(delay=0.1)
+        self._ledger = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    async def start(self, ref: Ref, want: Want) -> None:
+        """Note it, and begin to run an instance."""
+        os.write(self._ledger, f"{ref.path} {want.service.command[-1]}\n".encode())
+        await super().start(ref, want)
+
+
+async def main(store: str, ledger: str, name: str) -> None:
+    """Work until killed."""
+    wing = SystemsWing({"simulated": Ledgered(Path(ledger))})
+    engine = Engine(open_store(store), wing.kinds, lease=LEASE, process=name)
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=True):
+        sys.stdout.write(READY + "\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,53 @@
+"""The calendar in the terminal."""
+
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+from rich.console import Console
+
+from stateward.cli.lease_views import Event, Host, Lease, Reservation, Window, calendar
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def lease(name: str, begin: float, end: float, *hosts: str) -> Lease:
+    def told(hours: float) -> str:
+        return (START + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%S.%f")
+
+    reservation = Reservation(id="r", resource_type="physical:host", status="pending", hosts=list(hosts))
+    return Lease(
+        id=name, name=name, status="PENDING", degraded=False, start_date=told(begin), end_date=told(end),
+        user_id="", project_id="", reservations=[reservation], events=list[Event](),
+    )  # fmt: skip
+
+
+def host(name: str) -> Host:
+    return Host(hypervisor_hostname=name, status="up", vcpus=1, memory_mb=1, local_gb=1, reservable=True)
+
+
+def drawn(*leases: Lease) -> list[str]:
+    window = Window(START, START + timedelta(hours=24), 24)
+    text = StringIO()
+    Console(file=text, width=80).print(calendar([host("h1"), host("h2")], leases, window, START))
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def test_each_host_has_a_row_and_each_lease_a_letter_for_its_time() -> None:
+    lines = drawn(lease("early", 2, 6, "h1"), lease("both", 10, 14, "h1", "h2"))
+    assert lines[1].split()[-1] == "··AAAA····BBBB··········"
+    assert lines[2].split()[-1] == "··········BBBB··········"
+    assert [line.split()[1] for line in lines[5:]] == ["early", "both"]
+
+
+def test_a_lease_that_is_shorter_than_a_column_is_seen_all_the_same() -> None:
+    assert drawn(lease("blink", 5.2, 5.3, "h2"))[2].split()[-1] == "·····A··················"
+
+
+def test_what_begins_before_or_ends_after_the_time_shown_is_cut_off_and_the_rest_is_not_shown() -> None:
+    lines = drawn(lease("long", -10, 100, "h1"), lease("over", -9, -1, "h2"))
+    assert lines[1].split()[-1] == "A" * 24
+    assert lines[2].split()[-1] == "·" * 24
+
+
+def test_no_lease_leaves_only_the_hosts() -> None:
+    assert len(drawn()) == 3

@@ -1,0 +1,124 @@
+"""Definitions in YAML: what they mean, and how mistakes are told."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.domains.systems.definition import BadDefinition, Health, NodePool, Rollout, Service, read, revision_of
+
+ROOT = Path(__file__).parents[4]
+
+SHOP = """\
+node_pools:
+  main: {nodes: 2, slots: 4}
+services:
+  web:
+    command: python3 web.py --title 'a shop'
+    instances: 3
+    env: {COUNTRY: no, VERSION: 1.10, PORT_RANGE: 1:30}
+    health: {http: /health, interval: 0.5}
+    rollout: {max_surge: 2, max_unavailable: 1}
+    node_pool: main
+  store:
+    services:
+      api: {command: [./api, --level, 3], folder: api}
+"""
+
+
+def wrong(text: str) -> BadDefinition:
+    with pytest.raises(BadDefinition) as caught:
+        read(text, "shop.yaml")
+    return caught.value
+
+
+def test_a_tree_of_services_is_read_by_paths() -> None:
+    tree = read(SHOP, "shop.yaml", "/srv")
+    assert tree.pools == {"main": NodePool(nodes=2, slots=4)}
+    assert list(tree.services) == ["/web", "/store/api"]
+    assert tree.services["/web"] == Service(
+        command=("python3", "web.py", "--title", "a shop"),
+        instances=3,
+        env={"COUNTRY": "no", "VERSION": "1.10", "PORT_RANGE": "1:30"},
+        health=Health(http="/health", interval=0.5),
+        rollout=Rollout(2, 1),
+        node_pool="main",
+    )
+
+
+def test_a_folder_is_meant_from_where_the_file_stands() -> None:
+    assert read(SHOP, "shop.yaml", "/srv").services["/store/api"].folder == "/srv/api"
+    assert read(SHOP, "shop.yaml").services["/store/api"].folder == "api"
+
+
+def test_a_single_service_is_a_definition_too() -> None:
+    assert read("command: ./api").services == {"/": Service(command=("./api",))}
+
+
+def test_what_other_readers_guess_is_text_here() -> None:
+    service = read("{command: [echo, yes, 0x10, 1e3, null, '2'], env: {A: true, B: ~}}").services["/"]
+    assert service.command == ("echo", "yes", "0x10", "1e3", "null", "2")
+    assert service.env == {"A": "true", "B": "~"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "path", "says"),
+    [
+        (SHOP.replace("instances: 3", "instances: three"), 6, "services.web.instances", "expected `int`, got `str`"),
+        (SHOP.replace("instances: 3", "instances: -1"), 6, "services.web.instances", "expected `int` >= 0"),
+        (SHOP.replace("instances: 3", "instanes: 3"), 6, "services.web.instanes", "unknown field"),
+        (SHOP.replace("interval: 0.5", "interval: 0"), 8, "services.web.health.interval", ">= 0.05"),
+        (SHOP.replace("http: /health", "http: health"), 8, "services.web.health.http", "matching regex"),
+        (SHOP.replace("http: /health", "tcp: true, http: /"), 8, "services.web.health", "exactly one of http, tcp"),
+        (SHOP.replace("{http: /health, interval: 0.5}", "{interval: 1}"), 8, "services.web.health", "exactly one of"),
+        (SHOP.replace("2, max_unavailable: 1", "0"), 9, "services.web.rollout", "max_surge and max_unavailable are 0"),
+        (SHOP.replace("--title 'a shop'", "'a shop"), 5, "services.web.command", "no closing quotation"),
+        (SHOP.replace("command: [./api, --level, 3], ", ""), 13, "services.store.services.api.command", "missing"),
+        (SHOP.replace("api: {command", "Api: {command"), 13, "services.store.services.Api", "small letters"),
+        (SHOP.replace("main: {nodes: 2", "main: {nodes: 0"), 2, "node_pools.main.nodes", "`int` >= 1"),
+        (SHOP + "  web: {command: x}\n", 14, "services.web", "twice"),
+        (SHOP.replace("      api", "      <<: {}\n      api"), 13, "services.store.services", "plain name"),
+        (SHOP.replace("  store:\n", "  store:\n    node_pools: {}\n"), 12, "services.store.node_pools", "at the top"),
+        (SHOP.replace("  store:\n", "  store:\n    command: x\n"), 12, "services.store.command", "field of a group"),
+        ("instances: 3", 1, "instances", "says its command too"),
+        ("command: ''", 1, "command", "length >= 1"),
+        ("services: [a]", 1, "services", "services by name"),
+        ("services: {a: 3}", 1, "services.a", "a mapping"),
+        ("[]", 1, "", "a definition"),
+        ("", 1, "", "a definition"),
+        ("a: [", 1, "", "YAML"),
+        ("\tx: 1", 1, "", "YAML"),
+        ("services:\n  a: &a {services: {b: *a}}", 2, "services.a.services.b", "too deep"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_by_file_line_and_field(text: str, line: int, path: str, says: str) -> None:
+    error = wrong(text)
+    assert error.file == "shop.yaml"
+    assert error.line == line, str(error)
+    assert error.path.startswith(path), str(error)
+    assert says in str(error)
+    assert f"shop.yaml, line {line}" in str(error)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_or_refused_and_never_breaks_the_reader(text: str) -> None:
+    with suppress(BadDefinition):
+        read(text)
+
+
+def test_instances_of_the_same_making_have_one_revision() -> None:
+    one = Service(command=("a",), instances=1)
+    assert revision_of(one) == revision_of(Service(command=("a",), instances=5, address=80, deadline=9))
+    assert revision_of(one) != revision_of(Service(command=("a",), env={"A": "1"}))
+    assert revision_of(one) != revision_of(Service(command=("b",)))
+
+
+def test_the_definitions_of_the_documentation_and_the_example_can_be_read() -> None:
+    page = (ROOT / "docs" / "systems.md").read_text("utf-8")
+    documented = read(page.partition("```yaml\n")[2].partition("```")[0])
+    shop = read((ROOT / "examples" / "shop" / "shop.yaml").read_text("utf-8"))
+    assert set(documented.services) == {"/web", "/store/stock"}
+    assert set(shop.services) == {"/web", "/store/stock", "/store/orders", "/clock"}
+    assert documented.services["/web"].address == shop.services["/web"].address

@@ -1,0 +1,100 @@
+"""Demand, over everything that could be reported."""
+
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.domains.edge.demand import Carried, desired_nodes, interval, planned
+from stateward.domains.edge.model import AppMarks, AutoprovSpec, AutoscaleSpec
+
+POLICY = AutoscaleSpec(min=2, max=8, cpu=100.0, mem=50.0)
+LOADS = st.floats(0, 5000, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpu", "wanted"),
+    [
+        (2, 0, 2),
+        (3, 250, 3),
+        (3, 150, 2),
+        (3, 300, 3),
+        (3, 329, 3),
+        (3, 331, 4),
+        (3, 500, 5),
+        (3, 5000, 8),
+        (8, 100, 2),
+    ],
+)
+def test_nodes_follow_the_load_within_limits_and_small_overloads_are_tolerated(
+    nodes: int, cpu: float, wanted: int
+) -> None:
+    assert desired_nodes(POLICY, nodes, Carried(cpu)) == wanted
+
+
+def test_the_scarcest_of_all_decides_and_what_has_no_target_does_not_matter() -> None:
+    assert desired_nodes(POLICY, 2, Carried(100, 200, 10_000)) == 4
+    assert desired_nodes(AutoscaleSpec(), 5, Carried(1000)) == 5
+
+
+@given(st.integers(1, 20), LOADS, LOADS)
+def test_the_number_of_nodes_is_always_within_limits_and_enough_or_the_most(nodes: int, cpu: float, mem: float) -> None:
+    found = desired_nodes(POLICY, nodes, Carried(cpu, mem))
+    raw = max(cpu / 100, mem / 50)
+    assert POLICY.min <= found <= POLICY.max
+    assert found in (nodes, min(max(ceil(raw), POLICY.min), POLICY.max))
+    assert found == POLICY.max or raw < 1.1 * found or raw <= found
+
+
+CLOUDLETS = ("a", "b", "c", "d")
+PROV = AutoprovSpec(CLOUDLETS, min=1, max=3, requests=10, deploy_after=2, undeploy_after=2)
+
+
+def members(*cloudlets: str) -> tuple[str, ...]:
+    return tuple(f"{one}:autocluster-x:x" for one in cloudlets)
+
+
+def test_an_app_is_deployed_after_enough_intervals_in_a_row() -> None:
+    marks = AppMarks(members("a"))
+    marks = interval(PROV, marks, {"b": 10, "c": 9})
+    assert planned(PROV, marks, CLOUDLETS).deploy == ()
+    marks = interval(PROV, marks, {"b": 11, "c": 10})
+    assert planned(PROV, marks, CLOUDLETS).deploy == ("b",)
+    marks = interval(PROV, marks, {"c": 10})
+    assert planned(PROV, marks, CLOUDLETS).deploy == ("c",)
+
+
+def test_what_is_on_an_offline_cloudlet_is_replaced_up_to_the_most() -> None:
+    assert planned(PROV, AppMarks(members("a")), ["b", "c"]).deploy == ("b",)
+    assert planned(PROV, AppMarks(members("a", "b", "c")), ["d"]).deploy == ()
+
+
+def test_what_is_astray_is_removed_and_what_is_idle_down_to_the_least() -> None:
+    marks = AppMarks(members("a", "b", "z"), low={"a": 5, "b": 5})
+    assert planned(PROV, marks, [*CLOUDLETS, "z"]).remove == (*members("z"), *members("a"))
+
+
+def test_a_cloudlet_where_a_create_failed_is_avoided_until_the_next_interval() -> None:
+    marks = AppMarks(high={"a": 5}, avoided=("a",))
+    assert "a" not in planned(PROV, marks, CLOUDLETS).deploy
+    assert "a" in planned(PROV, interval(PROV, marks, {"a": 50}), CLOUDLETS).deploy
+
+
+NAMES = st.sampled_from(CLOUDLETS)
+
+
+@given(
+    st.sets(NAMES), st.sets(NAMES), st.sets(NAMES), st.dictionaries(NAMES, st.integers(0, 5)),
+    st.dictionaries(NAMES, st.integers(0, 5)),
+)  # fmt: skip
+def test_a_plan_never_leads_beyond_the_limits(
+    present: set[str], leaving: set[str], online: set[str], high: dict[str, int], low: dict[str, int]
+) -> None:
+    marks = AppMarks(members(*sorted(present)), members(*sorted(present & leaving)), high, low)
+    plan = planned(PROV, marks, online)
+    assert len(marks.members) + len(plan.deploy) <= max(PROV.max, len(marks.members))
+    assert not {one.partition(":")[0] for one in marks.members} & set(plan.deploy)
+    assert set(plan.deploy) <= online
+    serving = {one.partition(":")[0] for one in marks.members if one not in marks.leaving} & online
+    assert len(serving) - len(plan.remove) >= min(PROV.min, len(serving))

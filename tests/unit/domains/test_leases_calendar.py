@@ -1,0 +1,144 @@
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.domains.leases.booking import fits, spans
+from stateward.domains.leases.calendar import HOUR, Calendar, merged
+from stateward.domains.leases.demand import Demand
+from stateward.domains.leases.lifecycle import HOST
+from stateward.domains.leases.model import Booking, Host, HostSeen, HostSpec, Share
+from stateward.domains.leases.pool import Pool
+from stateward.store.records import Object
+
+TIMES = st.integers(0, 60 * HOUR).map(lambda minute: 1_000_000_000.0 + minute)
+SPANS = st.tuples(TIMES, TIMES).map(lambda two: (min(two), max(two) + 60))
+BOOKS = st.lists(st.lists(SPANS, max_size=4), min_size=1, max_size=6)
+
+
+def overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+@given(BOOKS, SPANS)
+def test_who_is_certainly_busy_is_busy_and_who_is_neither_certainly_nor_perhaps_is_free(
+    books: list[list[tuple[float, float]]], wanted: tuple[float, float]
+) -> None:
+    calendar = Calendar()
+    for host, spans_ in enumerate(books):
+        calendar.write(host, spans_)
+    certain, perhaps = calendar.busy(*wanted)
+    for host, spans_ in enumerate(books):
+        busy = any(overlap(span, wanted) for span in spans_)
+        assert not certain >> host & 1 or busy
+        assert not busy or (certain | perhaps) >> host & 1
+    assert certain & perhaps == 0
+
+
+@given(BOOKS, BOOKS, SPANS)
+def test_what_is_written_anew_replaces_what_was_written_before(
+    before: list[list[tuple[float, float]]], after: list[list[tuple[float, float]]], wanted: tuple[float, float]
+) -> None:
+    rewritten, fresh = Calendar(), Calendar()
+    for host, spans_ in enumerate(before):
+        rewritten.write(host, spans_)
+    for host in range(max(len(before), len(after))):
+        spans_ = after[host] if host < len(after) else []
+        rewritten.write(host, spans_)
+        fresh.write(host, spans_)
+    assert rewritten.busy(*wanted) == fresh.busy(*wanted)
+
+
+@given(st.lists(SPANS, max_size=8))
+def test_merged_hours_have_nothing_in_common(found: list[tuple[float, float]]) -> None:
+    hours = merged(found)
+    assert all(one[1] < other[0] for one, other in pairwise(hours))
+    assert all(any(first * HOUR <= span[0] and span[1] <= last * HOUR for first, last in hours) for span in found)
+
+
+# --- bookings --------------------------------------------------------------------------------------------------------
+
+SHARES = st.none() | st.builds(Share, st.integers(1, 4), st.integers(0, 4), st.just(0))
+BOOKINGS = st.builds(
+    lambda number, span, share: Booking(f"l{number}", f"r{number}", span[0], span[1], share),
+    st.integers(0, 50),
+    SPANS,
+    SHARES,
+)
+
+
+def load(spec: HostSpec, bookings: list[Booking], at: float) -> tuple[int, int]:
+    """Return how many whole bookings, and how many CPUs of shares, a moment has, cleaning included."""
+    there = [one for one in bookings if one.start <= at < one.until + spec.cleaning]
+    return sum(one.share is None for one in there), sum(one.share.vcpus for one in there if one.share is not None)
+
+
+@given(st.lists(BOOKINGS, max_size=12), st.sampled_from([0.0, 600.0]))
+def test_a_host_that_takes_only_what_fits_is_never_promised_twice(wanted: list[Booking], cleaning: float) -> None:
+    spec = HostSpec("h", Share(8, 8, 8), cleaning=cleaning)
+    kept: list[Booking] = []
+    for one in wanted:
+        if fits(spec, kept, one):
+            kept = [other for other in kept if other.reservation != one.reservation] + [one]
+    for moment in {one.start for one in kept}:
+        whole, vcpus = load(spec, kept, moment)
+        assert (whole, vcpus) == (1, 0) or (whole == 0 and vcpus <= 8)
+
+
+@given(st.lists(BOOKINGS, max_size=12), BOOKINGS)
+def test_nothing_outside_of_all_spans_is_ever_refused(bookings: list[Booking], wanted: Booking) -> None:
+    spec = HostSpec("h", Share(8, 8, 8), cleaning=300.0)
+    free = not any(overlap((one.start, one.end), (wanted.start, wanted.until)) for one in spans(spec, bookings))
+    assert not free or fits(spec, bookings, wanted)
+
+
+# --- the pool --------------------------------------------------------------------------------------------------------
+
+
+def host(name: str, bookings: list[Booking], version: int = 1) -> Host:
+    found = Object("ns", f"host-{name}", HOST.kind, "up", 0.0, version, 1, None, name, None, "{}", "{}", None, 0.0)
+    return Host(found, HostSpec(name, Share(8, 8, 8)), HostSeen(bookings=tuple(bookings)))
+
+
+def kept_of(wanted: list[Booking]) -> list[Booking]:
+    kept: list[Booking] = []
+    for one in wanted:
+        if fits(HostSpec("h", Share(8, 8, 8)), kept, one):
+            kept = [other for other in kept if other.reservation != one.reservation] + [one]
+    return kept
+
+
+@given(st.lists(st.lists(BOOKINGS, max_size=5), min_size=1, max_size=6), SPANS, st.integers(1, 4), SHARES)
+def test_a_search_finds_exactly_what_asking_every_host_would_find(
+    books: list[list[Booking]], wanted: tuple[float, float], most: int, share: Share | None
+) -> None:
+    pool, hosts = Pool(), [host(f"h{number}", kept_of(bookings)) for number, bookings in enumerate(books)]
+    for one in hosts:
+        pool.put(one)
+    demand = Demand(1, most, share, apart=True)
+    booking = Booking("new", "new", *wanted, share)
+    found = pool.search(demand, booking)
+    able = {one.spec.name for one in hosts if fits(one.spec, one.seen.bookings, booking)}
+    assert set(found or {}) <= able
+    assert len(found or {}) == min(most, len(able))
+
+
+def test_what_is_pencilled_in_is_not_found_again_until_it_is_erased() -> None:
+    pool = Pool()
+    pool.put(host("h1", []))
+    demand, booking = Demand(1, 1), Booking("l", "r", 1e9, 1e9 + HOUR)
+    found = pool.search(demand, booking)
+    assert found == {"h1": 1}
+    pool.pencil(found, lambda _: booking)
+    assert pool.search(demand, Booking("other", "other", 1e9, 1e9 + HOUR)) is None
+    pool.erase(found, "r")
+    assert pool.search(demand, booking) == {"h1": 1}
+
+
+def test_an_older_word_about_a_host_does_not_count() -> None:
+    pool = Pool()
+    taken = Booking("l", "r", 1e9, 1e9 + HOUR)
+    pool.put(host("h1", [taken], version=5))
+    pool.put(host("h1", [], version=4))
+    assert pool.search(Demand(1, 1), Booking("x", "x", 1e9, 1e9 + 60)) is None
+    assert pool.hosts_of("l") == {"h1"}

@@ -1,0 +1,132 @@
+"""What clients say about leases, and what is made of it."""
+
+from typing import Any
+
+import pytest
+
+from stateward.domains.leases import properties
+from stateward.domains.leases.model import LeaseSpec
+from stateward.domains.leases.planning import BEFORE_END, new_spec
+from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resources
+from stateward.domains.leases.times import read_time, short_time, told_time
+from stateward.errors import BadInput
+
+NOW = read_time("now", "2030-01-01 12:00", 0.0)
+RESOURCES = Resources([PhysicalHosts(), Instances(), Mcis()])
+HOST = {"resource_type": "physical:host", "min": 1, "max": 2}
+
+
+def spec(**given: Any) -> LeaseSpec:
+    whole = {"name": "n", "end_date": "2030-01-02 12:00", "reservations": [HOST], **given}
+    return new_spec(whole, RESOURCES, lambda: "r", NOW, BEFORE_END)
+
+
+def test_times_are_read_to_the_minute_and_told_to_the_microsecond() -> None:
+    at = read_time("start_date", "2030-01-31 14:05", NOW)
+    assert told_time(at) == "2030-01-31T14:05:00.000000"
+    assert short_time(at) == "2030-01-31 14:05"
+    assert read_time("start_date", told_time(at), NOW) == at
+    assert read_time("start_date", "now", NOW) == NOW
+    assert told_time(None) is None
+
+
+@pytest.mark.parametrize("wrong", ["tomorrow", "2030-13-01 00:00", "", None, 7, "9999-01-01 00:00"])
+def test_what_is_no_time_is_refused_with_the_field_named(wrong: object) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_time("end_date", wrong, NOW)
+    assert caught.value.field == "end_date"
+
+
+def test_a_lease_begins_now_and_is_warned_an_hour_before_its_end_unless_told_otherwise() -> None:
+    found = spec()
+    assert (found.start, found.end, found.before_end) == (NOW, NOW + 86400, NOW + 86400 - 3600)
+
+
+def test_the_warning_is_never_before_the_start() -> None:
+    assert spec(end_date="2030-01-01 12:30").before_end == NOW
+
+
+def test_the_warning_can_be_given_as_an_event_too() -> None:
+    event = {"event_type": "before_end_lease", "event_date": "2030-01-02 06:00"}
+    assert spec(events=[event]).before_end == spec(before_end_date="2030-01-02 06:00").before_end
+
+
+def test_a_start_a_moment_ago_counts_as_now_because_clients_have_minutes_only() -> None:
+    whole = {"name": "n", "start_date": "2030-01-01 12:00", "end_date": "2030-01-01 12:00", "reservations": [HOST]}
+    found = new_spec(whole, RESOURCES, lambda: "r", NOW + 30, BEFORE_END)
+    assert (found.start, found.end) == (NOW + 30, NOW + 30)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"name": " "}, "name"),
+        ({"name": "x" * 300}, "name"),
+        ({"start_date": "2029-01-01 00:00"}, "start_date"),
+        ({"end_date": "2029-12-31 00:00"}, "end_date"),
+        ({"end_date": None}, "end_date"),
+        ({"before_end_date": "2030-01-05 00:00"}, "before_end_date"),
+        ({"reservations": []}, "reservations"),
+        ({"reservations": ["all"]}, "reservations"),
+        ({"reservations": [{"resource_type": "tape"}]}, "resource_type"),
+        ({"reservations": [{**HOST, "min": 0}]}, "min"),
+        ({"reservations": [{**HOST, "min": "many"}]}, "min"),
+        ({"reservations": [{**HOST, "min": True}]}, "min"),
+        ({"reservations": [{**HOST, "min": 3}]}, "max"),
+        ({"reservations": [{**HOST, "resource_properties": "gpu"}]}, "resource_properties"),
+        ({"reservations": [{**HOST, "hypervisor_properties": 7}]}, "hypervisor_properties"),
+        ({"reservations": [{"resource_type": "virtual:instance", "amount": 1}]}, "vcpus"),
+        ({"reservations": [{"resource_type": "mci", "template": "no JSON"}]}, "template"),
+        ({"events": [{"event_type": "party"}]}, "events"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_field_named(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        spec(**given)
+    assert caught.value.field == field
+
+
+def test_instances_can_be_wanted_together_apart_or_anyhow() -> None:
+    wish = {"resource_type": "virtual:instance", "vcpus": 1, "memory_mb": 1, "disk_gb": 0, "amount": "2"}
+    found = {
+        word: RESOURCES["virtual:instance"].demand(Instances().read({**wish, "affinity": word}, None))
+        for word in ("True", "False", "None")
+    }
+    assert [(one.together, one.apart) for one in found.values() if one is not None] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+
+
+def test_a_template_can_be_given_as_text_and_cannot_change() -> None:
+    details = Mcis().read({"template": '{"name": "m"}'}, None)
+    assert details["template"] == {"name": "m"}
+    assert Mcis().read({}, details) == details
+    with pytest.raises(BadInput):
+        Mcis().read({"template": {"name": "other"}}, details)
+
+
+@pytest.mark.parametrize(
+    ("expression", "fits"),
+    [
+        ("", True),
+        ("[]", True),
+        ('["=", "$gpu", "a100"]', True),
+        ('["!=", "$gpu", "a100"]', False),
+        ('[">=", "$vcpus", "8"]', True),
+        ('[">", "$vcpus", 8]', False),
+        ('["<", "$vcpus", "16"]', True),
+        ('["and", ["=", "$gpu", "a100"], ["<=", "$vcpus", "8"]]', True),
+        ('["or", ["=", "$gpu", "none"], ["==", "$vcpus", "8"]]', True),
+        ('["=", "$missing", "x"]', False),
+    ],
+)
+def test_expressions_say_which_hosts_will_do(expression: str, fits: bool) -> None:
+    assert properties.read("p", expression)({"gpu": "a100", "vcpus": "8"}) is fits
+
+
+@pytest.mark.parametrize("wrong", ["{", "[1]", '["=", "gpu", "x"]', '["~", "$gpu", "x"]', '["and"]', "[" * 5000, '"x"'])
+def test_what_is_no_expression_is_refused(wrong: str) -> None:
+    with pytest.raises(BadInput):
+        properties.read("resource_properties", wrong)

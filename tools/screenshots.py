@@ -1,0 +1,98 @@
+"""Take a picture of every view of the console: `make screenshots`, into build/screenshots; the best go into the docs.
+
+The pictures are of a stage with something of everything on it, dark and light, on a laptop and on a phone. They need
+Chromium (`apt-get install chromium`), and take about a minute.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.console.browser import CHROMIUM, PATIENT, launched, signed_in  # noqa: E402
+from tests.console.processes import Played, played  # noqa: E402
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+FOLDER = ROOT / "build" / "screenshots"
+SHOWN = ROOT / "docs" / "pictures" / "console"
+BEST = frozenset(
+    {"overview", "overview-light", "overview-phone", "object", "refusal", "mci", "leases-light", "systems"}
+)
+LAPTOP, PHONE = (1440, 900), (390, 844)
+
+VIEWS = {
+    # picture    view                    what is waited for
+    "overview":  ("overview",            "canvas[data-loaded]"),
+    "objects":   ("objects?kind=mci.vm", ".vrow"),
+    "object":    ("object/demo/ledger",  ".timeline .event"),
+    "waiting":   ("object/demo/deploy-2", ".sentence"),
+    "mci":       ("mci",                 ".matrix"),
+    "edge":      ("edge",                "table"),
+    "ovc":       ("ovc",                 ".meter"),
+    "leases":    ("leases",              ".gantt .bar"),
+    "systems":   ("systems",             ".lock"),
+    "queues":    ("queues",              "table"),
+    "lanes":     ("lanes",               "table"),
+    "workers":   ("workers",             "table"),
+    "timers":    ("timers",              "table"),
+    "journal":   ("journal",             ".vrow"),
+    "access":    ("access",              "table"),
+}  # fmt: skip
+
+
+def main() -> None:
+    """Take all pictures, or those that are named."""
+    if CHROMIUM is None:
+        sys.exit("There is no Chromium here: apt-get install chromium")
+    for folder in (FOLDER, SHOWN):
+        folder.mkdir(parents=True, exist_ok=True)
+    wanted = sys.argv[1:] or list(VIEWS)
+    with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
+        browser = launched(playwright)
+        with played(Path(data) / "data", "--cells", "4000", "--rate", "16") as stage:
+            for theme in ("dark", "light"):
+                take(browser, stage, wanted, theme, LAPTOP, "" if theme == "dark" else "-light")
+            take(browser, stage, wanted, "dark", PHONE, "-phone")
+            refusal(browser, stage)
+        browser.close()
+
+
+def take(browser: Browser, stage: Played, wanted: list[str], theme: str, size: tuple[int, int], suffix: str) -> None:
+    """Take a picture of each view in one theme and size."""
+    width, height = size
+    with signed_in(browser, stage.url, stage.token, theme=theme, width=width, height=height) as (_, page, _):
+        for name in wanted:
+            view, sign = VIEWS[name]
+            page.evaluate("view => { location.hash = '#/' + view }", view)
+            expect(page.locator(f"main {sign}").first).to_be_visible(timeout=PATIENT)
+            page.wait_for_timeout(1_500)  # for traffic to show
+            shoot(page, f"{name}{suffix}", whole=width == PHONE[0] or name in ("overview", "object"))
+
+
+def refusal(browser: Browser, stage: Played) -> None:
+    """Take a picture of an action that is refused, with its reason."""
+    with signed_in(browser, f"{stage.url}/#/object/demo/broken", stage.token) as (_, page, _):
+        page.get_by_role("button", name="pause", exact=True).press("Enter")
+        page.get_by_role("button", name="Ask all the same").click()
+        expect(page.locator("#problem .problem")).to_be_visible()
+        shoot(page, "refusal", whole=False)
+
+
+def shoot(page: Page, name: str, *, whole: bool) -> None:
+    """Take one picture."""
+    path = (SHOWN if name in BEST else FOLDER) / f"{name}.png"
+    page.screenshot(path=path, full_page=whole)
+    print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
