@@ -21,6 +21,7 @@ NAMES = (
     "mci",
     "systems",
     "leases",
+    "ovc",
 )
 
 

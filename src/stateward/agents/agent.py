@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from websockets.exceptions import WebSocketException
 
 from stateward.agents.admission import Admission, Mind, admit, crowded
-from stateward.agents.calling import Caller
 from stateward.agents.messages import (
     BEGUN,
     BUSY,
@@ -62,6 +61,20 @@ class Socket(Protocol):
         """Close the connection."""
 
 
+class Dialler(Protocol):
+    """How controllers are reached."""
+
+    async def dial(self) -> Socket:
+        """Connect to the next controller."""
+
+    def welcome(self) -> None:
+        """Take note that a controller let us in."""
+
+    @property
+    def pause(self) -> float:
+        """How many seconds to wait before the next try."""
+
+
 class Dismissed(Exception):
     """The controller wants this agent to end."""
 
@@ -84,7 +97,7 @@ class Agent:
     """An agent of one cloudlet."""
 
     def __init__(
-        self, site: Site, caller: Caller, version: str, successor: Successor, *, look_every: float = LOOK_EVERY
+        self, site: Site, caller: Dialler, version: str, successor: Successor, *, look_every: float = LOOK_EVERY
     ) -> None:
         self._site, self._caller, self.version, self._successor = site, caller, version, successor
         self._look_every = look_every

@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from stateward.errors import BadInput
 
 PATH = "/api/v1/edge/agents"
-FIRST, LONGEST = 0.2, 30.0
+FIRST, LONGEST = 0.2, 10.0
 OPEN_WITHIN = 10.0
 LARGEST = 1 << 20
 

@@ -214,7 +214,7 @@ class ProcessSite:
 
 def _new_keys(order: Order, taken: Sequence[str], number: int) -> list[str]:
     """Return keys for new nodes: the driver makes nothing twice under one key, so none is used again."""
-    names = (f"{order.name.replace(':', '.')}.{order.operation}.{n}" for n in count())
+    names = (f"{order.name.replace(':', '_')}-{order.operation}-{n}" for n in count())
     return list(islice((one for one in names if one not in taken), max(0, number)))
 
 

@@ -114,12 +114,11 @@ class Succession:
             return
         before = self._holder().pid
         loop = asyncio.get_running_loop()
-        begun, how = loop.time(), signal.SIGTERM
+        patience = loop.time() + GRACE
+        _signal(before, signal.SIGTERM)
         while not self._try_lock():
-            if before > 0:
-                with suppress(ProcessLookupError):
-                    os.kill(before, how)
-            how = signal.SIGKILL if loop.time() > begun + GRACE else signal.SIGTERM
+            if loop.time() > patience:
+                _signal(before, signal.SIGKILL)
             await asyncio.sleep(BETWEEN_LOOKS)
         self._heir = 0
 
@@ -136,6 +135,12 @@ class Succession:
             return msgspec.json.decode((self._folder / "agent.json").read_bytes(), type=Holder)
         except (OSError, msgspec.MsgspecError):
             return Holder(0, "")
+
+
+def _signal(pid: int, how: signal.Signals) -> None:
+    if pid > 0:
+        with suppress(ProcessLookupError):
+            os.kill(pid, how)
 
 
 class Unsucceeded:

@@ -31,6 +31,7 @@ MaybeAppInst = Annotated[str | None, typer.Argument(metavar="[CLOUDLET/CLUSTER/A
 Missing = Annotated[str | None, typer.Option("--missing", help="What is missing there: recreate, or leave.")]
 Orphans = Annotated[str | None, typer.Option("--orphans", help="What nobody asked for: report, or remove.")]
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="The version that its successor is to have.")]
+Within = Annotated[float, typer.Option("--within", min=0.1, max=600, metavar="SECONDS", help="Time to come up.")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="How many nodes.")]
 Flavor = Annotated[str | None, typer.Option("--flavor", help="The size of its nodes.")]
 Organization = Annotated[str | None, typer.Option("--organization", help="Whose it is.")]
@@ -83,11 +84,16 @@ def delete_cloudlet(session: Session, cloudlet: Cloudlet, wait: Wait = False, ti
 @cloudlets.command("upgrade")
 @on_server
 def upgrade_cloudlet(
-    session: Session, cloudlet: Cloudlet, version: Version, wait: Wait = False, timeout: Timeout = None
+    session: Session,
+    cloudlet: Cloudlet,
+    version: Version,
+    within: Within = 60.0,
+    wait: Wait = False,
+    timeout: Timeout = None,
 ) -> None:
     """Have the agent start its successor, which takes over."""
     where = path(session, "cloudlets", cloudlet, "upgrade")
-    ask(session, "POST", where, {"version": version}, None, wait, timeout)
+    ask(session, "POST", where, {"version": version, "within": within}, None, wait, timeout)
 
 
 @cloudlets.command("fix")

@@ -16,6 +16,7 @@ from stateward.cli.output import print_json
 from stateward.cli.ovc_views import Asked, Healing, Item, Queue, healing_table, item_table, queue_table, report_table
 from stateward.cli.session import Session, on_server
 from stateward.cli.show import results
+from stateward.cli.wire import NOTHING, Params
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
@@ -241,8 +242,8 @@ def delete(
     timeout: Timeout = None,
 ) -> None:
     """Move something to the recycle bin; or destroy it."""
-    path = f"{_path(session, object)}?permanently={str(permanently).lower()}"
-    _finish(session, _ask(session, "DELETE", path), wait, timeout)
+    params = {"permanently": str(permanently).lower()}
+    _finish(session, _ask(session, "DELETE", _path(session, object), params=params), wait, timeout)
 
 
 @app.command()
@@ -322,9 +323,9 @@ def _at(session: Session, path: str) -> str:
     return f"/ovc/{session.ns}{path}"
 
 
-def _ask(session: Session, method: str, path: str, body: object = None) -> Asked:
+def _ask(session: Session, method: str, path: str, body: object = None, params: Params = NOTHING) -> Asked:
     headers = {"Idempotency-Key": uuid4().hex}
-    return session.client.wire.call(Asked, method, _at(session, path), body=body, headers=headers)
+    return session.client.wire.call(Asked, method, _at(session, path), body=body, headers=headers, params=params)
 
 
 def _make(session: Session, things: str, body: object, wait: bool, timeout: float | None) -> None:
@@ -341,8 +342,8 @@ def _do(
     *,
     status: str | None = None,
 ) -> None:
-    believed = "" if status is None else f"?status={status}"
-    _finish(session, _ask(session, "POST", f"{_path(session, named)}/{action}{believed}", body), wait, timeout)
+    path = f"{_path(session, named)}/{action}"
+    _finish(session, _ask(session, "POST", path, body, {"status": status}), wait, timeout)
 
 
 def _finish(session: Session, asked: Asked, wait: bool, timeout: float | None) -> None:

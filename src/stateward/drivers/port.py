@@ -59,6 +59,7 @@ class Capabilities(Struct, frozen=True):
     reboot: bool = True
     bulk: int = 1  # how many machines one call may name
     page: int = 1000  # how many machines one page of a listing holds
+    lag: float = 0.0  # how many seconds old what a listing shows may be
     calls_a_second: float | None = None  # the provider's own budget, if it tells one
     events: bool = False  # whether `watch` yields anything
     shell: bool = False  # whether `run` works

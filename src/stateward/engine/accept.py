@@ -31,7 +31,7 @@ from stateward.engine.requests import (
     VersionMismatch,
     blocker_of,
 )
-from stateward.errors import StatewardError
+from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
 from stateward.store.port import Program, Tx
 from stateward.store.records import Answer, Key, Object
@@ -102,6 +102,8 @@ async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> li
             verdicts.append(await _admit(desk, kinds, request, answers))
         except StatewardError as error:
             verdicts.append(error)
+        except msgspec.DecodeError as error:  # a domain reads specs strictly, whoever wrote them
+            verdicts.append(BadInput("spec", request.spec or EMPTY, f"what its kind expects ({error})"))
     await follow(desk, kinds)
     return verdicts
 

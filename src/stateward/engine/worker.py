@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from random import Random
 from typing import Any, Literal, TypeVar
 
@@ -100,6 +101,7 @@ class Worker:
         self._keepers: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
         self._seen = 0.0
+        self._context = copy_context()
         self._caught = 0  # how many operations the last claim brought
         self._full = False  # no slot was free when there was something to claim
 
@@ -107,6 +109,7 @@ class Worker:
 
     async def start(self) -> None:
         """Come to life; alone on the database, what was held before a crash is freed at once."""
+        self._context = copy_context()
         if await self._store.alone():
             for former in await self._store.reader.workers():
                 if former.id.split("/")[0] != self._process:
@@ -222,7 +225,8 @@ class Worker:
             _tell_to_stop(former, "lost")
         running = self._running[one.work.key] = Running(one)
         conduct = Conduct(self._handler(one.operation), self._chance)
-        running.task = asyncio.create_task(self._guarded(running, conduct, now))
+        # In the worker's own context: whoever asked for it, and happens to be the one who claims, is not its parent.
+        running.task = asyncio.create_task(self._guarded(running, conduct, now), context=self._context.copy())
         running.task.add_done_callback(lambda _: self._done(running))
 
     def _handler(self, operation: Operation) -> Handler:

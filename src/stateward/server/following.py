@@ -109,6 +109,7 @@ class Following:
 
     async def _look(self, key: Key, one: Followed) -> None:
         while one.end is None:
+            hints = self._hints  # what happens from here on, a moment after the look as well, is worth another one
             try:
                 found = await self._store.reader.operation(key)
                 lines = await self._store.reader.progress_of(key, one.lines[-1].seq if one.lines else 0)
@@ -122,7 +123,7 @@ class Following:
                 one.tell()
             if one.end is None:
                 await asyncio.sleep(PAUSE + PAUSE_EACH * len(self._followed))
-                await _within(self._every, self._hints)
+                await _within(self._every, hints)
 
     def _hear(self, topics: Topic) -> None:
         if topics & (Topic.PROGRESS | Topic.JOURNAL | Topic.WORK) and self._followed:

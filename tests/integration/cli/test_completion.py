@@ -9,7 +9,7 @@ from tests.integration.cli.house import House
 
 
 def test_kinds_and_actions_come_from_the_tables() -> None:
-    assert complete_kinds("mci.v") == ["mci.vm"]
+    assert complete_kinds("mci.v") == ["mci.vm", "mci.vnet"]
     assert "suspend" in complete_actions("sus")
     assert complete_actions("no such") == []
 

@@ -22,8 +22,17 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def vm(name: str) -> dict[str, str]:
+    """Want a VM at one of the simulated regions."""
+    region = ("ap-northeast-2", "ap-northeast-1", "us-east-1", "us-west-2")[sum(name.encode()) % 4]
+    place = {"connection": f"aws-{region}", "provider": "aws", "region": region}
+    make = {"spec": "s", "image": "i", "csp_spec": "t3.nano", "csp_image": "ubuntu22.04"}
+    return {"name": name, "uid": f"uid-{name}", "mci": "m", "group": "g", **place, **make}
+
+
 def created(client: httpx.Client, name: str) -> httpx.Response:
-    return client.post(OBJECTS, json={"id": name, "kind": "mci.vm"}, headers={"Idempotency-Key": name})
+    body = {"id": name, "kind": "mci.vm", "spec": vm(name)}
+    return client.post(OBJECTS, json=body, headers={"Idempotency-Key": name})
 
 
 def states(client: httpx.Client) -> dict[str, str]:
@@ -93,13 +102,13 @@ class TestStarting:
 
     def test_settings_come_from_flags_before_the_environment_before_the_file(self, tmp_path: Path) -> None:
         file = tmp_path / "s.toml"
-        file.write_text(f'page_limit = 2\nbody_limit = 300\ndata = "{tmp_path / "wrong"}"')
-        environ = {"STATEWARD_BODY_LIMIT": "200", "STATEWARD_CONFIG": str(file)}
+        file.write_text(f'page_limit = 2\nbody_limit = 900\ndata = "{tmp_path / "wrong"}"')
+        environ = {"STATEWARD_BODY_LIMIT": "600", "STATEWARD_CONFIG": str(file)}
         with served(tmp_path / "data", "--no-worker", environ=environ) as server, server.client() as client:
             for number in range(3):
                 assert created(client, f"vm-{number}").status_code == 202
             assert len(client.get(OBJECTS).json()["items"]) == 2
-            assert client.post(OBJECTS, json={"id": "x" * 250, "kind": "mci.vm"}).status_code == 413
+            assert client.post(OBJECTS, json={"id": "x" * 800, "kind": "mci.vm"}).status_code == 413
             assert httpx.get(server.url + "/readyz", trust_env=False).json()["worker"] == "none here"
 
     def test_an_address_that_is_taken_is_told_in_one_line(self, tmp_path: Path) -> None:

@@ -275,3 +275,24 @@ def test_an_undo_that_is_not_sent_again_is_lost_for_ever_because_an_error_state_
 def test_an_undo_under_the_id_of_what_failed_is_never_done_by_an_agent_that_did_it_late() -> None:
     violation = found(CREATED, Faults(), Rules(undo=lambda book: book.issued))
     assert what(violation) == (Wrong.NO_REST, AT_REST)
+
+
+def test_what_exists_of_another_generation_must_not_count_as_what_was_asked_for() -> None:
+    def of_any_generation(generation: int, whole: bool, order: Order) -> bool:
+        return (generation == 0) == (order.work == "delete") and whole
+
+    violation = found(CHANGED, MORTAL, Rules(fulfils=of_any_generation))
+    assert what(violation) == (Wrong.BROKEN, READY_IS_TRUE)
+
+
+def test_what_never_was_ready_is_undone_by_its_removal() -> None:
+    met: set[str] = set()
+
+    def note(controller: Controller) -> bool:
+        if controller.book.state == S.DELETE_ERROR and not controller.book.confirmed and controller.book.operation:
+            met.add("undo")
+        return True
+
+    protocol = instance_protocol(Scenario(asks=2))
+    explore(replace(protocol, invariants=(Claim("note", (CONTROLLER,), note),)), LOSSY, BOUNDS)
+    assert met

@@ -117,7 +117,7 @@ async def upgrade_cloudlet(
     request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, data: JSONBody[NewVersion], key: Key = None
 ) -> AcceptedView:
     """Have the agent start its successor of another version, which takes over."""
-    return accepted_view(await service.upgrade(ns, cloudlet, data.version, caller_of(request, key=key)))
+    return accepted_view(await service.upgrade(ns, cloudlet, data.version, data.within, caller_of(request, key=key)))
 
 
 @post(f"{ONE_CLOUDLET}/fix", opt=ACT, tags=TAGS, summary="Settle a failed upgrade", status_code=202)
@@ -300,7 +300,7 @@ async def list_agents(office: TheOffice, ns: Ns) -> AgentsView:
 
 
 @websocket("/agents/{space:str}/{cloudlet:str}", opt=needs(Right.REPORT))
-async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space: str, cloudlet: str) -> None:
+async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space: Ns, cloudlet: Cloudlet) -> None:
     """Serve an agent."""
     await socket.accept()
     if not admitted(grant_of(socket), space, cloudlet):

@@ -62,6 +62,7 @@ from stateward.store.records import Object
 BEGINNINGS = ("create", "update", "re-create", "delete", "expire")
 REMOVALS = ("delete", "expire")
 READY = "Ready"
+COME_UP_WITHIN = 60.0
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------
@@ -237,13 +238,14 @@ def _goes_along(found: Object) -> bool:
 
 
 async def _upgrade(desk: Desk, request: Request, found: Object) -> Request:
-    version = str(msgspec.json.decode(request.args).get("version", ""))
+    args = msgspec.json.decode(request.args)
+    version, within = str(args.get("version", "")), float(args.get("within", COME_UP_WITHIN))
     marks = cloudlet_marks(found)
     if not version or version == marks.version:
         raise BadInput("version", version, f"another version than {marks.version}")
     _refuse_motion(await on_cloudlet(desk, found.ns, found.id), request)
     number = max(marks.operation + 1, int(desk.now * 1000))
-    return replace(request, seen=text_of(replace(marks, target=version, operation=number, heir=0)))
+    return replace(request, seen=text_of(replace(marks, target=version, within=within, operation=number, heir=0)))
 
 
 # --- apps as they are written down -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -47,10 +48,9 @@ class EdgeWing(Wing):
         retry: float = RETRY,
         lease: float = LEASE,
         every: float = EVERY,
-        upgrade_within: float = 60.0,
     ) -> None:
         self._site = site
-        self._times = {"beat": beat, "retry": retry, "upgrade_within": upgrade_within}
+        self._times = {"beat": beat, "retry": retry}
         self._lease, self._every = lease, every
         self._handlers = Handlers()
         records = [Kind(one) for one in (FLAVOR, AUTOSCALE, AUTOPROV, LISTENER)]
@@ -148,5 +148,5 @@ async def _tireless(loop: Loop) -> None:
 
 
 def wing(site: Site) -> Wing:
-    """Furnish the domain."""
-    return EdgeWing(site)
+    """Furnish the domain; the environment may say how often agents are to give a sign of life."""
+    return EdgeWing(site, beat=float(os.environ.get("STATEWARD_EDGE_BEAT", BEAT)))

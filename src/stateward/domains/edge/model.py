@@ -142,6 +142,7 @@ class CloudletMarks(Struct, frozen=True, omit_defaults=True):
 
     version: str = ""
     target: str = ""
+    within: float = 60.0  # how many seconds the successor has to come up
     operation: int = 0
     issued: int = 0
     serving: int = 0

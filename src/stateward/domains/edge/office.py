@@ -31,7 +31,15 @@ from stateward.domains.edge.handlers import beside
 from stateward.domains.edge.hearing import Word
 from stateward.domains.edge.intake import Intake
 from stateward.domains.edge.lifecycle import CLOUDLET, MISSING
-from stateward.domains.edge.model import INSTANCES, CloudletSpec, cloudlet_of, seat_of, spec_of, thing_of
+from stateward.domains.edge.model import (
+    INSTANCES,
+    CloudletSpec,
+    cloudlet_marks,
+    cloudlet_of,
+    seat_of,
+    spec_of,
+    thing_of,
+)
 from stateward.domains.edge.orphans import remove_orphan
 from stateward.domains.edge.succession import hangs_up, upgrade_due
 from stateward.engine import Denied, Engine
@@ -69,10 +77,9 @@ class Office:
         *,
         beat: float = BEAT,
         retry: float = RETRY,
-        upgrade_within: float = 60.0,
     ) -> None:
         self.engine, self.controller = engine, controller
-        self.beat, self.retry, self.upgrade_within = beat, retry, upgrade_within
+        self.beat, self.retry = beat, retry
         self.lines: dict[Key, list[Line]] = {}
         self.rejected: Counter[str] = Counter()
         self._loaded = loaded
@@ -198,7 +205,7 @@ class Office:
                 await self._send_away(line, "")
             elif upgrade_due(seat, line.connection) and line.settled:
                 await self._ask_to_upgrade(
-                    line, Upgrade(seat.target, seat.operation, seat.serving, self.upgrade_within)
+                    line, Upgrade(seat.target, seat.operation, seat.serving, cloudlet_marks(found).within)
                 )
 
     async def _cloudlet(self, key: Key) -> tuple[Object | None, Operation | None]:

@@ -80,9 +80,9 @@ class Service:
         """Change what is done about missing instances and orphans."""
         return await self._act(ns, name, CLOUDLET.kind, "change", by, args={"change": change})
 
-    async def upgrade(self, ns: str, name: str, version: str, by: Caller) -> Accepted:
-        """Have the agent start its successor."""
-        return await self._act(ns, name, CLOUDLET.kind, "upgrade", by, args={"version": version})
+    async def upgrade(self, ns: str, name: str, version: str, within: float, by: Caller) -> Accepted:
+        """Have the agent start its successor, which has so many seconds to come up."""
+        return await self._act(ns, name, CLOUDLET.kind, "upgrade", by, args={"version": version, "within": within})
 
     async def fix(self, ns: str, name: str, by: Caller) -> Accepted:
         """Say that a failed upgrade is settled."""

@@ -4,12 +4,67 @@ import asyncio
 from contextlib import suppress
 from random import Random
 
+from stateward.agents.agent import Agent
+from stateward.agents.inprocess import Switchboard
+from stateward.agents.simulated import SimulatedSite
+from stateward.agents.succession import Unsucceeded
+from stateward.domains.edge.lifecycle import APP, APPINST, CLUSTERINST, FLAVOR
+from stateward.domains.edge.model import AppSpec, CloudletSpec, ClusterInst, FlavorSpec, app_id, cluster_id
 from stateward.domains.edge.office import Office
-from stateward.domains.edge.service import Service
+from stateward.domains.edge.service import Caller, Service
+from stateward.engine import Denied
+from stateward.store.errors import StoreError
+
+NS = "demo"
+TOWNS = ("oslo", "turku", "tallinn")
+BY = Caller(who="demo")
+PAUSE = 4.0
+APPS = {"vision": "sleep 1000", "games": "sleep 1000"}
 
 
 async def show(service: Service, office: Office, chance: Random) -> None:
     """Keep a few cloudlets in motion, until cancelled."""
-    with suppress(asyncio.CancelledError):
-        await asyncio.Event().wait()
-    del service, office, chance
+    agents = [_agent(office, town, chance) for town in TOWNS]
+    tasks = [asyncio.create_task(one.run()) for one in agents]
+    try:
+        await _set_up(service)
+        while True:
+            with suppress(Denied, StoreError):
+                await _do_something(service, chance)
+            await asyncio.sleep(chance.uniform(0.5, 1.5) * PAUSE)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _agent(office: Office, town: str, chance: Random) -> Agent:
+    site = SimulatedSite(pace=chance.uniform(0.3, 0.9), steps=4)
+    return Agent(site, Switchboard(office, NS, town, pause=1.0), "1.0", Unsucceeded())
+
+
+async def _set_up(service: Service) -> None:
+    await service.define(NS, FLAVOR.kind, "small", FlavorSpec("small"), BY)
+    for name, command in APPS.items():
+        await service.define(NS, APP.kind, name, AppSpec(command), BY)
+    for town in TOWNS:
+        with suppress(Denied):
+            await service.create_cloudlet(NS, town, CloudletSpec(), BY)
+
+
+async def _do_something(service: Service, chance: Random) -> None:
+    """Do one thing to one cluster or app: make it, change it, or now and then remove it."""
+    town, cluster, app = chance.choice(TOWNS), "k8s", chance.choice(list(APPS))
+    deed = chance.choice(("cluster", "app", "app", "scale", "refresh", "remove"))
+    match deed:
+        case "cluster":
+            await service.create_cluster(NS, town, cluster, ClusterInst(flavor="small", nodes=2), BY)
+        case "app":
+            await service.create_app(NS, town, cluster, app, BY)
+        case "scale":
+            change = {"nodes": chance.randint(1, 5)}
+            await service.update(NS, cluster_id(town, cluster), CLUSTERINST.kind, change, BY)
+        case "refresh":
+            await service.refresh(NS, app_id(town, cluster, app), BY)
+        case _:
+            await service.delete(NS, app_id(town, cluster, app), APPINST.kind, BY)

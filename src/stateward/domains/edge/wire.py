@@ -50,6 +50,7 @@ class NewVersion(Struct, frozen=True, forbid_unknown_fields=True):
     """The version that an agent is to be upgraded to."""
 
     version: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$(?!\n)")]
+    within: Annotated[float, Meta(gt=0, le=600, description="seconds that the successor has to come up")] = 60.0
 
 
 class NewCluster(Struct, frozen=True, forbid_unknown_fields=True):

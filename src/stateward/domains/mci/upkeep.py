@@ -184,7 +184,12 @@ class Upkeep:
 
     async def _compare(self, connection: Connection, known: dict[str, Object]) -> list[Orphan]:
         cloud = await self._clouds.at(connection)
-        watched = [uid for uid, found in known.items() if found.state in WATCHED and found.op is None]
+        settled = await self._engine.store.reader.time() - cloud.driver.caps.lag  # what came later may not be shown yet
+        watched = [
+            uid
+            for uid, found in known.items()
+            if found.state in WATCHED and found.op is None and found.since <= settled
+        ]
         listing = await cloud.listing_anew()
         looks = cloud.read(listing, watched)
         self._saved(connection.provider, max(0, len(known) - 1))

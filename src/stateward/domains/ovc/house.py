@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from stateward.domains.ovc.aftermath import after
 from stateward.domains.ovc.api import routes
 from stateward.domains.ovc.containers import Containers
+from stateward.domains.ovc.demo import Show
 from stateward.domains.ovc.hosts import Hosts
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.nodes import FileVault, Nodes, NoVault, Vault
@@ -34,7 +35,7 @@ class OvcWing(Wing):
         settings = settings or read_settings(site.data)
         self.nodes = Nodes(site.data / FOLDER, cloud=cloud, called=site.called)
         self.vault: Vault = FileVault(site.data / FOLDER / "vault") if settings.files else NoVault()
-        self._containers = Containers()
+        self._containers, self._chance = Containers(), site.chance
         by = timed(settings.timeouts)
         kinds = [
             Vms(self.nodes, self.vault).kind(by[VM.kind], guard_vm, company_of_vm, after),
@@ -58,6 +59,10 @@ class OvcWing(Wing):
             yield
         finally:
             await self.nodes.close()
+
+    async def show(self, engine: Engine) -> None:  # noqa: ARG002 - as all wings
+        """Keep a small cloud in motion, for the demo, until cancelled."""
+        await Show(self.service, self._chance).run()
 
 
 def wing(site: Site) -> Wing:

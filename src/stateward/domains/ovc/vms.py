@@ -131,6 +131,7 @@ class Vms:
         await node.reset(key, job.key.id)
 
     async def _where(self, job: Job) -> tuple[Hypervisor, str]:
+        """Return the node and the machine of a VM that has power."""
         seen = vm_seen(job.claim.object)
         return await self._nodes.of(job.ns, seen.node), seen.machine
 
@@ -146,13 +147,13 @@ class Vms:
         await self._plug(job, str(job.args["disk"]))
 
     async def _plug(self, job: Job, disk: str) -> None:
-        node, key = await self._where(job)
-        if key:
+        if vm_seen(job.claim.object).machine:
+            node, key = await self._where(job)
             await node.attach(key, (await self._plugged(job.ns, disk))[0])
 
     async def _detach_disk(self, job: Job) -> None:
-        node, key = await self._where(job)
-        if key:
+        if vm_seen(job.claim.object).machine:
+            node, key = await self._where(job)
             await node.detach(key, (await self._plugged(job.ns, str(job.args["disk"])))[0])
 
     # --- the end -----------------------------------------------------------------------------------------------------

@@ -34,7 +34,10 @@ from stateward.drivers.port import (
     Why,
 )
 
-CAPABILITIES = Capabilities(Suspension.BY_STOPPING, Idempotency.TOKEN, bulk=BULK, page=PAGE)
+LAG = 3.0
+"""EC2 promises nothing, but what it shows is seldom older than this many seconds."""
+
+CAPABILITIES = Capabilities(Suspension.BY_STOPPING, Idempotency.TOKEN, bulk=BULK, page=PAGE, lag=LAG)
 
 
 class AwsDriver:

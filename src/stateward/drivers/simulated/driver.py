@@ -71,6 +71,7 @@ class SimulatedDriver:
             Idempotency.TOKEN,
             bulk=temper.bulk,
             page=temper.page,
+            lag=temper.late[1] if isinstance(temper.late, tuple) else temper.late,
             calls_a_second=temper.calls_a_second,
             events=True,
             shell=True,

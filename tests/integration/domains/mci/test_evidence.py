@@ -143,6 +143,29 @@ def test_after_a_storm_in_which_processes_are_killed_all_is_at_rest_and_true(see
     live(seed, STORMS[storm], course)
 
 
+SILENT = ("lost answers", "lost requests", "late", "throttled", "missing", "cut short", "late and lost", "half blind")
+"""The storms in which nothing is refused, breaks, or relapses."""
+
+
+@pytest.mark.parametrize("storm", SILENT)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_provider_that_only_loses_lies_late_or_throttles_fails_no_vm(storm: str, seed: int) -> None:
+    async def course(world: World) -> None:
+        house = world.house
+        created = await house.service.create(NS, mci("m1", *GROUPS), ANN)
+        assert (await house.engine.wait(NS, created.op.id, LONGEST)).status is Status.SUCCEEDED
+        for action in ("suspend", "resume", "reboot", "suspend", "terminate"):
+            verdict = await house.service.control(NS, "m1", action, ANN)
+            assert len(verdict.begun) == 9
+            ended = await house.engine.wait(NS, verdict.whole.op.id if verdict.whole else "", LONGEST)
+            assert ended.status is Status.SUCCEEDED
+        assert set((await states(house)).values()) == {"Terminated"}
+        lines = [line for vm in await house.service.vms(NS, "m1") for line in await house.engine.history(NS, vm.id)]
+        assert not [line for line in lines if line.target in ("Failed", "Undefined")]
+
+    live(seed, STORMS[storm], course)
+
+
 # --- a death at every step -------------------------------------------------------------------------------------------
 
 BRISK = Temper(latency=0.02, pending=0.1, suspending=0.1, resuming=0.1, terminating=0.1)

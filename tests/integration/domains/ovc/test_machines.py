@@ -166,6 +166,17 @@ async def test_a_disk_that_cannot_be_added_is_left_in_error_and_can_be_destroyed
     assert [one.id for one in await cloud.service.disks_of(cloud.ns, vm)] == [cloud.boot_disk(vm)]
 
 
+async def test_a_machine_that_came_back_from_the_bin_is_on_no_node_and_gets_disks_all_the_same(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    await cloud.did(vm, "delete")
+    await cloud.did(vm, "restore")
+    assert await cloud.node_of(vm) == ""
+    disk = await cloud.attached(vm)
+    await cloud.did(vm, "detach disk", disk=disk)
+    await cloud.did(vm, "start")
+    assert await cloud.node_of(vm) != ""
+
+
 async def test_of_two_machines_that_want_one_disk_exactly_one_gets_it(cloud: Cloud) -> None:
     one, other, disk = await cloud.vm(), await cloud.vm(), await cloud.disk()
     for _ in range(5):

@@ -3,7 +3,7 @@
 import pytest
 
 from stateward.domains.ovc.denials import Already, LastNode, NodeNotReady
-from stateward.domains.ovc.model import NodeReport, node_seen
+from stateward.domains.ovc.model import NodeReport, NodeSpec, node_seen
 from stateward.engine import Refused
 from stateward.errors import BadInput
 from tests.integration.domains.ovc.cloud import ADA, Cloud
@@ -160,3 +160,33 @@ async def test_a_machine_is_not_moved_to_where_it_is(cloud: Cloud) -> None:
     vm = await cloud.vm()
     with pytest.raises(Already):
         await cloud.ask(vm, "migrate", ADA, node=await cloud.node_of(vm))
+
+
+@pytest.mark.parametrize("option", ["folder", "program"])
+async def test_where_a_node_is_and_what_it_runs_is_not_for_whoever_registers_it(cloud: Cloud, option: str) -> None:
+    with pytest.raises(BadInput, match="without folder and program"):
+        await cloud.node(driver="process", **{option: "/bin/sh"})
+
+
+async def test_nodes_of_real_processes_carry_machines_too(cloud: Cloud) -> None:
+    one, other = await cloud.node(driver="process"), await cloud.node(driver="process")
+    for node in cloud.nodes:
+        await cloud.did(node, "decommission", ADA)
+    vms = await cloud.vms(2)
+    assert await where(cloud, vms) <= {one, other}
+    for action, state in (("pause", "PAUSED"), ("resume", "RUNNING"), ("reset", "RUNNING"), ("reboot", "RUNNING")):
+        await cloud.did(vms[0], action)
+        assert await cloud.state(vms[0]) == state
+    await cloud.did(vms[0], "pause")
+    node = await cloud.node_of(vms[0])
+    await cloud.did(node, "maintenance", ADA)
+    assert (await cloud.state(vms[0]), await where(cloud, vms)) == ("PAUSED", {other if node == one else one})
+    for vm in vms:
+        await cloud.did(vm, "destroy")
+
+
+async def test_a_node_whose_driver_does_not_work_is_not_in_service(cloud: Cloud) -> None:
+    spec = NodeSpec("broken", "qemu", {"arch": "pdp11"})
+    operation = await cloud.ended(await cloud.service.register_node(cloud.ns, spec, ADA))
+    assert (operation.status, "arch" in str(operation.error)) == ("failed", True)
+    assert await cloud.state(operation.object) == "ERROR"

@@ -14,6 +14,9 @@ from stateward.errors import BadInput
 from stateward.store.records import Object
 from stateward.store.selection import Selector
 
+RESERVED = frozenset({"folder", "program"})
+"""Options of drivers that are not for whoever registers a node: where on this host it is, and what it runs."""
+
 
 async def guard_node(desk: Desk, request: Request, found: Object) -> Request | None:
     """Check a request about a node."""
@@ -21,6 +24,8 @@ async def guard_node(desk: Desk, request: Request, found: Object) -> Request | N
     match request.action:
         case "register":
             spec = new_spec(request.spec, NodeSpec)
+            if RESERVED & spec.options.keys():
+                raise BadInput("options", sorted(spec.options), f"without {' and '.join(sorted(RESERVED))}")
             if found.parent is not None or found.queue != found.id:
                 raise BadInput("parent", found.parent, "nothing: nodes are on top")
             await refuse_taken(desk, request.ns, NODE, spec.name)

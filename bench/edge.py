@@ -1,0 +1,272 @@
+"""The controller and its agents: what a word costs, how long a thousand take to come back, how soon a crash is known.
+
+The controller is a real `stateward serve` in a process of its own, whose processor time is measured. A round trip is an
+agent's sign of life and its answer, over a thousand connections; the limit is a bare WebSocket echo in the same run.
+"""
+
+import asyncio
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import rmtree
+from statistics import median
+from tempfile import mkdtemp
+from typing import Any
+
+import httpx
+import msgspec
+
+from bench.measure import Timing
+from stateward.agents.fleet import Fleet
+from stateward.agents.messages import Beat, End, Hello, encode
+from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
+from stateward.domains.edge.model import ClusterInst, Marks, text_of
+from stateward.store import open_store
+from stateward.store.changes import Changes
+from stateward.store.records import Object
+
+NS, MANY, EACH = "lab", 1_000, 20
+ROUNDS, BEATS = 7, 5
+CRASHES = 15
+TICKS = os.sysconf("SC_CLK_TCK")
+STATEWARD = Path(sys.executable).parent / "stateward"
+
+
+class Server:
+    """A controller in a process of its own."""
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        environ = {**os.environ, "STATEWARD_RATE": "1000000", "STATEWARD_EDGE_BEAT": "600", "PYTHONUNBUFFERED": "1"}
+        self.folder = folder
+        command = [str(STATEWARD), "serve", "--data", str(folder), "--port", str(port), "--log-level", "error"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ)
+        assert self.process.stdout is not None
+        while b"  try" not in self.process.stdout.readline():
+            pass
+        self.url = json.loads((folder / "server.json").read_bytes())["url"]
+        self.port = int(self.url.rpartition(":")[2])
+        admin = (folder / "admin-token").read_text().strip()
+        headers = {"Authorization": f"Bearer {admin}"}
+        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
+
+    @property
+    def seconds(self) -> float:
+        """How much processor time it has used."""
+        return cpu(self.process.pid)
+
+    def token(self) -> str:
+        made = self.client.post("/api/v1/tokens", json={"name": "all", "role": "agent", "namespaces": [NS]})
+        return str(made.json()["token"])
+
+    def ready(self) -> int:
+        """How many cloudlets are ready."""
+        found = self.client.get("/api/v1/namespaces").json()
+        counts: dict[str, dict[str, int]] = next((one["counts"] for one in found if one["ns"] == NS), {})
+        return counts.get(CLOUDLET.kind, {}).get("Ready", 0)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        self.client.close()
+        self.process.send_signal(how)
+        self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+@contextmanager
+def place(each: int) -> Iterator[Path]:
+    """Yield a data folder with a thousand cloudlets that have so many clusters each."""
+    folder = Path(mkdtemp(prefix="stateward-bench-"))
+    try:
+        asyncio.run(furnish(folder / "stateward.db", each))
+        yield folder
+    finally:
+        rmtree(folder)
+
+
+def names() -> list[str]:
+    return [f"site{n:04}" for n in range(MANY)]
+
+
+async def furnish(file: Path, each: int) -> None:
+    store = open_store(str(file))
+    await store.open()
+    spec = text_of(ClusterInst(revision=7))
+    seen = text_of(msgspec.structs.replace(Marks(7, 0, 7, 7), spec=spec))
+    for name in names():
+        rows = [row(name, CLOUDLET.kind, "Offline", None, "{}", "{}")]
+        rows += [row(f"{name}:c{n}", CLUSTERINST.kind, "Ready", name, spec, seen) for n in range(each)]
+        changes = Changes(objects=rows)
+        await store.transact(lambda tx, changes=changes: tx.apply(changes))  # type: ignore[misc]
+    await store.close()
+
+
+def row(id_: str, kind: str, state: str, parent: str | None, spec: str, seen: str) -> Object:
+    now = time.time()
+    return Object(NS, id_, kind, state, now, 1, 1, None, id_, parent, spec, "{}", None, now, seen=seen)
+
+
+def report() -> list[str]:
+    with place(0) as empty, place(EACH) as full:
+        return [*round_trips(empty), *returns(full), *crashes(empty)]
+
+
+# --- round trips -----------------------------------------------------------------------------------------------------
+
+
+def dialled(port: int, path: str, token: str = "") -> socket.socket:
+    """Open a WebSocket, bare."""
+    found = socket.create_connection(("127.0.0.1", port))
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    key = b64encode(os.urandom(16)).decode()
+    head = f"GET {path} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    more = f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\nAuthorization: Bearer {token}\r\n\r\n"
+    found.sendall((head + more).encode())
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += found.recv(4096)
+    assert b" 101 " in data, data
+    return found
+
+
+def frame(message: bytes) -> bytes:
+    return b"\x81" + bytes([0x80 | len(message)]) + b"\0\0\0\0" + message
+
+
+def introduced(port: int, name: str, token: str) -> socket.socket:
+    """Open a connection as an agent that has nothing."""
+    found = dialled(port, f"/api/v1/edge/agents/{NS}/{name}", token)
+    found.sendall(frame(encode(Hello("1.0"))))
+    notify = json.loads(found.recv(4096)[2:])["notify"]
+    found.sendall(frame(encode(End(0, notify))))
+    return found
+
+
+def beat(sockets: list[socket.socket], message: bytes) -> None:
+    """Send a sign of life over every connection, some times, and read the answers."""
+    with selectors.DefaultSelector() as waiting:
+        left = dict.fromkeys(sockets, BEATS)
+        for one in sockets:
+            one.sendall(message)
+            waiting.register(one, selectors.EVENT_READ)
+        while left:
+            for key, _ in waiting.select():
+                found = key.fileobj
+                assert isinstance(found, socket.socket)
+                found.recv(4096)
+                left[found] -= 1
+                if left[found]:
+                    found.sendall(message)
+                else:
+                    waiting.unregister(found)
+                    del left[found]
+
+
+def round_trips(folder: Path) -> list[str]:
+    ours = Server(folder)
+    echo = subprocess.Popen([sys.executable, "-m", "bench.edge_echo"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert echo.stdout is not None
+    assert echo.stdin is not None
+    port = json.loads(echo.stdout.readline())["port"]
+    token = ours.token()
+    agents = [introduced(ours.port, name, token) for name in names()]
+    bare = [dialled(port, "/") for _ in range(MANY)]
+    while ours.ready() < MANY:
+        time.sleep(0.1)
+    cases = {
+        "beat": (ours.process.pid, agents, frame(encode(Beat(1)))),
+        "echo": (echo.pid, bare, frame(encode(Beat(1)))),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(ROUNDS + 1):
+        for name, (pid, sockets, message) in cases.items():
+            before = cpu(pid)
+            beat(sockets, message)
+            taken[name].append((cpu(pid) - before) / (MANY * BEATS))
+    for one in (*agents, *bare):
+        one.close()
+    echo.stdin.close()
+    echo.wait(60)
+    echo.stdout.close()
+    ours.stop()
+    mine, limit = (Timing(name, tuple(rounds[1:])) for name, rounds in taken.items())
+    return [
+        f"an agent's sign of life and its answer, {MANY:,} agents, in processor time of the controller",
+        f"  {mine.times(limit):7.2f} x a bare WebSocket echo in the same run                       target at most 3",
+        *(f"  {one.seconds * 1e6:7.0f} µs each  {one.name}" for one in (mine, limit)),
+    ]
+
+
+# --- coming back -----------------------------------------------------------------------------------------------------
+
+
+def returns(folder: Path) -> list[str]:
+    return asyncio.run(_returns(folder))
+
+
+async def _returns(folder: Path) -> list[str]:
+    server = await asyncio.to_thread(Server, folder)
+    fleet = Fleet([f"ws://127.0.0.1:{server.port}"], NS, names(), server.token())
+    fleet.has({name: {f"c{n}": 7 for n in range(EACH)} for name in names()})
+    fleet.start()
+    await fleet.settled()
+    server.stop(signal.SIGKILL)
+    await fleet.lost()
+    begun = time.perf_counter()
+    server = await asyncio.to_thread(Server, folder, server.port)
+    up = time.perf_counter()
+    while await asyncio.to_thread(server.ready) < MANY:
+        await asyncio.sleep(0.05)
+    done = time.perf_counter()
+    used = server.seconds
+    await fleet.stop()
+    server.stop()
+    return [
+        f"{MANY:,} agents with {EACH} instances each, all back at once after the controller was killed",
+        f"  {done - begun:7.1f} s from its restart until all are settled ({done - up:.1f} s after it answers)",
+        f"  {used / MANY * 1e3:7.2f} ms of the controller's processor time for each agent, its start included",
+    ]
+
+
+# --- crashes ---------------------------------------------------------------------------------------------------------
+
+
+def crashes(folder: Path) -> list[str]:
+    server = Server(folder)
+    token, taken = server.token(), []
+    here = f"/api/v1/edge/ns/{NS}/cloudlets/site0000"
+    for _ in range(CRASHES):
+        agent = introduced(server.port, "site0000", token)
+        until(server.client, here, "Ready")
+        agent.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        begun = time.perf_counter()
+        agent.close()
+        until(server.client, here, "Offline")
+        taken.append(time.perf_counter() - begun)
+    server.stop()
+    return [
+        "an agent that crashes",
+        f"  {median(taken) * 1e3:7.1f} ms until everybody sees its cloudlet Offline (median of {CRASHES})",
+    ]
+
+
+def until(client: httpx.Client, path: str, state: str) -> None:
+    while True:
+        found: dict[str, Any] = client.get(path).json()
+        if found["state"] == state:
+            return
+        time.sleep(0.001)

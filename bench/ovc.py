@@ -1,0 +1,124 @@
+"""OpenvCloud objects: what the rules of a domain cost on top of the engine, and a live migration under QEMU.
+
+An action here is the whole way: accepted under the domain's rules, done by a node that takes no time, ended with all
+that follows from it. Attaching a disk changes two objects in one step, and then two again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from shutil import rmtree, which
+from statistics import median
+from tempfile import mkdtemp
+from time import perf_counter
+
+from bench.engine.places import new_database, new_file, store_at
+from stateward.domains.ovc.house import OvcWing
+from stateward.domains.ovc.lifecycle import VM
+from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, VmSpec
+from stateward.domains.ovc.service import Caller
+from stateward.domains.ovc.settings import Settings
+from stateward.domains.wing import Site
+from stateward.drivers.simulated import CALM, SimulatedCloud
+from stateward.engine import Accepted, Engine
+
+NS = "bench"
+ME = Caller("admin", "bench")
+VMS, ALONE, MOVES = 300, 50, 8
+
+
+class Tenant:
+    """A small cloud, with ways to have something done."""
+
+    account = box = image = ""
+
+    def __init__(self, engine: Engine, wing: OvcWing) -> None:
+        self.engine, self.wing = engine, wing
+
+    async def made(self, making: Awaitable[Accepted]) -> str:
+        accepted = await making
+        await self.engine.wait(NS, accepted.op.id)
+        return accepted.object.id
+
+    async def furnish(self, driver: str) -> None:
+        make = self.wing.service
+        for number in range(2):
+            spec = NodeSpec(f"n{number}", driver)  # type: ignore[arg-type]
+            await self.made(make.register_node(NS, spec, ME))
+        self.account = await self.made(make.create_account(NS, AccountSpec("a"), ME))
+        self.box = await self.made(make.create_cloudspace(NS, CloudspaceSpec("c", self.account), ME))
+        self.image = await self.made(make.create_image(NS, ImageSpec("i", self.account), ME))
+
+    async def vm(self, name: str) -> str:
+        spec = VmSpec(name, self.account, self.box, self.image)
+        return await self.made(self.wing.service.create_machine(NS, spec, ME))
+
+    async def disk(self, name: str) -> str:
+        return await self.made(self.wing.service.create_disk(NS, DiskSpec(name, self.account), ME))
+
+    async def do(self, vm: str, action: str, **args: str) -> None:
+        accepted = await self.wing.service.act(NS, VM.kind, vm, action, ME, args=args)
+        ended = await self.engine.wait(NS, accepted.op.id)
+        assert ended.status == "succeeded", ended
+
+
+@asynccontextmanager
+async def _cloud(url: str, driver: str, storage: str) -> AsyncIterator[Tenant]:
+    folder = Path(mkdtemp(prefix="stateward-bench-"))
+    settings = Settings(storage)  # type: ignore[arg-type]
+    wing = OvcWing(Site(folder), settings, cloud=SimulatedCloud(temper=CALM))
+    engine = Engine(store_at(url), wing.kinds)
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=True):
+        tenant = Tenant(engine, wing)
+        await tenant.furnish(driver)
+        yield tenant
+    rmtree(folder, ignore_errors=True)
+
+
+def report() -> list[str]:
+    """Measure and return lines to print."""
+    lines = ["OpenvCloud objects, on nodes that take no time"]
+    for name, url in (("embedded", new_file()), ("PostgreSQL", new_database())):
+        lines += [f"{line}  {name}" for line in asyncio.run(_actions(url))]
+    return [*lines, *asyncio.run(_moves())]
+
+
+async def _actions(url: str) -> list[str]:
+    async with _cloud(url, "simulated", "none") as tenant:
+        made, vms = await _timed(lambda: _gathered([tenant.vm(f"vm {number}") for number in range(VMS)]))
+        disks = await asyncio.gather(*(tenant.disk(f"disk {number}") for number in range(VMS)))
+        paused, _ = await _timed(lambda: _gathered([tenant.do(vm, "pause") for vm in vms]))
+        pairs = list(zip(vms, disks, strict=True))
+        both, _ = await _timed(lambda: _gathered([tenant.do(vm, "attach disk", disk=disk) for vm, disk in pairs]))
+        alone = [(await _timed(partial(tenant.do, vm, "resume")))[0] for vm in vms[:ALONE]]
+    return [
+        f"  {VMS / made:7,.0f} VMs made and deployed a second, {VMS} at once",
+        f"  {VMS / paused:7,.0f} plain actions a second, {VMS} at once",
+        f"  {both / paused:7.2f} x that for an action on a VM and its disk together",
+        f"  {median(alone) * 1e3:7.1f} ms for one action alone, from request to end",
+    ]
+
+
+async def _moves() -> list[str]:
+    if which("qemu-img") is None or which("qemu-system-x86_64") is None:
+        return ["  (no live migration: QEMU is not installed)"]
+    async with _cloud(new_file(), "qemu", "files") as tenant:
+        vm = await tenant.vm("vm")
+        moves = [(await _timed(lambda: tenant.do(vm, "migrate")))[0] for _ in range(MOVES)]
+        await tenant.do(vm, "destroy")
+    return [
+        f"  {median(moves) * 1e3:7.0f} ms for a live migration between two QEMU processes, the second's start included"
+    ]
+
+
+async def _gathered(work: list[Awaitable[object]]) -> list[str]:
+    return [str(one) for one in await asyncio.gather(*work)]
+
+
+async def _timed(work: Callable[[], Awaitable[list[str] | None]]) -> tuple[float, list[str]]:
+    began = perf_counter()
+    found = await work()
+    return perf_counter() - began, found or []

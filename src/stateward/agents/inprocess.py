@@ -1,0 +1,109 @@
+"""Agents in the controller's own process, connected by memory: for the demo, for simulations, and for tests."""
+
+import asyncio
+from contextlib import suppress
+
+from stateward.agents.line import Gone, Host, Line
+
+
+class HungUp(ConnectionError):
+    """The other side has gone."""
+
+
+class Pipe:
+    """One end of a connection; closed at one end, it is closed at the other."""
+
+    def __init__(self) -> None:
+        self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.other: Pipe = self
+
+    def put(self, message: bytes | None) -> None:
+        """Bring a message; None is the end."""
+        self._inbox.put_nowait(message)
+
+    async def take(self) -> bytes:
+        """Return the next message."""
+        found = await self._inbox.get()
+        if found is None:
+            self.put(None)
+            raise HungUp("hung up")
+        return found
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        self.put(None)
+        self.other.put(None)
+
+
+class AgentEnd(Pipe):
+    """The agent's end."""
+
+    async def send(self, message: bytes, *, text: bool | None = None) -> None:  # noqa: ARG002 - as a WebSocket has it
+        """Send a message."""
+        self.other.put(message)
+
+    async def recv(self) -> bytes:
+        """Return the next message."""
+        return await self.take()
+
+    async def close(self) -> None:
+        """End the connection."""
+        self.hang_up()
+
+
+class ControllerEnd(Pipe):
+    """The controller's end."""
+
+    async def receive_text(self) -> str:
+        """Return the next message."""
+        return (await self.take()).decode()
+
+    async def send_text(self, data: bytes) -> None:
+        """Send a message."""
+        self.other.put(data)
+
+    async def close(self, code: int, reason: str) -> None:  # noqa: ARG002 - as a WebSocket has it
+        """End the connection."""
+        self.hang_up()
+
+
+class Switchboard:
+    """Dials whoever agents of this process are connected to, if somebody is."""
+
+    def __init__(self, host: Host | None, ns: str, cloudlet: str, pause: float = 0.01) -> None:
+        self.host, self.ns, self.cloudlet = host, ns, cloudlet
+        self._pause = pause
+        self._open: set[AgentEnd] = set()
+        self._serving: set[asyncio.Task[None]] = set()
+
+    @property
+    def pause(self) -> float:
+        """How many seconds to wait before the next try."""
+        return self._pause
+
+    async def dial(self) -> AgentEnd:
+        """Connect."""
+        if self.host is None:
+            raise HungUp("nobody is there")
+        ours, theirs = AgentEnd(), ControllerEnd()
+        ours.other, theirs.other = theirs, ours
+        line = Line(theirs, self.ns, self.cloudlet, asyncio.get_running_loop().time)
+        task = asyncio.create_task(self._serve(line, self.host, theirs))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        self._open.add(ours)
+        return ours
+
+    async def _serve(self, line: Line, host: Host, end: ControllerEnd) -> None:
+        with suppress(HungUp, Gone):
+            await line.serve(host)
+        end.hang_up()
+        self._open.discard(end.other)
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for end in list(self._open):
+            end.hang_up()
+
+    def welcome(self) -> None:
+        """Take note that the controller let us in."""

@@ -1,0 +1,131 @@
+"""The demo's cloud: three simulated nodes, a tenant with a few machines, and somebody who never leaves it alone.
+
+It is made when the server first starts with the demo, in a namespace of its own, and found again later: each part has a
+key, by which it is made once. Now and then a node goes into maintenance, and its machines move unnoticed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from random import Random
+
+from stateward.domains.ovc.lifecycle import DISK, NODE, VM, DiskState, NodeState, VmState
+from stateward.domains.ovc.looking import objects
+from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, VmSpec
+from stateward.domains.ovc.service import Caller, Service
+from stateward.engine import Accepted
+from stateward.errors import StatewardError
+from stateward.lifecycle import ADMIN, USER
+from stateward.store.errors import StoreError
+from stateward.store.records import Object
+from stateward.store.selection import Selector
+
+log = logging.getLogger("stateward.demo")
+
+NS = "demo"
+USER_OF_IT = Caller(USER, "the demo's user")
+ADMIN_OF_IT = Caller(ADMIN, "the demo's administrator")
+PAUSE = 1.5
+"""How many seconds pass between two things that somebody does, about."""
+
+NODES, MACHINES, DISKS = 3, 8, 4
+HABITS: dict[str, tuple[str, ...]] = {
+    VmState.RUNNING: ("pause", "stop", "reboot", "reset", "migrate", "migrate"),
+    VmState.PAUSED: ("resume",),
+    VmState.HALTED: ("start", "start", "delete"),
+    VmState.DELETED: ("restore",),
+    VmState.VIRTUAL: ("deploy",),
+    VmState.ERROR: ("deploy",),
+}
+
+
+class Show:
+    """Makes the cloud and keeps it in motion."""
+
+    def __init__(
+        self,
+        service: Service,
+        chance: Random,
+        *,
+        pause: float = PAUSE,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._service, self._chance, self._pause, self._sleep = service, chance, pause, sleep
+
+    async def run(self) -> None:
+        """Live, until cancelled; a store that is away for a while is waited for."""
+        while True:
+            try:
+                await self.furnish()
+                while True:
+                    await self._sleep(self._chance.uniform(0.5, 1.5) * self._pause)
+                    await self.act_once()
+            except StoreError as error:
+                log.warning("the demo waits for the store: %s", error)
+                await self._sleep(5.0)
+
+    async def furnish(self) -> None:
+        """Make what is not there yet."""
+        make = self._service
+        for number in range(1, NODES + 1):
+            await self._made(make.register_node(NS, NodeSpec(f"node {number}"), ADMIN_OF_IT, f"node {number}"))
+        account = await self._made(make.create_account(NS, AccountSpec("acme"), USER_OF_IT, "account"))
+        box = await self._made(make.create_cloudspace(NS, CloudspaceSpec("web", account), USER_OF_IT, "box"))
+        image = await self._made(make.create_image(NS, ImageSpec("tick", account), USER_OF_IT, "image"))
+        for number in range(1, MACHINES + 1):
+            spec = VmSpec(f"machine {number}", account, box, image)
+            await self._made(make.create_machine(NS, spec, USER_OF_IT, f"machine {number}"))
+        for number in range(1, DISKS + 1):
+            spec_of_it = DiskSpec(f"data {number}", account, 10)
+            await self._made(make.create_disk(NS, spec_of_it, USER_OF_IT, f"data {number}"))
+
+    async def _made(self, making: Awaitable[Accepted]) -> str:
+        """Wait until something is there, or known to be; return its id."""
+        with suppress(StatewardError):
+            accepted = await making
+            if accepted.operation is not None:
+                await self._service.engine.wait(NS, accepted.op.id, 60)
+            return accepted.object.id
+        return ""
+
+    async def act_once(self) -> None:
+        """Do one thing to one object, if there is something to be done."""
+        with suppress(StatewardError):  # somebody else was faster: that is what the demo is for
+            match self._chance.random():
+                case luck if luck < 0.1:
+                    await self._care_for_a_node()
+                case luck if luck < 0.35:
+                    await self._move_a_disk()
+                case _:
+                    await self._use_a_machine()
+
+    async def _use_a_machine(self) -> None:
+        vm = await self._some(VM.kind)
+        if vm is not None and vm.state in HABITS:
+            action = self._chance.choice(HABITS[vm.state])
+            caller = ADMIN_OF_IT if action == "migrate" else USER_OF_IT
+            await self._service.act(NS, VM.kind, vm.id, action, caller)
+
+    async def _move_a_disk(self) -> None:
+        disk, vm = await self._some(DISK.kind), await self._some(VM.kind)
+        if disk is None or vm is None:
+            return
+        if disk.state == DiskState.CREATED:
+            await self._service.act(NS, VM.kind, vm.id, "attach disk", USER_OF_IT, args={"disk": disk.id})
+        elif disk.state == DiskState.ASSIGNED and disk.parent is not None:
+            await self._service.act(NS, VM.kind, disk.parent, "detach disk", USER_OF_IT, args={"disk": disk.id})
+
+    async def _care_for_a_node(self) -> None:
+        """Put a node in maintenance if all are in service, or bring back the one that is not."""
+        nodes = [one async for one in objects(self._service.engine.store.reader, Selector(NS, NODE.kind))]
+        away = [one for one in nodes if one.state == NodeState.MAINTENANCE]
+        if away:
+            await self._service.act(NS, NODE.kind, away[0].id, "enable", ADMIN_OF_IT)
+        elif nodes and all(one.state == NodeState.ENABLED for one in nodes):
+            chosen = self._chance.choice(nodes)
+            await self._service.act(NS, NODE.kind, chosen.id, "maintenance", ADMIN_OF_IT)
+
+    async def _some(self, kind: str) -> Object | None:
+        found = [one async for one in objects(self._service.engine.store.reader, Selector(NS, kind))]
+        return self._chance.choice(found) if found else None

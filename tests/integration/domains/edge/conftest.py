@@ -1,0 +1,201 @@
+"""An edge domain at work on a real store, with agents on simulated sites, connected without a network in between."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.agents.agent import Agent
+from stateward.agents.inprocess import Switchboard
+from stateward.agents.simulated import SimulatedSite
+from stateward.agents.succession import Unsucceeded
+from stateward.domains.edge.house import EdgeWing
+from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
+from stateward.domains.edge.model import (
+    AppSpec,
+    AutoprovSpec,
+    AutoscaleSpec,
+    CloudletSpec,
+    ClusterInst,
+    FlavorSpec,
+    cloudlet_marks,
+    marks_of,
+)
+from stateward.domains.edge.office import Office
+from stateward.domains.edge.service import Caller, Service
+from stateward.domains.wing import Site
+from stateward.engine import Accepted, Engine
+from stateward.store.changes import Changes
+from stateward.store.port import Store, Tx
+from stateward.store.records import Key, Object, Operation
+from stateward.store.records import Line as JournalLine
+from tests.stores import fresh_store
+
+NS = "lab"
+ANN = Caller("user", "ann")
+ADA = Caller("admin", "ada")
+PATIENT = 15.0
+
+
+class Hand:
+    """An agent at work in this process, with its site."""
+
+    def __init__(self, cloudlet: str, site: SimulatedSite, version: str = "1.0") -> None:
+        self.site, self.board, self.version = site, Switchboard(None, NS, cloudlet), version
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self, office: Office) -> None:
+        self.board.host = office
+        self.agent = Agent(self.site, self.board, self.version, Unsucceeded(), look_every=0.05)
+        self.task = asyncio.create_task(self.agent.run())
+
+    async def kill(self) -> None:
+        """End the agent as if it had crashed; its site stays."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+        self.board.cut()
+
+
+class House:
+    """The domain with its engine, and ways to say what a test waits for."""
+
+    def __init__(self, engine: Engine, wing: EdgeWing) -> None:
+        self.engine, self.wing = engine, wing
+        self.hands: list[Hand] = []
+
+    @property
+    def service(self) -> Service:
+        return self.wing.service
+
+    @property
+    def office(self) -> Office:
+        return self.wing.office
+
+    async def cloudlet(self, name: str = "munich", hand: Hand | None = None, **spec: Any) -> Hand:
+        """Make a cloudlet with an agent, and wait until it is ready."""
+        accepted = await self.service.create_cloudlet(NS, name, CloudletSpec(**spec), ANN)
+        hand = self.start(hand or Hand(name, SimulatedSite()))
+        await self.ended(accepted)
+        return hand
+
+    def start(self, hand: Hand) -> Hand:
+        """Let an agent dial."""
+        self.hands.append(hand)
+        hand.start(self.office)
+        return hand
+
+    async def cluster(self, name: str = "c1", cloudlet: str = "munich", **spec: Any) -> Operation:
+        """Make a cluster, and wait until that has ended."""
+        return await self.ended(await self.service.create_cluster(NS, cloudlet, name, ClusterInst(**spec), ANN))
+
+    async def app(self, name: str = "web", **spec: Any) -> Object:
+        """Define an app."""
+        return await self.service.define(NS, APP.kind, name, AppSpec(spec.pop("command", "sleep 1000"), **spec), ANN)
+
+    async def flavor(self, name: str = "m4") -> Object:
+        return await self.service.define(NS, FLAVOR.kind, name, FlavorSpec("tiny"), ANN)
+
+    async def autoprov(self, name: str, *cloudlets: str, **spec: Any) -> Object:
+        return await self.service.define(NS, AUTOPROV.kind, name, AutoprovSpec(cloudlets, **spec), ANN)
+
+    async def autoscale(self, name: str, **spec: Any) -> Object:
+        return await self.service.define(NS, AUTOSCALE.kind, name, AutoscaleSpec(**spec), ANN)
+
+    async def deployed(self, app: str = "web", cluster: str = "c1", cloudlet: str = "munich") -> Operation:
+        """Deploy an app, and wait until that has ended."""
+        return await self.ended(await self.service.create_app(NS, cloudlet, cluster, app, ANN))
+
+    async def ended(self, accepted: Accepted) -> Operation:
+        """Wait for the end of an operation."""
+        return await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENT)
+
+    async def get(self, id_: str) -> Object:
+        return await self.engine.get(NS, id_)
+
+    async def state(self, id_: str) -> str:
+        return (await self.get(id_)).state
+
+    async def history(self, id_: str) -> list[JournalLine]:
+        return await self.engine.history(NS, id_)
+
+    async def until(self, id_: str, *states: str) -> Object:
+        """Wait until an object is in one of these states, and nothing is under way on it."""
+        return await self.until_true(id_, lambda one: one.state in states)
+
+    async def until_true(self, id_: str, condition: Callable[[Object], bool]) -> Object:
+        async with asyncio.timeout(PATIENT):
+            while True:
+                found = await self.get(id_)
+                if condition(found):
+                    return found
+                await asyncio.sleep(0.005)
+
+    async def renewed(self, id_: str, generation: int) -> None:
+        """Wait until something is ready in a later generation."""
+        await self.until_true(id_, lambda one: one.state == "Ready" and marks_of(one).generation > generation)
+
+    async def told(self, accepted: Accepted, lines: int) -> None:
+        """Wait until an operation has told of its progress."""
+        async with asyncio.timeout(PATIENT):
+            while len(await self.engine.store.reader.progress_of(accepted.op.key, 0)) < lines:
+                await asyncio.sleep(0.005)
+
+    async def online(self, name: str = "munich") -> Object:
+        return await self.until_true(name, lambda one: one.state == "Ready" and cloudlet_marks(one).serving > 0)
+
+    async def marks(self, id_: str) -> Any:
+        return marks_of(await self.get(id_))
+
+    async def close(self) -> None:
+        for hand in self.hands:
+            await hand.kill()
+
+
+def hold(hand: Hand) -> asyncio.Event:
+    """Let the agent's work wait until it is let go; what is removed does not wait."""
+    gate = asyncio.Event()
+    hand.site.gate = lambda order: gate if order.work != "delete" else None
+    return gate
+
+
+async def overdue(house: House, op: str) -> None:
+    """Let the deadline of an operation pass."""
+
+    async def program(tx: Tx) -> None:
+        (work,) = (await tx.work([Key(NS, op)])).values()
+        await tx.apply(Changes(work=[replace(work, deadline=tx.now - 1, not_before=tx.now - 1)]))
+
+    await house.engine.store.transact(program)
+
+
+@asynccontextmanager
+async def open_house(store: Store, folder: Path, *, works: bool = True, **times: float) -> AsyncIterator[House]:
+    """Open the domain on a store."""
+    wing = EdgeWing(Site(folder, chance=Random(1)), **{"retry": 0.5, "every": 3600.0, "lease": 3.0, **times})
+    engine = Engine(store, wing.kinds, works=works, lease=3.0)
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=works):
+        house = House(engine, wing)
+        try:
+            yield house
+        finally:
+            await house.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
+    """Return how to open one and the same fresh database, as often as wanted."""
+    return fresh_store(request.param, request)
+
+
+@pytest.fixture
+async def house(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[House]:
+    """An edge domain at work."""
+    async with open_house(new_store(), tmp_path) as opened:
+        yield opened

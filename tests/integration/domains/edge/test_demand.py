@@ -1,0 +1,145 @@
+"""Demand at work: clusters that grow, apps that follow their users, and limits that hold whatever races."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from stateward.agents.simulated import SimulatedSite
+from stateward.domains.edge.demand import Carried
+from stateward.domains.edge.members import app_marks
+from stateward.domains.edge.model import AppMarks, CloudletSpec, ClusterInst, spec_of
+from stateward.domains.edge.service import Service
+from stateward.engine import Accepted, Denied
+from stateward.store.records import Key
+from tests.integration.domains.edge.conftest import ANN, NS, Hand, House, open_house
+from tests.stores import fresh_store
+
+PATIENT = 30.0
+
+
+async def marks(house: House, app: str = "web") -> AppMarks:
+    return app_marks(await house.get(f"app.{app}"))
+
+
+async def test_a_cluster_grows_and_shrinks_with_its_load(house: House) -> None:
+    await house.cloudlet()
+    await house.autoscale("busy", min=1, max=4, cpu=100.0)
+    await house.cluster(autoscale="busy")
+    accepted = await house.service.loaded(NS, "munich:c1", Carried(cpu=350.0))
+    assert accepted is not None
+    await house.ended(accepted)
+    assert spec_of(await house.get("munich:c1"), ClusterInst).nodes == 4
+    assert await house.service.loaded(NS, "munich:c1", Carried(cpu=390.0)) is None
+    accepted = await house.service.loaded(NS, "munich:c1", Carried(cpu=90.0))
+    assert accepted is not None
+    assert (await house.ended(accepted)).status == "succeeded"
+    assert spec_of(await house.get("munich:c1"), ClusterInst).nodes == 1
+
+
+async def test_an_app_is_deployed_by_demand_and_removed_without(house: House) -> None:
+    for name in ("munich", "berlin"):
+        await house.cloudlet(name)
+    await house.autoprov("follow", "munich", "berlin", min=0, max=2, requests=5, deploy_after=2, undeploy_after=1)
+    await house.app(autoprov="follow")
+    for _ in range(2):
+        await demanded(house, {"berlin": 7})
+    await house.until("berlin:autocluster-web:web", "Ready")
+    assert (await marks(house)).members == ("berlin:autocluster-web:web",)
+    await demanded(house, {})
+    await house.until("berlin:autocluster-web:web", "NotPresent")
+    await until_members(house, 0)
+
+
+async def test_instances_on_cloudlets_that_went_offline_are_replaced(house: House) -> None:
+    hands = {name: await house.cloudlet(name) for name in ("munich", "berlin")}
+    await house.autoprov("always", "munich", "berlin", min=1, max=2)
+    await house.app(autoprov="always")
+    await demanded(house, {})
+    await house.until("munich:autocluster-web:web", "Ready")
+    await hands["munich"].kill()
+    await house.until("munich", "Offline")
+    await demanded(house, {})
+    await house.until("berlin:autocluster-web:web", "Ready")
+    assert len((await marks(house)).members) == 2
+
+
+async def demanded(house: House, requests: dict[str, int]) -> None:
+    await house.service.demanded(NS, "web", requests)
+    await house.wing.steward.provide(NS, await house.get("app.web"))
+
+
+async def until_members(house: House, number: int) -> None:
+    async with asyncio.timeout(PATIENT):
+        while len((await marks(house)).members) != number:
+            await asyncio.sleep(0.005)
+
+
+async def race(services: list[Service], cloudlets: list[str], action: str) -> int:
+    """Let two controllers race for the same; returns how many were accepted."""
+
+    async def ask(nth: int, cloudlet: str) -> bool:
+        service = services[nth % len(services)]
+        try:
+            if action == "create":
+                await service.create_app(NS, cloudlet, "c1", "web", ANN)
+            else:
+                await service.delete(NS, f"{cloudlet}:c1:web", "edge.appinst", ANN)
+        except Denied:
+            return False
+        return True
+
+    return sum(await asyncio.gather(*(ask(nth, one) for nth, one in enumerate(cloudlets))))
+
+
+async def test_fifty_racing_creates_end_at_exactly_max_and_fifty_racing_deletes_at_exactly_min(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    new_store = fresh_store("postgres", request)
+    async with open_house(new_store(), tmp_path) as one, open_house(new_store(), tmp_path) as other:
+        names = [f"site{n:02}" for n in range(50)]
+        for nth, name in enumerate(names):
+            (one, other)[nth % 2].start(Hand(name, SimulatedSite()))
+        await asyncio.gather(*(one.service.create_cloudlet(NS, name, CloudletSpec(), ANN) for name in names))
+        await asyncio.gather(*(one.online(name) for name in names))
+        await asyncio.gather(*(one.cluster("c1", name) for name in names))
+        await one.autoprov("few", *names, min=3, max=7)
+        await one.app(autoprov="few")
+        services = [one.service, other.service]
+        assert await race(services, names, "create") == 7
+        made = [name for name in names if await one.engine.store.reader.object(Key(NS, f"{name}:c1:web"))]
+        await asyncio.gather(*(one.until(f"{name}:c1:web", "Ready") for name in made))
+        assert len(made) == 7
+        assert await race(services, made * 7, "delete") == 4
+        await until_members(one, 3)
+
+
+async def test_with_two_controllers_no_app_is_ever_without_its_cluster(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    new_store = fresh_store("postgres", request)
+    async with open_house(new_store(), tmp_path) as one, open_house(new_store(), tmp_path) as other:
+        await one.cloudlet()
+        await asyncio.gather(*(one.app(f"app{n}") for n in range(8)))
+        for _ in range(6):
+            await one.cluster()
+            creates = [(one, other)[n % 2].service.create_app(NS, "munich", "c1", f"app{n}", ANN) for n in range(8)]
+            deletes = [house.service.delete(NS, "munich:c1", "edge.clusterinst", ANN) for house in (one, other)]
+            answers = await asyncio.gather(*creates[:4], *deletes, *creates[4:], return_exceptions=True)
+            apps, gone = [*answers[:4], *answers[6:]], answers[4:6]
+            assert all(isinstance(answer, Accepted | Denied) for answer in answers), answers
+            assert any(isinstance(answer, Accepted) for answer in gone) != any(
+                isinstance(answer, Accepted) for answer in apps
+            )
+            for answer in answers:
+                if isinstance(answer, Accepted):
+                    await one.ended(answer)
+            await cleared(one)
+
+
+async def cleared(house: House) -> None:
+    """Remove everything from the cloudlet."""
+    for kind in ("edge.appinst", "edge.clusterinst"):
+        for found in await house.service.all(NS, kind):
+            if found.state != "NotPresent":
+                await house.ended(await house.service.delete(NS, found.id, kind, ANN))

@@ -1,0 +1,96 @@
+"""A thousand agents on one controller, over real sockets: all come back at once when it does, and all are settled."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from stateward.agents.fleet import Fleet
+from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
+from stateward.domains.edge.model import ClusterInst, Marks, text_of
+from stateward.store import open_store
+from stateward.store.changes import Changes
+from stateward.store.port import Program
+from stateward.store.records import Object
+from tests.integration.server.processes import Served
+
+NS, MANY, EACH = "lab", 1000, 20
+PATIENT = 120.0
+
+
+async def furnished(file: Path, cloudlets: list[str]) -> dict[str, dict[str, int]]:
+    """Write a thousand cloudlets down, each with instances that are ready."""
+    store = open_store(str(file))
+    await store.open()
+    now, things = time.time(), {}
+    for name in cloudlets:
+        things[name] = {f"c{n}": 7 for n in range(EACH)}
+        rows = [row(now, name, name, CLOUDLET.kind, "Offline", None, '{"missing":"recreate","orphans":"report"}', "{}")]
+        spec, marks = text_of(ClusterInst(revision=7)), Marks(7, 0, 7, 7)
+        seen = text_of(msgspec.structs.replace(marks, spec=spec))
+        rows += [row(now, name, f"{name}:c{n}", CLUSTERINST.kind, "Ready", name, spec, seen) for n in range(EACH)]
+        await store.transact(applying(rows))
+    await store.close()
+    return things
+
+
+def applying(rows: list[Object]) -> Program[None]:
+    return lambda tx: tx.apply(Changes(objects=rows))
+
+
+def row(now: float, cloudlet: str, id_: str, kind: str, state: str, parent: str | None, spec: str, seen: str) -> Object:
+    return Object(NS, id_, kind, state, now, 1, 1, None, id_, parent, spec, "{}", None, now, seen=seen)
+
+
+async def until_all_ready(server: Served) -> None:
+    client = server.client()
+    async with asyncio.timeout(PATIENT):
+        while True:
+            counts = (await asyncio.to_thread(client.get, "/api/v1/namespaces")).json()
+            found: dict[str, dict[str, int]] = next((one["counts"] for one in counts if one["ns"] == NS), {})
+            if found.get(CLOUDLET.kind, {}) == {"Ready": MANY}:
+                break
+            await asyncio.sleep(0.1)
+    client.close()
+
+
+async def test_a_thousand_agents_come_back_at_once_and_all_are_settled(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    folder = tmp_path / "controller"
+    folder.mkdir()
+    names = [f"site{n:04}" for n in range(MANY)]
+    things = await furnished(folder / "stateward.db", names)
+    environ = {"STATEWARD_RATE": "100000"}
+    server = await asyncio.to_thread(Served, folder, environ=environ)
+    with server.client() as client:
+        token = client.post("/api/v1/tokens", json={"name": "all", "role": "agent", "namespaces": [NS]}).json()
+    port = int(server.url.rpartition(":")[2])
+    fleet = Fleet([f"ws://127.0.0.1:{port}"], NS, names, token["token"])
+    fleet.has(things)
+    fleet.start()
+    try:
+        async with asyncio.timeout(PATIENT):
+            await fleet.settled()
+        await until_all_ready(server)
+        server.stop(signal.SIGKILL)
+        await fleet.lost()
+        begun = time.monotonic()
+        again = await asyncio.to_thread(Served, folder, "--port", str(port), environ=environ)
+        await until_all_ready(again)
+        record_property("seconds", time.monotonic() - begun)
+        with again.client() as client:
+            counts = client.get("/api/v1/namespaces").json()
+            agents = client.get(f"/api/v1/edge/ns/{NS}/agents").json()
+        found = next(one["counts"] for one in counts if one["ns"] == NS)
+        assert found[CLUSTERINST.kind] == {"Ready": MANY * EACH}
+        assert len(agents["agents"]) == MANY
+        assert agents["rejected"] == {}
+        again.stop()
+    finally:
+        await fleet.stop()
+        if server.process.poll() is None:
+            server.stop(signal.SIGKILL)

@@ -1,0 +1,115 @@
+"""The upgrade of an agent, explored: controller, two agents, loss, duplication, crashes of any of them."""
+
+import pytest
+
+from stateward.agents.messages import UPGRADE_FAILED, UPGRADING
+from stateward.domains.edge.protocol.upgrade import (
+    AT_REST,
+    NEW,
+    OLD,
+    SUCCESS_IS_TRUE,
+    gathering,
+    upgrade_protocol,
+)
+from stateward.domains.edge.succession import (
+    C,
+    Event,
+    Seat,
+    Seated,
+    Unwanted,
+    departed,
+    gathered,
+    greeted,
+    hangs_up,
+    said,
+)
+from stateward.lifecycle import AGENT, CONTROLLER
+from stateward.lifecycle.explore import Bounds, Faults, Wrong, explore
+
+BOUNDS = Bounds(copies=1)
+BOTH: dict[str, int] = {AGENT: 1, CONTROLLER: 1}
+READY = Seat(C.READY, OLD, serving=4, issued=4)
+ASKED = Seat(C.UPDATE_REQUESTED, OLD, NEW, upgrading=True, operation=7, serving=4, issued=4)
+AGREED = Seat(C.INIT_OK, OLD, NEW, upgrading=True, operation=7, serving=4, heir=5, issued=5)
+LEFT = Seat(C.UPDATE_ERROR, OLD, NEW, operation=7, serving=4, issued=5)
+
+
+@pytest.mark.parametrize(
+    ("asks", "late", "faults"),
+    [
+        pytest.param(2, 0, Faults(2, 2, spared=gathering), id="asked twice, with loss"),
+        pytest.param(1, 2, Faults(1, 1, spared=gathering), id="starts that take too long"),
+        pytest.param(1, 0, Faults(0, 1, BOTH), id="crashes of either side"),
+        pytest.param(1, 0, Faults(0, 0, {AGENT: 2}), id="both agents crash"),
+        pytest.param(1, 0, Faults(1, 0, BOTH, spared=gathering), id="loss and crashes"),
+    ],
+)
+def test_an_upgrade_ends_well_or_is_left_whatever_happens(asks: int, late: int, faults: Faults) -> None:
+    result = explore(upgrade_protocol(asks, late_starts=late), faults, BOUNDS)
+    assert result.violation is None, str(result)
+    assert result.complete
+
+
+def test_a_ready_of_the_old_version_must_not_end_an_upgrade() -> None:
+    def any_version(seat: Seat, notify: int, version: str) -> Seated | Unwanted:
+        right = gathered(seat, notify, version)
+        if seat.upgrading and isinstance(right, Seated) and right.event is None:
+            return Seated(seat, Event("ready", "new agent", frozenset({"upgrading"})))
+        return right
+
+    violation = explore(upgrade_protocol(gathered=any_version), Faults(crashes=BOTH), BOUNDS).violation
+    assert violation is not None
+    assert (violation.kind, violation.name) == (Wrong.BROKEN, SUCCESS_IS_TRUE)
+
+
+def test_without_the_clock_an_upgrade_whose_agents_are_both_silent_waits_for_ever() -> None:
+    faults = Faults(losses=1, spared=gathering)
+    violation = explore(upgrade_protocol(patient=True), faults, BOUNDS).violation
+    assert violation is not None
+    assert violation.name == AT_REST
+
+
+def test_a_connection_gets_a_number_that_only_grows() -> None:
+    first = greeted(READY, OLD)
+    assert isinstance(first, Seated)
+    assert (first.seat.issued, first.seat.serving) == (5, 5)
+    assert first.event == Event("start", AGENT)
+
+
+def test_in_an_upgrade_init_counts_only_from_the_new_version() -> None:
+    heir = greeted(ASKED, NEW, 7)
+    assert isinstance(heir, Seated)
+    assert (heir.role, heir.event, heir.seat.serving) == ("heir", Event("acknowledge", CONTROLLER), 4)
+    back = greeted(ASKED, OLD)
+    assert isinstance(back, Seated)
+    assert (back.role, back.event) == ("serving", None)
+    assert greeted(ASKED, "v3") is Unwanted.FOREIGN
+
+
+def test_an_heir_of_an_upgrade_that_is_over_is_turned_away() -> None:
+    assert greeted(LEFT, NEW, 7) is Unwanted.GIVEN_UP
+    assert greeted(READY, NEW, 7) is Unwanted.GIVEN_UP
+    assert greeted(ASKED, NEW, 6) is Unwanted.GIVEN_UP
+    assert greeted(Seat(C.DELETE_PREPARE), OLD) is Unwanted.DELETED
+
+
+def test_the_acknowledgement_counts_only_from_the_old_version_and_for_this_upgrade() -> None:
+    word = said(ASKED, 4, OLD, UPGRADING, 7)
+    assert isinstance(word, Seated)
+    assert word.event == Event(UPGRADING, "old agent")
+    assert said(ASKED, 4, OLD, UPGRADING, 6) is Unwanted.OTHER_UPGRADE
+    assert said(AGREED, 5, NEW, UPGRADE_FAILED, 7) is Unwanted.OTHER_VERSION
+    assert said(ASKED, 3, OLD, UPGRADING, 7) is Unwanted.OLD_CONNECTION
+
+
+def test_a_connection_that_is_gone_makes_the_cloudlet_offline_unless_a_newer_one_is_there() -> None:
+    assert departed(READY, 4).event == Event("disconnected", CONTROLLER)
+    assert departed(READY, 3) == Seated(READY)
+    assert departed(AGREED, 5).seat.heir == 0
+    assert departed(AGREED, 4).event is None
+
+
+def test_a_connection_that_is_not_current_is_closed() -> None:
+    assert hangs_up(READY, 3)
+    assert not hangs_up(READY, 4)
+    assert hangs_up(Seat(C.OFFLINE, OLD, serving=4, issued=4), 4)

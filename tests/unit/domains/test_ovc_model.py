@@ -1,0 +1,74 @@
+"""The pure parts of the ovc domain: names, records, and where a VM is put."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.domains.ovc.model import (
+    AccountSpec,
+    Spot,
+    Stay,
+    VmSeen,
+    VmSpec,
+    boot_disk_of,
+    machine_of,
+    new_disk_of,
+    new_spec,
+    text,
+)
+from stateward.domains.ovc.rules.placing import _lot
+from stateward.errors import BadInput
+
+IDS = st.text("0123456789abcdef", min_size=12, max_size=12)
+SEENS = st.builds(
+    VmSeen,
+    closing=st.booleans(),
+    bin=st.none() | st.builds(Stay, since=st.floats(0, 1e10), along=IDS),
+    node=IDS,
+    machine=IDS,
+    to=IDS,
+    disks=st.dictionaries(IDS, st.integers(0, 24), max_size=25),
+    clones=st.lists(IDS, max_size=3).map(tuple),
+    leftovers=st.lists(st.builds(Spot, node=IDS, machine=IDS), max_size=3).map(tuple),
+)
+
+
+@given(SEENS)
+def test_what_is_known_of_a_machine_survives_being_stored(seen: VmSeen) -> None:
+    assert msgspec.json.decode(text(seen), type=VmSeen) == seen
+
+
+@given(IDS, st.sets(IDS, min_size=2, max_size=8))
+def test_a_machine_stays_where_it_is_put_when_another_node_leaves(vm: str, nodes: set[str]) -> None:
+    def chosen(among: set[str]) -> str:
+        return max(among, key=lambda node: _lot(vm, node))
+
+    first = chosen(nodes)
+    for other in nodes - {first}:
+        assert chosen(nodes - {other}) == first
+
+
+@given(IDS, IDS)
+def test_names_that_are_derived_differ_where_what_they_are_derived_from_does(one: str, other: str) -> None:
+    for derived in (boot_disk_of, new_disk_of, lambda op: machine_of("vm-1", f"{op}{op}")):
+        same_tail = one[-8:] == other[-8:]
+        assert (derived(one) == derived(other)) == (one == other) or same_tail
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", " a", "a ", "a\nb", "x" * 101])
+def test_names_that_could_not_be_typed_are_refused(name: str) -> None:
+    with pytest.raises(BadInput):
+        new_spec(text({"name": name}), AccountSpec)
+
+
+@pytest.mark.parametrize("name", ["a", "web 1", "Büro", "x" * 100, "a-b_c.d:e"])
+def test_names_that_people_give_are_taken(name: str) -> None:
+    assert new_spec(text({"name": name}), AccountSpec).name == name
+
+
+@pytest.mark.parametrize("more", [{"gib": 0}, {"gib": 2001}, {"colour": "red"}, {"image": 7}])
+def test_a_spec_that_makes_no_sense_is_refused_with_its_field(more: dict[str, object]) -> None:
+    spec = {"name": "x", "account": "a", "cloudspace": "c", "image": "i", **more}
+    with pytest.raises(BadInput, match=next(iter(more))):
+        new_spec(text(spec), VmSpec)
