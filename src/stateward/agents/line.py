@@ -62,7 +62,7 @@ class Host(Protocol):
         """Let an agent in, or not."""
 
     async def listed(self, line: "Line") -> None:
-        """Take a list that is complete."""
+        """Settle a list that is complete; from then on the line is `settled`, and orders may be sent over it."""
 
     async def heard(self, line: "Line", word: Report | Progress | Item | Load) -> None:
         """Take any other word."""
@@ -74,9 +74,9 @@ class Host(Protocol):
 class Line:
     """One connection; `sent` are the orders that are out, by thing, with when they went."""
 
-    def __init__(self, socket: Socket, ns: str, cloudlet: str, clock: Callable[[], float]) -> None:
+    def __init__(self, socket: Socket, ns: str, cloudlet: str, clock: Callable[[], float], token: str = "") -> None:
         self._socket, self._clock = socket, clock
-        self.ns, self.cloudlet = ns, cloudlet
+        self.ns, self.cloudlet, self.token = ns, cloudlet, token
         self.version, self.connection = "", 0
         self.items: dict[str, Item] = {}
         self.expected: int | None = None
@@ -128,7 +128,6 @@ class Line:
         else:
             self.items[line.name] = line
         if all_listed(self):
-            self.settled = True
             await host.listed(self)
 
     async def say(self, word: FromController) -> None:

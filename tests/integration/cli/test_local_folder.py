@@ -16,6 +16,7 @@ from stateward.domains.mci.lifecycle import VM
 from stateward.engine import Engine, Handler, Job, Kind
 from stateward.store import open_store
 from tests.integration.cli.house import WIDE, House, command_line
+from tests.integration.cli.wanted import with_spec
 
 Run = Callable[..., Result]
 
@@ -34,7 +35,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(folder: Path) -> Run:
     def run(*words: str, **more: str) -> Result:
-        return CliRunner().invoke(command_line(), words, env={**WIDE, "STATEWARD_DATA": str(folder), **more})
+        return CliRunner().invoke(
+            command_line(), with_spec(folder, words), env={**WIDE, "STATEWARD_DATA": str(folder), **more}
+        )
 
     return run
 

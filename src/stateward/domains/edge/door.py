@@ -10,6 +10,7 @@ from typing import Any
 
 from stateward.access import Grant
 from stateward.agents.line import Line
+from stateward.domains.wing import grant_of
 
 
 def admitted(grant: Grant, ns: str, cloudlet: str) -> bool:
@@ -19,4 +20,4 @@ def admitted(grant: Grant, ns: str, cloudlet: str) -> bool:
 
 def line_of(socket: Any, ns: str, cloudlet: str) -> Line:  # noqa: ANN401 - a WebSocket of any application
     """Return a line over a WebSocket."""
-    return Line(socket, ns, cloudlet, asyncio.get_running_loop().time)
+    return Line(socket, ns, cloudlet, asyncio.get_running_loop().time, grant_of(socket).token)

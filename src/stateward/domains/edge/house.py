@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from stateward.access.lifecycle import TOKEN
 from stateward.agents.messages import Load
 from stateward.domains.edge.api import routes
 from stateward.domains.edge.demand import Carried
@@ -124,7 +125,7 @@ async def pages(store: Store, after: int) -> AsyncIterator[tuple[int, Sequence[L
             lines = await store.reader.lines(after, PAGE, JournalFilter())
             if lines:
                 after = lines[-1].seq
-                yield after, [one for one in lines if one.kind.startswith("edge.")]
+                yield after, [one for one in lines if one.kind.startswith("edge.") or one.kind == TOKEN.kind]
             if len(lines) < PAGE:
                 try:
                     async with asyncio.timeout(SAFETY):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from random import Random
 
+from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.agents.line import Gone, Line
 from stateward.agents.messages import (
     BUSY,
@@ -47,6 +48,7 @@ from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object, Operation
 from stateward.store.records import Line as JournalLine
+from stateward.store.selection import Page, Selector
 
 log = logging.getLogger("stateward.edge")
 
@@ -58,6 +60,11 @@ MISSED = 3
 
 RETRY = 10.0
 """How many seconds pass before an order without an answer is sent again; the agent does it once all the same."""
+
+UNANSWERED = tuple(f"{one}{what}" for one in ("Create", "Update", "Delete") for what in ("Requested", "Error"))
+"""The states in which an agent may have to be told something."""
+
+MOST = 1000
 
 BUSY_FOR = 0.5
 """How many seconds an agent is left alone that is busy."""
@@ -111,6 +118,7 @@ class Office:
         if found.unwanted:
             await line.say(Goodbye(found.unwanted))
             raise Gone(found.unwanted)
+        line.settled = True
         for name, operation in found.at_work:
             line.sent[name] = operation, asyncio.get_running_loop().time()
         for order in (*found.orphans, *found.orders):
@@ -171,7 +179,9 @@ class Office:
         instances: dict[Key, None] = {}
         cloudlets: dict[Key, None] = {}
         for one in lines:
-            if one.kind == CLOUDLET.kind and Key(one.ns, one.object) in self.lines:
+            if one.kind == TOKEN.kind and one.target != TokenState.ACTIVE:
+                self._dismiss(one.object.removeprefix("token-"))
+            elif one.kind == CLOUDLET.kind and Key(one.ns, one.object) in self.lines:
                 cloudlets[Key(one.ns, one.object)] = None
             elif one.kind in INSTANCES and _asks(one) and Key(one.ns, cloudlet_of(one.object)) in self.lines:
                 instances[Key(one.ns, one.object)] = None
@@ -179,6 +189,12 @@ class Office:
             self._later(self._look_at_cloudlet(key))
         for key in instances:
             self._later(self.tend(key))
+
+    def _dismiss(self, token: str) -> None:
+        """Hang up on agents whose token is not valid any more."""
+        for line in self._all_lines():
+            if line.token == token:
+                self._later(self._send_away(line, ""))
 
     async def tend(self, key: Key, *, again: bool = False) -> None:
         """Send the order that is due for an instance, if one is."""
@@ -258,24 +274,29 @@ class Office:
         while True:
             await asyncio.sleep(min(self.beat, self.retry) / 2)
             now = asyncio.get_running_loop().time()
-            for line in [line for lines in self.lines.values() for line in lines]:
+            for line in self._all_lines():
                 if now - line.heard_at > MISSED * self.beat:
                     await self._send_away(line, "")
-                    continue
-                for name, (_, at) in list(line.sent.items()):
-                    if name and now - at > self.retry:
-                        await self._ask_again(line, name)
+            await self._ask_again(now)
             for key in list(self._missing):
                 await self._recreate(key)
 
-    async def _ask_again(self, line: Line, name: str) -> None:
-        """Send an order again that is still due; what the agent is at, it tells by itself."""
-        key = Key(line.ns, f"{line.cloudlet}:{name}")
-        found = await self.engine.store.reader.object(key)
-        if found is None or not (found.state.endswith("Requested") or found.state.endswith("Error")):
-            line.sent.pop(name, None)
-            return
-        await self.tend(key, again=True)
+    async def _ask_again(self, now: float) -> None:
+        """Send what is due and was not sent, or has had no answer for long: the agent does it once all the same."""
+        for ns in {key.ns for key in self.lines}:
+            for kind in INSTANCES:
+                waiting = Selector(ns, kind, states=UNANSWERED)
+                for found in await self.engine.store.reader.list_objects(waiting, Page(limit=MOST)):
+                    if self._is_late(found, now):
+                        await self.tend(found.key, again=True)
+
+    def _is_late(self, found: Object, now: float) -> bool:
+        name = thing_of(found.id)
+        lines = [one for one in self.lines.get(Key(found.ns, cloudlet_of(found.id)), ()) if one.settled]
+        return any(name not in one.sent or now - one.sent[name][1] > self.retry for one in lines)
+
+    def _all_lines(self) -> list[Line]:
+        return [line for lines in self.lines.values() for line in lines]
 
     def _later(self, work: Awaitable[None]) -> None:
         async def do() -> None:
@@ -290,7 +311,7 @@ class Office:
 
     async def close(self) -> None:
         """Let all agents go; they dial again, here or elsewhere."""
-        for line in [line for lines in self.lines.values() for line in lines]:
+        for line in self._all_lines():
             await self._send_away(line, "")
         for task in self._tasks:
             task.cancel()
@@ -300,4 +321,4 @@ class Office:
 
 def _asks(line: JournalLine) -> bool:
     """Tell whether an instance came into a state in which its agent may have to be told something."""
-    return line.target is not None and line.target.endswith(("Requested", "Error"))
+    return line.target in UNANSWERED

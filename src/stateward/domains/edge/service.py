@@ -35,9 +35,10 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.release import count_interval
 from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound
+from stateward.engine.requests import KeyReused
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
-from stateward.store.records import Key, Object
+from stateward.store.records import Object
 from stateward.store.selection import Page, Selector
 
 RECORDS = {one.kind.partition(".")[2]: one.kind for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)}
@@ -72,7 +73,7 @@ class Service:
         how: dict[str, Any] = {"spec": plain(spec), "actor": by.actor, "who": by.who, "key": by.key}
         try:
             return await self.engine.create(ns, name, CLOUDLET.kind, **how)
-        except AlreadyExists:
+        except (AlreadyExists, KeyReused):
             await self.found(ns, name, CLOUDLET.kind)
             return await self.engine.act(ns, name, "create", **how)
 
@@ -137,20 +138,15 @@ class Service:
         around: Iterable[str],
         spec: dict[str, Any] | None = None,
     ) -> Accepted:
-        former = await self.engine.store.reader.object(Key(ns, id_))
-        request = self.engine.request(
-            ns,
-            id_,
-            "create",
-            actor=by.actor,
-            who=by.who,
-            facts=by.facts,
-            spec=spec,
-            key=by.key,
-            birth=birth(kind, cloudlet_of(id_)) if former is None else None,
-            beside=tuple(around),
-        )
-        return await self.engine.submit(request)
+        """Bring an instance to life: a new one, or one that was there before. The same call finds the same answer."""
+        how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "spec": spec, "key": by.key}
+        first = birth(kind, cloudlet_of(id_))
+        around = tuple(around)
+        try:
+            return await self.engine.submit(self.engine.request(ns, id_, "create", birth=first, beside=around, **how))
+        except (AlreadyExists, KeyReused):
+            await self.found(ns, id_, kind)
+            return await self.engine.submit(self.engine.request(ns, id_, "create", beside=around, **how))
 
     async def _act(self, ns: str, id_: str, kind: str, action: str, by: Caller, args: Any = None) -> Accepted:  # noqa: ANN401
         found = await self.found(ns, id_, kind)

@@ -1,7 +1,7 @@
 """What follows when an action has ended, in the very step in which it does, however it ended.
 
 disks        those that the VM's action took along come to rest with it
-what is known  where a VM is, which disks it has, who stands on what
+books        say where a VM is now, which disks it has, who stands on what
 recycle bin  a stay begins or ends, and with it the timer that will end it for good
 queues       one that was being stopped, and is empty now, is gone
 """

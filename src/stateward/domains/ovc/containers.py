@@ -56,7 +56,7 @@ class Containers:
         for lifecycle in BELOW[job.claim.object.kind]:
             left = partial(self._below, job, lifecycle.kind, concerned)
             crowd = Crowd(left, _asking(job), first=_clones_first)
-            failed = await all_of(job, lifecycle.kind, crowd, self._reader)
+            failed = (await all_of(job, lifecycle.kind, crowd, self._reader)).failed
             if failed:
                 some = "; ".join(f"{id_}: {why}" for id_, why in list(failed.items())[:5])
                 raise Permanent(f"{len(failed)} of its {lifecycle.kind} could not {job.action}: {some}")

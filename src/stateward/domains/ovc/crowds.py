@@ -35,31 +35,41 @@ class Crowd(Struct, frozen=True):
     """Whether one can be asked while the others are still there."""
 
 
-async def all_of(job: Job, step: str, crowd: Crowd, reader: Reader) -> dict[str, str]:
-    """Do something to all of a crowd; returns those who failed, with the reasons."""
+class Done(Struct, frozen=True):
+    """What became of a crowd: those to whom it was done, with the states they were in, and why the others failed."""
+
+    done: dict[str, str]
+    failed: dict[str, str]
+
+
+async def all_of(job: Job, step: str, crowd: Crowd, reader: Reader) -> Done:
+    """Do something to all of a crowd."""
     spent: Counter[str] = Counter()
+    before: dict[str, str] = {}
     for number in count():
-        asked: list[str] = await job.once(f"{step} {number}: who", lambda: _who(crowd, spent))
+        asked: dict[str, str] = await job.once(f"{step} {number}: who", lambda: _who(crowd, spent))
         if not asked:
             break
+        before |= asked
         found = {one.id: one for one in await crowd.left()}
         denied = await job.spawn(f"{step} {number}", [crowd.ask(found[id_]) for id_ in asked if id_ in found])
         spent.update({id_: 1 if id_ in denied else PATIENCE // crowd.tries for id_ in asked})
         if len(denied) == len(asked):
             await job.once(f"{step} {number}: pause", lambda: asyncio.sleep(AGAIN))
-    return {one.id: await _why(reader, one) for one in await crowd.left()}
+    failed = {one.id: await _why(reader, one) for one in await crowd.left()}
+    return Done({id_: state for id_, state in before.items() if id_ not in failed}, failed)
 
 
-async def _who(crowd: Crowd, spent: Counter[str]) -> list[str]:
-    """Return those who can be asked now; raises where others have to be waited for first."""
+async def _who(crowd: Crowd, spent: Counter[str]) -> dict[str, str]:
+    """Return those who can be asked now, with their states; raises where others have to be waited for first."""
     left = [one for one in await crowd.left() if spent[one.id] < PATIENCE // crowd.tries * crowd.tries]
     free = [one for one in left if one.state not in TRANSITION_STATES]
-    ready = [one.id for one in free if crowd.first(one, left)]
+    ready = {one.id: one.state for one in free if crowd.first(one, left)}
     if left and not ready:
         busy = [one.id for one in left if one.state in TRANSITION_STATES]
         if busy:
             raise Temporary(f"waits for {', '.join(busy[:5])}", after=AGAIN)
-        return [one.id for one in free]  # nobody will come first
+        return {one.id: one.state for one in free}  # nobody will come first
     return ready
 
 

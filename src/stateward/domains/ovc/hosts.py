@@ -1,12 +1,12 @@
 """What is done to nodes: emptied of their VMs, filled again, or left for good; a report says what became of each VM.
 
 A VM that is moved shows no other state at any time. One that is stopped gets its power back when its node is enabled
-again, and was paused is paused again then.
+again; one that was paused then is paused again.
 """
 
 from collections.abc import Callable, Sequence
 
-from stateward.domains.ovc.crowds import Crowd, all_of
+from stateward.domains.ovc.crowds import Crowd, Done, all_of
 from stateward.domains.ovc.lifecycle import VM, VmState
 from stateward.domains.ovc.looking import objects
 from stateward.domains.ovc.model import Away, NodeFacts, NodeReport, node_seen, text, vm_seen
@@ -51,21 +51,18 @@ class Hosts:
     async def _empty(self, job: Job) -> Ending:
         """Move the VMs away, or stop them; if one cannot be, the node stays in service, and the report says which."""
         how = vm_action(job.args)
-        before: dict[str, str] = await job.once("before", lambda: self._powered(job))
         action = "migrate" if how == "move" else "stop"
-        failed = await self._all(job, action, self._with_power, lambda one: _request(job, one, action))
-        away = {id_: Away(how, state) for id_, state in before.items() if id_ not in failed}
-        report = NodeReport(f"maintenance ({how})", tuple(away), failed)
+        emptied = await self._all(job, action, self._with_power, lambda one: _request(job, one, action))
+        away = {id_: Away(how, state) for id_, state in emptied.done.items()}
+        report = NodeReport(f"maintenance ({how})", tuple(away), emptied.failed)
         return _told(report, {**node_seen(job.claim.object).away, **away})
 
     async def _leave(self, job: Job) -> Ending:
         """Move everything away, with power or without; what was stopped for maintenance gets its power elsewhere."""
-        before: dict[str, str] = await job.once("before", lambda: self._powered(job))
         stopped = {id_: one for id_, one in node_seen(job.claim.object).away.items() if one.how == "stop"}
-        failed = await self._all(job, "migrate", self._here, lambda one: _request(job, one, "migrate"))
-        if not failed:
-            failed = await self._power_back(job, stopped, "")
-        return _told(NodeReport("decommission", tuple(before), failed), {})
+        moved = await self._all(job, "migrate", self._here, lambda one: _request(job, one, "migrate"))
+        failed = moved.failed or await self._power_back(job, stopped, "")
+        return _told(NodeReport("decommission", tuple(moved.done), failed), {})
 
     # --- back --------------------------------------------------------------------------------------------------------
 
@@ -77,35 +74,33 @@ class Hosts:
         def elsewhere(one: Object) -> bool:
             return one.id in moved and not _is_on(one, job.object) and self._with_power(one)
 
-        failed = await self._all(
+        returned = await self._all(
             job, "return", elsewhere, lambda one: _request(job, one, "migrate", node=job.object), everywhere=True
         )
-        failed |= await self._power_back(job, {id_: one for id_, one in away.items() if one.how == "stop"}, job.object)
+        stopped = {id_: one for id_, one in away.items() if one.how == "stop"}
+        failed = returned.failed | await self._power_back(job, stopped, job.object)
         done = tuple(id_ for id_ in away if id_ not in failed)
         return Ending(result=text(NodeFacts(NodeReport("enable", done, failed))))
 
     async def _power_back(self, job: Job, stopped: dict[str, Away], node: str) -> dict[str, str]:
         """Give power to those who had it; those who were paused are paused again."""
         where = {"node": node} if node else {}
-        failed = await self._all(
+        started = await self._all(
             job,
             "start",
             lambda one: one.id in stopped and one.state in (V.HALTED, V.STARTING),
             lambda one: _request(job, one, "start", **where),
             everywhere=True,
         )
-        paused = {id_ for id_, one in stopped.items() if one.state == V.PAUSED and id_ not in failed}
-        again: list[str] = await job.once("to be paused", lambda: self._running(job, paused))
-        return failed | await self._all(
+        again = {id_ for id_ in started.done if stopped[id_].state == V.PAUSED}
+        paused = await self._all(
             job,
             "pause",
             lambda one: one.id in again and one.state in (V.RUNNING, V.PAUSING),
             lambda one: _request(job, one, "pause"),
             everywhere=True,
         )
-
-    async def _running(self, job: Job, ids: set[str]) -> list[str]:
-        return [one.id for one in await self._vms(job, everywhere=True) if one.id in ids and one.state == V.RUNNING]
+        return started.failed | paused.failed
 
     # --- whom --------------------------------------------------------------------------------------------------------
 
@@ -115,9 +110,6 @@ class Hosts:
     def _here(self, one: Object) -> bool:
         return one.state not in GONE
 
-    async def _powered(self, job: Job) -> dict[str, str]:
-        return {one.id: one.state for one in await self._vms(job) if one.state in POWERED}
-
     async def _all(
         self,
         job: Job,
@@ -126,7 +118,7 @@ class Hosts:
         ask: Callable[[Object], Request],
         *,
         everywhere: bool = False,
-    ) -> dict[str, str]:
+    ) -> Done:
         async def left() -> Sequence[Object]:
             return [one for one in await self._vms(job, everywhere=everywhere) if concerned(one)]
 

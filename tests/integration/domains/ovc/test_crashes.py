@@ -62,20 +62,20 @@ async def words(cloud: Cloud, op: str) -> list[str]:
 @needs_qemu
 @needs_disks
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("driver", "step", "told"),
     [
-        ("stop", ["stop", "stop", "delete", "destroy"]),
-        ("after stop", ["stop", "stop", "delete", "destroy"]),
-        ("delete", ["stop", "delete", "delete", "destroy"]),
-        ("destroy", ["stop", "delete", "destroy", "destroy"]),
-        ("after destroy", ["stop", "delete", "destroy"]),  # whoever comes next sees that it is done
+        ("qemu", "stop", ["stop", "stop", "delete", "destroy"]),
+        ("process", "after stop", ["stop", "stop", "delete", "destroy"]),
+        ("process", "delete", ["stop", "delete", "delete", "destroy"]),
+        ("process", "destroy", ["stop", "delete", "destroy", "destroy"]),
+        ("qemu", "after destroy", ["stop", "delete", "destroy"]),  # whoever comes next sees that it is done
     ],
 )
 async def test_a_destruction_that_was_killed_goes_on_with_the_right_step(
-    folder: Path, step: str, told: list[str]
+    folder: Path, driver: str, step: str, told: list[str]
 ) -> None:
     database = str(folder / "stateward.db")
-    with hanging(database, folder, "qemu", "destroy", step) as at:
+    with hanging(database, folder, driver, "destroy", step) as at:
         assert at["at"] == step
     async with open_cloud(open_store(database), folder, FILES) as cloud:
         operation = await cloud.engine.wait(cloud.ns, at["op"], 60)

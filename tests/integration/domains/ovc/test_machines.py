@@ -416,3 +416,47 @@ async def test_what_a_failed_migration_may_have_left_is_swept_before_anything_el
     cloud.doors.mend("move")
     await cloud.did(vm, "migrate", ADA)
     await cloud.did(vm, "destroy")
+
+
+# --- cancelling ------------------------------------------------------------------------------------------------------
+
+
+async def test_what_waits_behind_a_migration_can_be_cancelled_and_all_it_held_goes_back(cloud: Cloud) -> None:
+    vm, disk = await cloud.vm(), await cloud.disk()
+    cloud.doors.close("move")
+    migrating = await cloud.ask(vm, "migrate", ADA)
+    attaching = await cloud.ask(vm, "attach disk", disk=disk)
+    assert await cloud.states(vm, disk) == ["ATTACHING_DISK", "ATTACHING"]
+    await cloud.engine.cancel(cloud.ns, attaching.op.id)
+    found = await cloud.get(disk)
+    assert (found.state, found.queue, found.parent) == ("CREATED", disk, cloud.account)
+    assert await cloud.state(vm) == "RUNNING"
+    cloud.doors.open("move")
+    assert (await cloud.ended(migrating)).status == "succeeded"
+    await cloud.did(vm, "attach disk", disk=disk)
+
+
+async def test_a_deploy_that_is_cancelled_leaves_the_description_and_can_be_asked_for_again(cloud: Cloud) -> None:
+    cloud.doors.close("start")
+    made = await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN)
+    vm = made.object.id
+    await cloud.doors.somebody_at("start")
+    await cloud.engine.cancel(cloud.ns, made.op.id)
+    assert (await cloud.ended(made)).status == "cancelled"
+    assert await cloud.states(vm, cloud.boot_disk(vm)) == ["VIRTUAL", "MODELED"]
+    cloud.doors.open("start")
+    await cloud.did(vm, "deploy")
+    assert await cloud.states(vm, cloud.boot_disk(vm)) == ["RUNNING", "ASSIGNED"]
+
+
+async def test_a_deletion_that_is_cancelled_in_time_leaves_everything_as_it_was(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    disk = await cloud.attached(vm)
+    cloud.doors.close("stop")
+    deleting = await cloud.ask(vm, "delete")
+    await cloud.doors.somebody_at("stop")
+    assert await cloud.states(vm, disk) == ["DELETING", "DELETING"]
+    await cloud.engine.cancel(cloud.ns, deleting.op.id)
+    assert (await cloud.ended(deleting)).status == "cancelled"
+    assert await cloud.states(vm, disk, cloud.boot_disk(vm)) == ["RUNNING", "ASSIGNED", "ASSIGNED"]
+    assert await cloud.engine.store.reader.timers(cloud.ns, 10) == []

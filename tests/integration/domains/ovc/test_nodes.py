@@ -98,6 +98,9 @@ async def test_a_node_waits_for_what_its_machines_are_doing(cloud: Cloud) -> Non
     assert (await cloud.ended(emptying)).status == "succeeded"
     assert await cloud.states(*vms) == ["PAUSED", "RUNNING"]
     assert await where(cloud, vms) == {other}
+    assert set((await report(cloud, node)).done) == set(vms)  # the busy one as well
+    await cloud.did(node, "enable", ADA)
+    assert await where(cloud, vms) == {node}
 
 
 async def test_a_machine_on_its_way_to_a_node_is_moved_on_when_that_goes_into_maintenance(cloud: Cloud) -> None:

@@ -17,6 +17,7 @@ from stateward.domains.ovc.looking import objects
 from stateward.engine import Accepted, Denied
 from stateward.store.port import Store
 from stateward.store.selection import Selector
+from stateward.store.sqlite.store import SqliteStore
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud, open_cloud
 from tests.integration.domains.ovc.reference import TABLE, Model, No, Thing
 
@@ -29,6 +30,7 @@ CHECKED = settings(
     phases=[Phase.generate],  # to shrink an example of so many real actions would take too long
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+FEWER = CHECKED.max_examples // 3
 STEPS = st.sampled_from([*("vm", "cloudspace") * 3, *("disk", "account") * 2, "image", "make vm", "clone", "make disk"])
 """On what something is done, or what is made."""
 PICKS = st.integers(0, 99)
@@ -186,7 +188,12 @@ def test_the_domain_does_what_the_model_does(opened: tuple[asyncio.Runner, Cloud
             if hasattr(self, "world"):
                 runner.run(self.world.agrees())
 
-    run_state_machine_as_test(Life, settings=CHECKED)
+    run_state_machine_as_test(Life, settings=CHECKED if embedded(cloud) else settings(CHECKED, max_examples=FEWER))
+
+
+def embedded(cloud: Cloud) -> bool:
+    """Tell whether the store is the quick one."""
+    return isinstance(cloud.engine.store, SqliteStore)
 
 
 BOXES, VMS, DISKS, ROUNDS = 20, 300, 360, 2

@@ -1,0 +1,113 @@
+"""The routes below /api/v1/edge: what they take, what they answer, and who may use them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from stateward.access import Role
+from stateward.config import Config
+from stateward.server.run import Opened, opened
+
+BASE = "/api/v1/edge/ns/lab"
+
+
+class Api:
+    """The whole application in this process, with a client for every role."""
+
+    def __init__(self, parts: Opened) -> None:
+        self.parts = parts
+        self.clients: dict[Role, httpx.AsyncClient] = {}
+
+    async def open(self) -> None:
+        transport = httpx.ASGITransport(self.parts.app)  # type: ignore[arg-type]
+        for role in Role:
+            token, _ = await self.parts.tokens.issue(role.value, role, ["lab"])
+            headers = {"Authorization": f"Bearer {token}"}
+            self.clients[role] = httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers)
+
+    async def call(
+        self, method: str, path: str, body: Any = None, status: int = 200, role: Role = Role.OPERATOR, **params: Any
+    ) -> Any:
+        answer = await self.clients[role].request(method, f"{BASE}{path}", json=body, params=params)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with opened(Config(data=str(tmp_path / "data"))) as parts:
+        found = Api(parts)
+        await found.open()
+        yield found
+        for client in found.clients.values():
+            await client.aclose()
+
+
+async def test_everything_can_be_made_changed_shown_and_removed(api: Api) -> None:
+    made = await api.call("POST", "/cloudlets", {"name": "munich", "orphans": "remove"}, 202)
+    assert made["object"]["state"] == "Init"
+    assert made["operation"]["status"] == "waiting"
+    await api.call("PUT", "/flavors/m4", {"size": "small"})
+    await api.call("PUT", "/autoscale/busy", {"min": 1, "max": 5, "cpu": 100})
+    await api.call("PUT", "/autoprov/near", {"cloudlets": ["munich"], "max": 3})
+    await api.call("PUT", "/apps/web", {"command": "sleep 9", "autoprov": "near", "flavor": "m4"})
+    body = {"name": "c1", "flavor": "m4", "nodes": 2, "autoscale": "busy"}
+    made = await api.call("POST", "/cloudlets/munich/clusterinsts", body, 202)
+    assert made["object"]["spec"]["size"] == "small"
+    assert (await api.call("GET", "/cloudlets/munich/clusterinsts/c1"))["state"] == "CreateRequested"
+    assert [one["id"] for one in await api.call("GET", "/clusterinsts", cloudlet="munich")] == ["munich:c1"]
+    assert await api.call("GET", "/appinsts") == []
+    await api.call("POST", "/apps/web/demand", {"requests": {"munich": 100}})
+    assert (await api.call("GET", "/apps/web"))["spec"]["command"] == "sleep 9"
+    for path in ("/flavors/m4", "/autoscale/busy", "/autoprov/near"):
+        assert await api.call("GET", path)
+        await api.call("DELETE", path, status=204)
+        await api.call("GET", path, status=404)
+    assert (await api.call("GET", "/agents"))["agents"] == []
+
+
+async def test_what_cannot_be_is_refused_with_the_field_named(api: Api) -> None:
+    await api.call("POST", "/cloudlets", {"name": "munich"}, 202)
+    for body in ({"name": "Munich"}, {"name": "a:b"}, {"name": ""}, {"nme": "x"}, {"name": "x", "missing": "panic"}):
+        assert (await api.call("POST", "/cloudlets", body, 400))["field"]
+    clusters = "/cloudlets/munich/clusterinsts"
+    for body in ({"name": "c1", "nodes": 0}, {"name": "autocluster1"}, {"name": "c1", "size": "x"}):
+        await api.call("POST", clusters, body, 400)
+    await api.call("POST", clusters, {"name": "c1", "flavor": "none"}, 404)
+    await api.call("POST", "/cloudlets/nowhere/clusterinsts", {"name": "c1"}, 404)
+    await api.call("PATCH", f"{clusters}/c1", {"nodes": 2}, 404)
+    await api.call("POST", "/cloudlets/munich/upgrade", {"version": "../x"}, 400)
+    await api.call("POST", f"{clusters}/c1/appinsts", {"app": "none"}, 404)
+    await api.call("GET", "/cloudlets/munich:c1", status=400)
+
+
+async def test_a_refusal_tells_the_state_and_who_is_in_the_way(api: Api) -> None:
+    await api.call("POST", "/cloudlets", {"name": "munich"}, 202)
+    problem = await api.call("POST", "/cloudlets/munich/upgrade", {"version": "2.0"}, 409)
+    assert (problem["state"], problem["blocker"]["action"]) == ("Init", "create")
+    await api.call("POST", "/cloudlets/munich/clusterinsts", {"name": "c1"}, 202)
+    problem = await api.call("DELETE", "/cloudlets/munich/clusterinsts/c1", status=409)
+    assert problem["state"] == "CreateRequested"
+
+
+async def test_each_role_may_do_what_it_may(api: Api) -> None:
+    await api.call("POST", "/cloudlets", {"name": "munich"}, 403, Role.VIEWER)
+    await api.call("POST", "/cloudlets", {"name": "munich"}, 403, Role.AGENT)
+    await api.call("GET", "/cloudlets", status=200, role=Role.VIEWER)
+    await api.call("POST", "/cloudlets", {"name": "munich"}, 202)
+    clusters = "/cloudlets/munich/clusterinsts"
+    problem = await api.call("POST", clusters, {"name": "c1"}, 403, ignore="agent")
+    assert "only an administrator" in problem["detail"]
+    await api.call("POST", clusters, {"name": "c1"}, 202, Role.ADMIN, ignore="agent")
+
+
+async def test_the_same_key_does_it_only_once(api: Api) -> None:
+    await api.call("POST", "/cloudlets", {"name": "munich"}, 202)
+    client, headers = api.clients[Role.OPERATOR], {"Idempotency-Key": "once"}
+    path = f"{BASE}/cloudlets/munich/clusterinsts"
+    answers = [await client.post(path, json={"name": "c1"}, headers=headers) for _ in range(2)]
+    assert [one.status_code for one in answers] == [202, 202], answers[1].text
+    assert answers[0].json()["operation"]["id"] == answers[1].json()["operation"]["id"]
