@@ -33,6 +33,7 @@ from stateward.engine.requests import (
 )
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
+from stateward.store.errors import StoreError
 from stateward.store.port import Program, Tx
 from stateward.store.records import Answer, Key, Object
 
@@ -100,6 +101,8 @@ async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> li
     for request in requests:
         try:
             verdicts.append(await _admit(desk, kinds, request, answers))
+        except StoreError:
+            raise  # a guard's look was in somebody's way: that is no verdict, and the program is run again
         except StatewardError as error:
             verdicts.append(error)
         except msgspec.DecodeError as error:  # a domain reads specs strictly, whoever wrote them

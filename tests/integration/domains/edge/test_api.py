@@ -74,8 +74,8 @@ async def test_what_cannot_be_is_refused_with_the_field_named(api: Api) -> None:
     for body in ({"name": "Munich"}, {"name": "a:b"}, {"name": ""}, {"nme": "x"}, {"name": "x", "missing": "panic"}):
         assert (await api.call("POST", "/cloudlets", body, 400))["field"]
     clusters = "/cloudlets/munich/clusterinsts"
-    for body in ({"name": "c1", "nodes": 0}, {"name": "autocluster1"}, {"name": "c1", "size": "x"}):
-        await api.call("POST", clusters, body, 400)
+    for wrong in ({"nodes": 0}, {"name": "autocluster1"}, {"size": "x"}):
+        await api.call("POST", clusters, {"name": "c1", **wrong}, 400)
     await api.call("POST", clusters, {"name": "c1", "flavor": "none"}, 404)
     await api.call("POST", "/cloudlets/nowhere/clusterinsts", {"name": "c1"}, 404)
     await api.call("PATCH", f"{clusters}/c1", {"nodes": 2}, 404)

@@ -1,6 +1,7 @@
 """Who needs whom, and who has to wait for whom: decided at the moment of acceptance."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
@@ -12,10 +13,18 @@ from stateward.domains.edge.refusals import AdminOnly, BeingDeleted, InTheWay, I
 from stateward.domains.edge.service import Caller
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
+from stateward.store.port import Store
 from tests.integration.domains.edge.conftest import ANN, NS, House, hold
+from tests.stores import fresh_store
 
 C1, WEB = "munich:c1", "munich:c1:web"
 CLUSTER, APP = "edge.clusterinst", "edge.appinst"
+
+
+@pytest.fixture
+def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
+    """Run everything on SQLite; races on PostgreSQL are in test_demand."""
+    return fresh_store("sqlite", request)
 
 
 async def test_an_app_needs_its_cluster_and_its_app(house: House) -> None:

@@ -18,9 +18,16 @@ from stateward.engine import Accepted
 from stateward.store.port import Store
 from stateward.store.records import Key
 from tests.integration.domains.edge.conftest import ANN, NS, Hand, House, open_house
+from tests.stores import fresh_store
 
 C1, CLUSTER = "munich:c1", "edge.clusterinst"
 WORKS = {"create": "Creating", "update": "Updating", "delete": "Deleting"}
+
+
+@pytest.fixture
+def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
+    """Run everything on SQLite; one matrix is run on PostgreSQL as well."""
+    return fresh_store("sqlite", request)
 
 
 class Gated(SimulatedSite):
@@ -106,12 +113,14 @@ async def test_what_was_asked_while_nobody_was_connected_is_done_by_who_comes(ho
     await right(house, hand, work)
 
 
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.parametrize("both", [False, True], ids=["the controller", "both at once"])
 @pytest.mark.parametrize("moment", ["Requested", "at work"])
 @pytest.mark.parametrize("work", WORKS)
 async def test_a_controller_that_dies_is_followed_by_another_that_settles_it(
-    new_store: Callable[[], Store], tmp_path: Path, work: str, moment: str, both: bool
+    request: pytest.FixtureRequest, tmp_path: Path, work: str, moment: str, both: bool, store: str
 ) -> None:
+    new_store = fresh_store(store, request)
     async with open_house(new_store(), tmp_path) as house:
         hand = await prepared(house, work)
         assert isinstance(hand.site, Gated)
