@@ -81,7 +81,7 @@ class Wire:
         content = None if body is None else msgspec.json.encode(body)
         kind = {} if content is None else {"Content-Type": "application/json"}
         request = self._http.build_request(
-            method, base + path, params=given, content=content, headers={**headers, **kind}
+            method, base + path, params=given or None, content=content, headers={**headers, **kind}
         )
         response = self._patiently(request)
         return self._decoded(response, answer)
