@@ -137,6 +137,7 @@ class Listing(Struct, frozen=True):
     seen: Sequence[Observation]
     complete: bool
     trouble: str = ""
+    asked: float = 0.0  # when it was asked for, by the clock of who did: `Capabilities.lag` counts from then back
 
 
 # --- parts: what machines stand on -----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from stateward.engine.handlers import (
     WorkError,
 )
 from stateward.engine.outcomes import Ending, Retry
-from stateward.engine.pacing import back_off
+from stateward.engine.pacing import LONGEST, back_off
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError
 
@@ -31,6 +31,9 @@ UNCLEAR = (OSError, EOFError, asyncio.TimeoutError)
 
 LOOK = 30.0
 """How many seconds a look may take before it counts as not having seen anything."""
+
+LOOK_AGAIN = 15.0
+"""How many seconds pass at most between two looks: a look does no harm, and there may be many until one sees."""
 
 
 class Conduct:
@@ -78,7 +81,8 @@ class Conduct:
         if isinstance(error, Permanent) or tried_enough:
             return given_up
         asked = getattr(error, "after", None)
-        after = back_off(job.attempt, self._chance) if asked is None else float(asked)
+        longest = LOOK_AGAIN if unclear and self._handler.observe is not None else LONGEST
+        after = back_off(job.attempt, self._chance, longest=longest) if asked is None else float(asked)
         if isinstance(error, Throttled):
             self.throttled = after
         elif after >= remaining:

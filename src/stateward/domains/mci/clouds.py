@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from msgspec.structs import replace
+
 from stateward.domains.mci.evidence import Look, Sight
 from stateward.drivers import Deed, Driver, Listing, Outcome, Ref, Unanswered, Want
 
@@ -89,8 +91,8 @@ class Cloud:
     """A connection's driver, shared by all who ask."""
 
     def __init__(self, driver: Driver, clock: Callable[[], float], *, tick: float = TICK) -> None:
-        self.driver = driver
-        self._clock, self._tick = clock, tick
+        self.driver, self.clock = driver, clock
+        self._tick = tick
         bulk = driver.caps.bulk
         self._creates: Gatherer[Want, Outcome] = Gatherer(driver.create, bulk)
         self._deeds = {deed: self._gather(deed, bulk) for deed in Deed}
@@ -135,14 +137,15 @@ class Cloud:
         return await self._list()
 
     async def _list(self, keys: Collection[str] | None = None) -> Listing:
+        asked = self.clock()
         try:
-            return await self.driver.observe(keys)
+            return replace(await self.driver.observe(keys), asked=asked)
         except Exception as error:
-            return Listing((), complete=False, trouble=f"{type(error).__name__}: {error}")
+            return Listing((), complete=False, trouble=f"{type(error).__name__}: {error}", asked=asked)
 
     async def look(self, key: str) -> Look:
-        """Look at one machine."""
-        return (await self.looks([key]))[key]
+        """Look at one machine; those who ask within a moment share one call."""
+        return await self._firsts.ask(key)
 
     async def looks(self, keys: Collection[str]) -> dict[str, Look]:
         """Look at some machines, with one listing."""
@@ -151,18 +154,19 @@ class Cloud:
     def read(self, listing: Listing, keys: Collection[str]) -> dict[str, Look]:
         """Read from a listing what it tells of some machines."""
         shown = {one.key: one for one in listing.seen}
-        now = self._clock()
+        now, asked = self.clock(), listing.asked
         looks: dict[str, Look] = {}
         for key in keys:
             if key in shown:
                 self._missing.pop(key, None)
-                looks[key] = Look(Sight.PRESENT, shown[key])
+                looks[key] = Look(Sight.PRESENT, shown[key], asked=asked)
             elif not listing.complete:
-                looks[key] = Look(Sight.UNKNOWN, trouble=listing.trouble or "the listing was not complete")
+                trouble = listing.trouble or "the listing was not complete"
+                looks[key] = Look(Sight.UNKNOWN, trouble=trouble, asked=asked)
             elif now - self._missing.setdefault(key, now) >= ABSENT_AFTER:
-                looks[key] = Look(Sight.ABSENT)
+                looks[key] = Look(Sight.ABSENT, asked=asked)
             else:
-                looks[key] = Look(Sight.UNKNOWN, trouble="missing in one listing so far")
+                looks[key] = Look(Sight.UNKNOWN, trouble="missing in one listing so far", asked=asked)
         return looks
 
     async def until(self, key: str, wanted: Wanted) -> Look:
@@ -171,7 +175,7 @@ class Cloud:
         The first look is taken at once, for all who come in the same moment; much is done by then. Those who have to
         wait longer share the listings of all who do.
         """
-        look = await self._firsts.ask(key)
+        look = await self.look(key)
         if wanted(look):
             return look
         waiting: Waiting = wanted, asyncio.get_running_loop().create_future()

@@ -32,6 +32,7 @@ class Look(Struct, frozen=True):
     sight: Sight
     shown: Observation | None = None
     trouble: str = ""
+    asked: float = 0.0  # when the provider was asked, by the clock of who did
 
 
 GOALS: dict[str, tuple[MachineState, ...]] = {
@@ -64,6 +65,11 @@ SHOWN = {"shows running": V.RUNNING, "shows suspended": V.SUSPENDED, "shows term
 SHOWN["shows failed"] = V.FAILED
 
 CANNOT_SAY = "cannot say"
+
+
+def told(look: Look, since: float) -> Look:
+    """Return what a look tells, if the provider was asked late enough: what is older than an action proves nothing."""
+    return look if look.asked >= since else Look(Sight.UNKNOWN, trouble="what is shown may be older than the action")
 
 
 def reached(action: str, look: Look) -> bool:

@@ -5,14 +5,13 @@ token of the deed: the same operation never reboots twice, another one does. Wha
 it throttles, or does not answer, is tried again and fails nothing.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
 from msgspec import Struct
 
 from stateward.domains.mci.clouds import Cloud
-from stateward.domains.mci.evidence import EVENTS, Look, Sight, hopeless, reached
+from stateward.domains.mci.evidence import EVENTS, Look, Sight, hopeless, reached, told
 from stateward.domains.mci.evidence import SHOWN as EXPECTED
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import VmSpec, plain, seen_of, text, vm_of, vm_seen
@@ -45,6 +44,9 @@ RELAPSED = 60.0
 """How many seconds a machine may be shown at rest in another state than it is to have, before the action has failed."""
 
 AT_REST = (MachineState.RUNNING, MachineState.SUSPENDED)
+
+FINAL = ("create", "terminate")
+"""What is done once: what such an action leads to cannot have been so before."""
 
 DEEDS = {
     "suspend": Deed.SUSPEND,
@@ -92,7 +94,7 @@ class Vms:
 
     async def _despite(self, cloud: Cloud, job: Job, vm: VmSpec, refused: Refused) -> Ending:
         """Look whether what was refused is so already: then it is done, and else it has failed."""
-        look = await cloud.look(vm.uid)
+        look = told(await cloud.look(vm.uid), await self._since(cloud, job))
         if look.sight is Sight.UNKNOWN:
             raise Temporary(f"{refused.message}; and {look.trouble}")
         if look.sight is Sight.ABSENT and job.origin == VmState.CREATING and await self._is_young(job):
@@ -104,7 +106,8 @@ class Vms:
         raise Permanent(refused.message)
 
     async def _wait(self, cloud: Cloud, job: Job, vm: VmSpec) -> Ending:
-        look = await cloud.until(vm.uid, last_look(job.action, asyncio.get_running_loop().time))
+        since = await self._since(cloud, job)
+        look = await cloud.until(vm.uid, last_look(job.action, since, cloud.clock))
         if reached(job.action, look):
             return _done(look)
         assert look.shown is not None
@@ -112,7 +115,8 @@ class Vms:
 
     async def _observe(self, job: Job) -> Seen | Ending:
         vm = vm_of(job.claim.object)
-        look = await (await self._cloud_of(vm.connection)).look(vm.uid)
+        cloud = await self._cloud_of(vm.connection)
+        look = told(await cloud.look(vm.uid), await self._since(cloud, job))
         if look.sight is Sight.UNKNOWN:
             return Seen.UNKNOWN
         if look.sight is Sight.ABSENT and await self._is_young(job):
@@ -120,6 +124,14 @@ class Vms:
         if reached(job.action, look) and job.action != "reboot":
             return _done(look)
         return Seen.NOT_DONE  # a deed is known by its token: to ask again does it no second time
+
+    async def _since(self, cloud: Cloud, job: Job) -> float:
+        """Return from when on a provider must be asked, to tell of an action and not of what was before it."""
+        lag = cloud.driver.caps.lag
+        if not lag or job.action in FINAL:
+            return 0.0
+        assert self.engine is not None
+        return cloud.clock() - (await self.engine.store.reader.time() - job.claim.object.since) + lag
 
     async def _is_young(self, job: Job) -> bool:
         """Tell whether a VM may be there, and not shown yet."""
@@ -151,18 +163,19 @@ class Vms:
         return event
 
 
-def last_look(action: str, clock: Callable[[], float]) -> Callable[[Look], bool]:
+def last_look(action: str, since: float, clock: Callable[[], float]) -> Callable[[Look], bool]:
     """Return what tells whether a look is the last one: it shows the end, the hopeless, or for long something else."""
-    since: list[float] = []
+    at_rest: list[float] = []
 
-    def is_last(look: Look) -> bool:
+    def is_last(seen: Look) -> bool:
+        look = told(seen, since)
         if reached(action, look) or hopeless(action, look):
             return True
         if look.shown is None or look.shown.state not in AT_REST:
-            since.clear()
+            at_rest.clear()
             return False
-        since.append(clock())
-        return since[-1] - since[0] >= RELAPSED
+        at_rest.append(clock())
+        return at_rest[-1] - at_rest[0] >= RELAPSED
 
     return is_last
 

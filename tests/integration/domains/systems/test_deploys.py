@@ -25,7 +25,7 @@ V1 = {"web": "web v1", "store.api": "api v1", "store.db": "db v1"}
 async def test_a_deploy_makes_services_and_the_system_is_stable(stand: Stand) -> None:
     assert (await stand.deployed("/", SHOP)).status is Status.SUCCEEDED
     assert await stand.commands() == V1
-    assert await stand.state() == "stable"
+    await stand.becomes("shop", "stable")
     assert len(await stand.backend.instances(ref("/web"))) == 2
 
 
@@ -55,7 +55,7 @@ async def test_a_change_of_the_number_alone_is_scaling_and_keeps_the_instances(s
     await stand.deployed("/", SHOP.replace("instances: 2", "instances: 4"))
     assert before < {one.name for one in await stand.backend.instances(ref("/web"))}
     assert "scaling" in {line.target for line in await stand.engine.history(NS, "shop:web")}
-    assert await stand.state() == "stable"
+    await stand.becomes("shop", "stable")
 
 
 async def test_services_that_are_in_no_definition_any_more_are_ended(stand: Stand) -> None:
@@ -75,7 +75,7 @@ async def test_a_service_that_never_gets_healthy_fails_the_deploy_which_goes_bac
     assert "shop:web: no progress within 0.3 s" in (ended.error or "")
     assert await stand.commands() == V1
     assert await stand.engine.get(NS, "shop:store.db") == healthy
-    assert await stand.state() == "stable"
+    await stand.becomes("shop", "stable")
     assert await stand.locks() == []
 
 
@@ -92,7 +92,7 @@ async def test_a_deploy_is_judged_by_its_own_subtree(stand: Stand) -> None:
     stand.backend.crash(ref("/web"))
     await stand.becomes("shop", "degraded")
     assert (await stand.deployed("/store/db", service("db v2"))).status is Status.SUCCEEDED
-    assert await stand.state() == "degraded"
+    await stand.becomes("shop", "degraded")
 
 
 async def test_a_deploy_that_is_cancelled_goes_back_and_holds_its_lock_until_then(stand: Stand) -> None:
@@ -146,7 +146,7 @@ async def test_node_pools_come_with_the_whole_system_and_limit_what_runs(stand: 
     assert "node pool main is full" in (ended.error or "")
     bigger = wanted.replace("nodes: 1", "nodes: 2").replace("instances: 2", "instances: 3")
     assert (await stand.deployed("/", bigger)).status is Status.SUCCEEDED
-    assert await stand.state() == "stable"
+    await stand.becomes("shop", "stable")
 
 
 async def test_a_service_without_its_node_pool_is_refused_before_anything_is_done(stand: Stand) -> None:
@@ -223,7 +223,8 @@ async def test_a_deploy_is_cancelled_as_a_deploy_and_not_behind_its_back(stand: 
 async def test_a_teardown_ends_all_services_and_the_system_stays(stand: Stand) -> None:
     await stand.deployed("/", "node_pools: {main: {}}\n" + SHOP)
     assert (await stand.ended(await stand.actions.teardown("shop"))).status is Status.SUCCEEDED
-    assert (await stand.states(), await stand.state()) == ({}, "stable")
+    assert await stand.states() == {}
+    await stand.becomes("shop", "stable")
     assert await stand.wing.premises.pools(HOME) == []
     assert await stand.backend.instances(ref("/web")) == []
 
