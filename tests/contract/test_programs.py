@@ -132,3 +132,23 @@ async def test_an_operation_whose_key_is_taken_is_in_conflict(store: Store) -> N
 async def test_nothing_at_all_may_be_applied(store: Store) -> None:
     await write(store, Changes())
     assert await store.reader.last_line() == 0
+
+
+@pytest.mark.parametrize("steps", range(0, 24, 3))
+async def test_callers_that_are_cancelled_at_any_step_harm_nobody_else(store: Store, steps: int) -> None:
+    async def program(tx: Tx, name: str) -> None:
+        await tx.apply(Changes(objects=[an_object(name)]))
+
+    async def asked(name: str) -> None:
+        await store.transact(lambda tx: program(tx, name))
+        await store.reader.object(key(name))
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(asked(f"o{number}")) for number in range(40)]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+    await asyncio.gather(*(asked(f"later{number}") for number in range(40)))
+    expected = {f"o{number}" for number in range(1, 40, 2)} | {f"later{number}" for number in range(40)}
+    assert {name for name in expected if await store.reader.object(key(name)) is not None} == expected

@@ -43,7 +43,7 @@ class Batcher(Generic[Item, Answer]):
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:
-            self._task = asyncio.create_task(self._flush())
+            self._begin()
         return future
 
     async def drain(self) -> None:
@@ -51,21 +51,32 @@ class Batcher(Generic[Item, Answer]):
         while self._task is not None:
             await asyncio.wait([self._task])
 
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._flush())
+        self._task.add_done_callback(self._flushed)
+
+    def _flushed(self, task: "asyncio.Task[None]") -> None:
+        """Go on with what came meanwhile; if the loop is being closed, which may be before the first step, let go."""
+        self._task = None
+        if task.cancelled():
+            _let_go(self._waiting)
+            self._waiting = []
+        elif self._waiting:
+            self._begin()
+
     async def _flush(self) -> None:
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-                await self._answer(batch)
-                if len(batch) > 1:
-                    await asyncio.sleep(GATHER)
-        finally:
-            self._task = None
-            if self._waiting:
-                self._task = asyncio.create_task(self._flush())
+        while self._waiting:
+            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            await self._answer(batch)
+            if len(batch) > 1:
+                await asyncio.sleep(GATHER)
 
     async def _answer(self, batch: list[tuple[Item, "asyncio.Future[Answer]"]]) -> None:
         try:
             answers: Sequence[Answer | StatewardError] = await self._persist([item for item, _ in batch])
+        except asyncio.CancelledError:
+            _let_go(batch)
+            raise
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, StoreError):
                 for one in batch:  # one bad item is to harm nobody else
@@ -96,3 +107,9 @@ class Batcher(Generic[Item, Answer]):
                 if not error.retry or loop.time() + pause > patience:
                     raise
                 await asyncio.sleep(pause)
+
+
+def _let_go(batch: Sequence[tuple[Item, "asyncio.Future[Answer]"]]) -> None:
+    """Keep nobody waiting for an answer that will not come."""
+    for _, future in batch:
+        future.cancel()

@@ -58,14 +58,15 @@ Why = Literal["", "fenced", "cancelled", "lost"]
 
 
 class Running:
-    """An operation in work: its claim, its task, and why the task was told to stop, if it was."""
+    """An operation in work: its claim, its task, why the task was told to stop, if it was, and whether it was lost."""
 
-    __slots__ = ("claim", "task", "why")
+    __slots__ = ("astray", "claim", "task", "why")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
         self.task: asyncio.Task[None] | None = None
         self.why: Why = ""
+        self.astray = False
 
 
 class Worker:
@@ -242,17 +243,17 @@ class Worker:
             log.debug("operation %s waits for its children", running.claim.operation.id)
         except (Fenced, StoreError) as error:
             log.warning("operation %s is left to others: %s", running.claim.operation.id, error)
-            self._fences.set()
+            running.astray = True
         except Exception:
             log.exception("operation %s is put back: the worker itself failed", running.claim.operation.id)
-            self._fences.set()
+            running.astray = True
 
     def _done(self, running: Running) -> None:
         """Forget what has ended, be it that it was stopped before it began."""
-        if running.task is not None and running.task.cancelled():
-            self._fences.set()
         if self._running.get(running.claim.work.key) is running:
             del self._running[running.claim.work.key]
+        if running.astray or (running.task is not None and running.task.cancelled()):
+            self._fences.set()  # now that it does not run here any more, it is seen to be a stray
         if self._full:  # otherwise whatever there was to claim has been claimed
             self._hungry.set()
 

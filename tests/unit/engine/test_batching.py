@@ -180,3 +180,21 @@ def test_draining_with_nothing_under_way_returns_at_once() -> None:
         await Desk().batcher().drain()
 
     assert run(course()).time() == 0.0
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_a_batcher_that_is_torn_down_keeps_nobody_waiting_and_can_be_drained(steps: int) -> None:
+    desk = Desk()
+
+    async def course() -> None:
+        batcher = desk.batcher(most=1)
+        futures = [batcher.submit(number) for number in (1, 2)]
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+        for _ in range(steps):
+            await asyncio.sleep(0.0)
+        task.cancel()
+        await batcher.drain()
+        assert [one.cancelled() for one in futures] == [True, True]
+        assert await batcher.submit(3) == 6
+
+    run(course())

@@ -136,6 +136,9 @@ async def _begun(connection: Connection) -> float | None:
         if isinstance(error, TimeoutError) or not is_lost(fault(error)):
             raise fault(error) from error
         return None
+    except asyncio.CancelledError:
+        connection.terminate()  # nobody knows whether it has begun
+        raise
 
 
 async def _roll_back(connection: Connection, tx: PostgresTx) -> None:
