@@ -144,6 +144,7 @@ async def test_limits_of_lanes_and_groups_hold(site: Site) -> None:
     for number in range(16):
         site.plant.lanes[f"p{number}"] = Route("cloud", f"cloud/{number % 4}")
     most: dict[str, int] = {}
+    full = asyncio.Event()
 
     async def counting(job: Job) -> None:
         lane = job.claim.work.lane
@@ -151,7 +152,9 @@ async def test_limits_of_lanes_and_groups_hold(site: Site) -> None:
         active = {name: count for name, count in site.plant.inside.items() if count}
         most["lanes"] = max(most.get("lanes", 0), len(active))
         most["lane"] = max(most.get("lane", 0), *active.values())
-        await asyncio.sleep(0.01)
+        if sum(active.values()) == 4:
+            full.set()
+        await full.wait()
         site.plant.inside[lane] -= 1
 
     site.engine.kinds[PUMP.kind].does("build")(counting)
