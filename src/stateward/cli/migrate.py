@@ -1,31 +1,68 @@
-"""`stateward migrate`: bring a database up to date."""
+"""`stateward migrate`: bring a database up to date, its schema and the states that its objects are in."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from stateward.cli.output import Json, out, print_json
+from stateward.domains.registry import lifecycles
+from stateward.engine import Kind
+from stateward.engine.kinds import Kinds
+from stateward.engine.recasting import Stray, recast, refuse_strays
+from stateward.errors import BadInput
 from stateward.store import open_store
 from stateward.store.migrations import newest
+from stateward.store.port import Store
 
 Database = Annotated[
     str,
     typer.Option("--database", envvar="STATEWARD_DATABASE", help="A path, sqlite:///path or postgresql://..."),
 ]
+Map = Annotated[
+    list[str] | None,
+    typer.Option("--map", metavar="KIND:OLD=NEW", help="What a state of the former version is in this one."),
+]
 
 
-def migrate(database: Database, json: Json = False) -> None:
-    """Bring a database to this program's version; several at once do no harm, and a newer one is refused."""
-    store = open_store(database, migrate=True)
+def migrate(database: Database, map: Map = None, json: Json = False) -> None:  # noqa: A002 - the option's name
+    """Bring a database to this program's version; several at once do no harm, and a newer one is refused.
 
-    async def run() -> None:
-        await store.open()
-        await store.close()
-
-    asyncio.run(run())
+    Where a lifecycle has changed, objects may be in states that it does not have any more. They are refused, until
+    `--map` says what each of those states is now; stop all workers before that.
+    """
+    mapped = _mapped(map or ())
+    done = asyncio.run(_run(open_store(database, migrate=True), mapped))
     version = newest("postgres" if database.startswith("postgres") else "sqlite")
     if json:
-        print_json({"version": version})
-    else:
-        out().print(f"The database is at version {version}.")
+        moved = [{"kind": kind, "state": state, "objects": number} for (kind, state), number in sorted(done.items())]
+        print_json({"version": version, "moved": moved} if mapped else {"version": version})
+        return
+    out().print(f"The database is at version {version}.")
+    for (kind, state), number in sorted(done.items()):
+        out().print(f"{number} of {kind}: {state} is {mapped[kind][state]} now.")
+
+
+async def _run(store: Store, mapped: dict[str, dict[str, str]]) -> Counter[Stray]:
+    kinds = Kinds(map(Kind, lifecycles()))
+    await store.open()
+    try:
+        if mapped:
+            return await recast(store, kinds, mapped, "stateward migrate")
+        await refuse_strays(store.reader, kinds)
+        return Counter()
+    finally:
+        await store.close()
+
+
+def _mapped(words: Iterable[str]) -> dict[str, dict[str, str]]:
+    mapped: dict[str, dict[str, str]] = {}
+    for word in words:
+        kind, colon, states = word.partition(":")
+        old, equals, new = states.partition("=")
+        if not (kind and colon and old and equals and new):
+            raise BadInput("--map", word, "KIND:OLD=NEW, as in mci.vm:Paused=Suspended")
+        mapped.setdefault(kind, {})[old] = new
+    return mapped

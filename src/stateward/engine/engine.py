@@ -14,6 +14,7 @@ from stateward.engine.batching import Batcher
 from stateward.engine.healing import Healed, Stuck, healed, stuck
 from stateward.engine.ids import new_id
 from stateward.engine.kinds import Admission, Kind, Kinds
+from stateward.engine.recasting import refuse_strays
 from stateward.engine.remote import Word
 from stateward.engine.requests import EMPTY, Accepted, Birth, LockWish, NotFound, Request
 from stateward.engine.waiting import Waiting
@@ -58,6 +59,7 @@ class Engine:
     async def __aenter__(self) -> "Engine":
         await self.store.open()
         try:
+            await refuse_strays(self.store.reader, self.kinds)
             self._waiting.start()
             if self.worker is not None:
                 await self.worker.start()

@@ -43,6 +43,7 @@ class Changes(Struct):
     operations: list[Operation] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     steps: list[tuple[Key, str]] = field(default_factory=list)
+    recast: list[Operation] = field(default_factory=list)  # the states that these remember have other names now
     new_work: list[Work] = field(default_factory=list)
     work: list[Work] = field(default_factory=list)
     work_gone: list[Key] = field(default_factory=list)

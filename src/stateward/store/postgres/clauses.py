@@ -67,6 +67,16 @@ STEPPED = clause(
     """,
     exact=True,
 )
+RECAST = clause(
+    "recast",
+    "operations",
+    """
+    UPDATE operations o SET origin = r.origin, via = r.via, desired = r.desired, failing = r.failing
+    FROM unnest({rows}::operations[]) r WHERE {o.ns==r.ns} AND {o.id==r.id}
+    RETURNING 1
+    """,
+    exact=True,
+)
 ENDED = clause(
     "ended",
     "operations",

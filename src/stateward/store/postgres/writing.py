@@ -53,6 +53,7 @@ def _all_rows(changes: Changes, known: Known, now: float) -> Iterator[tuple[Clau
     yield clauses.ACCEPTED, _tuples(changes.operations)
     yield clauses.ENDED, _tuples(changes.ended)
     yield clauses.STEPPED, [(key.ns, key.id, steps) for key, steps in changes.steps]
+    yield clauses.RECAST, _tuples(changes.recast)
     yield clauses.DEQUEUED, changes.work_gone
     yield clauses.ENQUEUED, _work(changes.new_work, now)
     yield clauses.REQUEUED, _work(changes.work, now)

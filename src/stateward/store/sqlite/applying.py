@@ -59,6 +59,9 @@ class Pen:
         self._put(orders.ACCEPTED, [row(one, values.OPERATION) for one in changes.operations])
         self._put(orders.FINISHED, [row(one, values.ENDED) for one in changes.ended])
         self._put(orders.STEPPED, [[*key, steps] for key, steps in changes.steps])
+        self._put(
+            orders.RECAST, [[one.ns, one.id, one.origin, one.via, one.desired, one.failing] for one in changes.recast]
+        )
 
     def _work(self, changes: Changes) -> None:
         now = self._now

@@ -82,6 +82,13 @@ STEPPED = _effect(
     exact=True,
 )
 
+RECAST = _effect(
+    "recast",
+    _plain("ns", "op", "origin", "via", "desired", "failing"),
+    "UPDATE operations SET <settings> WHERE ns = NEW.ns AND id = NEW.op",
+    exact=True,
+)
+
 ENQUEUED = _insert("work", FULL_WORK, exact=True)
 REQUEUED = _effect("requeued", FULL_WORK, "UPDATE work SET <settings> WHERE ns = NEW.ns AND op = NEW.op", exact=True)
 DEQUEUED = _effect("dequeued", _plain("ns", "op"), "DELETE FROM work WHERE ns = NEW.ns AND op = NEW.op")
@@ -110,4 +117,4 @@ GROUPED = _upsert("lane_groups", shape_of(LaneGroup), ("grp",))
 PROGRESSED = _insert("progress", PROGRESS)
 JOURNALED = _insert("journal", LINE)
 
-EFFECTS = (MOVED, REPLACED, FINISHED, STEPPED, REQUEUED, DEQUEUED, RELIEVED, GRANTED, UNLOCKED, STOPPED)
+EFFECTS = (MOVED, REPLACED, FINISHED, STEPPED, RECAST, REQUEUED, DEQUEUED, RELIEVED, GRANTED, UNLOCKED, STOPPED)

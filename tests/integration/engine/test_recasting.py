@@ -1,0 +1,128 @@
+"""A lifecycle that has changed between two versions: what is stored comes along by a checked mapping, or is refused."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from stateward.engine import Engine, Handler, Job, Kind
+from stateward.engine.kinds import Kinds
+from stateward.engine.recasting import StillAtWork, Stranded, recast
+from stateward.errors import BadInput
+from stateward.lifecycle import BACK, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare
+from stateward.store.port import Store
+from stateward.store.records import Status
+
+NewStore = Callable[[], Store]
+
+
+class Before(State):
+    MAKING = "making", TRANSITIONAL
+    OFF = "off", STABLE
+    DIMMED = "dimmed", STABLE
+    GLOWING = "glowing", TRANSITIONAL
+
+
+class Now(State):
+    MAKING = "making", TRANSITIONAL
+    DARK = "dark", STABLE
+    SHINING = "shining", TRANSITIONAL
+
+
+B, N = Before, Now
+
+BEFORE = declare("test.lamp", Before, (
+    #      from      action   by    through    to        on error  within
+    action(NEW,      "make",  USER, B.MAKING,  B.OFF,    B.OFF,    MINUTE),
+    action(B.OFF,    "dim",   USER, B.MAKING,  B.DIMMED, B.OFF,    MINUTE),
+    action(B.OFF,    "glow",  USER, B.GLOWING, B.OFF,    BACK,     MINUTE),
+    action(B.DIMMED, "glow",  USER, B.GLOWING, B.OFF,    BACK,     MINUTE),
+), USER)  # fmt: skip
+
+NOW = declare("test.lamp", Now, (
+    action(NEW,      "make",  USER, N.MAKING,  N.DARK,   N.DARK,   MINUTE),
+    action(N.DARK,   "glow",  USER, N.SHINING, N.DARK,   BACK,     MINUTE),
+), USER)  # fmt: skip
+
+WHOLE = {"test.lamp": {"off": "dark", "dimmed": "dark", "glowing": "shining"}}
+
+
+async def nothing(_: Job) -> None: ...
+
+
+async def for_ever(_: Job) -> None:
+    await asyncio.Event().wait()
+
+
+def before() -> Kind:
+    return Kind(BEFORE, {"make": Handler(nothing), "dim": Handler(nothing), "glow": Handler(for_ever)})
+
+
+def now() -> Kind:
+    return Kind(NOW, {"make": Handler(nothing), "glow": Handler(nothing)})
+
+
+@pytest.fixture
+async def left_behind(new_store: NewStore) -> NewStore:
+    """Leave lamps behind as the former version did: one off, one dimmed, one that glows and is being worked on."""
+    async with Engine(new_store(), [before()], lease=3.0) as engine:
+        for name in ("a", "b", "c"):
+            await engine.wait("ns", (await engine.create("ns", name, "test.lamp", "make")).op.id, 30)
+        await engine.wait("ns", (await engine.act("ns", "b", "dim")).op.id, 30)
+        await engine.act("ns", "c", "glow")
+    return new_store
+
+
+async def test_a_database_with_states_that_are_gone_is_refused_and_tells_which(left_behind: NewStore) -> None:
+    with pytest.raises(Stranded) as raised:
+        async with Engine(left_behind(), [now()]):
+            pass
+    assert raised.value.strays == {f"test.lamp:{state}": 1 for state in ("off", "dimmed", "glowing")}
+    assert "--map test.lamp:dimmed=NEW" in str(raised.value)
+
+
+async def test_mapped_objects_go_on_and_so_does_the_operation_that_was_under_way(left_behind: NewStore) -> None:
+    store = left_behind()
+    await store.open()
+    done = await recast(store, Kinds([now()]), WHOLE, "ann")
+    await store.close()
+    assert done == {("test.lamp", state): 1 for state in ("off", "dimmed", "glowing")}
+    async with Engine(left_behind(), [now()], lease=3.0) as engine:
+        (glow,) = [one for one in await engine.store.reader.operations_of((await engine.get("ns", "c")).key, 9)
+                   if one.action == "glow"]  # fmt: skip
+        assert (await engine.wait("ns", glow.id, 30)).status is Status.SUCCEEDED
+        assert [(await engine.get("ns", name)).state for name in ("a", "b", "c")] == ["dark"] * 3
+        (line,) = [one for one in await engine.history("ns", "b") if one.event == "recast"]
+        assert (line.source, line.target, line.who) == ("dimmed", "dark", "ann")
+
+
+@pytest.mark.parametrize(
+    ("mapped", "error"),
+    [
+        ({"off": "dark", "dimmed": "dark"}, Stranded),
+        ({"off": "dark", "glowing": "shining"}, Stranded),
+        ({"off": "dark", "dimmed": "dark", "glowing": "dark"}, BadInput),
+        ({"off": "shining", "dimmed": "dark", "glowing": "shining"}, BadInput),
+        ({"off": "bright", "dimmed": "dark", "glowing": "shining"}, BadInput),
+        ({"off": "dark", "dimmed": "dark", "glowing": "shining", "dark": "shining"}, BadInput),
+    ],
+)
+async def test_a_mapping_that_would_strand_anything_is_refused_and_changes_nothing(
+    left_behind: NewStore, mapped: dict[str, str], error: type[Exception]
+) -> None:
+    store = left_behind()
+    await store.open()
+    with pytest.raises(error):
+        await recast(store, Kinds([now()]), {"test.lamp": mapped})
+    await store.close()
+    async with Engine(left_behind(), [before()], works=False) as engine:
+        assert [(await engine.get("ns", name)).state for name in ("a", "b", "c")] == ["off", "dimmed", "glowing"]
+
+
+async def test_nothing_is_mapped_under_a_worker_that_is_still_at_work(new_store: NewStore) -> None:
+    async with Engine(new_store(), [before()], lease=30.0):
+        store = new_store()
+        await store.open()
+        with pytest.raises(StillAtWork):
+            await recast(store, Kinds([now()]), WHOLE)
+        await store.close()
