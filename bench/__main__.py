@@ -18,10 +18,12 @@ NAMES = (
     "engine.limits",
     "engine.recovery",
     "server",
+    "console",
     "mci",
     "systems",
     "leases",
     "ovc",
+    "edge",
 )
 
 

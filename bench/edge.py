@@ -31,6 +31,9 @@ from stateward.agents.fleet import Fleet
 from stateward.agents.messages import Beat, End, Hello, encode
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import ClusterInst, Marks, text_of
+from stateward.domains.edge.protocol.upgrade import gathering, upgrade_protocol
+from stateward.lifecycle import AGENT, CONTROLLER
+from stateward.lifecycle.explore import Bounds, Faults, explore
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.records import Object
@@ -38,7 +41,15 @@ from stateward.store.records import Object
 NS, MANY, EACH = "lab", 1_000, 20
 ROUNDS, BEATS = 7, 5
 CRASHES = 15
+BOTH: dict[str, int] = {AGENT: 1, CONTROLLER: 1}
+UPGRADES = (
+    ("asked twice, 2 losses, 2 duplicates", 2, Faults(2, 2, spared=gathering)),
+    ("1 duplicate, 2 crashes", 1, Faults(0, 1, BOTH)),
+    ("asked twice, 1 loss, 2 crashes", 2, Faults(1, 0, BOTH, spared=gathering)),
+)
+PING, PONG = 0x89, b"\x8a"
 TICKS = os.sysconf("SC_CLK_TCK")
+STARTED: list[subprocess.Popen[bytes]] = []
 STATEWARD = Path(sys.executable).parent / "stateward"
 
 
@@ -50,6 +61,7 @@ class Server:
         self.folder = folder
         command = [str(STATEWARD), "serve", "--data", str(folder), "--port", str(port), "--log-level", "error"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ)
+        STARTED.append(self.process)
         assert self.process.stdout is not None
         while b"  try" not in self.process.stdout.readline():
             pass
@@ -122,7 +134,24 @@ def row(id_: str, kind: str, state: str, parent: str | None, spec: str, seen: st
 
 def report() -> list[str]:
     with place(0) as empty, place(EACH) as full:
-        return [*round_trips(empty), *returns(full), *crashes(empty)]
+        try:
+            return [*upgrades(), *round_trips(empty), *returns(full), *crashes(empty)]
+        finally:
+            for one in STARTED:
+                one.kill()
+
+
+# --- the proof -------------------------------------------------------------------------------------------------------
+
+
+def upgrades() -> list[str]:
+    """Explore the upgrade with two agents; the protocol of instances is in `bench.explore`."""
+    lines = ["the upgrade of an agent, explored: a controller and two agents"]
+    for what, asks, faults in UPGRADES:
+        found = explore(upgrade_protocol(asks), faults, Bounds(copies=1))
+        verdict = "holds" if found.violation is None and found.complete else str(found)
+        lines.append(f"  {found.visited:9,} states, {found.transitions:9,} transitions, {what}: {verdict}")
+    return lines
 
 
 # --- round trips -----------------------------------------------------------------------------------------------------
@@ -156,6 +185,19 @@ def introduced(port: int, name: str, token: str) -> socket.socket:
     return found
 
 
+def answered(found: socket.socket) -> int:
+    """Read what has come, and return how many answers it is; a ping of the server's is answered beside."""
+    data, answers = found.recv(65536), 0
+    while data:
+        head, length = data[0], data[1]
+        body, data = data[2 : 2 + length], data[2 + length :]
+        if head == PING:
+            found.sendall(PONG + bytes([0x80 | length]) + b"\0\0\0\0" + body)
+        else:
+            answers += 1
+    return answers
+
+
 def beat(sockets: list[socket.socket], message: bytes) -> None:
     """Send a sign of life over every connection, some times, and read the answers."""
     with selectors.DefaultSelector() as waiting:
@@ -167,13 +209,13 @@ def beat(sockets: list[socket.socket], message: bytes) -> None:
             for key, _ in waiting.select():
                 found = key.fileobj
                 assert isinstance(found, socket.socket)
-                found.recv(4096)
-                left[found] -= 1
-                if left[found]:
-                    found.sendall(message)
-                else:
+                answers = answered(found)
+                left[found] -= answers
+                if left[found] <= 0:
                     waiting.unregister(found)
                     del left[found]
+                elif answers:
+                    found.sendall(message)
 
 
 def round_trips(folder: Path) -> list[str]:

@@ -6,7 +6,7 @@ again by the list of the next one, or asked for again. So it may be killed at an
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -311,11 +311,8 @@ class Agent:
         with suppress(*BROKEN):
             await socket.send(encode(word), text=True)
 
-    def _begin(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        async def do() -> None:
-            await work
-
-        task = asyncio.create_task(do())
+    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -5,6 +5,7 @@ begins with the agent's list again.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -138,10 +139,11 @@ class Line:
         except TimeoutError:
             raise Gone("it does not read") from None
 
-    async def order(self, order: Order, *, again: bool = False) -> None:
-        """Send an order over a settled connection, once unless it is wanted again."""
-        out = self.sent.get(order.name)
-        if not self.settled or order.notify != self.connection or (out and out[0] >= order.operation and not again):
+    async def order(self, order: Order, patience: float = math.inf) -> None:
+        """Send an order over a settled connection, and again only when it went out more than so many seconds ago."""
+        number, at = self.sent.get(order.name, (0, 0.0))
+        is_out = number >= order.operation and self._clock() - at <= patience
+        if not self.settled or order.notify != self.connection or is_out:
             return
         self.sent[order.name] = order.operation, self._clock()
         await self.say(order)

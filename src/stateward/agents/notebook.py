@@ -14,7 +14,10 @@ from msgspec import Struct
 
 
 class Thing(Struct, frozen=True):
-    """Something that exists, at least in part: its parts are the driver's keys, or the marks of its processes."""
+    """Something that exists, at least in part: its parts are the driver's keys, or the marks of its processes.
+
+    Raw parts are those not known to be set up: after a crash they are made anew.
+    """
 
     name: str
     kind: str
@@ -23,6 +26,7 @@ class Thing(Struct, frozen=True):
     host: str = ""
     spec: str = "{}"
     parts: tuple[str, ...] = ()
+    raw: tuple[str, ...] = ()
 
 
 class Notebook:

@@ -29,7 +29,7 @@ IMAGE = "sh"
 SETUP_WITHIN = 600.0
 PATIENCE = 30.0
 BETWEEN_LOOKS = 0.02
-STEADY = 0.15
+STEADY = 0.5
 """How many seconds an app must run before it counts as running."""
 
 
@@ -70,17 +70,19 @@ class ProcessSite:
     # --- clusters ----------------------------------------------------------------------------------------------------
 
     async def _make_cluster(self, order: Order, spec: Mapping[str, object], tell: Tell) -> None:
-        """Bring a cluster to the number of nodes that is wanted, keeping those that run."""
+        """Bring a cluster to the number of nodes that is wanted, keeping those that run and are set up."""
         wanted, size, setup = int(str(spec.get("nodes", 1))), str(spec.get("size", "tiny")), str(spec.get("setup", ""))
         former = self._notebook.get(order.name)
         nodes = await self._nodes()
         before = former.parts if former is not None else ()
-        alive = [key for key in before if _is_up(nodes.get(key))]
+        raw = former.raw if former is not None else ()
+        alive = [key for key in before if _is_up(nodes.get(key)) and key not in raw]
         stale = [key for key in before if key not in alive]
         new = _new_keys(order, before, wanted - len(alive))
         parts = (*alive[:wanted], *new)
         everything = (*parts, *alive[wanted:], *stale)
-        self._notebook.note(Thing(order.name, "clusterinst", order.generation, False, "", order.spec, everything))
+        thing = Thing(order.name, "clusterinst", order.generation, False, "", order.spec, everything, tuple(new))
+        self._notebook.note(thing)
         for nth, key in enumerate(new, start=1):
             tell(f"starting node {key}", nth, len(new))
             await self._start_node(key, order.name, size)
@@ -88,7 +90,7 @@ class ProcessSite:
                 tell(f"setting up node {key}", nth, len(new))
                 await self._run(key, setup)
         await self._end_nodes([*alive[wanted:], *stale], tell)
-        self._notebook.note(Thing(order.name, "clusterinst", order.generation, True, "", order.spec, parts))
+        self._notebook.note(replace(thing, whole=True, parts=parts, raw=()))
 
     async def _start_node(self, key: str, name: str, size: str) -> None:
         (outcome,) = await self._driver.create([Want(key, name, size, IMAGE)])
@@ -137,28 +139,39 @@ class ProcessSite:
         if spec.get("setup"):
             tell("setting up", 0, number)
             await self._run(key, str(spec["setup"]))
-        there = await self._marks_in(group)
+        there, started = await self._marks_in(group), {}
         for nth, mark in enumerate(marks, start=1):
             if mark not in there:
                 tell(f"starting process {nth}", nth, number)
-                await self._launch(key, str(spec.get("command", "")), mark)
+                started[mark] = await self._launch(key, str(spec.get("command", "")), mark)
         await self._end_processes(group, order.name, keep=marks)
-        await self._steady(group, marks)
+        await self._steady(group, marks, started)
         self._notebook.note(Thing(order.name, "appinst", order.generation, True, order.host, order.spec, marks))
 
-    async def _launch(self, key: str, command: str, mark: str) -> None:
+    async def _launch(self, key: str, command: str, mark: str) -> int:
+        """Start a process of an app in a node; returns its number."""
         # The line after the command keeps the shell, and with it the mark, for as long as the command runs.
         program = quote(f"{command}\n:")
+        line = f"sh -c {program} {quote(mark)} </dev/null >>app.log 2>&1 & echo $!"
         try:
-            await self._driver.run(Ref(key), f"sh -c {program} {quote(mark)} </dev/null >>app.log 2>&1 &", "", PATIENCE)
-        except (OSError, TimeoutError) as error:
+            return int(await self._driver.run(Ref(key), line, "", PATIENCE))
+        except (OSError, TimeoutError, ValueError) as error:
             raise SiteError(f"{mark} could not be started: {_text(error)}") from error
 
-    async def _steady(self, group: int, marks: Sequence[str]) -> None:
+    async def _steady(self, group: int, marks: Sequence[str], started: Mapping[str, int]) -> None:
+        """Make sure that all run, and go on; one that was started shows its mark a little later than it is there."""
+
+        async def missing() -> list[str]:
+            found = await self._marks_in(group)
+            return [mark for mark in marks if mark not in found]
+
+        def known(found: list[str]) -> bool:
+            return not found or any(not _is_alive(started.get(mark, 0)) for mark in found)
+
+        await _until(known, missing, "the app's processes do not begin")
         await asyncio.sleep(STEADY)
-        missing = set(marks) - set(await self._marks_in(group))
-        if missing:
-            raise SiteError(f"{', '.join(sorted(missing))} ended at once")
+        if gone := await missing():
+            raise SiteError(f"{', '.join(gone)} ended at once")
 
     async def _remove_app(self, thing: Thing, tell: Tell) -> None:
         self._notebook.note(replace(thing, whole=False))
@@ -224,6 +237,11 @@ def _text(error: Exception) -> str:
 
 def _is_up(node: Observation | None) -> bool:
     return node is not None and node.state is MachineState.RUNNING and "pid" in node.details
+
+
+def _is_alive(pid: int) -> bool:
+    stat = stat_of(pid) if pid else None
+    return stat is not None and stat.alive
 
 
 def _is_there(node: Observation | None) -> bool:

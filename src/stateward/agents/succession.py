@@ -112,13 +112,15 @@ class Succession:
         """End the one before, and hold the lock from now on."""
         if not self._heir:
             return
-        before = self._holder().pid
-        loop = asyncio.get_running_loop()
-        patience = loop.time() + GRACE
-        _signal(before, signal.SIGTERM)
+        clock = asyncio.get_running_loop().time
+        told, patience = 0, 0.0
         while not self._try_lock():
-            if loop.time() > patience:
-                _signal(before, signal.SIGKILL)
+            holder = self._holder().pid  # another heir of the same upgrade may have been faster
+            if holder != told:
+                told, patience = holder, clock() + GRACE
+                _signal(holder, signal.SIGTERM)
+            elif clock() > patience:
+                _signal(holder, signal.SIGKILL)
             await asyncio.sleep(BETWEEN_LOOKS)
         self._heir = 0
 
@@ -127,7 +129,9 @@ class Succession:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        (self._folder / "agent.json").write_bytes(msgspec.json.encode(Holder(os.getpid(), self._version)))
+        new = self._folder / "agent.json.new"
+        new.write_bytes(msgspec.json.encode(Holder(os.getpid(), self._version)))
+        new.replace(self._folder / "agent.json")
         return True
 
     def _holder(self) -> Holder:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from stateward.cli.commands.options import Timeout, Wait
-from stateward.cli.edge_calls import Agents, Ignore, ask, parts, path, show_all, show_one
+from stateward.cli.edge_calls import Agents, Ignore, ask, parts, path, retell, show_all, show_one
 from stateward.cli.edge_records import register
 from stateward.cli.output import print_json
 from stateward.cli.session import Session, on_server
@@ -40,6 +40,7 @@ Autoscale = Annotated[str | None, typer.Option("--autoscale", metavar="POLICY", 
 Reservable = Annotated[bool, typer.Option("--reservable", help="To be reserved by apps on an autocluster.")]
 Command = Annotated[str | None, typer.Option("--command", metavar="COMMAND", help="What it runs.")]
 Count = Annotated[int | None, typer.Option("--count", min=1, help="How many processes.")]
+Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="An operation's id.")]
 
 CLUSTER_FORM, APP_FORM = "CLOUDLET/CLUSTER", "CLOUDLET/CLUSTER/APP"
 
@@ -125,6 +126,13 @@ def show_agents(session: Session) -> None:
     results().print(filled_table(titles, ([str(one[title]) for title in titles] for one in found.agents)))
     for why, number in sorted(found.rejected.items()):
         results().print(f"{number} words rejected: {why}", markup=False)
+
+
+@app.command("progress")
+@on_server
+def show_progress(session: Session, operation: Operation, timeout: Timeout = None) -> None:
+    """Show what an operation has said from its beginning, and what it says until its end."""
+    retell(session, operation, timeout)
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------

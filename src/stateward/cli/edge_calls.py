@@ -98,7 +98,17 @@ def ask(
     answer = session.client.wire.call(Accepted, method, where, params=params, body=body, headers=headers)
     outcome = accepted(answer)
     warn_of_waiting(session, [outcome])
-    code = print_outcomes(session, [_told(session, outcome, timeout) if wait else outcome])
+    _end(session, _told(session, outcome, timeout) if wait else outcome)
+
+
+def retell(session: Session, operation: str, timeout: float | None) -> None:
+    """Say again what an operation has said from its beginning, and what it says until its end."""
+    found = session.client.operation(session.ns, operation)
+    _end(session, _told(session, Outcome(found.object, None, found), timeout))
+
+
+def _end(session: Session, outcome: Outcome) -> None:
+    code = print_outcomes(session, [outcome])
     if code:
         raise typer.Exit(code)
 

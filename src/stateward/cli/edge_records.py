@@ -50,9 +50,7 @@ def _commands(where: str, help_: str, *, demand: bool) -> typer.Typer:
     @on_server
     def delete(session: Session, name: Name) -> None:
         """Strike it out."""
-        before = session.client.wire.call(Shown, "GET", path(session, where, name))
-        session.client.wire.call(Any, "DELETE", path(session, where, name))
-        _print(session, before)
+        _print(session, session.client.wire.call(Shown, "DELETE", path(session, where, name)))
 
     @on_server
     def show(session: Session, name: MaybeName = None) -> None:

@@ -89,10 +89,10 @@ class EdgeWing(Wing):
         try:
             yield
         finally:
-            await self.office.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self.office.close()
             await self.presence.leave()
 
     async def _follow(self, store: Store, *, works: bool) -> None:

@@ -6,8 +6,9 @@ order that follows is sent by whichever has the connection. Nothing here has to 
 
 import asyncio
 import logging
+import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from random import Random
 
@@ -196,13 +197,13 @@ class Office:
             if line.token == token:
                 self._later(self._send_away(line, ""))
 
-    async def tend(self, key: Key, *, again: bool = False) -> None:
-        """Send the order that is due for an instance, if one is."""
+    async def tend(self, key: Key, patience: float = math.inf) -> None:
+        """Send the order that is due for an instance, if one is and has not gone out this long ago or less."""
         order = await self.intake.tend(key)
         for line in self.lines.get(Key(key.ns, cloudlet_of(key.id)), ()) if order is not None else ():
             assert order is not None
             with suppress(Gone, ConnectionError):
-                await line.order(order, again=again)
+                await line.order(order, patience)
 
     async def order_again(self, line: Line, key: Key) -> None:
         """Send an order again that found the agent busy."""
@@ -288,7 +289,7 @@ class Office:
                 waiting = Selector(ns, kind, states=UNANSWERED)
                 for found in await self.engine.store.reader.list_objects(waiting, Page(limit=MOST)):
                     if self._is_late(found, now):
-                        await self.tend(found.key, again=True)
+                        await self.tend(found.key, self.retry)
 
     def _is_late(self, found: Object, now: float) -> bool:
         name = thing_of(found.id)
@@ -298,16 +299,18 @@ class Office:
     def _all_lines(self) -> list[Line]:
         return [line for lines in self.lines.values() for line in lines]
 
-    def _later(self, work: Awaitable[None]) -> None:
-        async def do() -> None:
-            try:
-                await work
-            except (StoreError, Gone, ConnectionError) as error:
-                log.warning("left for later: %s", error)
-
-        task = asyncio.create_task(do())
+    def _later(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, StoreError | Gone | ConnectionError):
+            log.warning("left for later: %s", error)
+        elif error is not None:
+            log.error("has failed and is left for later", exc_info=error)
 
     async def close(self) -> None:
         """Let all agents go; they dial again, here or elsewhere."""

@@ -14,7 +14,7 @@ from stateward.engine import Denied, Engine
 from stateward.engine.ids import new_id
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
-from stateward.store.records import Object, Timer
+from stateward.store.records import Key, Object, Timer
 from stateward.store.selection import Page, Selector
 
 LEASE = 15.0
@@ -32,7 +32,6 @@ class Presence:
 
     async def enter(self) -> None:
         """Be there; alone on the database, those that were there before are known to be dead."""
-        await self._engine.create(HOME, self.id, LISTENER.kind, "listen", actor=CONTROLLER)
         await self._renew()
         if await self._engine.store.alone():
             for other in await self._others():
@@ -61,6 +60,10 @@ class Presence:
         return found
 
     async def _renew(self) -> None:
+        """Be there for one more lease; who was silent for too long, and was taken for dead, enters again."""
+        found = await self._engine.store.reader.object(Key(HOME, self.id))
+        if found is None or found.removed:
+            await self._engine.create(HOME, self.id, LISTENER.kind, "listen", actor=CONTROLLER)
         now = await self._engine.store.reader.time()
         await self._engine.set_timer(
             Timer(HOME, f"lapse of {self.id}", now + self._lease, 0, self.id, "lapse", "[]", "{}")

@@ -49,10 +49,14 @@ def looking(kind: str, path: str, what: str) -> list[Any]:
         """Return one of them."""
         return view(await service.record(ns, kind, name))
 
-    @delete(one, opt=ACT, tags=TAGS, summary=f"Remove {what}", operation_id=f"RemoveEdge{path.capitalize()}")
-    async def delete_record(request: Call, service: TheService, ns: Ns, name: Named) -> None:
-        """Remove one of them."""
+    gone = f"RemoveEdge{path.capitalize()}"
+
+    @delete(one, opt=ACT, tags=TAGS, summary=f"Remove {what}", operation_id=gone, status_code=200)
+    async def delete_record(request: Call, service: TheService, ns: Ns, name: Named) -> View:
+        """Remove one of them, and return what it was."""
+        former = await service.record(ns, kind, name)
         await service.drop(ns, kind, name, caller_of(request))
+        return view(former)
 
     return [list_records, get_record, delete_record]
 

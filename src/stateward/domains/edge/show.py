@@ -19,6 +19,7 @@ NS = "demo"
 TOWNS = ("oslo", "turku", "tallinn")
 BY = Caller(who="demo")
 PAUSE = 4.0
+SLOWEST = 0.9
 APPS = {"vision": "sleep 1000", "games": "sleep 1000"}
 
 
@@ -39,7 +40,7 @@ async def show(service: Service, office: Office, chance: Random) -> None:
 
 
 def _agent(office: Office, town: str, chance: Random) -> Agent:
-    site = SimulatedSite(pace=chance.uniform(0.3, 0.9), steps=4)
+    site = SimulatedSite(pace=chance.uniform(SLOWEST / 3, SLOWEST), steps=4)
     return Agent(site, Switchboard(office, NS, town, pause=1.0), "1.0", Unsucceeded())
 
 

@@ -39,7 +39,7 @@ from tests.stores import fresh_store
 NS = "lab"
 ANN = Caller("user", "ann")
 ADA = Caller("admin", "ada")
-PATIENT = 15.0
+PATIENT = 60.0
 
 
 class Hand:
@@ -177,8 +177,8 @@ async def overdue(house: House, op: str) -> None:
 @asynccontextmanager
 async def open_house(store: Store, folder: Path, *, works: bool = True, **times: float) -> AsyncIterator[House]:
     """Open the domain on a store."""
-    wing = EdgeWing(Site(folder, chance=Random(1)), **{"retry": 0.5, "every": 3600.0, "lease": 3.0, **times})
-    engine = Engine(store, wing.kinds, works=works, lease=3.0)
+    wing = EdgeWing(Site(folder, chance=Random(1)), **{"retry": 0.5, "every": 3600.0, "lease": 30.0, **times})
+    engine = Engine(store, wing.kinds, works=works, lease=30.0)
     wing.attach(engine)
     async with engine, wing.live(engine, works=works):
         house = House(engine, wing)

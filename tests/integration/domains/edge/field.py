@@ -1,90 +1,44 @@
 """The real thing: `stateward serve`, `stateward agent`, and a proxy between them that can lose everything."""
 
-import asyncio
 import os
 import shutil
 import signal
+import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
 import stateward
-from tests.integration.server.processes import Process, Served
+from stateward.agents.notebook import Notebook
+from stateward.agents.succession import Holder
+from tests.integration.domains.edge.proxy import Proxy
+from tests.integration.server.processes import STATEWARD, Process, Served
 
 NS = "lab"
 PATIENT = 60.0
-BEAT = 0.3
+BEAT = 1.0
 ENVIRON = {"STATEWARD_EDGE_BEAT": str(BEAT)}
 
 
-class Proxy:
-    """Passes packets on between agents and a controller, or drops them all, as a network may."""
+class Agent(Process):
+    """An agent, of whichever version the program is."""
 
-    def __init__(self) -> None:
-        self.target = 0
-        self._dropping = False
-        self._loop = asyncio.new_event_loop()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        self._ready.wait(10)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.port: int = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        self._loop.run_forever()
-        server.close()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0.05))
-        self._loop.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
-        except OSError:
-            writer.close()
-            return
-        self._writers |= {writer, far_writer}
-        await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer), return_exceptions=True)
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65536):
-                if not self._dropping:
-                    writer.write(data)
-                    await writer.drain()
-        finally:
-            while self._dropping:  # a cut wire does not tell either side that it was cut
-                await asyncio.sleep(0.02)
-            writer.close()
-            self._writers.discard(writer)
-
-    def drop(self) -> None:
-        """Lose everything from now on."""
-        self._dropping = True
-
-    def heal(self) -> None:
-        """Pass new connections on again; the old ones are dead."""
-        self._loop.call_soon_threadsafe(self._heal)
-
-    def _heal(self) -> None:
-        self._dropping = False
-        for writer in list(self._writers):
-            writer.close()
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+    def __init__(self, program: Path, folder: Path, *arguments: str) -> None:
+        self.folder, self.said = folder, folder.with_name(f"{folder.name}.{time.monotonic_ns()}.log")
+        with self.said.open("wb") as log:
+            self.process = subprocess.Popen(
+                [str(program), "agent", *arguments],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
 
 
 class Field:
@@ -101,19 +55,23 @@ class Field:
         ).json()
         (folder / "token").write_text(made["token"])
         self.agent: Process | None = None
+        self._started: list[Process] = []
 
     def serve(self) -> None:
         self.server = Served(self.folder / "controller", environ=ENVIRON)
         self.proxy.target = int(self.server.url.rpartition(":")[2])
         self.client = self.server.client()
 
-    def work(self) -> None:
-        """Start the agent."""
-        self.agent = Process(
-            self.folder / "agent", "agent", "--controller", f"ws://127.0.0.1:{self.proxy.port}", "--cloudlet", "munich",
+    def work(self, version: str = "") -> None:
+        """Start the agent, of this version where it is another one than the one here."""
+        own = version in ("", stateward.__version__)
+        self.agent = Agent(
+            STATEWARD if own else self.releases / version / "stateward",
+            self.folder / "agent", "--controller", f"ws://127.0.0.1:{self.proxy.port}", "--cloudlet", "munich",
             "--namespace", NS, "--token-file", str(self.folder / "token"), "--data", str(self.folder / "site"),
             "--releases", str(self.releases), "--look-every", "0.3",
         )  # fmt: skip
+        self._started.append(self.agent)
 
     # --- faults ------------------------------------------------------------------------------------------------------
 
@@ -122,16 +80,41 @@ class Field:
         self.server.stop(signal.SIGKILL)
 
     def kill_agent(self) -> None:
-        assert self.agent is not None
-        self.agent.stop(signal.SIGKILL)
+        """Kill the agent that serves, of whichever version it is."""
+        holder = self.holder
+        kill(holder.pid)
+        if self.agent is not None and self.agent.process.pid == holder.pid:
+            self.agent.ended()
+        self.sure(lambda: holder.pid not in processes("--cloudlet"))
 
-    def freeze_agent(self) -> None:
-        assert self.agent is not None
-        self.agent.process.send_signal(signal.SIGSTOP)
+    @property
+    def holder(self) -> Holder:
+        """The agent that serves, as it says in its folder."""
+        return msgspec.json.decode((self.folder / "site" / "agent.json").read_bytes(), type=Holder)
 
-    def thaw_agent(self) -> None:
-        assert self.agent is not None
-        self.agent.process.send_signal(signal.SIGCONT)
+    def agents(self) -> list[int]:
+        """Return the agents that run here, whether they serve or wait to."""
+        return processes("--cloudlet munich", str(self.folder))
+
+    def suffer(self, fault: str, version: str = "") -> None:
+        """Let something bad happen, and end; what the network had kept back is lost by it.
+
+        An agent that was killed is started again, in this version.
+        """
+        if fault in ("agent", "both"):
+            self.kill_agent()
+        if fault in ("controller", "both"):
+            self.kill_controller()
+        if fault == "cut":
+            self.proxy.drop()
+            self.sure(lambda: self.get("/agents")["agents"] == [])
+        self.proxy.free()
+        if fault == "cut":
+            self.proxy.heal()
+        if fault in ("controller", "both"):
+            self.serve()
+        if fault in ("agent", "both"):
+            self.work(version)
 
     # --- asking and looking ------------------------------------------------------------------------------------------
 
@@ -141,33 +124,51 @@ class Field:
         assert answer.status_code == status, answer.text
         return answer.json() if answer.content else None
 
+    def has(self, path: str) -> bool:
+        """Tell whether something is there and ready."""
+        return bool(self.client.get(f"/api/v1/edge/ns/{NS}{path}").json().get("state") == "Ready")
+
     def get(self, path: str) -> Any:
         return self.call("GET", path, status=200)
 
     def until(self, path: str, *states: str, **conditions: Any) -> Any:
-        """Wait until something is in one of these states, and these conditions are true of it."""
+        """Wait until something is there, in one of these states, and these conditions are true of it."""
         end = time.monotonic() + PATIENT
         while True:
-            found = self.get(path)
-            true = all(found["conditions"][name] == value for name, value in conditions.items())
-            if found["state"] in states and true:
+            found = self.client.get(f"/api/v1/edge/ns/{NS}{path}").json()
+            true = all(found.get("conditions", {}).get(name) == value for name, value in conditions.items())
+            if found.get("state") in states and true:
                 return found
             assert time.monotonic() < end, f"{found}\n{self.server.output}\n{self.agent and self.agent.output}"
             time.sleep(0.03)
 
+    def sure(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is true."""
+        end = time.monotonic() + PATIENT
+        while not condition():
+            assert time.monotonic() < end, f"{self.server.output}\n{self.agent and self.agent.output}"
+            time.sleep(0.03)
+
+    def things(self) -> list[str]:
+        """Return what the agent has written down to exist."""
+        return [one.name for one in Notebook(self.folder / "site" / "things")]
+
     def nodes(self, cluster: str) -> int:
         """Count the node processes of a cluster that really run on this machine."""
         return len(processes(str(self.folder / "site" / "machines"), f"/{cluster}-"))
+
+    def machines(self) -> int:
+        """Count all node processes of this agent."""
+        return len(processes(str(self.folder / "site" / "machines")))
 
     def apps(self, app: str) -> list[int]:
         """Return the processes of an app that really run on this machine, in a node of this agent."""
         return [pid for pid in processes("stateward-app/", f"/{app}/") if _is_in(pid, self.folder)]
 
     def close(self) -> None:
-        for process in (self.agent, self.server):
-            if process is not None and process.process.poll() is None:
-                process.process.kill()
-                process.ended()
+        for process in (*self._started, self.server):
+            process.process.kill()
+            process.ended()
         for pid in {*processes(str(self.folder)), *(pid for pid in processes() if _is_in(pid, self.folder))}:
             kill(pid)
         self.client.close()
@@ -205,9 +206,7 @@ def processes(*texts: str) -> list[int]:
 def release(folder: Path, version: str) -> None:
     """Install another version beside: the same program, with another number."""
     library = folder / version / "lib"
-    shutil.copytree(
-        Path(stateward.__file__).parent, library / "stateward", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(Path(stateward.__file__).parent, library / "stateward", ignore=shutil.ignore_patterns("console"))
     (library / "stateward" / "__init__.py").write_text(f'"""Another version."""\n\n__version__ = "{version}"\n')
     program(folder, version, f'PYTHONPATH="{library}" exec "{sys.executable}" -m stateward "$@"')
 
@@ -234,3 +233,8 @@ def events(client: httpx.Client, op: str) -> str:
     """Return all that an operation says, from its beginning to its end."""
     with client.stream("GET", f"/api/v1/ns/{NS}/operations/{op}/events") as stream:
         return stream.read().decode()
+
+
+def progress(said: str) -> list[str]:
+    """Return the lines of progress in what an operation says."""
+    return [line for line in said.splitlines() if '"text"' in line]

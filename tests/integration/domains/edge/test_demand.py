@@ -15,7 +15,7 @@ from stateward.store.records import Key
 from tests.integration.domains.edge.conftest import ANN, NS, Hand, House, open_house
 from tests.stores import fresh_store
 
-PATIENT = 30.0
+PATIENT = 60.0
 
 
 async def marks(house: House, app: str = "web") -> AppMarks:
@@ -110,7 +110,10 @@ async def test_fifty_racing_creates_end_at_exactly_max_and_fifty_racing_deletes_
         made = [name for name in names if await one.engine.store.reader.object(Key(NS, f"{name}:c1:web"))]
         await asyncio.gather(*(one.until(f"{name}:c1:web", "Ready") for name in made))
         assert len(made) == 7
-        assert await race(services, made * 7, "delete") == 4
+        await one.autoprov("few", *names, min=3, max=50)
+        assert await race(services, names, "create") == 43
+        await asyncio.gather(*(one.until(f"{name}:c1:web", "Ready") for name in names))
+        assert await race(services, names, "delete") == 47
         await until_members(one, 3)
 
 

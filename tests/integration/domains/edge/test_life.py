@@ -6,6 +6,7 @@ from stateward.agents.messages import Report
 from stateward.agents.simulated import SimulatedSite
 from stateward.domains.edge.lifecycle import IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_marks, spec_of
+from stateward.lifecycle import AGENT
 from stateward.store.records import Key
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, Hand, House, hold, overdue
 
@@ -25,6 +26,7 @@ async def test_a_cluster_and_an_app_live_and_end(house: House) -> None:
 
 
 async def test_the_states_are_those_of_the_design_and_progress_is_kept(house: House) -> None:
+    house.office.retry = 3600.0  # an order that is sent again is answered again, and one answer does not count
     await house.cloudlet()
     created = await house.cluster()
     await house.ended(await house.service.update(NS, C1, "edge.clusterinst", {"nodes": 3}, ANN))
@@ -35,7 +37,7 @@ async def test_the_states_are_those_of_the_design_and_progress_is_kept(house: Ho
         "UpdateRequested", "Updating", "Ready",
         "DeletePrepare", "DeleteRequested", "Deleting", "NotPresent",
     ]  # fmt: skip
-    assert not [line for line in lines if line.event.startswith("rejected")]
+    assert not [line for line in lines if line.event.startswith("rejected") and line.actor == AGENT]
     progress = await house.engine.store.reader.progress_of(created.key, 0)
     assert [(line.text, line.done, line.total) for line in progress] == [("step 1", 1, 1)]
 

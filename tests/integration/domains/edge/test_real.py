@@ -1,6 +1,6 @@
-"""Real processes: clusters and apps on this machine, and everything killed and cut that can be.
+"""Real processes: clusters and apps on this machine, and agents that are upgraded, whatever dies meanwhile.
 
-One controller and one agent go through all of it, one fault after the other, as in a bad week.
+One controller and one cloudlet go through all of it, as in a bad week.
 """
 
 from collections.abc import Iterator
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.domains.edge.field import Field, events, kill, open_field, program, release
+from tests.integration.domains.edge.field import Field, events, kill, open_field, program, progress, release
 from tests.integration.server.processes import Process, run
 
-FAULTS = ("controller", "agent", "cut", "both")
+HERE = "/cloudlets/munich"
+CLUSTER = f"{HERE}/clusterinsts/c1"
+APP = f"{CLUSTER}/appinsts/web"
 
 
 @pytest.fixture(scope="module")
@@ -21,52 +23,6 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
         opened.work()
         opened.until("/cloudlets/munich", "Ready")
         yield opened
-
-
-def suffer(field: Field, fault: str) -> None:
-    """Let something bad happen, and end."""
-    if fault in ("agent", "both"):
-        field.kill_agent()
-    if fault in ("controller", "both"):
-        field.kill_controller()
-        field.serve()
-    if fault == "cut":
-        field.proxy.drop()
-        field.until("/cloudlets/munich", "Offline")
-        field.proxy.heal()
-    if fault in ("agent", "both"):
-        field.work()
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_cluster_is_made_changed_and_removed_once_whatever_dies_meanwhile(field: Field, fault: str) -> None:
-    gate = field.folder / f"gate-{fault}"
-    setup = f"while [ ! -e {gate} ]; do sleep 0.02; done"
-    here = f"/cloudlets/munich/clusterinsts/{fault}"
-    field.call("POST", "/cloudlets/munich/clusterinsts", {"name": fault, "nodes": 2, "setup": setup})
-    field.until(here, "Creating")
-    suffer(field, fault)
-    gate.touch()
-    field.until(here, "Ready")
-    assert field.nodes(fault) == 2
-
-    gate.unlink()
-    field.call("PATCH", here, {"nodes": 3})
-    field.until(here, "Updating")
-    suffer(field, fault)
-    gate.touch()
-    assert field.until(here, "Ready")["spec"]["nodes"] == 3
-    assert field.nodes(fault) == 3
-
-    field.until("/cloudlets/munich", "Ready")
-    field.freeze_agent()
-    field.call("DELETE", here)
-    field.until(here, "DeleteRequested")
-    suffer(field, fault)
-    field.thaw_agent()
-    field.until(here, "NotPresent")
-    assert field.nodes(fault) == 0
-    assert field.until("/cloudlets/munich", "Ready")["conditions"]["orphans"] == []
 
 
 def test_what_was_requested_while_everything_was_down_is_done(field: Field) -> None:
@@ -83,88 +39,176 @@ def test_what_was_requested_while_everything_was_down_is_done(field: Field) -> N
     field.until(here, "NotPresent")
 
 
-def test_an_app_runs_and_when_it_is_killed_it_is_created_anew(field: Field) -> None:
-    cluster, app = "/cloudlets/munich/clusterinsts/c1", "/cloudlets/munich/clusterinsts/c1/appinsts/web"
+def web(field: Field) -> list[int]:
+    """Have an app run in a cluster; returns its processes."""
     field.call("PUT", "/apps/web", {"command": "sleep 1000", "count": 2}, 200)
-    field.call("POST", "/cloudlets/munich/clusterinsts", {"name": "c1"})
-    field.until(cluster, "Ready")
-    made = field.call("POST", f"{cluster}/appinsts", {"app": "web"})
-    field.until(app, "Ready")
-    said = events(field.client, made["operation"]["id"])
-    assert "starting process 2" in said
-    assert '"done":2,"total":2' in said
-    assert said.rstrip().splitlines()[-1].startswith("data: ")
-    first = field.apps("c1:web")
-    assert len(first) == 2
-    before = field.get(app)["conditions"]["generation"]
+    if not field.has(CLUSTER):
+        field.call("POST", f"{HERE}/clusterinsts", {"name": "c1"})
+        field.until(CLUSTER, "Ready")
+    if not field.has(APP):
+        field.call("POST", f"{CLUSTER}/appinsts", {"app": "web"})
+        field.until(APP, "Ready")
+    field.sure(lambda: len(field.apps("c1:web")) == 2)
+    return field.apps("c1:web")
+
+
+def test_an_app_runs_and_when_it_is_killed_it_is_created_anew(field: Field) -> None:
+    first = web(field)
+    before = field.get(APP)["conditions"]["generation"]
     kill(first[0])
-    while field.until(app, "Ready", missing=False)["conditions"]["generation"] == before:
-        pass
-    assert len(field.apps("c1:web")) == 2
+    field.sure(lambda: field.get(APP)["conditions"]["generation"] != before)
+    field.until(APP, "Ready", missing=False)
+    field.sure(lambda: len(field.apps("c1:web")) == 2)
+
+
+def test_what_the_agent_says_is_streamed_and_can_be_replayed_by_anybody_afterwards(field: Field) -> None:
+    web(field)
+    field.call("PUT", "/apps/pair", {"command": "sleep 1000", "count": 2}, 200)
+    made = field.call("POST", f"{CLUSTER}/appinsts", {"app": "pair"})
+    live = events(field.client, made["operation"]["id"])
+    assert "starting process 2" in live
+    assert '"done":2,"total":2' in live
+    assert '"status":"succeeded"' in live.rstrip().splitlines()[-1]
+    assert progress(events(field.client, made["operation"]["id"])) == progress(live)
+    told = run("edge", "progress", made["operation"]["id"], *where(field))
+    assert told.returncode == 0, told.stderr
+    assert "starting process 2" in told.stdout + told.stderr
 
 
 def test_an_app_that_cannot_run_fails_and_leaves_nothing_behind(field: Field) -> None:
+    web(field)
     field.call("PUT", "/apps/broken", {"command": "exit 1"}, 200)
-    made = field.call("POST", "/cloudlets/munich/clusterinsts/c1/appinsts", {"app": "broken"})
+    made = field.call("POST", f"{CLUSTER}/appinsts", {"app": "broken"})
     assert "ended at once" in events(field.client, made["operation"]["id"])
-    field.until("/cloudlets/munich/clusterinsts/c1/appinsts/broken", "NotPresent")
-    assert field.apps("c1:broken") == []
+    field.until(f"{CLUSTER}/appinsts/broken", "NotPresent")
+    field.sure(lambda: field.apps("c1:broken") == [])
 
 
 def test_an_update_that_cannot_run_brings_the_previous_one_back(field: Field) -> None:
-    app = "/cloudlets/munich/clusterinsts/c1/appinsts/web"
-    made = field.call("PATCH", app, {"command": "exit 1", "count": 1})
+    web(field)
+    made = field.call("PATCH", APP, {"command": "exit 1", "count": 1})
     assert "ended at once" in events(field.client, made["operation"]["id"])
-    found = field.until(app, "Ready")
+    found = field.until(APP, "Ready")
     assert (found["spec"]["command"], found["spec"]["count"]) == ("sleep 1000", 2)
-    assert len(field.apps("c1:web")) == 2
+    field.sure(lambda: len(field.apps("c1:web")) == 2)
+
+
+def where(field: Field) -> tuple[str, ...]:
+    return "--server", field.server.url, "--token", field.server.token, "--namespace", "lab"
 
 
 def test_the_command_line_shows_live_lines(field: Field) -> None:
-    where = ("--server", field.server.url, "--token", field.server.token, "--namespace", "lab")
-    done = run("edge", "clusterinst", "create", "munich/c2", "--nodes", "2", "--wait", "--timeout", "50", *where)
+    done = run("edge", "clusterinst", "create", "munich/c2", "--nodes", "2", "--wait", "--timeout", "50", *where(field))
     assert done.returncode == 0, done.stderr
     assert "(2 of 2)" in done.stderr
     assert "Ready" in done.stdout
-    shown = run("edge", "cloudlet", "show", "--json", *where)
+    shown = run("edge", "cloudlet", "show", "--json", *where(field))
     assert '"online": true' in shown.stdout or '"online":true' in shown.stdout
-    done = run("edge", "clusterinst", "delete", "munich/c2", "--wait", "--timeout", "50", *where)
+    done = run("edge", "clusterinst", "delete", "munich/c2", "--wait", "--timeout", "50", *where(field))
     assert done.returncode == 0, done.stderr
 
 
-# --- upgrades, last: from then on another version serves -------------------------------------------------------------
+# --- upgrades --------------------------------------------------------------------------------------------------------
 
 
 def test_a_version_that_does_not_come_up_is_cleaned_up_and_the_old_one_serves_on(field: Field) -> None:
+    web(field)
     program(field.releases, "3.0", "exit 7")
     program(field.releases, "4.0", "exec sleep 1000")
-    here = "/cloudlets/munich"
-    for version, why in (("3.0", "ended with 7"), ("4.0", "not come up"), ("5.0", "cannot be started")):
-        made = field.call("POST", f"{here}/upgrade", {"version": version, "within": 1.0})
+    serves = field.holder
+    for version, within, why in (("3.0", 60, "ended with 7"), ("4.0", 1, "not come up"), ("5.0", 60, "be started")):
+        made = field.call("POST", f"{HERE}/upgrade", {"version": version, "within": within})
         assert why in events(field.client, made["operation"]["id"])
-        assert field.until(here, "UpdateError")["conditions"]["version"] != version
-        refused = field.call("PATCH", f"{here}/clusterinsts/c1", {"nodes": 2}, 409)
+        assert field.until(HERE, "UpdateError")["conditions"]["version"] == serves.version
+        refused = field.call("PATCH", CLUSTER, {"nodes": 2}, 409)
         assert "upgrade has failed" in refused["detail"]
-    assert field.call("POST", f"{here}/fix")["object"]["state"] == "Ready"
-    field.call("PATCH", f"{here}/clusterinsts/c1", {"nodes": 2})
-    field.until(f"{here}/clusterinsts/c1", "Ready")
+        field.sure(lambda: field.agents() == [serves.pid])
+    assert field.call("POST", f"{HERE}/fix")["object"]["state"] == "Ready"
+    field.call("PATCH", CLUSTER, {"nodes": 2})
+    field.until(CLUSTER, "Ready")
 
 
 def test_an_agent_is_upgraded_to_a_real_second_version_and_the_instances_run_on(field: Field) -> None:
-    release(field.releases, "9.9")
-    running = field.apps("c1:web")
-    assert running
-    agent = field.agent
-    assert agent is not None
-    made = field.call("POST", "/cloudlets/munich/upgrade", {"version": "9.9"})
-    refused = field.call("PATCH", "/cloudlets/munich/clusterinsts/c1", {"nodes": 3}, 409)
+    running, before = web(field), field.holder
+    gate = gated(field, "9.9")
+    made = field.call("POST", f"{HERE}/upgrade", {"version": "9.9"})
+    refused = field.call("PATCH", CLUSTER, {"nodes": 3}, 409)
     assert "being upgraded" in refused["detail"]
+    gate.touch()
     assert '"status":"succeeded"' in events(field.client, made["operation"]["id"])
-    assert field.until("/cloudlets/munich", "Ready", version="9.9", online=True)
-    assert agent.ended() == 0
+    let_in(field, "9.9")
+    assert before.pid not in field.agents()
     assert field.apps("c1:web") == running
-    field.call("PATCH", "/cloudlets/munich/clusterinsts/c1", {"nodes": 3})
-    field.until("/cloudlets/munich/clusterinsts/c1", "Ready")
+    field.call("PATCH", CLUSTER, {"nodes": 3})
+    field.until(CLUSTER, "Ready")
+
+
+def gated(field: Field, version: str) -> Path:
+    """Install a version that comes up only when it is let."""
+    release(field.releases, version)
+    file = field.releases / version / "stateward"
+    gate = field.folder / f"gate-{version}"
+    file.write_text(file.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\nuntil [ -e {gate} ]; do sleep 0.05; done\n"))
+    return gate
+
+
+def let_in(field: Field, version: str) -> None:
+    """Wait until a version serves, as the only agent that runs."""
+    field.until(HERE, "Ready", version=version, online=True)
+    field.sure(lambda: field.agents() == [field.holder.pid])
+    assert field.holder.version == version
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "fault"),
+    [("10.0", "UpdateRequested", "both"), ("10.1", "Updating", "controller")],
+)
+def test_an_upgrade_goes_on_whatever_dies_while_the_successor_comes_up(
+    field: Field, version: str, state: str, fault: str
+) -> None:
+    gate, running, before = gated(field, version), web(field), field.holder.version
+    if state == "UpdateRequested":
+        field.proxy.hold("", "upgrading")
+    field.call("POST", f"{HERE}/upgrade", {"version": version})
+    field.until(HERE, state)
+    field.suffer(fault, before)
+    gate.touch()
+    let_in(field, version)
+    assert field.apps("c1:web") == running
+
+
+def test_a_successor_takes_over_though_the_one_that_started_it_has_died(field: Field) -> None:
+    gate = gated(field, "11.0")
+    field.call("POST", f"{HERE}/upgrade", {"version": "11.0"})
+    field.until(HERE, "Updating")
+    field.kill_agent()
+    gate.touch()
+    let_in(field, "11.0")
+
+
+@pytest.mark.parametrize(("version", "fault"), [("12.0", "cut"), ("12.1", "agent")])
+def test_a_successor_that_has_taken_over_and_could_not_say_so_serves_all_the_same(
+    field: Field, version: str, fault: str
+) -> None:
+    release(field.releases, version)
+    field.proxy.hold("", "end")
+    field.call("POST", f"{HERE}/upgrade", {"version": version})
+    field.until(HERE, "InitOk")
+    field.sure(lambda: field.agents() == [field.holder.pid] and field.holder.version == version)
+    field.suffer(fault, version)
+    let_in(field, version)
+
+
+@pytest.mark.parametrize("fault", ["controller", "cut"])
+def test_an_agent_that_starts_is_ready_in_the_end_whatever_dies_while_it_gathers(field: Field, fault: str) -> None:
+    version = field.holder.version
+    field.kill_agent()
+    field.until(HERE, "Offline")
+    field.proxy.hold("", "end")
+    field.work(version)
+    field.until(HERE, "InitOk")
+    field.suffer(fault, version)
+    let_in(field, version)
 
 
 def test_a_token_speaks_for_its_cloudlet_alone(field: Field, tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ async def until_all_ready(server: Served) -> None:
         while True:
             counts = (await asyncio.to_thread(client.get, "/api/v1/namespaces")).json()
             found: dict[str, dict[str, int]] = next((one["counts"] for one in counts if one["ns"] == NS), {})
-            if found.get(CLOUDLET.kind, {}) == {"Ready": MANY}:
+            here = (await asyncio.to_thread(client.get, f"/api/v1/edge/ns/{NS}/agents")).json()["agents"]
+            if found.get(CLOUDLET.kind, {}) == {"Ready": MANY} and len(here) == MANY:
                 break
             await asyncio.sleep(0.1)
     client.close()
@@ -87,7 +88,6 @@ async def test_a_thousand_agents_come_back_at_once_and_all_are_settled(
             agents = client.get(f"/api/v1/edge/ns/{NS}/agents").json()
         found = next(one["counts"] for one in counts if one["ns"] == NS)
         assert found[CLUSTERINST.kind] == {"Ready": MANY * EACH}
-        assert len(agents["agents"]) == MANY
         assert agents["rejected"] == {}
         again.stop()
     finally:

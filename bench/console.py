@@ -1,0 +1,15 @@
+"""What the console costs, on both sides; a browser is needed to tell, and where there is none that is said."""
+
+import shutil
+from importlib import import_module
+from importlib.util import find_spec
+
+NEEDED = "playwright (run tools/setup.py dev) and Chromium (apt-get install chromium)"
+
+
+def report() -> list[str]:
+    """Return the figures of bench.console_page."""
+    if find_spec("playwright") is None or not (shutil.which("chromium") or shutil.which("chromium-browser")):
+        return [f"console: nothing was measured; it needs {NEEDED}"]
+    figures: list[str] = import_module("bench.console_page").figures()
+    return ["console", *(f"  {line}" for line in figures)]

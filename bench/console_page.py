@@ -1,0 +1,204 @@
+"""The console in a real browser: first paint, frames with a large fleet in motion, the server's cost, the memory.
+
+A stage (the real application on a real store) moves a fleet; Chromium shows it. The cost of a frame is printed with the
+profile of the page's scripts. An hour of traffic is played into the page as fast as it takes it; what the page's memory
+holds in the end is compared with what it held after the first tenth.
+"""
+
+import os
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwright
+
+from tests.console.browser import launched, signed_in
+from tests.console.processes import Played, played
+
+CELLS, RATE, SECONDS, CONSOLES = 50_000, 200, 10.0, 4
+HOUR, BATCH, FLEET = 3_600 * RATE, 500, 5_000
+PATIENT = 180_000
+TOP = 6
+"""How many functions of a profile are printed."""
+
+LOADED = "canvas[data-loaded]"
+SEQ = "import('/console/store.js').then((one) => one.store.seq)"
+FRAMES = """(seconds) => new Promise((resolve) => {
+  const times = [];
+  const begun = performance.now();
+  const frame = (now) => {
+    times.push(now);
+    if (now - begun < seconds * 1000) requestAnimationFrame(frame);
+    else resolve(times);
+  };
+  requestAnimationFrame(frame);
+})"""
+TRAFFIC = """async ({lines, batch, cells}) => {
+  const {store, takeLines} = await import("/console/store.js");
+  const states = ["Running", "Suspending", "Suspended", "Resuming"];
+  const at = new Date().toISOString();
+  let seq = store.seq;
+  for (let done = 0; done < lines; done += batch) {
+    const turn = Math.floor(done / cells) % 4;
+    const news = [];
+    for (let number = 0; number < batch; number += 1) {
+      const name = `vm-${String((done + number) % cells).padStart(5, "0")}`;
+      seq += 1;
+      news.push({seq, ns: "fleet", object: name, kind: "mci.vm", op: `op-${seq}`, at, actor: "user", who: "bench",
+        event: "x", source: states[turn], target: states[(turn + 1) % 4], reason: null, spec: null});
+    }
+    takeLines(news, seq);
+    await new Promise((resolve) => requestAnimationFrame(resolve));
+  }
+}"""
+
+
+def figures() -> list[str]:
+    """Measure all of it, and return the figures."""
+    expect.set_options(timeout=PATIENT)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = launched(playwright)
+        with played(Path(folder) / "lively", "--cells", str(CELLS), "--rate", str(RATE)) as stage:
+            lines = [*_paint(browser, stage), *_frames(browser, stage), *_server(browser, stage)]
+        with played(Path(folder) / "still", "--cells", str(FLEET)) as stage:
+            lines += _memory(browser, stage)
+        browser.close()
+    busy = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    return [*lines, _line("load of the machine, 1, 5, 15 min", f"{busy} on {os.cpu_count()} processors")]
+
+
+def _line(name: str, value: str) -> str:
+    return f"{name:<40} {value}"
+
+
+def _paint(browser: Browser, stage: Played) -> Iterator[str]:
+    """Measure how soon something, and everything, is seen; the second visit is that of a browser that knows us."""
+    with signed_in(browser, stage.url, stage.token) as (_, page, _):
+        for visit in ("first", "second"):
+            begun = time.monotonic()
+            page.goto(stage.url)
+            expect(page.locator(LOADED)).to_be_attached()
+            whole = time.monotonic() - begun
+            first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+            yield _line(f"{visit} visit: first paint", f"{first:.0f} ms; all {CELLS:,} cells {whole * 1000:.0f} ms")
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+
+def _frames(browser: Browser, stage: Played) -> Iterator[str]:
+    """Measure frames while cells move."""
+    with signed_in(browser, stage.url, stage.token) as (context, page, _):
+        expect(page.locator(LOADED)).to_be_attached()
+        session = context.new_cdp_session(page)
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})  # others on the machine do not count
+        session.send("Profiler.enable")
+        before, seq = _costs(session), page.evaluate(SEQ)
+        times: list[float] = page.evaluate(FRAMES, SECONDS)
+        after, last = _costs(session), page.evaluate(SEQ)
+        session.send("Profiler.start")
+        page.evaluate(FRAMES, SECONDS / 2)
+        profile = session.send("Profiler.stop")["profile"]
+    gaps = sorted(later - sooner for sooner, later in pairwise(times))
+    took = (times[-1] - times[0]) / 1000
+    yield _line(f"{CELLS:,} cells", f"{(last - seq) / took:.0f} journal lines/s seen ({RATE} transitions/s asked for)")
+    yield _line("frames", f"{len(gaps) / took:.1f} per second; slowest of 100: {gaps[int(len(gaps) * 0.99)]:.0f} ms")
+    each = {name: (after[name] - before[name]) / len(times) * 1000 for name in after}
+    yield _line(
+        "processor's cost of a frame", ", ".join(f"{_short(name)} {cost:.2f} ms" for name, cost in each.items())
+    )
+    yield _line("profile of the scripts", ", ".join(_profile(profile)))
+
+
+def _short(metric: str) -> str:
+    return metric.removesuffix("Duration").lower()
+
+
+def _costs(session: CDPSession) -> dict[str, float]:
+    """Return what the page's main thread has spent so far, in seconds."""
+    wanted = ("TaskDuration", "ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
+    found: list[Any] = session.send("Performance.getMetrics")["metrics"]
+    return {one["name"]: one["value"] for one in found if one["name"] in wanted}
+
+
+def _profile(profile: dict[str, Any]) -> Iterator[str]:
+    """Return where the scripts' time went: functions by their own time."""
+    frames = {one["id"]: one["callFrame"] for one in profile["nodes"]}
+    spent: Counter[str] = Counter()
+    for node, microseconds in zip(profile["samples"], profile["timeDeltas"], strict=True):
+        frame = frames[node]
+        if "/console/" in frame["url"] or frame["functionName"] == "(garbage collector)":
+            name = frame["functionName"] or "(anonymous)"
+            spent[f"{name} {frame['url'].rpartition('/')[2]}".strip()] += microseconds
+    whole = sum(spent.values()) or 1
+    return (f"{name} {cost / whole:.0%}" for name, cost in spent.most_common(TOP))
+
+
+# --- the server ------------------------------------------------------------------------------------------------------
+
+
+def _server(browser: Browser, stage: Played) -> Iterator[str]:
+    """Measure what open consoles cost the server: overviews of the whole fleet, fed by the stream."""
+    alone, before = _used(stage)
+    with signed_in(browser, stage.url, stage.token) as (context, first, _):
+        pages: list[Page] = [first, *(context.new_page() for _ in range(CONSOLES - 1))]
+        for page in pages:
+            page.goto(f"{stage.url}/#/overview")
+            expect(page.locator(LOADED)).to_be_attached()
+        watched, after = _used(stage)
+    each = (watched / after - alone / before) / CONSOLES
+    lines = (
+        f"{alone / before * 1e6:.0f} µs a journal line alone, {watched / after * 1e6:.0f} µs with {CONSOLES} consoles"
+    )
+    yield _line("server", f"{lines}: {each * RATE:.2%} of a processor for each console at {RATE} lines/s")
+
+
+def _used(stage: Played) -> tuple[float, int]:
+    """Return how many seconds of a processor a stage uses for some time, and how many lines of the journal it writes.
+
+    A busy machine moves the fleet more slowly: only what a line costs can be compared.
+    """
+    begun, first = _ticks(stage.process.pid), _seq(stage)
+    time.sleep(SECONDS)
+    return (_ticks(stage.process.pid) - begun) / os.sysconf("SC_CLK_TCK"), max(1, _seq(stage) - first)
+
+
+def _seq(stage: Played) -> int:
+    headers = {"Authorization": f"Bearer {stage.token}"}
+    text = httpx.get(f"{stage.url}/metrics", headers=headers, timeout=60, trust_env=False).text
+    return int(float(re.findall(r"^stateward_journal_seq\S* (\S+)", text, re.MULTILINE)[-1]))
+
+
+def _ticks(pid: int) -> int:
+    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(parts[11]) + int(parts[12])
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def _memory(browser: Browser, stage: Played) -> Iterator[str]:
+    """Measure the page's memory over an hour of traffic."""
+    with signed_in(browser, stage.url, stage.token) as (context, page, _):
+        context.set_default_timeout(0)
+        expect(page.locator(LOADED)).to_be_attached()
+        session = context.new_cdp_session(page)
+        page.evaluate(TRAFFIC, {"lines": HOUR // 10, "batch": BATCH, "cells": FLEET})
+        early = _heap(session)
+        page.evaluate(TRAFFIC, {"lines": HOUR - HOUR // 10, "batch": BATCH, "cells": FLEET})
+        late = _heap(session)
+    growth = f"{early:.1f} MB after 6 minutes' traffic, {late:.1f} MB after an hour's ({HOUR:,} transitions)"
+    yield _line("memory of the page", growth)
+
+
+def _heap(session: CDPSession) -> float:
+    """Return what the page's memory holds after all rubbish is taken out, in MB."""
+    session.send("HeapProfiler.enable")
+    session.send("HeapProfiler.collectGarbage")
+    return float(session.send("Runtime.getHeapUsage")["usedSize"]) / 1e6

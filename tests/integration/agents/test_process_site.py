@@ -1,0 +1,166 @@
+"""A site of real processes: what it makes runs, and what a crash leaves in pieces is known for that, and mended."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateward.agents.messages import Existing, Order, Work
+from stateward.agents.notebook import Notebook
+from stateward.agents.processes import ProcessSite, marked_processes
+from stateward.agents.site import SiteError
+
+PATIENT = 60.0
+
+
+def order(work: Work, number: int, name: str = "c1", host: str = "", **spec: Any) -> Order:
+    kind = "appinst" if host else "clusterinst"
+    return Order(work, number, number, 1, name, host, spec=json.dumps({"kind": kind, **spec}))
+
+
+def quiet(text: str, done: int | None = None, total: int | None = None) -> None:
+    """Hear of progress, and keep it to oneself."""
+
+
+class Place:
+    """A folder, the agents that come and go, and what of them runs on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.site = ProcessSite(folder)
+
+    async def again(self) -> ProcessSite:
+        """Come back after a crash: another site on what is there."""
+        await self.site.close()
+        self.site = ProcessSite(self.folder)
+        return self.site
+
+    async def do(self, one: Order) -> None:
+        async with asyncio.timeout(PATIENT):
+            await self.site.do(one, quiet)
+
+    async def nodes(self) -> dict[str, int]:
+        """Return the nodes that really run, with their process groups."""
+        found = await self.site._nodes()
+        return {key: int(one.details["pid"]) for key, one in found.items() if "pid" in one.details}
+
+    async def apps(self) -> dict[str, int]:
+        """Return the app processes that run in these nodes, by mark."""
+        groups = set((await self.nodes()).values())
+        return {mark: pid for (group, mark), pid in marked_processes().items() if group in groups}
+
+    async def clear(self) -> None:
+        for group in (await self.nodes()).values():
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        await self.site.close()
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    found = Place(tmp_path / "site")
+    yield found
+    await found.clear()
+
+
+async def test_a_cluster_is_a_group_of_processes_that_grows_shrinks_and_ends(place: Place) -> None:
+    await place.do(order(Work.CREATE, 1, nodes=2))
+    first = await place.nodes()
+    assert len(first) == 2
+    await place.do(order(Work.UPDATE, 2, nodes=3))
+    assert set(first.items()) < set((await place.nodes()).items())
+    await place.do(order(Work.UPDATE, 3, nodes=1))
+    assert await place.site.look() == {"c1": Existing(3)}
+    assert set((await place.nodes()).items()) < set(first.items())
+    await place.do(order(Work.DELETE, 4))
+    assert await place.nodes() == {}
+    assert await place.site.look() == {}
+
+
+async def test_an_app_is_processes_in_a_node_and_each_generation_of_it_replaces_the_one_before(place: Place) -> None:
+    await place.do(order(Work.CREATE, 1))
+    await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="sleep 1000", count=2))
+    assert sorted(await place.apps()) == [f"stateward-app/c1:web/2/{n}" for n in range(2)]
+    await place.do(order(Work.UPDATE, 3, "c1:web", "c1", command="sleep 1000"))
+    assert list(await place.apps()) == ["stateward-app/c1:web/3/0"]
+    await place.do(order(Work.DELETE, 4, "c1:web", "c1"))
+    assert await place.apps() == {}
+    assert await place.site.look() == {"c1": Existing(1)}
+
+
+async def test_who_comes_back_after_a_crash_knows_what_runs_and_what_was_killed_meanwhile(place: Place) -> None:
+    await place.do(order(Work.CREATE, 1))
+    await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
+    site = await place.again()
+    assert await site.look() == {"c1": Existing(1), "c1:web": Existing(2)}
+    (pid,) = (await place.apps()).values()
+    os.kill(pid, signal.SIGKILL)
+    await until_whole(site, "c1:web", whole=False)
+    (group,) = (await place.nodes()).values()
+    os.killpg(group, signal.SIGKILL)
+    await until_whole(site, "c1", whole=False)
+
+
+async def until_whole(site: ProcessSite, name: str, *, whole: bool) -> None:
+    async with asyncio.timeout(PATIENT):
+        while (await site.look())[name].whole != whole:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_taken_for_set_up(
+    place: Place, tmp_path: Path
+) -> None:
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    asked = order(Work.CREATE, 1, nodes=2, setup=f"while [ ! -e {gate} ]; do sleep 0.02; done; pwd >>{log}")
+    work = asyncio.create_task(place.site.do(asked, quiet))
+    async with asyncio.timeout(PATIENT):
+        while not await place.nodes():
+            await asyncio.sleep(0.01)
+    (left,) = await place.nodes()
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    site = await place.again()
+    assert await site.look() == {"c1": Existing(1, whole=False)}
+    gate.touch()
+    await place.do(asked)
+    assert await site.look() == {"c1": Existing(1)}
+    now = await place.nodes()
+    assert left not in now
+    assert {Path(one).parent.name for one in log.read_text().split()} == set(now)
+
+
+async def test_a_set_up_that_fails_leaves_pieces_that_are_removed_by_the_next_order(place: Place) -> None:
+    with pytest.raises(SiteError, match="node c1-1-0"):
+        await place.do(order(Work.CREATE, 1, setup="false"))
+    assert await place.site.look() == {"c1": Existing(1, whole=False)}
+    await place.do(order(Work.DELETE, 2))
+    assert await place.nodes() == {}
+
+
+async def test_an_app_that_ends_at_once_or_has_no_cluster_has_failed(place: Place) -> None:
+    with pytest.raises(SiteError, match="there is no cluster 'c1'"):
+        await place.do(order(Work.CREATE, 1, "c1:web", "c1", command="sleep 1000"))
+    await place.do(order(Work.CREATE, 2))
+    with pytest.raises(SiteError, match="c1:web/3/0 ended at once"):
+        await place.do(order(Work.CREATE, 3, "c1:web", "c1", command="exit 1"))
+
+
+async def test_an_order_that_was_broken_off_between_two_processes_starts_only_what_is_not_there(place: Place) -> None:
+    await place.do(order(Work.CREATE, 1))
+    asked = order(Work.CREATE, 2, "c1:web", "c1", command="sleep 1000", count=2)
+    await place.do(asked)
+    before = await place.apps()
+    os.kill(before["stateward-app/c1:web/2/1"], signal.SIGKILL)
+    await until_whole(place.site, "c1:web", whole=False)
+    await place.again()
+    await place.do(asked)
+    after = await place.apps()
+    assert after["stateward-app/c1:web/2/0"] == before["stateward-app/c1:web/2/0"]
+    assert len(after) == 2
+    assert next(one for one in Notebook(place.folder / "things") if one.name == "c1:web").whole

@@ -1,0 +1,146 @@
+"""Who serves from a folder, and how one version of an agent follows another: with real processes."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from stateward.agents import succession
+from stateward.agents.messages import UPGRADE_FAILED, UPGRADING, Upgrade
+from stateward.agents.succession import Succession, Taken, Unsucceeded
+
+HOLDER = """
+import signal, sys, time
+from pathlib import Path
+from stateward.agents.succession import Succession
+if sys.argv[2] == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+holds = Succession(Path(sys.argv[1]), Path(sys.argv[1]), "1.0", [])
+print("holds", flush=True)
+time.sleep(1000)
+"""
+PATIENT = 60.0
+
+Start = Callable[[str], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Start]:
+    """Let an agent of another process serve from the folder."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(manner: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", HOLDER, str(tmp_path), manner]
+        one = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(one)
+        assert one.stdout is not None
+        assert one.stdout.readline() == "holds\n"
+        return one
+
+    yield start
+    for one in started:
+        one.kill()
+        one.wait(PATIENT)
+        assert one.stdout is not None
+        one.stdout.close()
+
+
+class Report:
+    """What an agent has said of an upgrade."""
+
+    def __init__(self) -> None:
+        self.words: list[tuple[str, str]] = []
+
+    async def __call__(self, event: str, error: str) -> None:
+        self.words.append((event, error))
+
+
+def installed(folder: Path, version: str, program: str) -> None:
+    """Install a version whose program is this."""
+    (folder / version).mkdir()
+    file = folder / version / "stateward"
+    file.write_text(f"#!/bin/sh\n{program}\n")
+    file.chmod(0o755)
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def test_two_agents_never_serve_from_one_folder(tmp_path: Path, held: Start) -> None:
+    other = held("polite")
+    with pytest.raises(Taken, match=f"process {other.pid}"):
+        Succession(tmp_path, tmp_path, "1.0", [])
+
+
+@pytest.mark.parametrize("manner", ["polite", "deaf"])
+async def test_an_heir_ends_the_one_before_whether_or_not_it_listens_and_serves_from_then_on(
+    tmp_path: Path, held: Start, manner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(succession, "GRACE", 0.3)
+    before = held(manner)
+    heir = Succession(tmp_path, tmp_path, "2.0", [], heir=7)
+    assert heir.heir == 7
+    async with asyncio.timeout(PATIENT):
+        await heir.take_over()
+    assert before.wait(PATIENT) == (-signal.SIGTERM if manner == "polite" else -signal.SIGKILL)
+    assert heir.heir == 0
+    with pytest.raises(Taken, match=f"process {os.getpid()}"):
+        Succession(tmp_path, tmp_path, "1.0", [])
+    await heir.take_over()  # who serves already has nobody to end
+
+
+@pytest.mark.parametrize(
+    ("program", "within", "why"),
+    [
+        ("exit 7", 60.0, "version 2.0 has ended with 7"),
+        ("echo $$ >pid; exec sleep 1000", 1.0, "version 2.0 has not come up in 1 s"),
+        (None, 60.0, "version 2.0 cannot be started: No such file or directory"),
+    ],
+)
+async def test_a_successor_that_does_not_take_over_is_ended_and_reported(
+    tmp_path: Path, program: str | None, within: float, why: str
+) -> None:
+    if program is not None:
+        installed(tmp_path, "2.0", f"cd {tmp_path}; {program}")
+    said = Report()
+    await Succession(tmp_path / "agent", tmp_path, "1.0", []).upgrade(Upgrade("2.0", 5, 1, within=within), said)
+    assert said.words == [(UPGRADING, ""), (UPGRADE_FAILED, why)]
+    with suppress(FileNotFoundError, ValueError):  # it may not even have come to write its number down
+        assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+async def test_the_successor_gets_the_same_arguments_and_is_told_whose_heir_it_is(tmp_path: Path) -> None:
+    installed(tmp_path, "2.0", f'echo "$@" >{tmp_path}/said; exit 0')
+    old = Succession(tmp_path / "agent", tmp_path, "1.0", ["--cloudlet", "munich"])
+    await old.upgrade(Upgrade("2.0", 5, 1, within=60.0), Report())
+    assert (tmp_path / "said").read_text() == "agent --cloudlet munich --heir 5\n"
+
+
+async def test_an_upgrade_that_is_asked_for_again_does_not_start_a_second_successor(tmp_path: Path) -> None:
+    installed(tmp_path, "2.0", f"echo x >>{tmp_path}/started; exec sleep 1000")
+    old, first, second = Succession(tmp_path / "agent", tmp_path, "1.0", []), Report(), Report()
+    work = asyncio.create_task(old.upgrade(Upgrade("2.0", 5, 1, within=1.0), first))
+    async with asyncio.timeout(PATIENT):
+        while not first.words:
+            await asyncio.sleep(0.01)
+    await old.upgrade(Upgrade("2.0", 5, 1, within=1.0), second)
+    assert second.words == [(UPGRADING, "")]
+    await work
+    assert not (tmp_path / "started").exists() or len((tmp_path / "started").read_text()) <= len("x\n")
+
+
+async def test_one_of_many_in_a_simulation_says_that_it_is_not_upgraded() -> None:
+    said = Report()
+    await Unsucceeded().take_over()
+    await Unsucceeded().upgrade(Upgrade("2.0", 5, 1), said)
+    assert said.words == [(UPGRADE_FAILED, "version 2.0 is not installed here")]

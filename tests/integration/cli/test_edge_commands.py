@@ -1,0 +1,171 @@
+"""`stateward edge` against a real server whose cloudlet has a simulated agent."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
+from stateward.agents.agent import Agent
+from stateward.agents.inprocess import Switchboard
+from stateward.agents.simulated import SimulatedSite
+from stateward.agents.succession import Unsucceeded
+from stateward.cli.commands import register
+from stateward.cli.edge import app as edge
+from stateward.config import Config
+from stateward.domains.edge.house import EdgeWing
+from stateward.domains.wing import Site
+from stateward.engine import Engine
+from stateward.server import events, sockets
+from stateward.server.app import create_app
+from stateward.server.windows import Windows
+from stateward.store import open_store
+from tests.integration.cli.house import House
+from tests.integration.engine.plant import Plant
+
+NUMBERS = count(1)
+
+
+class EdgeHouse(House):
+    """A server with the edge domain."""
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.plant = Plant()
+        self.agents: list[asyncio.Task[None]] = []
+        config = Config(data=str(self.folder), rate=100_000)
+        self.wing = EdgeWing(Site(self.folder, chance=Random(1)))
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.wing.kinds], lease=30.0)
+        self.wing.attach(engine)
+        async with engine as self.engine, self.wing.live(engine, works=True):
+            self.tokens = Tokens(self.engine)
+            self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
+            routes = [*events.ROUTES, *sockets.ROUTES]
+            app = create_app(self.engine, self.tokens, config, routes=self.wing.routes, api_routes=routes)
+            async with Windows(self.engine) as windows:
+                app.state["windows"] = windows
+                await self._listen(app)
+            for task in self.agents:
+                task.cancel()
+            await asyncio.gather(*self.agents, return_exceptions=True)
+
+    def work(self, cloudlet: str) -> None:
+        """Let an agent work for a cloudlet."""
+        board = Switchboard(self.wing.office, self.ns, cloudlet)
+        agent = Agent(SimulatedSite(), board, "1.0", Unsucceeded(), look_every=0.05)
+        self.do(lambda: self.agents.append(asyncio.get_running_loop().create_task(agent.run())))
+
+    def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
+        """Run a command against this server."""
+        program = typer.Typer()
+        register(program)
+        program.add_typer(edge, name="edge")
+        env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
+        return CliRunner().invoke(program, words, env=env, input=stdin)
+
+    def done(self, *words: str) -> str:
+        """Run a command of the domain that succeeds, and return all it prints."""
+        found = self.run("edge", *words)
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    def refused(self, *words: str) -> str:
+        """Run a command of the domain that fails, and return why."""
+        found = self.run("edge", *words)
+        assert found.exit_code != 0, found.output
+        return found.output
+
+    def seen(self, *words: str) -> Any:
+        """Run a command of the domain as JSON, and return what it answers."""
+        return self.json("edge", *words)
+
+
+@pytest.fixture(scope="module")
+def edge_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeHouse]:
+    house = EdgeHouse(tmp_path_factory.mktemp("edge"))
+    with house.opened():
+        yield house
+
+
+@pytest.fixture
+def lab(edge_house: EdgeHouse) -> EdgeHouse:
+    """A namespace of the test's own, with a cloudlet that is ready."""
+    edge_house.ns = f"t{next(NUMBERS)}"
+    edge_house.done("cloudlet", "create", "munich")
+    edge_house.work("munich")
+    edge_house.run("wait", "munich")
+    return edge_house
+
+
+def test_a_cluster_lives_by_the_command_line_with_lines_that_can_be_shown_again(lab: EdgeHouse) -> None:
+    made = lab.done("clusterinst", "create", "munich/c1", "--nodes", "2", "--wait")
+    assert "step 1 (1 of 1)" in made
+    assert "Ready" in made
+    (found,) = lab.seen("clusterinst", "update", "munich/c1", "--nodes", "3", "--wait")
+    operation = found["operation"]["id"]
+    assert "step 1 (1 of 1)" in lab.done("progress", operation)
+    assert lab.seen("clusterinst", "show", "munich/c1")["spec"]["nodes"] == 3
+    assert "munich:c1" in lab.done("clusterinst", "show")
+    assert "nodes" in lab.done("clusterinst", "show", "munich/c1")
+    lab.done("clusterinst", "delete", "munich/c1", "--wait")
+    assert lab.seen("clusterinst", "show", "munich/c1")["state"] == "NotPresent"
+
+
+def test_an_app_is_deployed_changed_refreshed_and_removed(lab: EdgeHouse) -> None:
+    lab.done("app", "create", "web", "command=sleep 1", "count=2")
+    lab.done("clusterinst", "create", "munich/c1", "--wait")
+    lab.done("appinst", "create", "munich/c1/web", "--wait")
+    lab.done("appinst", "update", "munich/c1/web", "--count", "5", "--wait")
+    assert lab.seen("appinst", "show", "munich/c1/web")["spec"]["count"] == 5
+    lab.done("appinst", "refresh", "munich/c1/web", "--wait")
+    assert lab.seen("appinst", "show", "munich/c1/web")["spec"]["count"] == 2
+    assert "in use by AppInst munich:c1:web" in lab.refused("clusterinst", "delete", "munich/c1")
+    assert "munich:c1:web" in lab.done("appinst", "show", "--cloudlet", "munich")
+    lab.done("appinst", "delete", "munich/c1/web", "--wait")
+    lab.done("clusterinst", "delete", "munich/c1", "--wait")
+
+
+def test_records_are_defined_changed_shown_and_struck_out(lab: EdgeHouse) -> None:
+    lab.done("flavor", "create", "m4", "size=small")
+    assert lab.seen("flavor", "show", "m4")["spec"]["size"] == "small"
+    lab.done("autoscale", "create", "busy", "min=1", "max=4", "cpu=100")
+    lab.done("autoscale", "update", "busy", "max=6")
+    assert lab.seen("autoscale", "show", "busy")["spec"]["max"] == 6
+    lab.done("autoprov", "create", "near", 'cloudlets=["munich"]', "max=1", "requests=5", "deploy_after=1")
+    lab.done("app", "create", "game", "command=sleep 1", "autoprov=near")
+    lab.done("app", "demand", "game", "munich=9")
+    assert "a number" in lab.refused("app", "demand", "game", "munich=many")
+    assert "autoprov.near" in lab.done("autoprov", "show")
+    lab.done("flavor", "delete", "m4")
+    assert "None in namespace" in lab.done("flavor", "show")
+
+
+def test_a_cloudlet_is_shown_changed_and_its_failed_upgrade_settled(lab: EdgeHouse) -> None:
+    assert "agent 1.0" in lab.done("cloudlet", "show")
+    lab.done("cloudlet", "update", "munich", "--orphans", "remove")
+    assert lab.seen("cloudlet", "show", "munich")["spec"]["orphans"] == "remove"
+    assert [one["version"] for one in lab.seen("agents")["agents"]] == ["1.0"]
+    assert "munich" in lab.done("agents")
+    assert "not installed here" in lab.refused("cloudlet", "upgrade", "munich", "2.0", "--wait")
+    assert "upgrade has failed" in lab.refused("clusterinst", "create", "munich/c1")
+    lab.done("cloudlet", "fix", "munich")
+    lab.done("cloudlet", "delete", "munich", "--wait")
+    assert lab.seen("cloudlet", "show") == []
+
+
+def test_what_is_not_a_name_or_says_nothing_is_refused_before_anything_is_asked(lab: EdgeHouse) -> None:
+    assert "CLOUDLET/CLUSTER" in lab.refused("clusterinst", "create", "munich")
+    assert "say what is to be changed" in lab.refused("clusterinst", "update", "munich/c1")
+    assert "say what is to be changed" in lab.refused("appinst", "update", "munich/c1/web")
+
+
+def test_an_administrator_may_leave_the_agent_out_by_an_option(lab: EdgeHouse) -> None:
+    lab.done("clusterinst", "create", "munich/c9", "--ignore", "agent", "--wait")
+    lab.done("clusterinst", "delete", "munich/c9", "--ignore", "agent", "--ignore", "transient", "--wait")

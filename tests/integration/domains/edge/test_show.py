@@ -1,0 +1,32 @@
+"""The demo's cloudlets come to life by themselves."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from stateward.domains.edge import show
+from stateward.store.port import Store
+from tests.integration.domains.edge.conftest import open_house
+from tests.stores import fresh_store
+
+
+@pytest.fixture
+def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
+    return fresh_store("sqlite", request)
+
+
+async def test_the_demo_keeps_clusters_and_apps_in_motion(
+    new_store: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(show, "PAUSE", 0.02)
+    monkeypatch.setattr(show, "SLOWEST", 0.01)
+    async with open_house(new_store(), tmp_path) as house:
+        running = asyncio.create_task(show.show(house.service, house.office, Random(1)))
+        async with asyncio.timeout(60):
+            while not any(one.state == "Ready" for one in await house.service.all(show.NS, "edge.appinst")):
+                await asyncio.sleep(0.02)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

@@ -1,0 +1,31 @@
+"""The agent's local record survives it."""
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stateward.agents.notebook import Notebook, Thing
+
+THING = Thing("c1:web", "appinst", 7, False, "c1", "{}", ("a", "b"))
+
+
+def test_what_is_noted_is_there_after_a_crash_as_it_was_noted_last(tmp_path: Path) -> None:
+    notebook = Notebook(tmp_path)
+    notebook.note(THING)
+    notebook.note(replace(THING, whole=True))
+    assert list(Notebook(tmp_path)) == [replace(THING, whole=True)]
+
+
+def test_what_is_struck_out_is_gone(tmp_path: Path) -> None:
+    notebook = Notebook(tmp_path)
+    notebook.note(THING)
+    notebook.strike(THING.name)
+    assert notebook.get(THING.name) is None
+    assert list(Notebook(tmp_path)) == []
+
+
+def test_a_line_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
+    Notebook(tmp_path).note(THING)
+    (file,) = tmp_path.glob("*.json")
+    file.with_suffix(".new").write_bytes(b'{"name": "c1:w')
+    assert list(Notebook(tmp_path)) == [THING]
