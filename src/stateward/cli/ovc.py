@@ -127,7 +127,7 @@ def queue(session: Session, object: Thing, stop: Stop = False) -> None:  # noqa:
 @app.command()
 @on_server
 def healing(session: Session, hours: Hours = 24.0) -> None:
-    """Show what is stuck now, and what the healer has settled lately."""
+    """Show what is stuck now, what the healer has settled lately, and what nodes have shown unasked."""
     params: dict[str, Any] = {"seconds": str(hours * 3600)}
     found = session.client.wire.call(Healing, "GET", _at(session, "/healing"), params=params)
     if session.json:

@@ -46,8 +46,11 @@ class Item(Struct, frozen=True, kw_only=True):
     vm: str | None = None
     users: int | None = None
     node: str | None = None
+    firewall: str | None = None
     away: list[str] | None = None
     report: Report | None = None
+    looked: datetime | None = None
+    trouble: str | None = None
 
 
 class Asked(Struct, frozen=True):
@@ -133,11 +136,13 @@ def item_table(session: "Session", items: Sequence[Item]) -> Table:
 
 def _more(one: Item) -> str:
     told = [
+        f"firewall {one.firewall}" if one.firewall else "",
         f"on {one.node}" if one.node else "",
         f"{len(one.disks)} disks" if one.disks else "",
         f"of {one.vm}" if one.vm else "",
         f"{one.users} users" if one.users else "",
         f"{len(one.away)} VMs away" if one.away else "",
+        one.trouble or "",
         f"in the bin with {one.bin.along}" if one.bin is not None and one.bin.along else "",
     ]
     return ", ".join(filter(None, told))

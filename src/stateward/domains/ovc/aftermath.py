@@ -13,13 +13,14 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.ovc.bin import settle_stay
-from stateward.domains.ovc.lifecycle import DISK, IMAGE, NODE, VM, DiskState, VmState
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, NODE, VM, DiskState, VmState
 from stateward.domains.ovc.model import (
     DiskSpec,
     NodeFacts,
     Spot,
     VmSeen,
     VmSpec,
+    box_seen,
     disk_seen,
     image_seen,
     machine_of,
@@ -154,6 +155,29 @@ async def _nobody_stands_on(desk: Desk, found: Object) -> None:
         put_seen(desk, source, replace(seen, clones=tuple(one for one in seen.clones if one != found.id)))
 
 
+# --- firewalls -------------------------------------------------------------------------------------------------------
+
+
+async def _after_box(desk: Desk, operation: Operation, ended: Ended) -> None:
+    """Follow what became of a cloudspace's firewall: where it is, or what may be left of one that did not come up."""
+    found, good = desk.objects[Key(operation.ns, operation.object)], ended.status is Status.SUCCEEDED
+    seen, ours = box_seen(found), machine_of(operation.object, operation.id)
+    if operation.hidden:
+        there = Spot(seen.to, ours)
+        if good:
+            seen = replace(seen, node=seen.to, machine=ours if seen.to else "", leftovers=())
+        elif seen.to:
+            seen = replace(seen, leftovers=(*seen.leftovers, there))
+        seen = replace(seen, to="")
+    elif good and operation.action in ("pause", "delete", "destroy"):
+        seen = replace(seen, node="", machine="", leftovers=())
+    elif good and operation.action in ("deploy", "restore", "resume", "reset"):
+        seen = replace(seen, leftovers=())
+    elif not good and seen.machine == ours:
+        seen = replace(seen, node="", machine="", leftovers=(*seen.leftovers, Spot(seen.node, ours)))
+    put_seen(desk, found, seen)
+
+
 # --- disks and nodes -------------------------------------------------------------------------------------------------
 
 
@@ -180,6 +204,7 @@ async def _after_node(desk: Desk, operation: Operation, ended: Ended) -> None:
 
 FOLLOWING: dict[str, Callable[[Desk, Operation, Ended], Awaitable[Any]]] = {
     VM.kind: _after_vm,
+    CLOUDSPACE.kind: _after_box,
     DISK.kind: _after_disk,
     NODE.kind: _after_node,
 }

@@ -1,13 +1,17 @@
-"""What is done to cloudspaces and accounts: they are nothing by themselves, and take along what is below them."""
+"""What is done to cloudspaces and accounts: they take along what is below them.
 
-from collections.abc import Awaitable, Callable, Sequence
+An account is nothing by itself; a cloudspace has its firewall, which comes up before what is below it and goes after.
+"""
+
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from stateward.domains.ovc.crowds import Crowd, all_of
+from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
 from stateward.domains.ovc.looking import objects
 from stateward.domains.ovc.model import seen_of, text, vm_seen
+from stateward.domains.ovc.overdue import Run, in_time
 from stateward.domains.ovc.small import is_done, nothing
 from stateward.engine import Handler, Job, Kind, Permanent, Request
 from stateward.engine.kinds import After, Company, Guard
@@ -27,29 +31,44 @@ UNTOUCHED = frozenset({"VIRTUAL", "MODELED", "ERROR"})
 class Containers:
     """The handlers of cloudspaces and accounts."""
 
-    def __init__(self) -> None:
+    def __init__(self, firewalls: Firewalls) -> None:
+        self._firewalls = firewalls
         self.reader: Reader | None = None
 
-    def kind(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
-        """Return the kind of cloudspaces, or of accounts, with its handlers."""
-        handlers = {action: Handler(nothing, is_done) for action in lifecycle.actions}
-        runs: dict[str, Callable[[Job], Awaitable[Any]]] = {
-            "delete": self._delete,
-            "restore": self._restore,
-            "destroy": self._destroy,
+    def accounts(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
+        """Return the kind of accounts, with its handlers."""
+        handlers = _bookish(lifecycle) | {
+            "delete": Handler(lambda job: self._take_along(job, _may_go)),
+            "restore": Handler(lambda job: self._take_along(job, _went_with(job.object))),
+            "destroy": Handler(lambda job: self._take_along(job, _is_left)),
         }
-        handlers |= {action: Handler(run) for action, run in runs.items()}
         return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
 
-    async def _delete(self, job: Job) -> None:
-        await self._take_along(job, lambda one: one.state not in OUT | UNTOUCHED)
+    def cloudspaces(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
+        """Return the kind of cloudspaces, with its handlers."""
+        walls = self._firewalls
+        powering: dict[str, Run] = {"deploy": walls.on, "resume": walls.on, "pause": walls.off, "reset": walls.reset}
+        handlers = _bookish(lifecycle) | {
+            **{action: Handler(in_time(run, walls.look), walls.look) for action, run in powering.items()},
+            "delete": Handler(lambda job: self._down(job, _may_go)),
+            "restore": Handler(self._up),
+            "destroy": Handler(lambda job: self._down(job, _is_left)),
+            "place firewall": Handler(walls.place),
+        }
+        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
 
-    async def _restore(self, job: Job) -> None:
-        """Bring back exactly those that went down with it."""
-        await self._take_along(job, lambda one: one.state in OUT and _went_with(one, job.object))
+    async def _down(self, job: Job, concerned: Callable[[Object], bool]) -> None:
+        await self._take_along(job, concerned)
+        await self._firewalls.off(job)
 
-    async def _destroy(self, job: Job) -> None:
-        await self._take_along(job, lambda one: one.state != "DESTROYED")
+    async def _up(self, job: Job) -> None:
+        """Bring a cloudspace back; if that cannot be done, its firewall is not left running."""
+        await job.once("firewall", lambda: self._firewalls.on(job))
+        try:
+            await self._take_along(job, _went_with(job.object))
+        except Permanent:
+            await self._firewalls.off(job)
+            raise
 
     async def _take_along(self, job: Job, concerned: Callable[[Object], bool]) -> None:
         """Do to all that are concerned what is done to their parent; one that will not go keeps it from going."""
@@ -76,9 +95,27 @@ def _is_busy(one: Object, job: Job) -> bool:
     return one.op is not None and job.action != "restore"
 
 
-def _went_with(one: Object, parent: str) -> bool:
-    stay = seen_of(one).bin
-    return stay is not None and stay.along == parent
+def _bookish(lifecycle: Lifecycle) -> dict[str, Handler]:
+    """Return handlers for what is a matter of the books."""
+    return {action: Handler(nothing, is_done) for action in lifecycle.actions}
+
+
+def _may_go(one: Object) -> bool:
+    return one.state not in OUT | UNTOUCHED
+
+
+def _is_left(one: Object) -> bool:
+    return one.state != "DESTROYED"
+
+
+def _went_with(parent: str) -> Callable[[Object], bool]:
+    """Return who tells exactly those that went down with their parent."""
+
+    def went(one: Object) -> bool:
+        stay = seen_of(one).bin
+        return one.state in OUT and stay is not None and stay.along == parent
+
+    return went
 
 
 def _clones_first(one: Object, left: Sequence[Object]) -> bool:

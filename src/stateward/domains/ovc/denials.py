@@ -156,3 +156,11 @@ class Already(Rule):
 
     code = "already_there"
     text = "vm {id} is on node {node} already"
+
+
+class NotAtRest(Rule):
+    """Something stands in its queue: what a node shows meanwhile may be of before or after that."""
+
+    code = "not_at_rest"
+    retry = True
+    text = "{kind} {id} is being worked on: what its node shows now does not count"

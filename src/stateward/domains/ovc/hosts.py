@@ -1,15 +1,18 @@
 """What is done to nodes: emptied of their VMs, filled again, or left for good; a report says what became of each VM.
 
 A VM that is moved shows no other state at any time. One that is stopped gets its power back when its node is enabled
-again; one that was paused then is paused again.
+again; one that was paused then is paused again. Firewalls come up elsewhere, or wait for the first node there is.
 """
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from stateward.domains.ovc.crowds import Crowd, Done, all_of
-from stateward.domains.ovc.lifecycle import VM, VmState
+from stateward.domains.ovc.firewalls import GUARDED
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, VM, VmState
 from stateward.domains.ovc.looking import objects
-from stateward.domains.ovc.model import Away, NodeFacts, NodeReport, node_seen, text, vm_seen
+from stateward.domains.ovc.model import Away, NodeFacts, NodeReport, Placed, box_seen, node_seen, text
 from stateward.domains.ovc.nodes import Nodes
 from stateward.domains.ovc.rules.node import vm_action
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
@@ -54,15 +57,27 @@ class Hosts:
         action = "migrate" if how == "move" else "stop"
         emptied = await self._all(job, action, self._with_power, lambda one: _request(job, one, action))
         away = {id_: Away(how, state) for id_, state in emptied.done.items()}
-        report = NodeReport(f"maintenance ({how})", tuple(away), emptied.failed)
+        failed = emptied.failed or await self._firewalls_away(job)
+        report = NodeReport(f"maintenance ({how})", tuple(away), failed)
         return _told(report, {**node_seen(job.claim.object).away, **away})
 
     async def _leave(self, job: Job) -> Ending:
         """Move everything away, with power or without; what was stopped for maintenance gets its power elsewhere."""
         stopped = {id_: one for id_, one in node_seen(job.claim.object).away.items() if one.how == "stop"}
         moved = await self._all(job, "migrate", self._here, lambda one: _request(job, one, "migrate"))
-        failed = moved.failed or await self._power_back(job, stopped, "")
+        failed = moved.failed or await self._power_back(job, stopped, "") or await self._firewalls_away(job)
         return _told(NodeReport("decommission", tuple(moved.done), failed), {})
+
+    async def _firewalls_away(self, job: Job) -> dict[str, str]:
+        """Bring the firewalls elsewhere that are here; those for whom there is no other node lose their power."""
+        gone = await self._all(
+            job,
+            "firewalls",
+            lambda one: one.state in GUARDED or one.op is not None,
+            lambda one: _request(job, one, "place firewall"),
+            kind=CLOUDSPACE.kind,
+        )
+        return gone.failed
 
     # --- back --------------------------------------------------------------------------------------------------------
 
@@ -78,9 +93,21 @@ class Hosts:
             job, "return", elsewhere, lambda one: _request(job, one, "migrate", node=job.object), everywhere=True
         )
         stopped = {id_: one for id_, one in away.items() if one.how == "stop"}
-        failed = returned.failed | await self._power_back(job, stopped, job.object)
+        failed = returned.failed | await self._firewalls_back(job) | await self._power_back(job, stopped, job.object)
         done = tuple(id_ for id_ in away if id_ not in failed)
         return Ending(result=text(NodeFacts(NodeReport("enable", done, failed))))
+
+    async def _firewalls_back(self, job: Job) -> dict[str, str]:
+        """Give power to firewalls for whom there was no node."""
+        back = await self._all(
+            job,
+            "firewalls",
+            lambda one: one.state in GUARDED and not box_seen(one).machine,
+            lambda one: _request(job, one, "place firewall", node=job.object),
+            kind=CLOUDSPACE.kind,
+            everywhere=True,
+        )
+        return back.failed
 
     async def _power_back(self, job: Job, stopped: dict[str, Away], node: str) -> dict[str, str]:
         """Give power to those who had it; those who were paused are paused again."""
@@ -117,16 +144,17 @@ class Hosts:
         concerned: Callable[[Object], bool],
         ask: Callable[[Object], Request],
         *,
+        kind: str = VM.kind,
         everywhere: bool = False,
     ) -> Done:
         async def left() -> Sequence[Object]:
-            return [one for one in await self._vms(job, everywhere=everywhere) if concerned(one)]
+            return [one for one in await self._those(job, kind, everywhere=everywhere) if concerned(one)]
 
         return await all_of(job, step, Crowd(left, ask, MOVING_TRIES), self._reader)
 
-    async def _vms(self, job: Job, *, everywhere: bool = False) -> list[Object]:
-        """Return the VMs that are on the node or on their way to it, or all there are."""
-        chosen = objects(self._reader, Selector(job.ns, VM.kind))
+    async def _those(self, job: Job, kind: str, *, everywhere: bool) -> list[Object]:
+        """Return what is on the node or on its way to it, or all there is."""
+        chosen = objects(self._reader, Selector(job.ns, kind))
         return [one async for one in chosen if everywhere or _is_on(one, job.object)]
 
     @property
@@ -136,7 +164,7 @@ class Hosts:
 
 
 def _is_on(one: Object, node: str) -> bool:
-    seen = vm_seen(one)
+    seen = msgspec.json.decode(one.seen, type=Placed)
     return node in (seen.node, seen.to) and one.state not in GONE
 
 
@@ -146,9 +174,9 @@ def _request(job: Job, one: Object, action: str, **args: str) -> Request:
 
 
 def _told(report: NodeReport, away: dict[str, Away]) -> Ending:
-    """End with a report; a node that could not part with all of its VMs has failed."""
+    """End with a report; a node that could not part with all of its VMs and firewalls has failed."""
     result = text(NodeFacts(report, away))
     if not report.failed:
         return Ending(result=result)
     some = "; ".join(f"{id_}: {why}" for id_, why in list(report.failed.items())[:5])
-    return Ending(FAILED, result=result, error=f"{len(report.failed)} VMs are still there: {some}")
+    return Ending(FAILED, result=result, error=f"{len(report.failed)} of its machines are still there: {some}")

@@ -1,5 +1,6 @@
 """The ovc domain in a process: its kinds with their handlers and rules, its API, and a small cloud for the demo."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -7,9 +8,11 @@ from stateward.domains.ovc.aftermath import after
 from stateward.domains.ovc.api import routes
 from stateward.domains.ovc.containers import Containers
 from stateward.domains.ovc.demo import Show
+from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.hosts import Hosts
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.nodes import FileVault, Nodes, NoVault, Vault
+from stateward.domains.ovc.rounds import Rounds
 from stateward.domains.ovc.rules.container import company_of_container, guard_account, guard_cloudspace
 from stateward.domains.ovc.rules.disk import company_of_disk, guard_disk
 from stateward.domains.ovc.rules.image import company_of_image, guard_image
@@ -30,17 +33,19 @@ class OvcWing(Wing):
     """The ovc domain, furnished."""
 
     service: Service
+    rounds: Rounds
 
     def __init__(self, site: Site, settings: Settings | None = None, *, cloud: SimulatedCloud | None = None) -> None:
         settings = settings or read_settings(site.data)
         self.nodes = Nodes(site.data / FOLDER, cloud=cloud, called=site.called)
         self.vault: Vault = FileVault(site.data / FOLDER / "vault") if settings.files else NoVault()
-        self._containers, self._chance = Containers(), site.chance
+        self._containers, self._chance = Containers(Firewalls(self.nodes)), site.chance
+        self._every = settings.look_every
         by = timed(settings.timeouts)
         kinds = [
             Vms(self.nodes, self.vault).kind(by[VM.kind], guard_vm, company_of_vm, after),
-            self._containers.kind(by[CLOUDSPACE.kind], guard_cloudspace, company_of_container, after),
-            self._containers.kind(by[ACCOUNT.kind], guard_account, company_of_container, after),
+            self._containers.cloudspaces(by[CLOUDSPACE.kind], guard_cloudspace, company_of_container, after),
+            self._containers.accounts(by[ACCOUNT.kind], guard_account, company_of_container, after),
             Disks(self.nodes, self.vault).kind(by[DISK.kind], guard_disk, company_of_disk, after),
             Images(self.vault).kind(by[IMAGE.kind], guard_image, company_of_image, after),
             Hosts(self.nodes).kind(by[NODE.kind], guard_node, after),
@@ -51,13 +56,18 @@ class OvcWing(Wing):
         """Get to know the engine."""
         self.nodes.reader = self._containers.reader = engine.store.reader
         self.service = Service(engine)
+        self.rounds = Rounds(engine, self.nodes, self._chance, self._every)
 
     @asynccontextmanager
     async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - as all wings
-        """Live beside an engine."""
+        """Live beside an engine; where there is a worker, nodes are looked at."""
+        looking = asyncio.create_task(self.rounds.keep_looking()) if works and self._every else None
         try:
             yield
         finally:
+            if looking is not None:
+                looking.cancel()
+                await asyncio.gather(looking, return_exceptions=True)
             await self.nodes.close()
 
     async def show(self, engine: Engine) -> None:  # noqa: ARG002 - as all wings

@@ -4,10 +4,13 @@ Work that fails goes back to the state it came from, with the error recorded. Wh
 destroy half done) the object goes to ERROR, from which both can be tried again. What was described and never made can
 be destroyed, or it would outlive its parent. The controller acts for a parent that takes its children along, the clock
 for the recycle bin's retention.
+
+A VM at rest follows what its node shows: one that has lost its power by itself is HALTED. A cloudspace has a virtual
+firewall, which is a machine too; that it is brought to another node, or back to life, does not show in its state.
 """
 
 from stateward.lifecycle import (
-    ADMIN, BACK, CLOCK, CONTROLLER, FINAL, HOUR, MINUTE, NEW, STABLE, TRANSITIONAL, USER,
+    ADMIN, BACK, CLOCK, CONTROLLER, FINAL, HOUR, MINUTE, NEW, PROVIDER, STABLE, TRANSITIONAL, USER,
     State, action, declare, hidden, step,
 )
 
@@ -63,6 +66,10 @@ VM_ROWS = (
     action(V.VIRTUAL | V.RUNNING | V.PAUSED | V.HALTED | V.ERROR, "destroy", ASKED, V.DESTROYING,     V.DESTROYED, V.ERROR,   30 * MINUTE),
     action(V.DELETED,                      "destroy",     DUE,                V.DESTROYING,     V.DESTROYED, V.ERROR,   30 * MINUTE),
     hidden(V.RUNNING | V.PAUSED | V.HALTED, "migrate",     ADMIN | CONTROLLER,                                          HOUR),
+    # what its node shows, behind our back
+    step(  V.RUNNING | V.PAUSED,           "shows off",    PROVIDER,                            V.HALTED),
+    step(  V.RUNNING,                      "shows frozen", PROVIDER,                            V.PAUSED),
+    step(  V.PAUSED,                       "shows on",     PROVIDER,                            V.RUNNING),
 )
 
 
@@ -102,6 +109,7 @@ CLOUDSPACE_ROWS = (
     action(S.DELETED,                          "restore",  ASKED,  S.RESTORING,   S.DEPLOYED,  BACK,      30 * MINUTE),
     action(S.VIRTUAL | S.DEPLOYED | S.DISABLED | S.PAUSED | S.ERROR, "destroy", ASKED, S.DESTROYING, S.DESTROYED, S.ERROR, HOUR),
     action(S.DELETED,                          "destroy",  DUE,    S.DESTROYING,  S.DESTROYED, S.ERROR,   HOUR),
+    hidden(S.DEPLOYED | S.DISABLED,            "place firewall", ADMIN | CONTROLLER,                       10 * MINUTE),
 )
 
 
@@ -228,7 +236,7 @@ NODE_ROWS = (
     action(N.ENABLED | N.MAINTENANCE | N.ERROR, "decommission", ADMIN, N.DECOMMISSIONING,        N.DECOMMISSIONED, N.ERROR,  2 * HOUR),
 )
 
-VM         = declare("ovc.vm",         VmState,         VM_ROWS,         DUE | ADMIN, about="a virtual machine")
+VM         = declare("ovc.vm",         VmState,         VM_ROWS,         DUE | ADMIN | PROVIDER, about="a virtual machine")
 CLOUDSPACE = declare("ovc.cloudspace", CloudspaceState, CLOUDSPACE_ROWS, DUE | ADMIN, about="a private network with its VMs")
 ACCOUNT    = declare("ovc.account",    AccountState,    ACCOUNT_ROWS,    DUE,         about="the owner of cloudspaces, disks and images")
 DISK       = declare("ovc.disk",       DiskState,       DISK_ROWS,       DUE,         about="a disk, attached to a VM or not")

@@ -109,18 +109,27 @@ class Spot(Struct, frozen=True):
     machine: str
 
 
-class VmSeen(Seen, frozen=True, omit_defaults=True):
-    """Where a VM is: on which node, as which machine there (none: it has no power), and where it is moving.
+class Placed(Seen, frozen=True, omit_defaults=True):
+    """Where something that runs is: on which node, as which machine there (none: it has no power), and where it moves.
 
-    `disks` are its disks with their slots; `leftovers` are machines that may be left of what has failed.
+    `leftovers` are machines that may be left of what has failed.
     """
 
     node: str = ""
     machine: str = ""
     to: str = ""
+    leftovers: tuple[Spot, ...] = ()
+
+
+class VmSeen(Placed, frozen=True, omit_defaults=True):
+    """Where a VM is, its disks with their slots, and its clones."""
+
     disks: dict[str, int] = {}
     clones: tuple[str, ...] = ()
-    leftovers: tuple[Spot, ...] = ()
+
+
+class BoxSeen(Placed, frozen=True, omit_defaults=True):
+    """Where a cloudspace's virtual firewall is."""
 
 
 class DiskSeen(Seen, frozen=True, omit_defaults=True):
@@ -153,10 +162,15 @@ class NodeReport(Struct, frozen=True):
 
 
 class NodeSeen(Seen, frozen=True, omit_defaults=True):
-    """The VMs that are to come back to a node, and the latest report."""
+    """The VMs that are to come back to a node, the latest report, and the latest look at its machines.
+
+    `trouble` says why that look did not show all of them.
+    """
 
     away: dict[str, Away] = {}
     report: NodeReport | None = None
+    looked: float = 0.0
+    trouble: str = ""
 
 
 class NodeFacts(Struct, frozen=True):
@@ -176,7 +190,7 @@ SPECS: Mapping[str, type[Struct]] = {
 }
 SEENS: Mapping[str, type[Seen]] = {
     VM.kind: VmSeen,
-    CLOUDSPACE.kind: Seen,
+    CLOUDSPACE.kind: BoxSeen,
     ACCOUNT.kind: Seen,
     DISK.kind: DiskSeen,
     IMAGE.kind: ImageSeen,
@@ -217,6 +231,11 @@ def vm_seen(found: Object) -> VmSeen:
     return msgspec.json.decode(found.seen, type=VmSeen)
 
 
+def box_seen(found: Object) -> BoxSeen:
+    """Return what is known of a cloudspace."""
+    return msgspec.json.decode(found.seen, type=BoxSeen)
+
+
 def disk_seen(found: Object) -> DiskSeen:
     """Return what is known of a disk."""
     return msgspec.json.decode(found.seen, type=DiskSeen)
@@ -243,5 +262,5 @@ def new_disk_of(op: str) -> str:
 
 
 def machine_of(vm: str, op: str) -> str:
-    """Return the key of the machine that an operation starts for a VM: another one each time it gets power."""
+    """Return the key of the machine that an operation starts for a VM, or a firewall: another one each time."""
     return f"{vm}-{op[-8:]}"

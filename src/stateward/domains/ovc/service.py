@@ -29,9 +29,9 @@ from stateward.engine.healing import Healed, Stuck
 from stateward.engine.ids import new_id
 from stateward.engine.requests import Birth
 from stateward.errors import BadInput
-from stateward.lifecycle import CONTROLLER, Reason
+from stateward.lifecycle import CONTROLLER, PROVIDER, Meaning, Reason
 from stateward.store.records import Key, Object
-from stateward.store.selection import Selector
+from stateward.store.selection import JournalFilter, Selector
 
 THERE = {
     "delete": ("DELETED", "TOBEDELETED"),
@@ -39,6 +39,8 @@ THERE = {
     "decommission": ("DECOMMISSIONED",),
 }
 """Where it is a success to ask once more."""
+
+MOST_LINES = 1000
 
 
 class Caller(Struct, frozen=True):
@@ -49,7 +51,7 @@ class Caller(Struct, frozen=True):
 
 
 class Healing(Struct, frozen=True):
-    """What is stuck now, and what was settled since a time."""
+    """What is stuck now, and what was settled since a time: by the healer, the clock, or because a node showed it."""
 
     stuck: list[Stuck]
     healed: list[Healed]
@@ -185,9 +187,10 @@ class Service:
         through it, and ends when that does.
         """
         lifecycle = OBJECT_TYPES[object_type]
-        ways = [one.event for one in lifecycle.allowed[lifecycle.state(status)] if one.target == new_status]
-        if not ways or new_status == status:
-            begun = sorted({one.target for one in lifecycle.allowed[lifecycle.state(status)]} - {status})
+        begins = [one for one in lifecycle.allowed[lifecycle.state(status)] if one.meaning is Meaning.ACTION]
+        ways = [one.event for one in begins if one.target == new_status]
+        if not ways:
+            begun = sorted({one.target for one in begins})
             raise BadInput("new_status", new_status, f"a transition that begins in {status}: {', '.join(begun)}")
         return await self.act(ns, lifecycle.kind, id_, ways[0], caller, status=status)
 
@@ -208,7 +211,17 @@ class Service:
         """Return what is stuck now, and what was settled since a time, of the objects of a namespace."""
         stuck = [one for one in await self.engine.stuck() if one.ns == ns and await self._is_ours(Key(ns, one.object))]
         healed = [one for one in await self.engine.healed(since) if one.ns == ns and one.kind in KINDS]
-        return Healing(stuck, healed)
+        return Healing(stuck, sorted([*healed, *await self._shown(ns, since)], key=lambda one: one.at))
+
+    async def _shown(self, ns: str, since: float) -> list[Healed]:
+        """Return what has changed because a node showed it, and nobody had asked for it."""
+        chosen = JournalFilter(ns=ns, actor=PROVIDER, since=since)
+        lines = await self.engine.store.reader.lines(0, MOST_LINES, chosen)
+        return [
+            Healed(ns, line.object, line.kind, None, None, line.at, line.event, line.target, f"on {line.who}")
+            for line in lines
+            if line.kind in KINDS
+        ]
 
     async def _is_ours(self, key: Key) -> bool:
         found = await self.engine.store.reader.object(key)

@@ -1,8 +1,9 @@
-"""What can be set: how long each transition may take, and where disks lie.
+"""What can be set: how long each transition may take, where disks lie, and how often nodes are looked at.
 
 `ovc.toml` in the data folder:
 
     storage = "files"            # or "none": disks in the books alone
+    look_every = 30.0            # seconds between two looks at a node's machines; 0: never
     [timeouts]
     "vm.STOPPING" = 120.0        # seconds
     "vm.migrate" = 600.0
@@ -11,10 +12,10 @@
 import tomllib
 from pathlib import Path
 from shutil import which
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import LIFECYCLES
@@ -33,6 +34,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     storage: Literal["auto", "files", "none"] = "auto"
     timeouts: dict[str, float] = {}
+    look_every: Annotated[float, Meta(ge=0.0)] = 30.0
 
     @property
     def files(self) -> bool:

@@ -1,6 +1,6 @@
 """A process that is killed in the middle: it makes a VM, begins something, says where it is, and hangs there.
 
-python -m tests.integration.domains.ovc.child DATABASE FOLDER DRIVER ACTION STEP
+python -m tests.integration.domains.ovc.child DATABASE FOLDER DRIVER ACTION STEP LEASE
 """
 
 import asyncio
@@ -8,7 +8,9 @@ import json
 import sys
 from pathlib import Path
 
-from stateward.domains.ovc.settings import read_settings
+from stateward.domains.ovc.lifecycle import VM
+from stateward.domains.ovc.settings import Settings
+from stateward.engine import Handler, Job
 from stateward.store import open_store
 from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
 
@@ -37,11 +39,28 @@ def hang_in(cloud: Cloud, step: str, vm: str, op: str) -> None:
     setattr(Vms, name, hanging)
 
 
-async def main(database: str, folder: Path, driver: str, action: str, step: str) -> None:
+def hang_at_the_second(cloud: Cloud, op: str) -> None:
+    """Let the second VM of a cascade hang, when the first one has gone."""
+    handlers = cloud.engine.kinds[VM.kind].handlers
+    deleting, met = handlers["delete"], list[str]()
+
+    async def hanging(job: Job) -> object:
+        met.append(job.object)
+        if len(met) == 1:
+            return await deleting.run(job)
+        await cloud.until_state(met[0], "DELETED")
+        say(vm=met[0], op=op, at="the second VM")
+        await asyncio.sleep(FOR_EVER)
+        return None
+
+    handlers["delete"] = Handler(hanging, deleting.observe)
+
+
+async def main(database: str, folder: Path, driver: str, action: str, step: str, lease: str) -> None:
     """Begin, and hang."""
-    settings = FILES if driver == "qemu" else read_settings(folder)
+    settings = FILES if driver == "qemu" else Settings(look_every=0.0)
     store = open_store(database, migrate=True) if "://" in database else open_store(database)
-    async with open_cloud(store, folder, settings, lease=1.0) as cloud:
+    async with open_cloud(store, folder, settings, lease=float(lease)) as cloud:
         options = {"bandwidth": "60000"} if driver == "qemu" else {}
         await cloud.furnish(2, driver=driver, **options)
         vm = await cloud.vm()
@@ -52,12 +71,15 @@ async def main(database: str, folder: Path, driver: str, action: str, step: str)
         elif action == "migrate":
             accepted = await cloud.ask(vm, action, ADA)
             await cloud.until_told(accepted.op.id)
-            say(vm=vm, op=accepted.op.id, at=action)
+            behind = (await cloud.ask(vm, step)).op.id if step else ""
+            say(vm=vm, op=accepted.op.id, at=action, behind=behind)
+        elif action == "delete account":
+            await cloud.vm()
+            request = cloud.engine.request(cloud.ns, cloud.account, "delete", actor=ADA.actor)
+            hang_at_the_second(cloud, request.op)
+            await cloud.engine.submit(request)
         else:
-            cloud.doors.close(action)
-            accepted = await cloud.ask(vm, action)
-            await cloud.doors.somebody_at(action)
-            say(vm=vm, op=accepted.op.id, at=action)
+            raise ValueError(action)
         await asyncio.sleep(FOR_EVER)
 
 

@@ -33,8 +33,8 @@ ANN = Caller("user", "ann")
 ADA = Caller("admin", "ada")
 PATIENT = 60.0
 NUMBERS = iter(range(1, 1_000_000))
-PAPER = Settings(storage="none")
-FILES = Settings(storage="files")
+PAPER = Settings(storage="none", look_every=0.0)
+FILES = Settings(storage="files", look_every=0.0)
 KINDS = {"account": ACCOUNT, "cloudspace": CLOUDSPACE, "vm": VM, "disk": DISK, "image": IMAGE, "node": NODE}
 
 

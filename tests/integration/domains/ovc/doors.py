@@ -20,8 +20,9 @@ class Doors:
         self._comes: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     def close(self, step: str) -> None:
-        """Hold up what comes to a step, or (`step:machine...`) only what is about one VM."""
+        """Hold up what comes to a step from now on, or (`step:machine...`) only what is about one VM."""
         self._closed[step] = asyncio.Event()
+        self._comes[step].clear()
 
     def open(self, step: str) -> None:
         """Let everything pass that was held up."""

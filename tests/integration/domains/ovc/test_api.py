@@ -9,18 +9,25 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from stateward.access import Role, Tokens
 from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
+from stateward.domains.ovc.api.collections import COLLECTIONS, Collection
 from stateward.domains.ovc.house import OvcWing
+from stateward.domains.ovc.service import THERE
 from stateward.domains.wing import Site
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.temper import CALM
 from stateward.engine import Engine
+from stateward.lifecycle import FINAL, TRANSITIONAL
 from stateward.server.app import create_app
 from stateward.store import open_store
+from stateward.store.changes import Changes
+from stateward.store.port import Tx
+from stateward.store.records import Key
 from tests.integration.domains.ovc.cloud import PAPER, PATIENT
 from tests.integration.domains.ovc.doors import Doors, furnish_with_doors
 
@@ -142,6 +149,47 @@ async def test_an_action_in_transition_is_a_409_in_the_designs_words_that_names_
     stopping = asyncio.create_task(api.call("DELETE", f"/queues/{vm}"))
     api.doors.open("pause")
     assert (await stopping).json()["exists"] is False
+
+
+async def force(api: Api, id_: str, state: str) -> None:
+    """Put an object into a state by hand."""
+    key = Key("shop", id_)
+
+    async def program(tx: Tx) -> None:
+        found = (await tx.objects([key]))[key]
+        await tx.apply(Changes(objects=[replace(found, state=state, op=None, version=found.version + 1)]))
+
+    await api.engine.store.transact(program)
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS, ids=lambda one: str(one.path))
+async def test_every_pair_that_is_in_no_table_is_a_409_with_the_state_and_what_is_allowed(
+    api: Api, collection: Collection
+) -> None:
+    lifecycle = collection.lifecycle
+    bodies: dict[str, dict[str, str]] = {
+        "accounts": {},
+        "cloudspaces": {"account": api.ids["account"]},
+        "machines": {"cloudspace": api.ids["box"], "image": api.ids["image"]},
+        "disks": {"account": api.ids["account"]},
+        "images": {"account": api.ids["account"]},
+        "nodes": {"driver": "simulated"},
+    }
+    id_ = await api.made(collection.path, "admin", name="in no table", **bodies[collection.path])
+    for state in lifecycle.declaration.states:
+        await force(api, id_, state.word)
+        for action in collection.actions:
+            if (state, action, "admin") in lifecycle.moves or state in THERE.get(action, ()):
+                continue
+            problem = await api.refused(f"/{collection.path}/{id_}/{action}", who="admin")
+            assert (problem["status"], problem["state"]) == (409, state.word), (state, action)
+            if state.state_class is TRANSITIONAL:
+                assert problem["code"] == "in_transition"
+                assert problem["detail"].startswith("Cannot execute action at this time")
+            else:
+                code = "final_state" if state.state_class is FINAL else "not_from_here"
+                assert problem["code"] == code, (state, action)
+    await force(api, id_, "DECOMMISSIONED" if collection.path == "nodes" else "DESTROYED")
 
 
 async def test_a_lost_race_is_told_as_such(api: Api) -> None:
@@ -277,6 +325,12 @@ async def test_all_queues_are_stopped_by_administrators(api: Api) -> None:
     assert (await api.call("DELETE", "/queues")).status_code == 403
     answer = await api.call("DELETE", "/queues", "admin")
     assert (answer.status_code, answer.json()) == (200, {"stopped": 0})
+
+
+async def test_a_firewall_is_shown_with_its_cloudspace_and_where_it_is_to_administrators_alone(api: Api) -> None:
+    shown = await api.get(f"/cloudspaces/{api.ids['box']}", "admin")
+    assert (shown["firewall"], shown["node"] in (api.ids["n1"], api.ids["n2"])) == ("on", True)
+    assert "node" not in await api.get(f"/cloudspaces/{api.ids['box']}")
 
 
 async def test_what_was_healed_can_be_looked_at(api: Api) -> None:

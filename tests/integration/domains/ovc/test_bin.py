@@ -142,6 +142,56 @@ async def test_a_child_that_will_not_go_keeps_its_parent_and_the_next_try_goes_o
     assert await timers(cloud) == set()
 
 
+async def test_an_account_of_which_one_child_will_not_go_stays_says_which_and_can_be_asked_again(cloud: Cloud) -> None:
+    other = await cloud.new_box()
+    vm, stubborn, disk = await cloud.vm(), await cloud.vm(other), await cloud.disk()
+    cloud.doors.break_(f"stop:{stubborn}", "it hangs")
+    deleting = await cloud.do(cloud.account, "delete", ADA)
+    assert deleting.status == "failed"
+    assert all(word in str(deleting.error) for word in (other, stubborn, "it hangs"))
+    assert await cloud.states(cloud.account, cloud.box, vm) == ["CONFIRMED", "DELETED", "DELETED"]
+    assert await cloud.states(other, stubborn, disk, cloud.image) == ["DEPLOYED", "RUNNING", "CREATED", "CREATED"]
+    assert (await cloud.get(cloud.account)).error == deleting.error
+    assert await timers(cloud) == {cloud.box}  # it went, and nobody else sees to it
+    cloud.doors.mend(f"stop:{stubborn}")
+    await cloud.did(cloud.account, "delete", ADA)
+    everything = (cloud.account, cloud.box, vm, other, stubborn, disk, cloud.image)
+    assert set(await cloud.states(*everything)) == {"DELETED"}
+    assert await timers(cloud) == {cloud.account}
+    await cloud.did(cloud.account, "restore")
+    assert await cloud.states(cloud.account, cloud.box, vm, other, stubborn) == [
+        "CONFIRMED",
+        "DEPLOYED",
+        "HALTED",
+        "DEPLOYED",
+        "HALTED",
+    ]
+
+
+async def test_what_was_taken_down_by_a_cascade_that_failed_can_be_restored_on_its_own(cloud: Cloud) -> None:
+    other = await cloud.new_box()
+    vm, stubborn = await cloud.vm(), await cloud.vm(other)
+    cloud.doors.break_(f"stop:{stubborn}", "it hangs")
+    assert (await cloud.do(cloud.account, "delete", ADA)).status == "failed"
+    await cloud.did(cloud.box, "restore")
+    assert await cloud.states(cloud.box, vm) == ["DEPLOYED", "HALTED"]
+    assert await timers(cloud) == set()
+
+
+async def test_a_destruction_that_fails_half_way_is_an_error_and_goes_on_when_asked_again(cloud: Cloud) -> None:
+    other = await cloud.new_box()
+    vm, stubborn = await cloud.vm(), await cloud.vm(other)
+    cloud.doors.break_(f"stop:{stubborn}", "it hangs")
+    destroying = await cloud.do(cloud.account, "destroy", ADA)
+    assert (destroying.status, stubborn in str(destroying.error)) == ("failed", True)
+    assert await cloud.states(cloud.account, cloud.box, vm) == ["ERROR", "DESTROYED", "DESTROYED"]
+    assert await cloud.states(other, stubborn) == ["ERROR", "ERROR"]
+    cloud.doors.mend(f"stop:{stubborn}")
+    await cloud.did(cloud.account, "destroy")
+    counts = await cloud.engine.store.reader.count_states(Selector(cloud.ns))
+    assert {state for _, state in counts} == {"DESTROYED", "ENABLED"}
+
+
 async def test_clones_go_before_what_they_were_made_of(cloud: Cloud) -> None:
     vm = await halted(cloud)
     clone = await cloud.vm(clone_of=vm)
@@ -163,10 +213,10 @@ async def test_what_was_only_described_goes_with_its_parent_when_that_is_destroy
 
 async def impatient(cloud: Cloud, retention: float = SOON) -> Cloud:
     """Move to an account whose bin is emptied soon."""
-    spec = AccountSpec(f"impatient {id(object())}", retention)
+    spec = AccountSpec("impatient", retention)
     cloud.account = await cloud.made(cloud.service.create_account(cloud.ns, spec, ANN))
     cloud.box = await cloud.new_box()
-    image = ImageSpec(f"image {id(object())}", cloud.account)
+    image = ImageSpec("image", cloud.account)
     cloud.image = await cloud.made(cloud.service.create_image(cloud.ns, image, ANN))
     return cloud
 
@@ -222,7 +272,7 @@ async def test_a_retention_that_ends_while_nobody_works_is_caught_up_with(
         await impatient(await cloud.furnish())
         vm = await cloud.vm()
         await cloud.did(vm, "delete")
-        await cloud.did(cloud.box, "delete")
+        await cloud.did(cloud.box, "delete", ADA)  # the VM may be on its way out already
         box, ns = cloud.box, cloud.ns
     await asyncio.sleep(SOON)  # the downtime itself
     async with open_cloud(new_store(), tmp_path) as cloud:

@@ -4,30 +4,41 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import which
 
 import pytest
+from msgspec.structs import replace
 
+from stateward.domains.ovc.lifecycle import NODE
 from stateward.domains.ovc.model import vm_seen
-from stateward.domains.ovc.settings import read_settings
+from stateward.domains.ovc.nodes.emulated import Emulated
+from stateward.drivers.qemu.monitor import MonitorError
+from stateward.engine.desk import Desk
 from stateward.lifecycle import HEALER
 from stateward.store import open_store
-from tests.integration.domains.ovc.cloud import FILES, Cloud, open_cloud
+from stateward.store.port import Tx
+from stateward.store.records import Key
+from stateward.store.selection import Selector
+from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
+from tests.integration.domains.ovc.processes import nodes_in, vms_in
 from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
 from tests.servers import PostgresServer
 
 ROOT = Path(__file__).parents[4]
+PATIENT_LEASE = 3.0
+"""A lease that a living worker renews in time on a busy machine as well, in seconds."""
+
 needs_disks = pytest.mark.skipif(
     which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils"
 )
 
 
 @contextmanager
-def hanging(database: str, folder: Path, *what: str) -> Iterator[dict[str, str]]:
+def hanging(database: str, folder: Path, *what: str, lease: float = 1.0) -> Iterator[dict[str, str]]:
     """Start a process, wait until it hangs in the middle, and kill it."""
-    command = [sys.executable, "-m", "tests.integration.domains.ovc.child", database, str(folder), *what]
+    command = [sys.executable, "-m", "tests.integration.domains.ovc.child", database, str(folder), *what, str(lease)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -40,16 +51,11 @@ def hanging(database: str, folder: Path, *what: str) -> Iterator[dict[str, str]]
         process.stdout.close()
 
 
-def nodes(folder: Path) -> list[Path]:
-    """Return the folders of all nodes."""
-    return list((folder / "ovc" / "nodes").glob("*"))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A data folder, of which no machine is left."""
     yield tmp_path
-    for node in nodes(tmp_path):
+    for node in nodes_in(tmp_path):
         kill_all_in(node)
 
 
@@ -81,8 +87,35 @@ async def test_a_destruction_that_was_killed_goes_on_with_the_right_step(
         operation = await cloud.engine.wait(cloud.ns, at["op"], 60)
         assert (operation.status, await words(cloud, at["op"])) == ("succeeded", told)
         assert await cloud.states(at["vm"], cloud.boot_disk(at["vm"])) == ["DESTROYED", "DESTROYED"]
-    assert [pid for node in nodes(folder) for pid in left_of(node)] == []
+    assert vms_in(folder) == []
     assert [file.name for file in (folder / "ovc" / "vault").glob("disk-*")] == []
+
+
+async def test_a_cascade_that_was_killed_goes_on_with_those_who_are_left(folder: Path) -> None:
+    database = str(folder / "stateward.db")
+    with hanging(database, folder, "process", "delete account", "") as at:
+        assert at["at"] == "the second VM"
+    async with open_cloud(open_store(database), folder) as cloud:
+        operation = await cloud.engine.wait(cloud.ns, at["op"], 60)
+        assert (operation.status, await cloud.state(operation.object)) == ("succeeded", "DELETED")
+        counts = await cloud.engine.store.reader.count_states(Selector(cloud.ns))
+        assert {state for kind, state in counts if kind != NODE.kind} == {"DELETED", "TOBEDELETED"}
+        lines = [line.event for line in await cloud.engine.history(cloud.ns, at["vm"]) if line.event == "delete"]
+        assert lines == ["delete"]  # whoever had gone was not asked again
+        await cloud.did(operation.object, "restore")
+        assert await cloud.state(at["vm"]) == "HALTED"
+        await cloud.did(operation.object, "destroy", ADA)
+    assert [pid for node in nodes_in(folder) for pid in left_of(node)] == []
+
+
+async def hurry(cloud: Cloud, vm: str) -> None:
+    """Let a slow migration go on as fast as it can; it may be over already."""
+    seen = vm_seen(await cloud.get(vm))
+    node = await cloud.wing.nodes.of(cloud.ns, seen.node)
+    assert isinstance(node, Emulated)
+    with suppress(MonitorError):
+        most = {"max-bandwidth": 1 << 30}
+        await node.host.tell(seen.machine, lambda monitor: monitor.ask("migrate-set-parameters", most))
 
 
 @needs_qemu
@@ -90,18 +123,37 @@ async def test_a_destruction_that_was_killed_goes_on_with_the_right_step(
 async def test_a_migration_whose_controller_was_killed_is_taken_up_and_ends(folder: Path) -> None:
     database = str(folder / "stateward.db")
     with hanging(database, folder, "qemu", "migrate", "") as at:
-        before = sorted(pid for node in nodes(folder) for pid in left_of(node))
+        before = vms_in(folder)
         assert len(before) == 2  # the one that sends, and the one that receives
     async with open_cloud(open_store(database), folder, FILES) as cloud:
         source = vm_seen(await cloud.get(at["vm"])).node
+        await hurry(cloud, at["vm"])
         operation = await cloud.engine.wait(cloud.ns, at["op"], 60)
         assert operation.status == "succeeded", operation
         seen = vm_seen(await cloud.get(at["vm"]))
         assert (await cloud.state(at["vm"]), seen.node != source, seen.to) == ("RUNNING", True, "")
-        after = [pid for node in nodes(folder) for pid in left_of(node)]
+        after = vms_in(folder)
         assert len(after) == 1
         assert after[0] in before  # the same move: nothing was begun anew
         await cloud.did(at["vm"], "pause")
+
+
+@needs_qemu
+@needs_disks
+async def test_a_destruction_that_waited_behind_a_migration_when_all_was_killed_still_follows_it(folder: Path) -> None:
+    database = str(folder / "stateward.db")
+    with hanging(database, folder, "qemu", "migrate", "destroy") as at:
+        pass
+    async with open_cloud(open_store(database), folder, FILES) as cloud:
+        assert await cloud.state(at["vm"]) == "DESTROYING"
+        await hurry(cloud, at["vm"])
+        migrating = await cloud.engine.wait(cloud.ns, at["op"], 60)
+        destroying = await cloud.engine.wait(cloud.ns, at["behind"], 60)
+        assert (migrating.status, destroying.status) == ("succeeded", "succeeded")
+        assert await words(cloud, at["behind"]) == ["stop", "delete", "destroy"]
+        assert not (await cloud.service.queuer.queue(cloud.ns, at["vm"])).exists
+        assert await cloud.states(at["vm"], cloud.boot_disk(at["vm"])) == ["DESTROYED", "DESTROYED"]
+    assert vms_in(folder) == []
 
 
 async def test_what_a_dead_worker_held_is_taken_over_by_a_living_one_which_looks_first(
@@ -127,13 +179,13 @@ async def test_what_a_dead_worker_held_is_taken_over_by_a_living_one_which_looks
 async def test_what_has_outlived_its_time_and_its_worker_is_settled_by_what_is_true(
     folder: Path, step: str, state: str, disk: str, event: str
 ) -> None:
-    (folder / "ovc.toml").write_text('storage = "none"\n[timeouts]\n"vm.DESTROYING" = 0.5\n')
     database = str(folder / "stateward.db")
     with hanging(database, folder, "process", "destroy", step) as at:
         pass
-    async with open_cloud(open_store(database), folder, read_settings(folder), works=False) as cloud:
+    async with open_cloud(open_store(database), folder, works=False) as cloud:
+        await cloud.engine.store.transact(lambda tx: _late(tx, Key(cloud.ns, at["vm"]), Key(cloud.ns, at["op"])))
         await cloud.until(lambda: _is_stuck(cloud, at["vm"]))
-    async with open_cloud(open_store(database), folder, read_settings(folder)) as cloud:
+    async with open_cloud(open_store(database), folder) as cloud:
         await cloud.engine.wait(cloud.ns, at["op"], 60)
         assert await cloud.states(at["vm"], cloud.boot_disk(at["vm"])) == [state, disk]
         healed = (await cloud.service.healing(cloud.ns, 0.0)).healed
@@ -146,17 +198,27 @@ async def _is_stuck(cloud: Cloud, vm: str) -> bool:
     return [one.object for one in (await cloud.service.healing(cloud.ns, 0.0)).stuck] == [vm]
 
 
+async def _late(tx: Tx, vm: Key, op: Key) -> None:
+    """Let the time of an operation be over."""
+    desk = Desk(tx)
+    await desk.load([vm])
+    work = desk.work(op)
+    assert work is not None
+    desk.change(replace(work, deadline=desk.now - 1.0))
+    await desk.apply()
+
+
 async def test_a_worker_that_is_slow_and_alive_is_left_alone(postgres_server: PostgresServer, folder: Path) -> None:
     """The healer against a worker that is slow but alive: it must not act."""
     database = postgres_server.new_database()
-    with hanging(database, folder, "process", "destroy", "stop") as at:
-        async with open_cloud(open_store(database), folder, lease=1.0) as cloud:
+    with hanging(database, folder, "process", "destroy", "stop", lease=PATIENT_LEASE) as at:
+        async with open_cloud(open_store(database), folder, lease=PATIENT_LEASE) as cloud:
             assert cloud.engine.worker is not None
 
             async def others_looked() -> bool:
                 """Wait until the other worker has renewed its lease several times beside us."""
                 seen.add(tuple(sorted((one.id, one.seen) for one in await cloud.engine.store.reader.workers())))
-                return len(seen) > 12
+                return len(seen) > 10
 
             seen: set[tuple[tuple[str, float], ...]] = set()
             await cloud.until(others_looked)

@@ -11,16 +11,21 @@ from stateward.errors import BadInput, UnknownName
 from stateward.store import open_store
 from tests.integration.domains.ovc.cloud import ADA, Cloud, open_cloud
 
-HURRIED = Settings("none", {"vm.PAUSING": 0.3, "vm.STOPPING": 0.3, "vm.ATTACHING_DISK": 0.3, "vm.migrate": 0.3})
-
 
 @pytest.fixture
-async def hurried(tmp_path: Path) -> AsyncIterator[Cloud]:
-    """A cloud in which nothing may take long."""
-    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, HURRIED) as cloud:
+async def hurried(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cloud]:
+    """A cloud in which one transition may not take long."""
+    settings = Settings("none", {request.param: 0.3}, 0.0)
+    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, settings) as cloud:
         yield await cloud.furnish()
 
 
+def hurries(transition: str) -> pytest.MarkDecorator:
+    """Say which transition may not take long in a test."""
+    return pytest.mark.parametrize("hurried", [transition], indirect=True)
+
+
+@hurries("vm.PAUSING")
 async def test_what_is_not_done_in_its_time_goes_back_with_the_reason(hurried: Cloud) -> None:
     vm = await hurried.vm()
     hurried.doors.close("pause")
@@ -29,18 +34,16 @@ async def test_what_is_not_done_in_its_time_goes_back_with_the_reason(hurried: C
     assert "found not done" in str(operation.error)
 
 
+@hurries("vm.PAUSING")
 async def test_what_turns_out_to_be_done_is_done(hurried: Cloud) -> None:
     vm = await hurried.vm()
-    hurried.doors.close("pause")
-    pausing = await hurried.ask(vm, "pause")
-    await hurried.doors.somebody_at("pause")
     node = await hurried.wing.nodes.of(hurried.ns, await hurried.node_of(vm))
-    hurried.doors._closed, held = {}, hurried.doors._closed
     await node.pause(await hurried.machine(vm))  # by another hand
-    hurried.doors._closed = held
-    assert ((await hurried.ended(pausing)).status, await hurried.state(vm)) == ("succeeded", "PAUSED")
+    hurried.doors.close("pause")
+    assert ((await hurried.do(vm, "pause")).status, await hurried.state(vm)) == ("succeeded", "PAUSED")
 
 
+@hurries("vm.ATTACHING_DISK")
 async def test_a_disk_comes_to_rest_with_its_machine_when_their_time_is_over(hurried: Cloud) -> None:
     vm, disk = await hurried.vm(), await hurried.disk()
     hurried.doors.close("attach")
@@ -48,6 +51,7 @@ async def test_a_disk_comes_to_rest_with_its_machine_when_their_time_is_over(hur
     assert await hurried.states(vm, disk) == ["RUNNING", "CREATED"]
 
 
+@hurries("vm.migrate")
 async def test_a_migration_that_takes_too_long_is_given_up_and_nothing_shows(hurried: Cloud) -> None:
     vm = await hurried.vm()
     before = await hurried.node_of(vm)
@@ -56,6 +60,13 @@ async def test_a_migration_that_takes_too_long_is_given_up_and_nothing_shows(hur
     assert (operation.status, await hurried.state(vm), await hurried.node_of(vm)) == ("failed", "RUNNING", before)
     hurried.doors.open("move")
     await hurried.did(vm, "pause")
+
+
+@hurries("cloudspace.PAUSING")
+async def test_a_firewall_that_does_not_stop_in_time_leaves_its_cloudspace_deployed(hurried: Cloud) -> None:
+    hurried.doors.close("stop")
+    operation = await hurried.do(hurried.box, "pause", ADA)
+    assert (operation.status, await hurried.state(hurried.box)) == ("failed", "DEPLOYED")
 
 
 # --- settings --------------------------------------------------------------------------------------------------------

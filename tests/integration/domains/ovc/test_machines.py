@@ -199,6 +199,22 @@ async def test_of_two_machines_that_want_one_disk_exactly_one_gets_it(cloud: Clo
         await cloud.ended(won[0])
 
 
+async def test_a_disk_is_not_given_to_another_machine_before_it_is_taken_from_the_first(cloud: Cloud) -> None:
+    one, other = await cloud.vm(), await cloud.vm()
+    disk = await cloud.attached(one)
+    with pytest.raises(Refused):
+        await cloud.ask(other, "attach disk", disk=disk)
+    cloud.doors.close("detach")
+    detaching = await cloud.ask(one, "detach disk", disk=disk)
+    with pytest.raises(NotNow, match=detaching.op.id):
+        await cloud.ask(other, "attach disk", disk=disk)
+    assert await cloud.states(one, other, disk) == ["DETACHING_DISK", "RUNNING", "DETACHING"]
+    cloud.doors.open("detach")
+    assert (await cloud.ended(detaching)).status == "succeeded"
+    await cloud.did(other, "attach disk", disk=disk)
+    assert (await cloud.get(disk)).queue == other
+
+
 async def test_what_is_done_to_an_attached_disk_stands_in_its_machines_queue(cloud: Cloud) -> None:
     vm = await cloud.vm()
     first, second = await cloud.attached(vm), await cloud.attached(vm)

@@ -1,5 +1,6 @@
 """Real VMs under QEMU: two nodes on this machine, real disks, real live migration."""
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -10,10 +11,13 @@ import pytest
 
 from stateward.domains.ovc.denials import NotNow
 from stateward.domains.ovc.model import node_seen, vm_seen
-from stateward.domains.ovc.nodes.emulated import Emulated
+from stateward.domains.ovc.nodes import Machine, Plugged, Power
+from stateward.domains.ovc.nodes.emulated import Emulated, Taken
+from stateward.engine import Accepted
 from stateward.store import open_store
 from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
-from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
+from tests.integration.domains.ovc.processes import nodes_in, vms_in, vms_of
+from tests.integration.drivers.local.host import kill_all_in, needs_qemu
 
 pytestmark = [
     needs_qemu,
@@ -70,8 +74,8 @@ class Real:
         await self.cloud.until(moving)
 
     def processes(self) -> list[int]:
-        """Return all QEMU processes of all nodes."""
-        return [pid for node in (self.folder / "ovc" / "nodes").glob("*") for pid in left_of(node)]
+        """Return the QEMU processes of all VMs."""
+        return vms_in(self.folder)
 
     def files(self) -> set[str]:
         """Return the disks and images that there are."""
@@ -83,7 +87,7 @@ async def real(tmp_path: Path) -> AsyncIterator[Real]:
     """Two QEMU nodes, on which migrations take some seconds."""
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as cloud:
         yield Real(await cloud.furnish(2, driver="qemu", bandwidth=SLOWLY), tmp_path)
-    for node in (tmp_path / "ovc" / "nodes").glob("*"):
+    for node in nodes_in(tmp_path):
         kill_all_in(node)
 
 
@@ -124,6 +128,20 @@ async def test_disks_come_and_go_while_a_machine_runs_and_stay_with_it_over_a_st
     assert await real.slots(vm) == {0, 3}
     await cloud.did(second, "restore")
     assert await real.slots(vm) == {0, 2, 3}
+
+
+async def test_of_two_machines_that_want_one_disk_one_has_it_and_the_other_does_not(real: Real) -> None:
+    cloud = real.cloud
+    vms, disk = await cloud.vms(2), await cloud.disk()
+    asked = await asyncio.gather(*(cloud.ask(vm, "attach disk", disk=disk) for vm in vms), return_exceptions=True)
+    (won,) = [one for one in asked if isinstance(one, Accepted)]
+    assert (await cloud.ended(won)).status == "succeeded"
+    (loser,) = set(vms) - {won.object.id}
+    assert (await real.slots(won.object.id), await real.slots(loser)) == ({0, 1}, {0})
+    detaching = await cloud.ask(won.object.id, "detach disk", disk=disk)
+    await cloud.ended(detaching)
+    await cloud.did(loser, "attach disk", disk=disk)
+    assert (await real.slots(won.object.id), await real.slots(loser)) == ({0}, {0, 1})
 
 
 async def test_a_migration_is_hidden_and_the_guest_goes_on_with_what_it_had(real: Real) -> None:
@@ -190,11 +208,43 @@ async def test_a_failed_migration_leaves_the_machine_running_and_the_request_beh
     await real.until_moving(vm)
     pausing = await cloud.ask(vm, "pause")
     target = vm_seen(await cloud.get(vm)).to
-    for pid in left_of(real.folder / "ovc" / "nodes" / target):
+    for pid in vms_of(real.folder / "ovc" / "nodes" / target):
         os.kill(pid, signal.SIGKILL)
     assert (await cloud.ended(migrating)).status == "failed"
     assert (await cloud.ended(pausing)).status == "succeeded"
     assert (await cloud.node_of(vm), await real.status(vm), len(real.processes())) == (before, "paused", 1)
+
+
+async def test_a_move_that_is_over_between_two_looks_of_whoever_takes_it_up_is_not_begun_anew(
+    real: Real, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = real.cloud
+    vm = await cloud.vm()
+    source, key = await real.host(vm), await cloud.machine(vm)
+    (other,) = set(cloud.nodes) - {await cloud.node_of(vm)}
+    target = await cloud.wing.nodes.of(cloud.ns, other)
+    boot = Plugged(cloud.boot_disk(vm), cloud.wing.vault.file(cloud.boot_disk(vm)), 0, boot=True)
+    machine = Machine(f"{vm}-moved", "vm", "tiny", (boot,))
+    killed = asyncio.create_task(source.move(key, target, machine, unheard))
+    await real.until_moving(vm)
+    killed.cancel()
+    await asyncio.wait([killed])
+
+    async def over(self: Taken) -> bool:
+        """Look whether it is sending, too late to see it."""
+        await real.hurry(vm)
+        while (await self._sending()).status != "completed":
+            await asyncio.sleep(0.01)
+        return False
+
+    monkeypatch.setattr(Taken, "_is_sending", over)
+    await source.move(key, target, machine, unheard)
+    assert (await source.look(key), await target.look(machine.key)) == (Power.OFF, Power.ON)
+    await target.stop(machine.key)
+
+
+async def unheard(_done: int, _total: int) -> None:
+    """Hear how far a move is."""
 
 
 async def test_a_paused_machine_is_paused_at_its_new_place(real: Real) -> None:
@@ -243,5 +293,5 @@ async def test_maintenance_of_twenty_machines_loses_none_and_tells_which_could_n
             assert [vm for vm in vms if await cloud.node_of(vm) == cloud.nodes[0]] == [stubborn]
             assert len(real.processes()) == 20
         finally:
-            for node in (tmp_path / "ovc" / "nodes").glob("*"):
+            for node in nodes_in(tmp_path):
                 kill_all_in(node)

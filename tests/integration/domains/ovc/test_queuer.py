@@ -71,8 +71,13 @@ async def test_terminate_stops_all_queues_hidden_work_included(cloud: Cloud) -> 
     cloud.doors.close("move")
     await cloud.ask(one, "pause")
     await cloud.ask(other, "migrate", ADA)
-    ending = asyncio.create_task(cloud.service.queuer.terminate(cloud.ns))
-    await asyncio.wait([ending], timeout=0.1)
+    queuer = cloud.service.queuer
+    ending = asyncio.create_task(queuer.terminate(cloud.ns))
+
+    async def closed() -> bool:
+        return all([(await queuer.queue(cloud.ns, vm)).stopping for vm in (one, other)])
+
+    await cloud.until(closed)
     assert not ending.done()
     cloud.doors.open("pause")
     cloud.doors.open("move")

@@ -8,18 +8,25 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
 from stateward.domains.ovc.looking import objects
+from stateward.domains.ovc.model import Placed
+from stateward.domains.ovc.nodes.driven import Driven
+from stateward.domains.ovc.nodes.port import Power
+from stateward.domains.ovc.rounds import Rounds
 from stateward.engine import Accepted, Denied
 from stateward.store.port import Store
+from stateward.store.records import Object
 from stateward.store.selection import Selector
 from stateward.store.sqlite.store import SqliteStore
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud, open_cloud
-from tests.integration.domains.ovc.reference import TABLE, Model, No, Thing
+from tests.integration.domains.ovc.reference import RUNS, TABLE, Model, No, Thing
 
 WHO = {"user": ANN, "admin": ADA}
 CHECKED = settings(
@@ -31,8 +38,13 @@ CHECKED = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 FEWER = CHECKED.max_examples // 3
-STEPS = st.sampled_from([*("vm", "cloudspace") * 3, *("disk", "account") * 2, "image", "make vm", "clone", "make disk"])
-"""On what something is done, or what is made."""
+MADE_OF = {"make vm": "cloudspace", "clone": "vm", "make disk": "account", "lose power": "vm"}
+BY_ITSELF = ("lose power", "lose a firewall", "care for a node")
+STEPS = st.sampled_from(
+    [*("vm", "cloudspace") * 6, *("disk", "account") * 4, *("image", "make vm", "clone", "make disk") * 2, *BY_ITSELF]
+)
+"""On what something is done, what is made, or what happens to nodes and machines by itself."""
+NODES = 3
 PICKS = st.integers(0, 99)
 MOODS = st.sampled_from(["gentle", "gentle", "gentle", "harsh", "wild"])
 """Gently, what is possible and can be taken back; harshly, what is possible; wildly, anything."""
@@ -46,7 +58,7 @@ class World:
 
     async def furnish(self) -> None:
         """Make what is there at first, in both."""
-        await self.cloud.furnish()
+        await self.cloud.furnish(NODES)
         account, box, image = self.cloud.account, self.cloud.box, self.cloud.image
         self.model.things[account] = Thing("account", "CONFIRMED")
         self.model.things[box] = Thing("cloudspace", "DEPLOYED", account, account)
@@ -60,11 +72,15 @@ class World:
 
     async def step(self, step: str, pick: int, what: int, other: int, actor: str, mood: str) -> None:
         """Make something, or do something to one of the objects there are."""
-        made_of = {"make vm": "cloudspace", "clone": "vm", "make disk": "account"}
-        id_ = self.some(made_of.get(step, step), pick)
+        if step == "care for a node":
+            await self.care(pick, move=other % 2 == 0)
+            return
+        id_ = self.some("cloudspace" if step == "lose a firewall" else MADE_OF.get(step, step), pick)
         if id_ is None:
             return
-        if step == "make vm":
+        if step in ("lose power", "lose a firewall"):
+            await self.lose(id_)
+        elif step == "make vm":
             await self.new_vm(id_)
         elif step == "clone":
             await self.new_vm(self.model.things[id_].parent, id_)
@@ -118,6 +134,28 @@ class World:
         assert self.model.things[account].state == "CONFIRMED"
         self.model.things[disk] = Thing("disk", "CREATED", account, account)
 
+    async def lose(self, id_: str) -> None:
+        """Let a VM or a firewall lose its power by itself, and be looked at."""
+        cloud, thing = self.cloud, self.model.things[id_]
+        at = msgspec.json.decode((await cloud.get(id_)).seen, type=Placed)
+        if not at.machine:
+            return
+        await (await cloud.wing.nodes.of(cloud.ns, at.node)).stop(at.machine)
+        await Rounds(cloud.engine, cloud.wing.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
+        if thing.kind == "vm":
+            thing.state = "HALTED"
+        else:
+            await cloud.service.queuer.stop(cloud.ns, id_)  # until it is there again
+
+    async def care(self, pick: int, *, move: bool) -> None:
+        """Put a node in maintenance, or bring back the one that is: by moving machines, which no state tells."""
+        cloud = self.cloud
+        away = [node for node in cloud.nodes if await cloud.state(node) == "MAINTENANCE"]
+        if away:
+            await cloud.did(away[0], "enable", ADA)
+        elif move or not any(one.kind == "vm" and one.state in RUNS for one in self.model.things.values()):
+            await cloud.did(cloud.nodes[pick % NODES], "maintenance", ADA, vmaction="move" if move else "stop")
+
     async def ask(self, id_: str, action: str, actor: str, disk: str = "") -> Accepted | None:
         """Ask for an action in both; they must agree whether it is possible."""
         try:
@@ -137,11 +175,40 @@ class World:
             assert operation.status == "succeeded", operation
 
     async def agrees(self) -> None:
-        """Compare the states of everything."""
+        """Compare the states of everything, and the books with what the nodes show."""
         chosen = objects(self.cloud.engine.store.reader, Selector(self.cloud.ns))
-        states = {one.id: one.state async for one in chosen if one.kind != "ovc.node"}
+        everything = [one async for one in chosen if one.kind != NODE.kind]
+        states = {one.id: one.state for one in everything}
         assert {id_: state for id_, state in states.items() if id_ in self.model.things} == self.model.states()
         assert {state for id_, state in states.items() if id_ not in self.model.things} <= {"DESTROYED"}
+        assert await self.shown() == {key: power for one in everything for key, power in wanted(one).items()}
+
+    async def shown(self) -> dict[tuple[str, str], Power]:
+        """Return what the nodes show: every machine that has power."""
+        found: dict[tuple[str, str], Power] = {}
+        for id_ in self.cloud.nodes:
+            node = await self.cloud.wing.nodes.of(self.cloud.ns, id_)
+            assert isinstance(node, Driven)
+            keys = [one.key for one in (await node._driver.observe()).seen]
+            found |= {(id_, key): power for key, power in (await node.survey(keys)).items() if power is not Power.OFF}
+        return found
+
+
+def wanted(one: Object) -> dict[tuple[str, str], Power]:
+    """Return the machine that an object should have, and what that should be."""
+    power = POWERS.get((one.kind, one.state))
+    if power is None:
+        return {}
+    at = msgspec.json.decode(one.seen, type=Placed)
+    return {(at.node, at.machine): power}
+
+
+POWERS = {
+    (VM.kind, "RUNNING"): Power.ON,
+    (VM.kind, "PAUSED"): Power.FROZEN,
+    (CLOUDSPACE.kind, "DEPLOYED"): Power.ON,
+    (CLOUDSPACE.kind, "DISABLED"): Power.ON,
+}
 
 
 async def outcome(asking: Any) -> Accepted | None:

@@ -15,7 +15,7 @@ from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key
-from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud, open_cloud
+from tests.integration.domains.ovc.cloud import ADA, ANN, NUMBERS, Cloud, open_cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -49,7 +49,7 @@ ROWS = [pytest.param(one, move, id=named(one, move)) for one, move in EVERY]
 
 async def make(cloud: Cloud, kind: str) -> str:
     """Make an object that nobody else needs."""
-    service, ns, name = cloud.service, cloud.ns, f"one {id(object())}"
+    service, ns, name = cloud.service, cloud.ns, f"one {next(NUMBERS)}"
     if kind == VM.kind:
         return await cloud.vm()
     if kind == CLOUDSPACE.kind:

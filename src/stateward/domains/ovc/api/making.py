@@ -206,7 +206,7 @@ async def show_healing(
     ns: Ns,
     seconds: Annotated[float, QueryParameter(ge=0, description="of the last so many seconds")] = 86_400.0,
 ) -> HealingView:
-    """Return what is stuck now, and what the healer has settled lately."""
+    """Return what is stuck now, what the healer has settled lately, and what nodes have shown unasked."""
     service = service_of(request)
     now = await service.engine.store.reader.time()
     return healing_view(await service.healing(ns, now - seconds))

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from stateward.domains.ovc.lifecycle import DISK, IMAGE, NODE, VM
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.model import (
     NodeReport,
     Seen,
+    box_seen,
     disk_seen,
     image_seen,
     node_seen,
@@ -50,8 +51,11 @@ class ItemView(Struct, frozen=True, omit_defaults=True):
     vm: str | None = None
     users: int | None = None
     node: str | None = None
+    firewall: str | None = None
     away: list[str] | None = None
     report: NodeReport | None = None
+    looked: datetime | None = None
+    trouble: str | None = None
 
 
 class AskedView(Struct, frozen=True):
@@ -94,7 +98,7 @@ class StuckView(Struct, frozen=True):
 
 
 class HealedView(Struct, frozen=True):
-    """Something that the healer, or the clock, has settled: how, and in what state it is since."""
+    """What the healer or the clock has settled, or a node has shown: how, and in what state it is since."""
 
     object: str
     kind: str
@@ -114,7 +118,7 @@ class HealingView(Struct, frozen=True):
 
 
 def item_view(found: Object, actor: str) -> ItemView:
-    """Show an object; where a VM is, only administrators are told."""
+    """Show an object; where a VM or a firewall is, only administrators are told."""
     spec = msgspec.json.decode(found.spec)
     return ItemView(
         id=found.id,
@@ -137,13 +141,18 @@ def _more(found: Object, actor: str) -> dict[str, Any]:
     if found.kind == VM.kind:
         vm = vm_seen(found)
         return {"disks": list(vm.disks), "clones": list(vm.clones), "node": vm.node if actor == ADMIN else None}
+    if found.kind == CLOUDSPACE.kind:
+        box = box_seen(found)
+        where = (box.node or None) if actor == ADMIN else None
+        return {"firewall": "on" if box.machine else "off", "node": where}
     if found.kind == DISK.kind:
         return {"vm": disk_seen(found).vm or None}
     if found.kind == IMAGE.kind:
         return {"users": image_seen(found).users}
     if found.kind == NODE.kind:
         node = node_seen(found)
-        return {"away": list(node.away), "report": node.report}
+        looked = when(node.looked) if node.looked else None
+        return {"away": list(node.away), "report": node.report, "looked": looked, "trouble": node.trouble or None}
     return {}
 
 

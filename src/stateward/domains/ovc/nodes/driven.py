@@ -1,10 +1,13 @@
 """A node behind any driver of machines: a machine of the driver is one life of a VM, from power on to power off.
 
-What no driver offers is done with what they all do: a machine moves by coming up on the other node before it ends here,
-and disks are a matter of the books alone.
+What no driver offers is done with what they all do: a machine moves by coming up on the other node before it ends here
+(so it boots anew: only machines that can be sent while they run go on with what they had), and disks are a matter of
+the books alone.
 """
 
 import asyncio
+import time
+from collections.abc import Collection
 
 from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Told
 from stateward.drivers import Accepted, Already, Deed, Driver, MachineState, Outcome, Ref, Refused, Transient, Want, Why
@@ -29,6 +32,11 @@ class Driven:
     def __init__(self, driver: Driver, image: str, size: str = "") -> None:
         self._driver, self._image, self._size = driver, image, size
         self._troubles: dict[str, str] = {}
+
+    @property
+    def lag(self) -> float:
+        """How many seconds old what it shows may be."""
+        return self._driver.caps.lag
 
     async def check(self) -> str:
         """Say why the node cannot carry machines."""
@@ -81,21 +89,25 @@ class Driven:
         answered(outcome)
 
     async def _until(self, key: str, *wanted: Power) -> None:
-        """Wait until a machine is as wanted; one that ended for good never will be."""
-        pause = BETWEEN_LOOKS
+        """Wait until a machine is as wanted; one that ended for good never will be, once what is shown is not older."""
+        pause, began = BETWEEN_LOOKS, time.monotonic()
         while (power := await self.look(key)) not in wanted:
-            if power is Power.OFF:
+            if power is Power.OFF and time.monotonic() - began > self.lag:
                 raise Permanent(f"machine {key} is not there: {self._troubles.get(key, 'it has ended')}")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, SLOWEST_LOOKS)
 
     async def look(self, key: str) -> Power:
         """Say what a machine is; only a complete listing tells that there is none."""
-        listing = await self._driver.observe([key])
-        for seen in listing.seen:
-            self._troubles[key] = seen.details.get("complaint", seen.native_state)
-            return POWERS.get(seen.state, Power.CHANGING)
-        return Power.OFF if listing.complete else Power.UNKNOWN
+        return (await self.survey([key]))[key]
+
+    async def survey(self, keys: Collection[str]) -> dict[str, Power]:
+        """Say what machines are, by one listing; who is not in it has ended only where it is complete."""
+        listing = await self._driver.observe(keys)
+        shown = {one.key: POWERS.get(one.state, Power.CHANGING) for one in listing.seen}
+        ended = [one for one in listing.seen if shown[one.key] is Power.OFF]
+        self._troubles.update((one.key, one.details.get("complaint", one.native_state)) for one in ended)
+        return {key: shown.get(key, Power.OFF if listing.complete else Power.UNKNOWN) for key in keys}
 
     async def attach(self, key: str, disk: Plugged) -> None:
         """Do nothing: these machines have no disks but in the books."""

@@ -5,7 +5,7 @@ already is done. A method returns when it is so; what a node says no to, or does
 the engine reads (`Permanent`, `Temporary`, `Unknown`).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from enum import StrEnum
 from typing import Protocol
 
@@ -47,6 +47,10 @@ Told = Callable[[int, int], Awaitable[None]]
 class Hypervisor(Protocol):
     """A node at work."""
 
+    @property
+    def lag(self) -> float:
+        """How many seconds old what it shows may be."""
+
     async def check(self) -> str:
         """Say why the node cannot carry machines; nothing if it can."""
 
@@ -76,6 +80,9 @@ class Hypervisor(Protocol):
 
     async def look(self, key: str) -> Power:
         """Say what a machine is."""
+
+    async def survey(self, keys: Collection[str]) -> dict[str, Power]:
+        """Say what machines are, in one go."""
 
     async def move(self, key: str, to: "Hypervisor", machine: Machine, told: Told) -> None:
         """Move a machine to another node, where it is the one described; a failure leaves it where it was."""

@@ -4,10 +4,20 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from stateward.domains.ovc.denials import HasRunning
+from stateward.domains.ovc.denials import HasRunning, NoNode
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, VM, AccountState, VmState
 from stateward.domains.ovc.manners import heed
-from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, Stay, new_spec, seen_of, short
+from stateward.domains.ovc.model import (
+    AccountSpec,
+    CloudspaceSpec,
+    Stay,
+    box_seen,
+    machine_of,
+    new_spec,
+    seen_of,
+    short,
+)
+from stateward.domains.ovc.rules.placing import some_node, wanted_node
 from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
 from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
 from stateward.engine import Request
@@ -19,6 +29,8 @@ from stateward.store.selection import Selector
 
 RUNNING = (VmState.RUNNING, VmState.PAUSED, *moving(VmState))
 SHOWN = 5
+POWERING = ("deploy", "restore", "resume", "reset")
+"""What gives a cloudspace's firewall power."""
 
 
 def company_of_container(request: Request, found: Object | None) -> Iterable[Key]:
@@ -43,7 +55,32 @@ async def guard_cloudspace(desk: Desk, request: Request, found: Object) -> Reque
         refuse_below_bin(known(desk, ns, found.parent or "", ACCOUNT))
     elif action in ("delete", "destroy"):
         await _go(desk, request, found, [found.id])
+    if action in POWERING:
+        await _place(desk, request, desk.objects[found.key])
+    elif action == "place firewall":
+        await _place_anew(desk, request, found)
     return None
+
+
+async def _place(desk: Desk, request: Request, found: Object) -> None:
+    """Choose where a cloudspace's firewall gets power; one that has some, and is only to be reset, stays as it is."""
+    seen = box_seen(found)
+    if request.action == "reset" and seen.machine:
+        return
+    node = await some_node(desk, found, present=seen.node)
+    put_seen(desk, found, replace(seen, node=node, machine=machine_of(found.id, request.op)))
+
+
+async def _place_anew(desk: Desk, request: Request, found: Object) -> None:
+    """Choose where a firewall goes: where it is, if that is in service, or elsewhere; and else it waits for a node."""
+    seen, node = box_seen(found), str(args_of(request).get("node", ""))
+    try:
+        to = await (wanted_node(desk, found.ns, node, back=True) if node else some_node(desk, found, present=seen.node))
+    except NoNode:
+        if not seen.machine:
+            raise
+        to = ""
+    put_seen(desk, found, replace(seen, to=to))
 
 
 async def guard_account(desk: Desk, request: Request, found: Object) -> Request | None:

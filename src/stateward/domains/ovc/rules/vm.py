@@ -11,6 +11,7 @@ from stateward.domains.ovc.denials import (
     BootDisk,
     HasClones,
     InTheBin,
+    NotAtRest,
     NotAttached,
     OtherAccount,
     TooManyDisks,
@@ -31,6 +32,7 @@ from stateward.domains.ovc.manners import heed
 from stateward.domains.ovc.model import (
     MOST_DISKS,
     DiskSpec,
+    Spot,
     Stay,
     VmSeen,
     VmSpec,
@@ -297,6 +299,20 @@ async def _migrate(desk: Desk, request: Request, found: Object) -> Request | Non
     return None
 
 
+# --- what its node shows ---------------------------------------------------------------------------------------------
+
+
+async def _shown(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Take what a node shows of a VM at rest; what one without power may have left behind is swept later."""
+    if desk.queue(Key(found.ns, found.queue)):
+        raise NotAtRest(kind=short(found.kind), id=found.id)
+    seen = vm_seen(found)
+    if request.action == "shows off" and seen.machine:
+        lost = Spot(seen.node, seen.machine)
+        put_seen(desk, found, replace(seen, machine="", leftovers=(*seen.leftovers, lost)))
+    return None
+
+
 RULES: dict[str, Rule] = {
     "define": _define,
     "deploy": _deploy,
@@ -308,4 +324,7 @@ RULES: dict[str, Rule] = {
     "attach disk": _attach_disk,
     "detach disk": _detach_disk,
     "migrate": _migrate,
+    "shows off": _shown,
+    "shows frozen": _shown,
+    "shows on": _shown,
 }

@@ -1,0 +1,74 @@
+"""The virtual firewall of a cloudspace: a machine on one of the nodes, with power while the cloudspace is deployed.
+
+Whatever it has to know is in the books, so it needs no disk, and where it has to move it comes up anew on the other
+node before it ends here.
+"""
+
+from stateward.domains.ovc.lifecycle import CloudspaceState
+from stateward.domains.ovc.model import BoxSeen, CloudspaceSpec, box_seen, machine_of, spec_of
+from stateward.domains.ovc.nodes import Machine, Nodes, Power
+from stateward.engine import Job, Seen
+
+SIZE = "tiny"
+GUARDED = (CloudspaceState.DEPLOYED, CloudspaceState.DISABLED)
+"""The states of a cloudspace in which its firewall has power."""
+
+REACHED = {"deploy": Power.ON, "resume": Power.ON, "pause": Power.OFF}
+
+
+class Firewalls:
+    """Gives firewalls power, takes it, and moves them."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+
+    async def on(self, job: Job) -> None:
+        """Give a firewall power."""
+        seen = box_seen(job.claim.object)
+        await self._sweep(job, seen)
+        await self._start(job, seen.node, seen.machine)
+
+    async def off(self, job: Job) -> None:
+        """Take a firewall's power."""
+        seen = box_seen(job.claim.object)
+        await self._stop(job, seen)
+        await self._sweep(job, seen)
+
+    async def reset(self, job: Job) -> None:
+        """Boot a firewall anew; one that was stopped gets power."""
+        seen = box_seen(job.claim.object)
+        if job.origin == CloudspaceState.PAUSED or seen.machine == machine_of(job.object, job.key.id):
+            await self.on(job)
+        else:
+            await (await self._nodes.of(job.ns, seen.node)).reset(seen.machine, job.key.id)
+
+    async def place(self, job: Job) -> None:
+        """Bring a firewall to where it is to be; where there is no node for it, it has no power until there is one."""
+        seen = box_seen(job.claim.object)
+        await self._sweep(job, seen)
+        if seen.to:
+            await self._start(job, seen.to, machine_of(job.object, job.key.id))
+        await self._stop(job, seen)
+
+    async def look(self, job: Job) -> Seen:
+        """Say whether a firewall is as the job is to leave it."""
+        seen, wanted = box_seen(job.claim.object), REACHED.get(job.action)
+        if wanted is None:
+            return Seen.NOT_DONE  # it does no harm a second time
+        power = await (await self._nodes.of(job.ns, seen.node)).look(seen.machine) if seen.machine else Power.OFF
+        if power is Power.UNKNOWN:
+            return Seen.UNKNOWN
+        return Seen.DONE if power is wanted else Seen.NOT_DONE
+
+    async def _start(self, job: Job, node: str, machine: str) -> None:
+        name = f"{spec_of(job.claim.object, CloudspaceSpec).name} firewall"
+        await (await self._nodes.of(job.ns, node)).start(Machine(machine, name, SIZE))
+
+    async def _stop(self, job: Job, seen: BoxSeen) -> None:
+        if seen.machine:
+            await (await self._nodes.of(job.ns, seen.node)).stop(seen.machine)
+
+    async def _sweep(self, job: Job, seen: BoxSeen) -> None:
+        """End what may be left of earlier failures."""
+        for left in seen.leftovers:
+            await (await self._nodes.of(job.ns, left.node)).stop(left.machine)
