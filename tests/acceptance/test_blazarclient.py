@@ -67,6 +67,11 @@ def test_hosts_are_registered_listed_changed_and_removed(blazar: Blazar) -> None
         "rack",
         "vcpus",
     ]
+    blazar.do("host-property-set", "gpu", "--private")
+    assert "gpu" not in [one["property"] for one in blazar.ask("host-property-list")]
+    assert "gpu" in [one["property"] for one in blazar.ask("host-property-list", "--all")]
+    blazar.do("host-property-set", "gpu", "--public")
+    assert blazar.ask("host-property-show", "gpu")["property_values"] in ("a100", ["a100"])
     blazar.do("host-delete", "spare")
     assert "spare" not in [one["hypervisor_hostname"] for one in blazar.ask("host-list")]
 

@@ -9,8 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from stateward.cli.answers import Line
 from stateward.cli.output import plain_table
-from stateward.cli.show import clean
+from stateward.cli.show import by, clean, when
 
 COLOURS = {
     "PENDING": "cyan",
@@ -50,6 +51,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
 class Event(Struct, frozen=True, kw_only=True):
     """An event of a lease."""
 
+    id: str
     event_type: str
     status: str
     time: str
@@ -74,6 +76,12 @@ class Lease(Struct, frozen=True, kw_only=True):
     def hosts(self) -> list[str]:
         """The hosts of all reservations."""
         return sorted({name for one in self.reservations for name in one.hosts})
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """What it is made of, itself included: how each is called, by its id."""
+        reservations = {one.id: f"reservation {one.id[:8]}" for one in self.reservations}
+        return {self.id: "lease"} | reservations | {one.id: one.event_type for one in self.events}
 
 
 class Host(Struct, frozen=True, kw_only=True):
@@ -165,6 +173,16 @@ def lease_view(lease: Lease) -> RenderableType:
     for each in lease.events:
         events.add_row(each.event_type, minute(each.time), coloured(each.status))
     return Group(head, "", reservations, "", events)
+
+
+def history_table(lease: Lease, lines: Iterable[Line]) -> Table:
+    """Return what has happened to a lease and all of its parts, in order."""
+    table = plain_table("WHEN", "WHAT", "EVENT", "HOW", "BY")
+    for one in lines:
+        way = f"from {one.source} to {one.target}" if one.target is not None else ""
+        how = ": ".join(word for word in (way, one.reason) if word)
+        table.add_row(when(one.at), lease.parts[one.object], clean(one.event), clean(how), by(one.actor, one.who))
+    return table
 
 
 def host_table(hosts: Iterable[Host]) -> Table:

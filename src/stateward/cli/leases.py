@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from stateward.cli.answers import Line
 from stateward.cli.lease_views import (
     AllHosts,
     AllLeases,
@@ -14,6 +15,7 @@ from stateward.cli.lease_views import (
     OneHost,
     OneLease,
     Window,
+    history_table,
     host_table,
     lease_table,
     lease_view,
@@ -168,6 +170,15 @@ def recover(session: Session, lease: LeaseName) -> None:
 
 @app.command()
 @on_server
+def history(session: Session, lease: LeaseName) -> None:
+    """Show what has happened to a lease, to its reservations and to its events."""
+    found = _find(session, lease)
+    lines = sorted((line for part in found.parts for line in _lines(session, part)), key=lambda line: line.seq)
+    _show(session, lines, lambda those: history_table(found, those))
+
+
+@app.command()
+@on_server
 def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
     """Show who has which host when: a row per host, a letter per lease."""
     start = _moment("--from", begin)
@@ -264,6 +275,16 @@ def _is_there(session: Session, id_: str) -> bool:
             return False
         raise
     return True
+
+
+def _lines(session: Session, part: str) -> list[Line]:
+    """Return what has happened to a part of a lease; of an event that was not due yet, nothing is known."""
+    try:
+        return list(session.client.history(session.ns, part))
+    except Said as problem:
+        if problem.status == NOT_FOUND:
+            return []
+        raise
 
 
 def _wish(text: str) -> dict[str, Any]:

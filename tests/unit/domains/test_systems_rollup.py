@@ -1,3 +1,6 @@
+from collections.abc import Iterable
+from itertools import combinations, product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,6 +8,7 @@ from hypothesis import strategies as st
 from stateward.domains.systems.lifecycle import NodePoolState, ServiceState, SystemState
 from stateward.domains.systems.rollup import followed, roll_up
 from stateward.errors import UnknownName
+from stateward.lifecycle import State
 
 SERVICES = st.lists(st.sampled_from(ServiceState), max_size=8)
 POOLS = st.lists(st.sampled_from(NodePoolState), max_size=4)
@@ -18,9 +22,23 @@ def modelled(words: list[str]) -> str:
     return "scaling" if "scaling" in words else "stable"
 
 
+def subsets(words: Iterable[State]) -> list[tuple[State, ...]]:
+    known = [*words]
+    return [each for many in range(len(known) + 1) for each in combinations(known, many)]
+
+
+def test_most_urgent_state_of_any_part_decides_in_all_combinations_there_are() -> None:
+    every = list(product(subsets(ServiceState), subsets(NodePoolState)))
+    found = [roll_up(services, pools) for services, pools in every]  # type: ignore[arg-type]
+    assert found == [modelled([*services, *pools]) for services, pools in every]
+    assert len(every) == 2**7 * 2**6
+
+
 @given(SERVICES, POOLS)
-def test_most_urgent_state_of_any_part_decides(services: list[ServiceState], pools: list[NodePoolState]) -> None:
-    assert roll_up(services, pools) == modelled([*services, *pools])
+def test_how_many_are_in_the_same_state_does_not_matter(
+    services: list[ServiceState], pools: list[NodePoolState]
+) -> None:
+    assert roll_up(services, pools) == roll_up(set(services), set(pools))
 
 
 def test_system_without_services_is_stable() -> None:

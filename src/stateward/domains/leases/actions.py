@@ -50,10 +50,10 @@ async def end(shop: Workshop, job: Job) -> Ending:
     return ending(L.TERMINATED, seen, None if parts.agreeing(L.TERMINATED, seen) else "its start had failed")
 
 
-async def delete(shop: Workshop, job: Job) -> Ending | None:
+async def delete(shop: Workshop, job: Job) -> Ending:
     """Take the resources back, whatever had become of them; what fails here can be asked for again."""
     failures, seen = await _taken_back(shop, job)
-    return ending(L.ERROR, seen, told(failures)) if failures else None
+    return ending(L.DELETING, seen, told(failures) if failures else None)
 
 
 async def _taken_back(shop: Workshop, job: Job) -> tuple[Failures, LeaseSeen]:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, Router, delete, get, post, put
+from litestar import Request, Response, Router, delete, get, patch, post, put
 from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency, Provide
 from litestar.params import JSONBody, PathParameter, QueryParameter
@@ -28,13 +28,15 @@ from stateward.domains.leases.wire import (
     LeaseChange,
     LeaseList,
     NewLease,
+    PropertyAnswer,
+    PropertyChange,
     PropertyList,
     allocation_view,
     host_view,
     lease_view,
-    property_views,
+    property_view,
 )
-from stateward.domains.wing import actor_of, grant_of, needs
+from stateward.domains.wing import PLAIN_PROBLEMS, actor_of, grant_of, needs
 from stateward.errors import BadInput
 
 BASE = "/blazar/v1"
@@ -43,13 +45,14 @@ DEFAULT = "default"
 
 TAGS = ["leases"]
 VERSION = ResponseHeader(name="OpenStack-API-Version", value="reservation 1.0")
-READ, ACT = needs(Right.READ), needs(Right.ACT)
+READ, ACT = ({**needs(right), PLAIN_PROBLEMS: True} for right in (Right.READ, Right.ACT))
 
 Call = Request[Any, Any, Any]
 TheLeases = NamedDependency[Leases]
 TheHosts = NamedDependency[Hosts]
 PART = r"^[^\x00-\x1f\x7f/]{1,250}$"
 LeaseId = Annotated[str, PathParameter(pattern=PART, description="the lease's id")]
+PropertyName = Annotated[str, PathParameter(pattern=PART, description="the property")]
 HostId = Annotated[str, PathParameter(pattern=PART, description="the host's name")]
 Properties = Annotated[dict[str, str | int | float | bool | None], Meta(description="properties of a host, by name")]
 
@@ -131,9 +134,20 @@ async def list_properties(
     request: Call,
     hosts: TheHosts,
     detail: Annotated[bool, QueryParameter(description="with the values that they have")] = False,
+    every: Annotated[bool, QueryParameter(name="all", description="private ones too")] = False,
 ) -> PropertyList:
     """Return the properties that reservations can ask for."""
-    return PropertyList(property_views(await hosts.list(caller_of(request).ns), detail=detail))
+    found = (await hosts.properties(caller_of(request).ns)).values()
+    return PropertyList([property_view(one, detail=detail) for one in found if every or not one.private])
+
+
+@patch("/os-hosts/properties/{name:str}", opt=ACT, tags=TAGS, summary="Show a property to everybody, or not")
+async def set_property(
+    request: Call, hosts: TheHosts, name: PropertyName, data: JSONBody[PropertyChange]
+) -> PropertyAnswer:
+    """Make a property private, so that it is listed only where all are asked for, or public again."""
+    found = await hosts.show_property(caller_of(request), name, private=data.private)
+    return PropertyAnswer(property_view(found, detail=True))
 
 
 @get("/os-hosts/{host_id:str}", opt=READ, tags=TAGS, summary="Get a host")
@@ -174,8 +188,8 @@ async def recover_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostA
 
 HANDLERS = (
     list_leases, create_lease, get_lease, update_lease, delete_lease, recover_lease,
-    list_hosts, create_host, list_allocations, list_properties, get_host, get_allocation, update_host, delete_host,
-    fail_host, recover_host,
+    list_hosts, create_host, list_allocations, list_properties, set_property, get_host, get_allocation, update_host,
+    delete_host, fail_host, recover_host,
 )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from stateward.domains.leases import parts
 from stateward.domains.leases.actions import ending
 from stateward.domains.leases.ledger import Book, Change, HandOver, Held, Release, Taken
@@ -34,7 +36,7 @@ async def update(shop: Workshop, job: Job) -> Ending:
         return await _put_back(shop, job, lease, str(held))
     seen = lease.seen
     for spec, mine in changing:
-        seen = parts.with_reservation(seen, spec.id, **_renewed(shop, spec, mine))
+        seen = parts.rehoused(seen, spec.id, "update", _renewed(shop, spec, mine))
     return ending(status_named(job.origin), seen)
 
 
@@ -48,17 +50,18 @@ def _gone_over(
         yield from ((name, HandOver(holding)) for name in new)
 
 
-def _renewed(shop: Workshop, spec: ReservationSpec, seen: ReservationSeen) -> dict[str, object]:
+def _renewed(shop: Workshop, spec: ReservationSpec, seen: ReservationSeen) -> ReservationSeen:
     """Return what a reservation is after a change: whatever had failed under it, its owner knows what it has now."""
     demand, hosts = shop.resources[spec.resource_type].demand(spec.details), seen.proposed or {}
     missing = demand is not None and sum(hosts.values()) < demand.least
-    return {
-        "hosts": hosts,
-        "proposed": None,
-        "missing_resources": missing,
-        "resources_changed": False,
-        "lost": seen.lost if missing else (),
-    }
+    return replace(
+        seen,
+        hosts=hosts,
+        proposed=None,
+        missing_resources=missing,
+        resources_changed=False,
+        lost=seen.lost if missing else (),
+    )
 
 
 async def _put_back(shop: Workshop, job: Job, lease: Lease, why: str) -> Ending:

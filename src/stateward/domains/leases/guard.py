@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stateward.domains.leases import parts
 from stateward.domains.leases.booking import holder_in_the_way, predecessors
+from stateward.domains.leases.chronicle import tell
 from stateward.domains.leases.clock import AHEAD, NotYet, armed, disarmed, rung
 from stateward.domains.leases.combination import derived_status
 from stateward.domains.leases.ledger import Book, write
@@ -120,7 +121,9 @@ class LeaseGuard:
     async def __call__(self, desk: Desk, request: Request, found: Object) -> Request | None:
         """Check a request, and complete it."""
         seen = await self._rules[request.action](Asked(desk, request, found))
-        return None if seen is None else replace(request, seen=written(seen))
+        if seen is None:
+            return None
+        return replace(request, seen=written(tell(desk, found.key, seen, request.op, request.who)))
 
     # --- users -------------------------------------------------------------------------------------------------------
 
@@ -132,7 +135,7 @@ class LeaseGuard:
         parts.agree(L.PENDING, lease.seen)
         self._book(asked, lease, {one: seen.hosts for one, seen in lease.seen.reservations.items()})
         asked.desk.changes.timers += armed(lease, EventType.START)
-        return None
+        return lease.seen
 
     async def _update(self, asked: Asked) -> LeaseSeen | None:
         """Take a new plan over; it was made for the version that it names, so it fits what the lease is now."""

@@ -7,6 +7,7 @@ flags are reset when nothing of it is broken any more.
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.domains.leases import parts
 from stateward.domains.leases.actions import ending
 from stateward.domains.leases.clock import heal_at
 from stateward.domains.leases.demand import Demand
@@ -69,7 +70,7 @@ async def heal(shop: Workshop, job: Job) -> Ending:
         demand = shop.resources[spec.resource_type].demand(spec.details)
         if demand is not None and mine.status in (R.PENDING, R.ACTIVE):
             healed = await _healed(shop, job, Patient(lease, spec, mine, demand, pool))
-            seen = replace(seen, reservations={**seen.reservations, spec.id: healed})
+            seen = parts.rehoused(seen, spec.id, "heal", healed)
     if any(one.missing_resources for one in seen.reservations.values()):
         due = await shop.engine.store.reader.time() + AGAIN
         await shop.engine.set_timer(heal_at(job.ns, job.object, "", due))

@@ -1,20 +1,35 @@
 """Hosts, as their clients ask for them: registered, looked at, changed, removed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.leases.lifecycle import HOST
+from stateward.domains.leases.lifecycle import HOST, PROPERTY, PropertyState
 from stateward.domains.leases.model import Host, HostSpec, Share, host_key, host_of
 from stateward.domains.leases.service import PAGE, Caller
 from stateward.engine import Engine, NotFound
 from stateward.errors import BadInput
+from stateward.store.records import Key, Object
 from stateward.store.selection import Page, Selector
 
 SIZES = ("vcpus", "memory_mb", "local_gb")
 LONGEST = 200
+
+
+class Property(Struct, frozen=True):
+    """A property that hosts have, and its values."""
+
+    name: str
+    private: bool
+    values: tuple[str, ...]
+
+
+def property_key(ns: str, name: str) -> Key:
+    """Return the object that says whether a property is shown to everybody."""
+    return Key(ns, f"property-{name}")
 
 
 class Hosts:
@@ -34,14 +49,16 @@ class Hosts:
 
     async def list(self, ns: str) -> list[Host]:
         """Return all hosts of a namespace."""
-        hosts: list[Host] = []
+        return [host_of(one) for one in await self._all(Selector(ns, kind=HOST.kind))]
+
+    async def _all(self, chosen: Selector) -> Sequence[Object]:
+        objects: list[Object] = []
         after = None
         while True:
-            chosen = Selector(ns, kind=HOST.kind)
             found = await self._engine.store.reader.list_objects(chosen, Page(after, PAGE))
-            hosts += [host_of(one) for one in found]
+            objects += found
             if len(found) < PAGE:
-                return hosts
+                return objects
             after = found[-1].id
 
     async def register(self, caller: Caller, given: Mapping[str, Any]) -> Host:
@@ -70,6 +87,34 @@ class Hosts:
     async def recover(self, caller: Caller, name: str) -> Host:
         """Say that a host is in order again; the leases that miss it are told."""
         return await self._act(caller, name, "recover")
+
+    # --- properties --------------------------------------------------------------------------------------------------
+
+    async def properties(self, ns: str) -> dict[str, Property]:
+        """Return the properties that hosts of a namespace have, by name."""
+        hidden = await self._all(Selector(ns, kind=PROPERTY.kind, states=(PropertyState.PRIVATE.word,)))
+        private = {one.id for one in hidden}
+        values: dict[str, set[str]] = {}
+        for host in await self.list(ns):
+            for name, value in host.spec.properties.items():
+                values.setdefault(name, set()).add(value)
+        return {
+            name: Property(name, property_key(ns, name).id in private, tuple(sorted(found)))
+            for name, found in sorted(values.items())
+        }
+
+    async def show_property(self, caller: Caller, name: str, *, private: bool) -> Property:
+        """Show a property of hosts to everybody, or not."""
+        key = property_key(caller.ns, name)
+        found = (await self.properties(caller.ns)).get(name)
+        if found is None:
+            raise NotFound(*key)
+        event = "hide" if private else "publish"
+        try:
+            await self._engine.act(*key, event, actor=caller.actor, who=caller.who)
+        except NotFound:
+            await self._engine.create(*key, PROPERTY.kind, event, actor=caller.actor, who=caller.who)
+        return replace(found, private=private)
 
     async def _act(self, caller: Caller, name: str, action: str, **how: Any) -> Host:  # noqa: ANN401 - see `Engine.act`
         await self.get(caller.ns, name)

@@ -13,9 +13,10 @@ from stateward.domains.leases.books import HostBooks
 from stateward.domains.leases.guard import LeaseGuard
 from stateward.domains.leases.hostguard import host_guard
 from stateward.domains.leases.hosts import Hosts
-from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, RESERVATION
+from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, PROPERTY, RESERVATION
 from stateward.domains.leases.pools import Pools
 from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resource, Resources
+from stateward.domains.leases.resting import come_to_rest
 from stateward.domains.leases.service import Caller, Leases
 from stateward.domains.leases.settings import Settings, settings_of
 from stateward.domains.leases.times import ASKED
@@ -55,10 +56,11 @@ class LeasesWing(Wing):
         guard = LeaseGuard(self._resources)
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
-            Kind(LEASE, handlers, guard=guard, company=guard.company, cancels=False),
+            Kind(LEASE, handlers, guard=guard, company=guard.company, after=come_to_rest, cancels=False),
             Kind(RESERVATION),
             Kind(EVENT),
             Kind(HOST, guard=host_guard),
+            Kind(PROPERTY),
         ]
         super().__init__(kinds, routes(lambda: self.leases, lambda: self.hosts))
 

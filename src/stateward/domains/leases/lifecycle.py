@@ -106,9 +106,28 @@ HOST_ROWS = (
     step(H.UP | H.FAILED, "remove",   USER,     GONE),
 )
 
+
+class PropertyState(State):
+    """Whether a property of hosts is shown to everybody; one of which nothing was said is."""
+
+    PUBLIC  = "public",  STABLE, "listed"
+    PRIVATE = "private", STABLE, "listed only where all are asked for"
+
+
+P = PropertyState
+
+PROPERTY_ROWS = (
+    #    from                   event      by    to
+    step(NEW,                   "publish", USER, P.PUBLIC),
+    step(NEW,                   "hide",    USER, P.PRIVATE),
+    step(P.PUBLIC | P.PRIVATE,  "publish", USER, P.PUBLIC),
+    step(P.PUBLIC | P.PRIVATE,  "hide",    USER, P.PRIVATE),
+)
+
 LEASE       = declare("leases.lease",       LeaseState,       LEASE_ROWS,       USER | CLOCK,                         about="resources for a span of time")
 RESERVATION = declare("leases.reservation", ReservationState, RESERVATION_ROWS, CONTROLLER,                           about="what a lease has reserved")
 EVENT       = declare("leases.event",       EventState,       EVENT_ROWS,       CONTROLLER | CLOCK | WORKER | HEALER, about="what is to be done for a lease, and when")
 HOST        = declare("leases.host",        HostState,        HOST_ROWS,        WATCHERS,                             about="a machine that can be reserved")
+PROPERTY    = declare("leases.property",    PropertyState,    PROPERTY_ROWS,    USER,                                 about="a property that hosts are chosen by")
 
-LIFECYCLES = (LEASE, RESERVATION, EVENT, HOST)
+LIFECYCLES = (LEASE, RESERVATION, EVENT, HOST, PROPERTY)

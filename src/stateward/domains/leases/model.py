@@ -91,11 +91,24 @@ class ReservationSeen(Struct, frozen=True, omit_defaults=True):
         return frozenset({*self.hosts, *(self.proposed or ())})
 
 
+class Moved(Struct, frozen=True, array_like=True):
+    """Something that has happened to a reservation (by its id) or an event (by its type), and why."""
+
+    part: str
+    event: str
+    actor: str
+    why: str
+
+
 class LeaseSeen(Struct, frozen=True, omit_defaults=True):
-    """What has become of a lease: its reservations by id, its events by type."""
+    """What has become of a lease: its reservations by id, its events by type.
+
+    `moves` is what the journal is still to be told of; it is told by the commit that writes it (`chronicle`).
+    """
 
     reservations: dict[str, ReservationSeen]
     events: dict[EventType, EventState]
+    moves: tuple[Moved, ...] = ()
 
     @property
     def degraded(self) -> bool:

@@ -1,7 +1,8 @@
 """Moving the parts of a lease: every change of a reservation or an event is decided by its own table.
 
 And whoever changes one of the three says what the lease is to be with it: a combination that the table of combinations
-does not have is refused, inside the transaction that would have written it.
+does not have is refused, inside the transaction that would have written it. What is moved here is noted with the parts,
+for the journal.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from stateward.domains.leases.combination import violations
 from stateward.domains.leases.lifecycle import EVENT, RESERVATION, EventState, LeaseState, ReservationState
-from stateward.domains.leases.model import EventType, LeaseSeen, ReservationSeen
+from stateward.domains.leases.model import EventType, LeaseSeen, Moved, ReservationSeen
 from stateward.engine import Denied
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT, WORKER, Actor, Move, Refusal, decide
 from stateward.lifecycle.rollup import Violation
@@ -47,7 +48,12 @@ class PartRefused(Denied):
 
 def new_parts(reservations: dict[str, ReservationSeen]) -> LeaseSeen:
     """Return the parts of a lease that is about to be made."""
-    return LeaseSeen(reservations, dict.fromkeys(EventType, E.UNDONE))
+    born = (Moved(id_, "reserve", str(CONTROLLER), _on(one)) for id_, one in reservations.items())
+    return LeaseSeen(reservations, dict.fromkeys(EventType, E.UNDONE), tuple(born))
+
+
+def _on(reservation: ReservationSeen) -> str:
+    return f"on {', '.join(sorted(reservation.hosts))}" if reservation.hosts else ""
 
 
 def agree(status: LeaseState, seen: LeaseSeen) -> LeaseSeen:
@@ -109,7 +115,8 @@ def _event(seen: LeaseSeen, which: EventType, event: str, actor: Actor) -> Lease
     move = decide(EVENT, seen.events[which], event, actor)
     if not isinstance(move, Move):
         raise PartRefused(which, move)
-    return replace(seen, events={**seen.events, which: cast("EventState", move.target)})
+    moved = replace(seen, events={**seen.events, which: cast("EventState", move.target)})
+    return noted(moved, Moved(which, event, str(actor), _way(move)))
 
 
 # --- reservations ----------------------------------------------------------------------------------------------------
@@ -122,7 +129,7 @@ def started(seen: LeaseSeen, reservation: str) -> LeaseSeen:
 
 def broken(seen: LeaseSeen, reservation: str, error: str) -> LeaseSeen:
     """A reservation's resources have failed."""
-    moved = _reservation(seen, reservation, "fail", R.ERROR)
+    moved = _reservation(seen, reservation, "fail", R.ERROR, f": {error}")
     return with_reservation(moved, reservation, error=error)
 
 
@@ -140,11 +147,37 @@ def with_reservation(seen: LeaseSeen, reservation: str, **changes: object) -> Le
     return replace(seen, reservations={**seen.reservations, reservation: changed})
 
 
-def _reservation(seen: LeaseSeen, reservation: str, event: str, goal: ReservationState) -> LeaseSeen:
+def rehoused(seen: LeaseSeen, reservation: str, event: str, after: ReservationSeen) -> LeaseSeen:
+    """A reservation has other hosts than before, or says something else about them."""
+    why = _difference(seen.reservations[reservation], after)
+    moved = replace(seen, reservations={**seen.reservations, reservation: after})
+    return noted(moved, Moved(reservation, event, str(CONTROLLER), why)) if why else moved
+
+
+def _difference(before: ReservationSeen, after: ReservationSeen) -> str:
+    told = [f"without {one}" for one in sorted(before.hosts.keys() - after.hosts.keys())]
+    told += [f"with {one}" for one in sorted(after.hosts.keys() - before.hosts.keys())]
+    for flag in ("missing_resources", "resources_changed"):
+        if getattr(before, flag) != getattr(after, flag):
+            told.append(f"{flag} {'set' if getattr(after, flag) else 'reset'}")
+    return ", ".join(told)
+
+
+def noted(seen: LeaseSeen, moved: Moved) -> LeaseSeen:
+    """Note what the journal is to be told of."""
+    return replace(seen, moves=(*seen.moves, moved))
+
+
+def _way(move: Move) -> str:
+    return f"from {move.source} to {move.target}"
+
+
+def _reservation(seen: LeaseSeen, reservation: str, event: str, goal: ReservationState, why: str = "") -> LeaseSeen:
     found = seen.reservations[reservation]
     if found.status is goal:
         return seen
     move = decide(RESERVATION, found.status, event, CONTROLLER)
     if not isinstance(move, Move):
         raise PartRefused(f"reservation {reservation}", move)
-    return with_reservation(seen, reservation, status=move.target)
+    moved = with_reservation(seen, reservation, status=move.target)
+    return noted(moved, Moved(reservation, event, str(CONTROLLER), f"{_way(move)}{why}"))

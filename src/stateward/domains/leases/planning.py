@@ -127,12 +127,14 @@ def _end(given: object, start: float, now: float) -> float:
 
 
 def _told(given: Given) -> object:
-    """Return when the owner is to be told, by the field or by an event of that type."""
-    for one in _list("events", given.get("events")):
+    """Return when the owner is to be told, by the field or by an event of that type; there are no others to be had."""
+    events = _list("events", given.get("events"))
+    for one in events:
         if not isinstance(one, dict) or one.get("event_type") not in (EventType.BEFORE_END, "before_end"):
             raise BadInput("events", one, f"an object with the event_type {EventType.BEFORE_END} and an event_date")
-        return one.get("event_date")
-    return given.get("before_end_date")
+    if len(events) > 1:
+        raise BadInput("events", [one.get("event_date") for one in events], f"one {EventType.BEFORE_END} at most")
+    return events[0].get("event_date") if events else given.get("before_end_date")
 
 
 def _before_end(given: object, start: float, end: float, now: float, default: float) -> float | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from stateward.domains.leases.hosts import SIZES
+from stateward.domains.leases.hosts import SIZES, Property
 from stateward.domains.leases.lifecycle import EventState
 from stateward.domains.leases.model import (
     EventType,
@@ -72,6 +72,18 @@ class AllocationList(Struct, frozen=True):
     """What hosts are promised to."""
 
     allocations: list[dict[str, Any]]
+
+
+class PropertyChange(Struct, frozen=True):
+    """Whether a property is shown to everybody."""
+
+    private: bool
+
+
+class PropertyAnswer(Struct, frozen=True):
+    """A property that hosts have."""
+
+    resource_property: dict[str, Any]
 
 
 class PropertyList(Struct, frozen=True):
@@ -169,13 +181,6 @@ def allocation_view(host: Host) -> dict[str, Any]:
     }
 
 
-def property_views(hosts: list[Host], *, detail: bool) -> list[dict[str, Any]]:
-    """Return the properties that hosts have, with the values that they have if wanted."""
-    values: dict[str, set[str]] = {}
-    for host in hosts:
-        for name, value in host.spec.properties.items():
-            values.setdefault(name, set()).add(value)
-    return [
-        {"property": name, "private": False} | ({"values": sorted(found)} if detail else {})
-        for name, found in sorted(values.items())
-    ]
+def property_view(found: Property, *, detail: bool) -> dict[str, Any]:
+    """Return a property that hosts have, with the values that it has if wanted."""
+    return {"property": found.name, "private": found.private} | ({"values": list(found.values)} if detail else {})

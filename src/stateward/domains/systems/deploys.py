@@ -109,12 +109,15 @@ class Steps:
     async def take(self, step: str, asked: Callable[[], Awaitable[Iterable[Request]]]) -> dict[str, str]:
         """Take a step, unless it was taken; returns the parts that refused, and why.
 
-        A part that something else is being done to (an instance is missing, say) is asked again when that is over.
+        A part that something else is being done to (an instance is missing, say) is asked again when that is over. A
+        step in which there is nothing to do costs nothing: while the lock is held, there is nothing at the next look.
         """
         denied: dict[str, str] = {}
         for turn in range(TURNS):
             name = f"{step} {turn}" if turn else step
             requests = [] if name in self.taken else [one for one in await asked() if not turn or one.object in denied]
+            if not requests and name not in self.taken:
+                return {}
             denied = await self._job.spawn(name, requests)
             if not denied:
                 return {}
@@ -122,8 +125,10 @@ class Steps:
                 await asyncio.sleep(BETWEEN_TURNS)
         return denied
 
-    async def failed(self) -> list[Operation]:
-        """Return the children that have failed, but for those that bring things back."""
+    async def failed(self, step: str = "") -> list[Operation]:
+        """Return the children that have failed, but for those that bring things back; none before a step is taken."""
+        if step and step not in self.taken:
+            return []
         reader = self._premises.engine.store.reader
         children = await reader.children_of(self._job.key)
         bad = (Status.FAILED, Status.CANCELLED)
@@ -150,7 +155,6 @@ class Deploying:
         """Bring the definition about, or bring back what was; returns what went wrong."""
         kept = await self._job.once("before", self._snapshot)
         self.before = msgspec.convert(kept, Picture)
-        await self._job.once("checked", self._check)
         trouble = await self._forward()
         if trouble or self._cancelled:
             await self._back()
@@ -161,6 +165,8 @@ class Deploying:
         return seen_of(self._job.claim.object, ChangeSeen).cancelled is not None
 
     async def _snapshot(self) -> Any:  # noqa: ANN401 - JSON
+        """Return what is there, unless what is wanted cannot be."""
+        await self._check()
         pools = None if self._wanted.pools is None else await self._premises.pools(self.home)
         return msgspec.to_builtins(picture_of(await self._premises.services(self.home, self._path), pools))
 
@@ -170,11 +176,16 @@ class Deploying:
             above = Path(self._path[:level])
             if await self._premises.object(self.home.ns, service_id(self.home.system, above)) is not None:
                 raise Permanent(f"there is a service at {above}, and nothing can be below a service")
-        pools = {one.id for one in await self._premises.pools(self.home)} if self._wanted.pools is None else set()
-        pools |= {pool_id(self.home.system, name) for name in self._wanted.pools or ()}
-        for path, service in self._wanted.services.items():
-            if service.node_pool is not None and pool_id(self.home.system, service.node_pool) not in pools:
-                raise Permanent(f"{path} is to run on node pool {service.node_pool}, and there is none of that name")
+        needed = {service.node_pool: path for path, service in self._wanted.services.items() if service.node_pool}
+        for pool, path in needed.items():
+            if not await self._is_there(pool):
+                raise Permanent(f"{path} is to run on node pool {pool}, and there is none of that name")
+
+    async def _is_there(self, pool: str) -> bool:
+        """Tell whether there is such a node pool, or will be."""
+        if self._wanted.pools is not None:
+            return pool in self._wanted.pools
+        return await self._premises.object(self.home.ns, pool_id(self.home.system, pool)) is not None
 
     async def _forward(self) -> str:
         for step, asked in (
@@ -186,7 +197,7 @@ class Deploying:
             if self._cancelled and step not in self._steps.taken:
                 return ""
             denied = await self._steps.take(step, asked)
-            trouble = _told(denied, await self._steps.failed())
+            trouble = _told(denied, await self._steps.failed(step))
             if trouble:
                 return trouble
         return ""

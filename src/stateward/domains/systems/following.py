@@ -15,7 +15,8 @@ from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM, NodeP
 from stateward.domains.systems.names import path_of, service_id, system_of
 from stateward.domains.systems.premises import Premises
 from stateward.domains.systems.rollup import OWN, followed
-from stateward.domains.systems.specs import SystemSpec, Wanted, spec_of
+from stateward.domains.systems.services import lacking
+from stateward.domains.systems.specs import Wanted, spec_of
 from stateward.domains.systems.status import service_state, settled_facts
 from stateward.engine import Denied
 from stateward.lifecycle import CONTROLLER
@@ -99,18 +100,31 @@ class Watch:
         self._again: dict[Ref, None] = {}
 
     async def run(self) -> None:
-        """Follow the backend, for ever."""
+        """Follow the backend, and the node pools, for ever."""
+        after = await self._premises.engine.store.reader.last_line()
         await self._sweep()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listening())
+            group.create_task(self._heeding_pools(after))
             group.create_task(self._looking_again())
 
     async def _sweep(self) -> None:
         """Look at all services once: what is lost since somebody looked last has nobody to tell of it."""
         for one in await self._premises.systems():
-            if (spec_of(one, SystemSpec) or SystemSpec()).backend == self._name:
+            if await self._premises.is_here(one, self._name):
                 for service in await self._premises.services(Home(one.ns, one.id)):
                     await self._look(Ref(Home(one.ns, one.id), str(path_of(service.id))))
+
+    async def _heeding_pools(self, after: int) -> None:
+        """Look at the services of node pools that change; a little later, because most changes are over by then."""
+        async for line in self._premises.engine.watch(after, JournalFilter(kind=NODEPOOL.kind)):
+            home, pool = Home(line.ns, system_of(line.object)), line.object.partition("~")[2]
+            system = await self._premises.object(home.ns, home.system) if line.source != line.target else None
+            if system is not None and await self._premises.is_here(system, self._name):
+                for one in await self._premises.services(home):
+                    wanted = spec_of(one, Wanted)
+                    if wanted is not None and wanted.service.node_pool == pool:
+                        self._again[Ref(home, str(path_of(one.id)))] = None
 
     async def _listening(self) -> None:
         async for ref in self._backend.news():
@@ -133,7 +147,9 @@ class Watch:
             self._again[ref] = None
             return
         seen = await self._backend.instances(ref)
-        state = service_state(settled_facts(wanted.service.instances, wanted.revision, seen))
+        provided = not await lacking(self._premises, ref, wanted.service)
+        provided = provided and await self._backend.is_addressed(ref, wanted.service.address)
+        state = service_state(settled_facts(wanted.service.instances, wanted.revision, seen, provided=provided))
         if state == found.state or (found.state == ServiceState.FAILED and state != ServiceState.STABLE):
             return
         engine = self._premises.engine

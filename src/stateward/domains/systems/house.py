@@ -10,6 +10,7 @@ from stateward.domains.systems.backends.simulated import SimulatedBackend
 from stateward.domains.systems.deploys import Deploys
 from stateward.domains.systems.following import RollUps, Watch, beside, tireless
 from stateward.domains.systems.premises import Premises
+from stateward.domains.systems.records import Records
 from stateward.domains.systems.services import Services
 from stateward.domains.systems.showing import Show
 from stateward.domains.systems.specs import LOCAL, SIMULATED
@@ -26,8 +27,9 @@ class SystemsWing(Wing):
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self.premises = Premises(backends)
         self.roll_ups = RollUps(self.premises)
+        self.records = Records(self.premises)
         kinds = [
-            Systems(self.premises).kind(),
+            Systems(self.premises, self.records).kind(),
             *Services(self.premises).kinds(),
             *Deploys(self.premises, self.roll_ups).kinds(),
         ]
@@ -47,7 +49,8 @@ class SystemsWing(Wing):
             for name, backend in self.premises.backends.items():
                 await stack.enter_async_context(backend.live())
                 await stack.enter_async_context(beside((f"watch of {name}", Watch(self.premises, name, backend).run)))
-            await stack.enter_async_context(beside(("roll-ups of systems", self.roll_ups.run)))
+            loops = (("roll-ups of systems", self.roll_ups.run), ("records of systems", self.records.run))
+            await stack.enter_async_context(beside(*loops))
             yield
 
     async def show(self, engine: Engine) -> None:

@@ -131,6 +131,8 @@ DEPLOY_ROWS = (
     # one that has begun goes back to the definition before, and only then is cancelled
     step(   STARTED,       "cancel",    USER,                       P.IN_PROGRESS, within=2 * HOUR),
     failure(STARTED,       "cancelled", WORKER | HEALER,            P.CANCELLED),
+    # records are not kept for ever
+    step(   P.SUCCEEDED | P.FAILED | P.CANCELLED, "forget", CONTROLLER, GONE),
 )
 
 
@@ -153,6 +155,7 @@ TEARDOWN_ROWS = (
     failure(T.PENDING | T.IN_PROGRESS, "failed",    WORKER | HEALER,            T.FAILED),
     timeout(T.PENDING | T.IN_PROGRESS,                                          T.FAILED),
     failure(T.PENDING,                 "gave up",   CLOCK,                      T.FAILED),
+    step(   T.SUCCEEDED | T.FAILED,    "forget",    CONTROLLER,                 GONE),
 )
 
 CREW = USER | CONTROLLER | WORKER | HEALER | CLOCK

@@ -1,6 +1,12 @@
-"""What the work of this domain needs beside its job: the store to look into, and the backends."""
+"""What the work of this domain needs beside its job: the store to look into, and the backends.
 
+Hundreds of services of one deploy are worked at once, and all of them ask for the same few objects. Whoever asks while
+another is about to look gets the same answer.
+"""
+
+import asyncio
 from collections.abc import Mapping
+from math import inf
 
 from stateward.domains.systems.backends.port import Backend, Elsewhere, Home
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM
@@ -12,9 +18,24 @@ from stateward.locks.paths import ROOT, Path
 from stateward.store.records import Key, Object
 from stateward.store.selection import Page, Selector
 
-PAGE = 1_000
+PAGE, FIRST_PAGE = 1_000, 32
+"""How many objects are listed at a time; below a path, where there are few, at first."""
+
 LATER = 1.0
 """How many seconds pass before work is offered again that belongs to another machine."""
+
+
+MEMORY = 5.0
+"""How many seconds a look is remembered."""
+
+
+class Look:
+    """A look at an object: when it began (it has not, at first), and what is seen."""
+
+    __slots__ = ("began", "seen")
+
+    def __init__(self, seen: "asyncio.Future[Object | None]") -> None:
+        self.began, self.seen = inf, seen
 
 
 class Premises:
@@ -24,15 +45,36 @@ class Premises:
 
     def __init__(self, backends: Mapping[str, Backend]) -> None:
         self.backends = backends
+        self._looks: dict[Key, Look] = {}
 
     async def object(self, ns: str, id: str) -> Object | None:  # noqa: A002 - the glossary's word
         """Return an object that is there."""
         found = await self.engine.store.reader.object(Key(ns, id))
         return None if found is None or found.removed else found
 
+    async def lately(self, ns: str, id: str, age: float = 0.0) -> Object | None:  # noqa: A002 - the glossary's word
+        """Return an object that is there, as somebody has seen it at most so many seconds ago, or is about to."""
+        key, now = Key(ns, id), asyncio.get_running_loop().time()
+        look = self._looks.get(key)
+        if look is None or look.began < now - age:
+            look = self._looks[key] = Look(asyncio.ensure_future(self._look(key)))
+        return await asyncio.shield(look.seen)
+
+    async def _look(self, key: Key) -> Object | None:
+        look, loop = self._looks[key], asyncio.get_running_loop()
+        look.began = loop.time()
+        try:
+            return await self.object(*key)
+        finally:
+            loop.call_later(MEMORY, self._forget, key, look)
+
+    def _forget(self, key: Key, look: "Look") -> None:
+        if self._looks.get(key) is look:
+            del self._looks[key]
+
     async def backend(self, home: Home) -> Backend:
         """Return the backend of a system; work for a system that lives on another machine is left to others."""
-        found = await self.object(home.ns, home.system)
+        found = await self.lately(home.ns, home.system)
         if found is None:
             raise NotFound(home.ns, home.system)
         backend = self.named((spec_of(found, SystemSpec) or SystemSpec()).backend)
@@ -41,6 +83,13 @@ class Premises:
         if lives not in (Lives(), here):
             raise Temporary(str(Elsewhere(home, f"{lives.host} ({lives.folder})")), after=LATER)
         return backend
+
+    async def is_here(self, system: Object, name: str) -> bool:
+        """Tell whether a system is at the backend of this name, and on this machine."""
+        if (spec_of(system, SystemSpec) or SystemSpec()).backend != name:
+            return False
+        lives = seen_of(system, Lives)
+        return lives == Lives() or lives == Lives(**await self.named(name).prepare(Home(system.ns, system.id)))
 
     def named(self, name: str) -> Backend:
         """Return a backend by its name, or raise with those there are."""
@@ -66,15 +115,20 @@ class Premises:
         """Return the node pools of a system, by id."""
         return await self._listed(Selector(home.ns, NODEPOOL.kind, home.system), "")
 
+    async def changes(self, home: Home, kind: str) -> list[Object]:
+        """Return the deploys, or the teardowns, of a system, by id."""
+        return await self._listed(Selector(home.ns, kind, home.system), "")
+
     async def _listed(self, chosen: Selector, prefix: str) -> list[Object]:
         """Return the chosen objects whose ids begin alike: they stand together in the order of ids."""
         reader = self.engine.store.reader
         found: list[Object] = []
         after: str | None = prefix or None
+        size = FIRST_PAGE if prefix else PAGE
         while True:
-            page = await reader.list_objects(chosen, Page(after, PAGE))
+            page = await reader.list_objects(chosen, Page(after, size))
             fitting = [one for one in page if one.id.startswith(prefix)]
             found += fitting
-            if len(fitting) < PAGE:
+            if len(fitting) < size:
                 return found
-            after = page[-1].id
+            after, size = page[-1].id, min(4 * size, PAGE)

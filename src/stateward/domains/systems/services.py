@@ -9,7 +9,7 @@ import asyncio
 import msgspec
 
 from stateward.domains.systems.backends.port import Backend, Home, Instance, NoRoom, Ref, Want
-from stateward.domains.systems.definition import NodePool
+from stateward.domains.systems.definition import NodePool, Service
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, NodePoolState, ServiceState
 from stateward.domains.systems.names import path_of, pool_id, system_of
 from stateward.domains.systems.premises import Premises
@@ -122,6 +122,17 @@ def _summary(wanted: Wanted, seen: list[Instance]) -> str:
     return msgspec.json.encode({"revision": wanted.revision, "ready": ready}).decode()
 
 
+async def lacking(premises: Premises, ref: Ref, service: Service) -> str:
+    """Return what is wrong with the node pool of a service; nothing, if it is stable, or if none is needed."""
+    pool = service.node_pool
+    if pool is None:
+        return ""
+    found = await premises.lately(ref.home.ns, pool_id(ref.home.system, pool))
+    if found is not None and found.state == NodePoolState.STABLE:
+        return ""
+    return f"node pool {pool} is {'missing' if found is None else found.state}"
+
+
 class Change:
     """The way of one service from what is there to what is wanted."""
 
@@ -157,11 +168,12 @@ class Change:
         service, revision = self._wanted.service, self._wanted.revision
         self._acted = False
         self.seen = list(await self._backend.instances(self._ref))
-        provided = await self._provided()
-        if provided and is_done(service.instances, revision, self.seen):
-            return True
+        self._lacks = await lacking(self._premises, self._ref, service)
         if self._lacks:
             return False
+        addressed = await self._backend.address(self._ref, service.address) is not None or service.address is None
+        if addressed and is_done(service.instances, revision, self.seen):
+            return True
         await self._act(next_deeds(service.instances, revision, service.rollout, self.seen))
         return False
 
@@ -176,19 +188,7 @@ class Change:
         except NoRoom as error:
             self._lacks = str(error)
 
-    async def _provided(self) -> bool:
-        """Tell whether the service's node pool and address are stable."""
-        self._lacks = ""
-        pool = self._wanted.service.node_pool
-        if pool is not None:
-            found = await self._premises.object(self._ref.home.ns, pool_id(self._ref.home.system, pool))
-            if found is None or found.state != NodePoolState.STABLE:
-                self._lacks = f"node pool {pool} is {'missing' if found is None else found.state}"
-                return False
-        port = self._wanted.service.address
-        return await self._backend.address(self._ref, port) is not None or port is None
-
     async def _heed(self, deploy: str) -> None:
-        found = await self._premises.object(self._ref.home.ns, deploy)
+        found = await self._premises.lately(self._ref.home.ns, deploy, HEEDS)
         if found is None or found.state != DeployState.IN_PROGRESS or seen_of(found, ChangeSeen).cancelled:
             raise Permanent("its deploy is over")

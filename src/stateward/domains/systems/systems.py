@@ -5,6 +5,7 @@ from stateward.domains.systems.deploys import clear
 from stateward.domains.systems.guards import guard_system
 from stateward.domains.systems.lifecycle import SYSTEM
 from stateward.domains.systems.premises import Premises
+from stateward.domains.systems.records import Records
 from stateward.domains.systems.specs import Lives, SystemSpec, encoded, spec_of
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Temporary
 from stateward.errors import UnknownName
@@ -16,8 +17,8 @@ ATTEMPTS = 5
 class Systems:
     """Does the work on systems."""
 
-    def __init__(self, premises: Premises) -> None:
-        self._premises = premises
+    def __init__(self, premises: Premises, records: Records) -> None:
+        self._premises, self._records = premises, records
 
     def kind(self) -> Kind:
         """Return the kind of systems."""
@@ -37,9 +38,10 @@ class Systems:
         return Ending(seen=encoded(Lives(**lives)))
 
     async def remove(self, job: Job) -> None:
-        """End all services and remove all that a system has."""
+        """End all services and remove all that a system has, the records of its deploys included."""
         home = Home(job.ns, job.object)
         trouble = await clear(self._premises, job, home)
         if trouble:
             raise Permanent(trouble)
         await (await self._premises.backend(home)).remove(home)
+        await self._records.clear(home)

@@ -21,7 +21,7 @@ from tests.stores import fresh_store
 
 NS = "ns"
 ME = Caller(NS, "me")
-LIMIT = 30.0
+LIMIT = 60.0
 
 
 class Leasing:

@@ -84,11 +84,28 @@ async def test_a_token_sees_the_leases_of_its_own_namespace(api: Api) -> None:
         assert (other.status_code, other.json()["error_code"]) == (403, 403)
 
 
+async def test_a_private_property_is_listed_only_where_all_are_asked_for(api: Api) -> None:
+    async with await api.client() as client:
+        await client.post(HOSTS, json={"name": "node", "gpu": "a100", "rack": "7"})
+        for private, listed in (
+            (True, ["hypervisor_hostname", "rack"]),
+            (False, ["gpu", "hypervisor_hostname", "rack"]),
+        ):
+            answer = await client.patch(f"{HOSTS}/properties/gpu", json={"private": private})
+            assert answer.json() == {"resource_property": {"property": "gpu", "private": private, "values": ["a100"]}}
+            found = (await client.get(f"{HOSTS}/properties")).json()["resource_properties"]
+            assert [one["property"] for one in found] == listed
+            every = (await client.get(f"{HOSTS}/properties?all=True&detail=True")).json()["resource_properties"]
+            assert every[0] == {"property": "gpu", "private": private, "values": ["a100"]}
+        assert (await client.patch(f"{HOSTS}/properties/none", json={"private": True})).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
         ("POST", LEASES, {"name": "n"}, 400),
         ("POST", LEASES, {**NIGHT, "end_date": "soon"}, 400),
+        ("POST", LEASES, {**NIGHT, "events": [{"event_type": "party", "event_date": "2030-01-02 00:00"}]}, 400),
         ("POST", LEASES, {**NIGHT, "reservations": [{"resource_type": "tape"}]}, 400),
         ("POST", LEASES, {**NIGHT, "end_date": "2031-01-01 00:00"}, 403),
         ("POST", LEASES, NIGHT, 409),

@@ -25,8 +25,9 @@ BASE = "/api/v1/systems/default"
 class Api:
     """A server, and callers with different rights."""
 
-    def __init__(self, engine: Engine, app: Litestar, texts: dict[str, str]) -> None:
+    def __init__(self, engine: Engine, app: Litestar, texts: dict[str, str], backend: SimulatedBackend) -> None:
         self._engine, self._app, self._texts = engine, app, texts
+        self.backend = backend
 
     async def ask(self, method: str, path: str, body: Any = None, who: str = "admin", **how: Any) -> httpx.Response:
         """Send a request."""
@@ -48,25 +49,40 @@ class Api:
         """Return the shop."""
         return (await self.ask("GET", "/shop", params=params)).json()
 
+    async def stable(self, **params: Any) -> Any:
+        """Return the shop, as soon as it has followed its services and is stable."""
+        async with asyncio.timeout(PATIENT):
+            while (found := await self.system(**params))["state"] != "stable":
+                await asyncio.sleep(0.01)
+        return found
+
+    async def begun(self, path: str) -> Any:
+        """Begin a deploy that does not end by itself."""
+        self.backend.fail(path)
+        answer = await self.ask("POST", "/shop/deploys", {"definition": "{command: x, deadline: 600}", "path": path})
+        assert answer.status_code == 202
+        return answer.json()
+
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    wing = SystemsWing({"simulated": SimulatedBackend(delay=0.5)})
+    backend = SimulatedBackend()
+    wing = SystemsWing({"simulated": backend})
     engine = Engine(open_store(":memory:"), [*wing.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
     wing.attach(engine)
     async with engine, wing.live(engine, works=True):
         tokens = Tokens(engine)
         roles = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
         texts = {role.value: (await tokens.issue(role.value, role, ["default"]))[0] for role in roles}
-        found = Api(engine, create_app(engine, tokens, Config(rate=1_000_000), routes=wing.routes), texts)
+        found = Api(engine, create_app(engine, tokens, Config(rate=1_000_000), routes=wing.routes), texts, backend)
         await found.done("POST", "", {"name": "shop", "backend": "simulated"})
         yield found
 
 
 async def test_a_system_is_made_deployed_shown_rolled_back_and_torn_down(api: Api) -> None:
     await api.done("POST", "/shop/deploys", {"definition": SHOP})
-    found = await api.system(instances="true")
-    assert (found["state"], found["backend"]) == ("stable", "simulated")
+    found = await api.stable(instances="true")
+    assert found["backend"] == "simulated"
     assert {one["path"]: (one["state"], len(one["instances"])) for one in found["services"]} == {
         "/web": ("stable", 2),
         "/store/api": ("stable", 1),
@@ -93,9 +109,7 @@ async def test_a_mistake_in_a_definition_is_told_by_file_line_and_field(api: Api
 
 
 async def test_who_is_refused_is_told_every_blocker_with_path_and_mode(api: Api) -> None:
-    for path in ("/a", "/b/c"):
-        answer = await api.ask("POST", "/shop/deploys", {"definition": "{command: x}", "path": path})
-        assert answer.status_code == 202
+    deploys = [await api.begun(path) for path in ("/a", "/b/c")]
     refused = await api.ask("POST", "/shop/teardowns", {})
     assert (refused.status_code, refused.json()["code"], refused.json()["retry"]) == (409, "locked", True)
     blockers = [(one["path"], one["mode"], one["action"], one["who"]) for one in refused.json()["blockers"]]
@@ -107,10 +121,12 @@ async def test_who_is_refused_is_told_every_blocker_with_path_and_mode(api: Api)
     ]
     waiting = await api.ask("POST", "/shop/teardowns", {"wait": 60})
     assert (waiting.status_code, waiting.json()["waiting"]) == (202, True)
+    for one in deploys:
+        await api.ask("POST", f"/shop/deploys/{one['id']}/cancel")
 
 
 async def test_a_deploy_can_be_cancelled(api: Api) -> None:
-    answer = (await api.ask("POST", "/shop/deploys", {"definition": "{command: x}", "path": "/a"})).json()
+    answer = await api.begun("/a")
     assert (await api.ask("POST", f"/shop/deploys/{answer['id']}/cancel")).status_code == 202
     async with asyncio.timeout(PATIENT):
         while (await api.ask("GET", "/shop/deploys")).json()[0]["state"] != "cancelled":

@@ -1,16 +1,19 @@
 """Deploys: what they bring about, what they leave alone, and how they go back."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import pytest
 
+from stateward.domains.systems import systems
 from stateward.domains.systems.actions import Actions, NothingToRollBack
+from stateward.domains.systems.backends.port import Home
 from stateward.domains.systems.backends.simulated import SimulatedBackend
 from stateward.domains.systems.guards import NotLiving, Unlocked
 from stateward.domains.systems.house import SystemsWing
-from stateward.domains.systems.lifecycle import DEPLOY
+from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
+from stateward.domains.systems.specs import ChangeSpec, spec_of
 from stateward.engine import AlreadyExists, Denied, Engine, Locked, NotFound
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
@@ -149,6 +152,25 @@ async def test_node_pools_come_with_the_whole_system_and_limit_what_runs(stand: 
     await stand.becomes("shop", "stable")
 
 
+async def test_services_of_a_node_pool_that_is_not_stable_are_updating_until_it_is(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = "{node_pools: {main: {}}, services: {a: {command: x, node_pool: main}, b: {command: y}}}"
+    await stand.deployed("/", wanted)
+    free = asyncio.Event()
+
+    async def slow(*_: object) -> None:
+        await free.wait()
+
+    monkeypatch.setattr(stand.backend, "ensure_pool", slow)
+    await stand.engine.act(NS, "shop~main", "scaling", actor=CONTROLLER)
+    await stand.becomes("shop:a", "updating")
+    assert await stand.state("shop:b") == "stable"
+    free.set()
+    for name in ("shop~main", "shop:a", "shop"):
+        await stand.becomes(name, "stable")
+
+
 async def test_a_service_without_its_node_pool_is_refused_before_anything_is_done(stand: Stand) -> None:
     ended = await stand.deployed("/a", service(node_pool="main"))
     assert "there is none of that name" in (ended.error or "")
@@ -269,6 +291,60 @@ async def test_a_system_whose_backend_is_unknown_fails_and_can_be_deleted(stand:
     with pytest.raises(NotLiving):
         await stand.actions.teardown("odd")
     assert "unknown backend 'moonbase'" in (ended.error or "")
+
+
+class Reluctant(SimulatedBackend):
+    """A backend that cannot make anything ready, until it is told that it can."""
+
+    able, asked = False, 0
+
+    async def prepare(self, home: Home) -> Mapping[str, str]:
+        """Make ready for a system, or not."""
+        self.asked += 1
+        if not self.able:
+            raise OSError("no room")
+        return await super().prepare(home)
+
+
+async def test_a_system_that_cannot_be_made_ready_fails_after_some_attempts_and_can_be_tried_again(
+    new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(systems, "ATTEMPTS", 2)
+    backend = Reluctant()
+    wing = SystemsWing({"simulated": backend})
+    engine = Engine(new_store(), wing.kinds, lease=3.0)
+    wing.attach(engine)
+    async with engine:
+        stand = Stand(engine, wing, backend, Plant())
+        ended = await stand.ended(await stand.actions.create("shop", "simulated"))
+        assert (ended.status, ended.error) == (Status.FAILED, "it cannot be made ready: no room")
+        assert (await stand.state(), backend.asked) == ("failed", 2)
+        backend.able = True
+        await stand.ended(await engine.act(NS, "shop", "retry"))
+        assert await stand.state() == "stable"
+
+
+async def test_old_records_are_forgotten_but_what_can_be_rolled_back_is_kept(stand: Stand) -> None:
+    await stand.deployed("/a", service("run v1"))
+    for number in range(4):
+        await stand.deployed("/b", service(f"other v{number}"))
+    await stand.ended(await stand.actions.teardown("shop"))
+    await stand.wing.records.prune(HOME, kept=2)
+    left = [spec.path for one in await stand.actions.deploys("shop") if (spec := spec_of(one, ChangeSpec))]
+    assert left == ["/b", "/b", "/a"]
+    assert [await stand.state(one.id) for one in await stand.wing.premises.changes(HOME, TEARDOWN.kind)] == [
+        "succeeded"
+    ]
+    await stand.ended(await stand.actions.rollback("shop", "/a", None))
+    assert await stand.states() == {}
+
+
+async def test_the_records_of_a_system_go_with_it(stand: Stand) -> None:
+    await stand.deployed("/a", service())
+    await stand.ended(await stand.actions.teardown("shop"))
+    await stand.ended(await stand.actions.delete("shop"))
+    kinds = (DEPLOY.kind, TEARDOWN.kind)
+    assert [await stand.wing.premises.changes(HOME, kind) for kind in kinds] == [[], []]
 
 
 async def test_many_deploys_at_once_end_well_and_the_system_with_them(stand: Stand) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from stateward.domains.systems.actions import Actions
@@ -48,6 +49,12 @@ class Machine:
         """Wait until an object is in a state."""
         async with asyncio.timeout(PATIENT):
             while (await self.engine.get(NS, name)).state != state:
+                await asyncio.sleep(0.01)
+
+    async def met(self, name: str, state: str) -> None:
+        """Wait until an object has been in a state once more than before its last rest."""
+        async with asyncio.timeout(PATIENT):
+            while state not in [line.target for line in (await self.engine.history(NS, name))[-2:]]:
                 await asyncio.sleep(0.01)
 
 
@@ -118,16 +125,34 @@ async def test_scaling_keeps_what_runs(machine: Machine) -> None:
     assert await machine.pids("/web") < grown
 
 
-async def test_a_crash_degrades_the_service_and_the_system_until_it_is_mended(machine: Machine) -> None:
+async def test_a_crash_degrades_the_service_and_the_system_until_it_is_mended(machine: Machine, tmp_path: Path) -> None:
     await machine.deployed(web=program("v1"), other=program("other"))
     (pid,) = await machine.pids("/web")
     assert pid is not None
+    (work,) = tmp_path.glob("systems/*/shop/services/web/instances/*/work")
+    ill = work / "ill"
+    ill.touch()  # it is well again when this is gone, and not before somebody has looked
     os.kill(pid, signal.SIGKILL)
     await machine.becomes("shop", "degraded")
     assert (await machine.engine.get(NS, "shop:other")).state == "stable"
+    ill.unlink()
     await machine.becomes("shop", "stable")
     states = [line.target for line in await machine.engine.history(NS, "shop:web")]
     assert states[-2:] == ["degraded", "stable"]
+
+
+async def test_a_service_whose_address_is_lost_is_updating_until_it_stands_again(
+    machine: Machine, tmp_path: Path
+) -> None:
+    await machine.deployed(web=program("v1", address=0))
+    port = await machine.backend.address(Ref(HOME, "/web"), 0)
+    state = next(tmp_path.glob("systems/*/shop/services/web/gate/state.json"))
+    gate, before = msgspec.json.decode(state.read_bytes())["process"]["pid"], await machine.pids("/web")
+    os.kill(gate, signal.SIGKILL)
+    await machine.met("shop:web", "updating")
+    await machine.becomes("shop:web", "stable")
+    assert await machine.backend.address(Ref(HOME, "/web"), 0) == port
+    assert await machine.pids("/web") == before
 
 
 # --- a server that is killed -----------------------------------------------------------------------------------------

@@ -122,6 +122,9 @@ class Backend(Protocol):
     async def address(self, ref: Ref, port: int | None) -> int | None:
         """Give a service one port for all of its instances, or none; returns it once it takes connections."""
 
+    async def is_addressed(self, ref: Ref, port: int | None) -> bool:
+        """Tell whether the one port of a service takes connections, or it needs none; nothing is done about it."""
+
     async def forget(self, ref: Ref) -> None:
         """Remove what there is of a service whose instances have ended."""
 

@@ -110,6 +110,10 @@ class SimulatedBackend:
         """Say that any port is there."""
         return port
 
+    async def is_addressed(self, ref: Ref, port: int | None) -> bool:  # noqa: ARG002
+        """Say that any port is there."""
+        return True
+
     async def forget(self, ref: Ref) -> None:
         """Forget a service."""
         self._instances.pop(ref, None)

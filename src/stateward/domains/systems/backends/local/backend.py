@@ -70,8 +70,13 @@ class LocalBackend:
             lodge.put_order(self._gate(ref, port or free_port()))
             self._keeper.nudge()
             return None
-        state = lodge.state() or State()
-        return order.port if state.ready and not order.stop else None
+        return order.port if _stands(lodge, order) else None
+
+    async def is_addressed(self, ref: Ref, port: int | None) -> bool:
+        """Tell whether the gate stands that is to."""
+        lodge = self._files.lodge(ref, GATE)
+        order = lodge.order()
+        return port is None or (order is not None and port in (0, order.port) and _stands(lodge, order))
 
     def _gate(self, ref: Ref, port: int) -> Order:
         ready = str(self._files.service(ref) / "ready.json")
@@ -134,6 +139,10 @@ class LocalBackend:
     def live(self) -> AbstractAsyncContextManager[None]:
         """Look after the instances, or wait to take over."""
         return self._keeper.live()
+
+
+def _stands(gate: Lodge, order: Order) -> bool:
+    return (gate.state() or State()).ready and not order.stop
 
 
 def _instance(order: Order, state: State) -> Instance:

@@ -1,0 +1,159 @@
+"""`stateward lease` against a real server."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
+from stateward.cli.leases import app as lease
+from stateward.config import Config
+from stateward.domains.leases.house import LeasesWing
+from stateward.domains.leases.settings import Settings
+from stateward.domains.wing import Site
+from stateward.engine import Engine
+from stateward.server.app import create_app
+from stateward.store import open_store
+from tests.integration.cli.house import House
+from tests.integration.engine.plant import Plant
+
+PATIENT = 60.0
+
+
+class LeaseHouse(House):
+    """A server with leases."""
+
+    async def _serve(self) -> None:
+        self._loop, self.plant = asyncio.get_running_loop(), Plant()
+        config = Config(data=str(self.folder), rate=100_000)
+        wing = LeasesWing(Site(self.folder), Settings())
+        async with Engine(open_store(config.store_url), [token_kind(), quota_kind(), *wing.kinds]) as self.engine:
+            wing.attach(self.engine)
+            self.tokens = Tokens(self.engine)
+            self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
+            await self._listen(create_app(self.engine, self.tokens, config, routes=wing.routes))
+
+    def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
+        """Run a command of the domain."""
+        program = typer.Typer()
+        program.add_typer(lease, name="lease")
+        env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
+        return CliRunner().invoke(program, ["lease", *words], env=env, input=stdin)
+
+    def done(self, *words: str) -> str:
+        """Run a command that succeeds, and return what it prints."""
+        answer = self.run(*words)
+        assert answer.exit_code == 0, answer.output
+        return answer.stdout
+
+    def found(self, *words: str) -> Any:
+        """Run a command with --json, and return what it says."""
+        return json.loads(self.done(*words, "--json"))
+
+    def becomes(self, name: str, status: str) -> None:
+        """Wait until a lease has a status."""
+        eventually(lambda: self.found("show", name)["status"] == status)
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    """Wait until something is true."""
+    end = time.monotonic() + PATIENT
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeaseHouse]:
+    with LeaseHouse(tmp_path_factory.mktemp("leases")).opened() as opened:
+        assert isinstance(opened, LeaseHouse)
+        yield opened
+
+
+@pytest.fixture
+def house(server: LeaseHouse, request: pytest.FixtureRequest) -> LeaseHouse:
+    """Return the server, with a namespace and two hosts for each test."""
+    server.ns = request.node.name.replace("_", "-")[:60]
+    for name in ("node-1", "node-2"):
+        server.done("host", "add", name, "-p", "vcpus=16", "-p", "memory_mb=65536")
+    return server
+
+
+def test_a_lease_is_made_listed_shown_moved_and_deleted(house: LeaseHouse) -> None:
+    house.done("create", "night", "--start", "2030-01-31 22:00", "--end", "8h", "--hosts", "1-2")
+    (found,) = house.found("list")
+    assert (found["name"], found["status"], found["end_date"][:16]) == ("night", "PENDING", "2030-02-01T06:00")
+    assert "night" in house.done("list")
+    assert "before_end_lease" in house.done("show", "night")
+    house.done("update", "night", "--name", "long night", "--end", "2030-02-01 09:00")
+    assert house.found("show", "long night")["end_date"][:16] == "2030-02-01T09:00"
+    assert "being deleted" in house.done("delete", found["id"])
+    eventually(lambda: house.found("list") == [])
+
+
+def test_the_calendar_shows_who_has_which_host_when(house: LeaseHouse) -> None:
+    house.done("create", "night", "--start", "2030-01-31 22:00", "--end", "8h")
+    shown = house.done("calendar", "--from", "2030-01-31 00:00", "--span", "3d").splitlines()
+    assert sum(line.startswith("node-") for line in shown) == 2
+    assert sum("A" in line for line in shown if line.startswith("node-")) == 1
+    assert any("night" in line and "PENDING" in line for line in shown)
+
+
+def test_a_lease_is_ended_at_once_and_its_history_tells_of_all_its_parts(house: LeaseHouse) -> None:
+    house.done("create", "short", "--end", "2h", "--where", '[">=", "$vcpus", "8"]')
+    house.becomes("short", "ACTIVE")
+    house.done("end", "short")
+    house.becomes("short", "TERMINATED")
+    lines = house.found("history", "short")
+    assert [line["seq"] for line in lines] == sorted(line["seq"] for line in lines)
+    assert {line["kind"] for line in lines} == {"leases.lease", "leases.reservation", "leases.event"}
+    shown = house.done("history", "short")
+    for told in ("from pending to active", "from ACTIVE to TERMINATING", "start_lease", "end_lease", "on node-1"):
+        assert told in shown
+
+
+def test_a_host_that_fails_is_replaced_and_comes_back(house: LeaseHouse) -> None:
+    house.done("create", "robust", "--end", "2h")
+    house.becomes("robust", "ACTIVE")
+    assert "failed" in house.done("host", "fail", "node-1")
+    eventually(lambda: house.found("show", "robust")["degraded"])
+    assert "resources_changed" in house.done("show", "robust")
+    house.done("host", "recover", "node-1")
+    eventually(lambda: not house.found("show", "robust")["degraded"])
+    assert house.found("show", "robust")["reservations"][0]["hosts"] == ["node-2"]
+
+
+def test_hosts_are_changed_and_removed(house: LeaseHouse) -> None:
+    house.done("host", "set", "node-1", "-p", "vcpus=32")
+    assert [one["vcpus"] for one in house.found("host", "list")] == [32, 16]
+    assert "node-1: removed" in house.done("host", "remove", "node-1")
+    assert "node-1" not in house.done("host", "list")
+
+
+def test_other_things_than_hosts_are_reserved_by_their_type(house: LeaseHouse) -> None:
+    wish = "resource_type=virtual:instance,vcpus=4,memory_mb=1024,disk_gb=0,amount=3"
+    house.done("create", "guests", "--end", "1h", "--start", "2031-01-01 00:00", "--reservation", wish)
+    (reservation,) = house.found("show", "guests")["reservations"]
+    assert reservation["resource_type"] == "virtual:instance"
+
+
+def test_what_is_refused_is_told_with_its_reason(house: LeaseHouse) -> None:
+    for words, told in (
+        (("show", "nobody"), "no lease 'nobody'"),
+        (("create", "x", "--end", "soon"), "end_date"),
+        (("create", "x", "--end", "1h", "--hosts", "9"), "not enough"),
+        (("recover", "here"), "recover"),
+        (("host", "remove", "nobody"), "nobody"),
+    ):
+        if words[0] == "recover":
+            house.done("create", "here", "--start", "2030-01-01 00:00", "--end", "1h")
+        answer = house.run(*words)
+        assert answer.exit_code != 0
+        assert told in f"{answer.output} {answer.exception}", words

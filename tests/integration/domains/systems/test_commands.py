@@ -1,0 +1,148 @@
+"""`stateward system` against a real server with simulated instances."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
+from stateward.cli.systems import app as system
+from stateward.config import Config
+from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.house import SystemsWing
+from stateward.engine import Engine
+from stateward.server import events, sockets
+from stateward.server.app import create_app
+from stateward.server.windows import Windows
+from stateward.store import open_store
+from tests.integration.cli.house import House
+from tests.integration.domains.systems.conftest import PATIENT, SHOP
+from tests.integration.engine.plant import Plant
+
+
+class SystemHouse(House):
+    """A server with systems."""
+
+    backend: SimulatedBackend
+
+    async def _serve(self) -> None:
+        self._loop, self.plant = asyncio.get_running_loop(), Plant()
+        config = Config(data=str(self.folder), rate=100_000)
+        self.backend = SimulatedBackend()
+        wing = SystemsWing({"simulated": self.backend})
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *wing.kinds])
+        wing.attach(engine)
+        async with engine as self.engine, wing.live(engine, works=True):
+            self.tokens = Tokens(self.engine)
+            self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
+            pushed = [*events.ROUTES, *sockets.ROUTES]
+            app = create_app(self.engine, self.tokens, config, routes=wing.routes, api_routes=pushed)
+            async with Windows(self.engine) as windows:
+                app.state["windows"] = windows
+                await self._listen(app)
+
+    def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
+        """Run a command of the domain."""
+        program = typer.Typer()
+        program.add_typer(system, name="system")
+        env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
+        return CliRunner().invoke(program, ["system", *words], env=env, input=stdin)
+
+    def done(self, *words: str) -> str:
+        """Run a command that succeeds, and return what it prints."""
+        answer = self.run(*words)
+        assert answer.exit_code == 0, answer.output
+        return answer.stdout
+
+    def found(self, *words: str) -> Any:
+        """Run a command with --json, and return what it says."""
+        return json.loads(self.done(*words, "--json"))
+
+    def stuck(self, file: Path) -> str:
+        """Begin a deploy of the shop that does not end by itself; returns it."""
+        self.backend.fail("/web")
+        (asked,) = self.found("deploy", "shop", "--file", str(file))
+        eventually(lambda: self.found("deploys", "shop")[0]["state"] == "in progress")
+        return str(asked["id"])
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    """Wait until something is true."""
+    end = time.monotonic() + PATIENT
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemHouse]:
+    with SystemHouse(tmp_path_factory.mktemp("systems")).opened() as opened:
+        assert isinstance(opened, SystemHouse)
+        yield opened
+
+
+@pytest.fixture
+def house(server: SystemHouse, request: pytest.FixtureRequest) -> Iterator[SystemHouse]:
+    """Return the server, with a shop in a namespace of its own for each test."""
+    server.ns = request.node.name.replace("_", "-")[:60]
+    server.done("create", "shop", "--backend", "simulated", "--wait")
+    yield server
+    server.backend.mend_all()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    written = tmp_path / "shop.yaml"
+    written.write_text(SHOP.replace("instances: 2", "instances: 2, deadline: 600"))
+    return written
+
+
+def test_a_system_is_deployed_shown_rolled_back_and_torn_down(house: SystemHouse, file: Path) -> None:
+    house.done("deploy", "shop", "--file", str(file), "--wait")
+    shown = house.done("status", "shop")
+    assert "/web is stable, 2 of 2 ready" in shown
+    file.write_text(file.read_text().replace("web v1", "web v2"))
+    house.done("deploy", "shop", "--file", str(file), "--wait")
+    house.done("rollback", "shop", "--wait")
+    web = next(one for one in house.found("status", "shop")["services"] if one["path"] == "/web")
+    assert web["definition"]["command"] == ["web", "v1"]
+    assert [one["state"] for one in house.found("deploys", "shop")] == ["succeeded"] * 3
+    house.done("teardown", "shop", "--wait")
+    assert house.found("status", "shop")["services"] == []
+    house.done("delete", "shop", "--wait")
+    assert house.run("status", "shop").exit_code != 0
+
+
+def test_delete_is_refused_beside_a_deploy_and_with_force_cancels_it(house: SystemHouse, file: Path) -> None:
+    house.stuck(file)
+    assert "/" in house.done("locks", "shop")
+    refused = house.run("delete", "shop")
+    assert refused.exit_code != 0
+    assert "holds X on /" in refused.output
+    house.done("delete", "shop", "--force", "--wait")
+    assert house.run("status", "shop").exit_code != 0
+
+
+def test_a_deploy_is_cancelled_and_who_queued_behind_it_goes_on(house: SystemHouse, file: Path) -> None:
+    stuck = house.stuck(file)
+    behind = house.found("teardown", "shop", "--queue", "600")
+    assert [one["waiting"] for one in house.found("locks", "shop")] == [False, True]
+    house.done("cancel", "shop", stuck)
+    eventually(lambda: house.found("locks", "shop") == [])
+    assert house.found("deploys", "shop")[0]["state"] == "cancelled"
+    assert behind
+
+
+def test_a_mistake_in_a_definition_is_told_by_file_line_and_field(house: SystemHouse, file: Path) -> None:
+    file.write_text(SHOP.replace("instances: 2", "instances: two"))
+    answer = house.run("deploy", "shop", "--file", str(file))
+    assert answer.exit_code != 0
+    assert f"{file}, line 3, services.web.instances" in f"{answer.output} {answer.exception}"
