@@ -1,7 +1,7 @@
 """Take a picture of every view of the console: `make screenshots`, into build/screenshots; the best go into the docs.
 
-The pictures are of a stage with something of everything on it, dark and light, on a laptop and on a phone. They need
-Chromium (`apt-get install chromium`), and take about a minute.
+The pictures are of a stage with something of everything on it, and of the demo of a real server, dark and light, on a
+laptop and on a phone. They need Chromium (`apt-get install chromium`), and take a few minutes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.console.browser import CHROMIUM, PATIENT, launched, signed_in  # noqa: E402
 from tests.console.processes import Played, played  # noqa: E402
+from tests.integration.server.processes import Served, served  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 FOLDER = ROOT / "build" / "screenshots"
 SHOWN = ROOT / "docs" / "pictures" / "console"
 BEST = frozenset(
-    {"overview", "overview-light", "overview-phone", "object", "refusal", "mci", "leases-light", "systems"}
+    {"overview", "overview-light", "overview-phone", "object", "refusal", "mci", "form", "leases-light", "systems"}
 )
 LAPTOP, PHONE = (1440, 900), (390, 844)
 
@@ -35,7 +36,6 @@ VIEWS = {
     "objects":   ("objects?kind=mci.vm", ".vrow"),
     "object":    ("object/demo/ledger",  ".timeline .event"),
     "waiting":   ("object/demo/deploy-2", ".sentence"),
-    "mci":       ("mci",                 ".matrix"),
     "edge":      ("edge",                "table"),
     "ovc":       ("ovc",                 ".meter"),
     "leases":    ("leases",              ".gantt .bar"),
@@ -49,33 +49,62 @@ VIEWS = {
 }  # fmt: skip
 
 
+DEMO = {
+    "mci":          ("mci",              ".matrix .address"),
+    "demo":         ("overview",         "canvas[data-loaded]"),
+    "demo-edge":    ("edge",             "table"),
+    "demo-ovc":     ("ovc",              ".tree li"),
+    "demo-leases":  ("leases",           ".gantt .bar"),
+    "demo-systems": ("systems",          ".crew"),
+}  # fmt: skip
+
+
 def main() -> None:
     """Take all pictures, or those that are named."""
     if CHROMIUM is None:
         sys.exit("There is no Chromium here: apt-get install chromium")
     for folder in (FOLDER, SHOWN):
         folder.mkdir(parents=True, exist_ok=True)
-    wanted = sys.argv[1:] or list(VIEWS)
+    wanted = sys.argv[1:] or [*VIEWS, *DEMO, "refusal", "form"]
+    expect.set_options(timeout=PATIENT)
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
         browser = launched(playwright)
-        with played(Path(data) / "data", "--cells", "4000", "--rate", "16") as stage:
-            for theme in ("dark", "light"):
-                take(browser, stage, wanted, theme, LAPTOP, "" if theme == "dark" else "-light")
-            take(browser, stage, wanted, "dark", PHONE, "-phone")
-            refusal(browser, stage)
+        if any(name in VIEWS or name == "refusal" for name in wanted):
+            with played(Path(data) / "stage", "--cells", "4000", "--rate", "16") as stage:
+                take_all(browser, stage, {name: VIEWS[name] for name in wanted if name in VIEWS})
+                refusal(browser, stage)
+        if any(name in DEMO or name == "form" for name in wanted):
+            with served(Path(data) / "demo", "--demo") as demo:
+                form(browser, demo)
+                take_all(browser, demo, {name: DEMO[name] for name in wanted if name in DEMO})
         browser.close()
 
 
-def take(browser: Browser, stage: Played, wanted: list[str], theme: str, size: tuple[int, int], suffix: str) -> None:
+def take_all(browser: Browser, stage: Played | Served, wanted: dict[str, tuple[str, str]]) -> None:
+    """Take pictures dark and light, on a laptop and on a phone."""
+    for theme in ("dark", "light"):
+        take(browser, stage, wanted, theme, LAPTOP, "" if theme == "dark" else "-light")
+    take(browser, stage, wanted, "dark", PHONE, "-phone")
+
+
+def take(
+    browser: Browser,
+    stage: Played | Served,
+    wanted: dict[str, tuple[str, str]],
+    theme: str,
+    size: tuple[int, int],
+    suffix: str,
+) -> None:
     """Take a picture of each view in one theme and size."""
     width, height = size
     with signed_in(browser, stage.url, stage.token, theme=theme, width=width, height=height) as (_, page, _):
-        for name in wanted:
-            view, sign = VIEWS[name]
+        for name, (view, sign) in wanted.items():
             page.evaluate("view => { location.hash = '#/' + view }", view)
-            expect(page.locator(f"main {sign}").first).to_be_visible(timeout=PATIENT)
+            expect(page.locator(f"main {sign}").first).to_be_visible()
             page.wait_for_timeout(1_500)  # for traffic to show
-            shoot(page, f"{name}{suffix}", whole=width == PHONE[0] or name in ("overview", "object"))
+            shoot(
+                page, f"{name}{suffix}", whole=width == PHONE[0] or name in ("overview", "object", "demo", "demo-ovc")
+            )
 
 
 def refusal(browser: Browser, stage: Played) -> None:
@@ -85,6 +114,15 @@ def refusal(browser: Browser, stage: Played) -> None:
         page.get_by_role("button", name="Ask all the same").click()
         expect(page.locator("#problem .problem")).to_be_visible()
         shoot(page, "refusal", whole=False)
+
+
+def form(browser: Browser, demo: Served) -> None:
+    """Take a picture of a form, over the groups of machines of the demo."""
+    with signed_in(browser, f"{demo.url}/#/mci", demo.token) as (_, page, _):
+        expect(page.locator("main .matrix .address").first).to_be_visible()
+        page.get_by_role("button", name="New MCI").click()
+        page.locator("#question [name=name]").fill("shop-eu")
+        shoot(page, "form", whole=False)
 
 
 def shoot(page: Page, name: str, *, whole: bool) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
-PATIENT = 15_000
+PATIENT = 60_000
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     "--no-sandbox",
@@ -27,6 +27,11 @@ document.addEventListener("securitypolicyviolation", (event) => {
   window.violations.push(`${event.violatedDirective}: ${event.blockedURI}`);
 });
 """
+AUDIT = """async () => {
+  const found = await axe.run(document, {resultTypes: ["violations"]});
+  return found.violations.filter((one) => ["serious", "critical"].includes(one.impact))
+    .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
+}"""
 SIGN_IN = 'sessionStorage.setItem("stateward-token", "{token}");'
 NO_TOUR = 'localStorage.setItem("stateward-tour", "seen");'
 

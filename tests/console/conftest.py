@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.console.browser import CHROMIUM, launched
+from tests.console.browser import CHROMIUM, PATIENT, launched
 from tests.console.processes import ROOT, Played, played
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+
+expect.set_options(timeout=PATIENT)
 
 
 @pytest.fixture(scope="module")

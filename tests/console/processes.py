@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import randrange
 from typing import Any
 
 import httpx
@@ -14,6 +15,8 @@ import msgspec
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENT = 60.0
+PORTS = (20_000, 32_000)
+"""Below those that are given to whoever asks for any: a stage that was stopped finds its port free again."""
 
 
 class Played:
@@ -21,18 +24,28 @@ class Played:
 
     def __init__(self, folder: Path, *flags: str) -> None:
         self.folder, self._flags, self.port = folder, flags, 0
-        self.start()
+        while not self._started(randrange(*PORTS)):
+            assert "already in use" in self._log.read_text(), self._log.read_text()
 
     def start(self) -> None:
         """Start the stage, on the port that it had before."""
-        command = [sys.executable, "-m", "tests.console.stage", "--data", str(self.folder), "--port", str(self.port)]
-        self._said = self.folder.with_suffix(".log").open("ab")
+        assert self._started(self.port), self._log.read_text()
+
+    @property
+    def _log(self) -> Path:
+        return self.folder.with_suffix(".log")
+
+    def _started(self, port: int) -> bool:
+        """Start the stage on a port; tell whether it could have it."""
+        command = [sys.executable, "-m", "tests.console.stage", "--data", str(self.folder), "--port", str(port)]
+        self._said = self._log.open("ab")
         self.process = subprocess.Popen([*command, *self._flags], cwd=ROOT, stdout=self._said, stderr=self._said)
         patiently(lambda: (self.folder / "server.json").exists() or self.process.poll() is not None)
-        assert self.process.poll() is None, self.folder.with_suffix(".log").read_text()
+        if self.process.poll() is not None:
+            return False
         found: dict[str, str] = msgspec.json.decode((self.folder / "server.json").read_bytes())
-        self.url = found["url"]
-        self.port = int(self.url.rpartition(":")[2])
+        self.url, self.port = found["url"], port
+        return True
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """Stop the stage."""

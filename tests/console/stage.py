@@ -24,7 +24,6 @@ from stateward.server import console, events, metrics, sockets
 from stateward.server.app import create_app
 from stateward.server.folder import DataFolder
 from stateward.server.run import Server, listener_of, settings_of
-from stateward.server.simulated import SimulatedClouds, Temper
 from stateward.server.windows import Windows
 from stateward.store import open_store
 from stateward.store.changes import Changes
@@ -32,6 +31,7 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, Lane, LaneGroup, Timer
 from stateward.store.selection import Page, Selector
 from tests.console.cast import CROWD, DAY, GROUPS, HOUR, LANES, NS, WHO, Part, cast, crowd, line_of, object_of
+from tests.simulated_clouds import SimulatedClouds, Temper
 
 QUICK, SLOW, CROWDED = Temper(0.3, 1.0, 0, 0), Temper(1_500, 1_600, 0, 0), Temper(0.05, 0.2, 0.02, 0)
 HABITS = {"Running": "suspend", "Suspended": "resume", "Failed": "terminate"}

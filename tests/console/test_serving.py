@@ -69,6 +69,7 @@ async def test_a_file_is_sent_compressed_to_those_who_can_read_that(client: http
 async def test_a_caller_is_told_who_they_are(client: httpx.AsyncClient) -> None:
     me = (await client.get("/api/v1/me")).json()
     assert (me["name"], me["role"], me["rights"], me["namespaces"]) == ("vic", "viewer", ["read"], ["demo", "fleet"])
+    assert me["domains"] == []  # the stage has their objects, and not their own APIs
     assert (await client.get("/api/v1/me", headers={"Authorization": "Bearer x"})).status_code == 401
 
 

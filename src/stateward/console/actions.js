@@ -1,12 +1,18 @@
 // What can be done to an object, as buttons: what is not allowed is grey and says why, and can be asked all the same.
 
 import { part, send } from "./api.js";
+import { doorOf, extras } from "./doors.js";
 import { h } from "./dom.js";
+import { askFor } from "./form.js";
+import { nameOf } from "./living.js";
 import { confirm } from "./parts.js";
 import { showProblem, toast } from "./problems.js";
 import { may, store } from "./store.js";
 import { span } from "./time.js";
+import { parsed } from "./wishes.js";
 
+/** @import {Door} from "./doors.js" */
+/** @import {Field} from "./form.js" */
 /** @import {Possible, Thing} from "./types.js" */
 
 /** @type {Possible} */
@@ -21,7 +27,24 @@ const GRAVE = /delete|terminate|destroy|remove|teardown|purge|decommission|reset
  */
 export function actionButtons(thing, actions, then) {
   const order = (/** @type {Possible} */ one) => (one.allowed ? 0 : one.needs.length ? 1 : 2);
-  return [...actions].sort((one, other) => order(one) - order(other)).map((one) => button(thing, one, actions, then));
+  const settled = thing.state_class !== "transitional";
+  const more = (settled ? extras(thing) : []).map((event) => ({ ...UNKNOWN, event }));
+  if (!actions.length && !more.length)
+    return [h("span", { class: "quiet" }, "Nothing can be asked for until this has ended.")];
+  return [...[...actions].sort((one, other) => order(one) - order(other)), ...more].map((one) =>
+    button(thing, one, actions, then),
+  );
+}
+
+/**
+ * One action as a button, where a view knows when it makes sense.
+ * @param {Thing} thing
+ * @param {string} event
+ * @param {boolean} allowed
+ * @param {() => void} then
+ */
+export function actionButton(thing, event, allowed, then) {
+  return may("act") && allowed ? button(thing, { ...UNKNOWN, event }, [], then) : "";
 }
 
 /** @param {Thing} thing @param {Possible} one @param {Possible[]} all @param {() => void} then */
@@ -42,17 +65,69 @@ function button(thing, one, all, then) {
       "data-action": one.event,
       onclick: () => (able ? ask(thing, one, all, then) : explain(thing, one, why ?? "", all, then)),
     },
-    one.event,
+    doorOf(thing, one.event)?.fields ? `${one.event}…` : one.event,
     one.needs.length ? h("span", { class: "quiet" }, ` with ${one.needs.join(", ")}`) : null,
   );
 }
 
 /** @param {Thing} thing @param {Possible} one @param {Possible[]} all @param {() => void} then */
 async function ask(thing, one, all, then) {
+  const door = doorOf(thing, one.event);
+  if (door?.fields) {
+    await fillIn(thing, one, door, then);
+    return;
+  }
   const grave = GRAVE.test(one.event) || one.needs.length > 0;
   const how = one.needs.length ? ` with ${one.needs.join(", ")}` : "";
-  if (grave && !(await confirm(`${one.event} ${thing.id}${how}?`, one.event))) return;
+  if (grave && !(await confirm(`${one.event} ${nameOf(thing)}${how}?`, one.event))) return;
   await act(thing, one.event, one.needs, all, then);
+}
+
+/** Ask for an action's arguments first. @param {Thing} thing @param {Possible} one @param {Door} door @param {() => void} then */
+async function fillIn(thing, one, door, then) {
+  try {
+    const fields = (await door.fields?.(thing)) ?? [];
+    askFor(`${one.event}: ${nameOf(thing)}`, "", fields, one.event, async (values) => {
+      await send(...door.call(thing, one.needs, values));
+      toast(`${one.event} ${nameOf(thing)}: accepted`, "good");
+      then();
+    });
+  } catch (error) {
+    showProblem(error);
+  }
+}
+
+/** A button for any action with any arguments. @param {Thing} thing @param {Possible[]} actions @param {() => void} then */
+export function anyAction(thing, actions, then) {
+  const names = [...new Set(actions.map((one) => one.event))];
+  const ask = () =>
+    askFor(
+      `Act on ${nameOf(thing)}`,
+      "Arguments and spec are JSON, as the kind has them.",
+      fieldsOf(names),
+      "Ask",
+      async (values) => {
+        const facts = (values.facts ?? "")
+          .split(",")
+          .map((one) => one.trim())
+          .filter(Boolean);
+        const body = { facts, args: parsed(values.args ?? "", "args"), spec: parsed(values.spec ?? "", "spec") };
+        await send("POST", actionPath(thing, values.action ?? ""), body);
+        toast(`${values.action} ${nameOf(thing)}: accepted`, "good");
+        then();
+      },
+    );
+  return may("act") && names.length ? h("button", { onclick: ask }, "With arguments…") : null;
+}
+
+/** @param {string[]} names @returns {Field[]} */
+function fieldsOf(names) {
+  return [
+    { name: "action", label: "action", type: "choice", options: names.map((one) => [one, one]) },
+    { name: "args", label: "arguments", type: "long", optional: true, hint: "{}" },
+    { name: "spec", label: "another spec", type: "long", optional: true, hint: "{}" },
+    { name: "facts", label: "facts", optional: true, hint: "force" },
+  ];
 }
 
 /** @param {Thing} thing @param {Possible} one @param {string} why @param {Possible[]} all @param {() => void} then */
@@ -65,6 +140,11 @@ async function explain(thing, one, why, all, then) {
     await act(thing, one.event, [], all, then);
 }
 
+/** @param {Thing} thing @param {string} action */
+function actionPath(thing, action) {
+  return `/ns/${part(thing.ns)}/objects/${part(thing.id)}/actions/${part(action)}`;
+}
+
 /**
  * Ask the server for an action; a refusal is shown with what would be allowed.
  * @param {Thing} thing
@@ -75,10 +155,11 @@ async function explain(thing, one, why, all, then) {
  */
 export async function act(thing, action, facts, all, then) {
   try {
-    const accepted = await send("POST", `/ns/${part(thing.ns)}/objects/${part(thing.id)}/actions/${part(action)}`, {
-      facts,
-    });
-    toast(`${action} ${thing.id}: ${accepted.operation ? "accepted" : `now ${accepted.object.state}`}`, "good");
+    const door = doorOf(thing, action);
+    const [method, path, body] = door ? door.call(thing, facts, {}) : ["POST", actionPath(thing, action), { facts }];
+    const accepted = await send(method, path, body);
+    const at = door || accepted.operation ? "accepted" : `now ${accepted.object.state}`;
+    toast(`${action} ${nameOf(thing)}: ${at}`, "good");
   } catch (error) {
     showProblem(error, {
       onAllowed: (event) => {

@@ -5,6 +5,9 @@
 const BASE = "/api/v1";
 const KEPT = "stateward-token";
 
+/** The ways to the domains' own APIs, which do not all lie below ours. */
+const OWN = /^\/(api\/|tumblebug\/|ns\/[^/]+\/blazar\/)/;
+
 /** Why a request was not done. */
 export class Problem extends Error {
   /** @param {ProblemFields} fields */
@@ -41,10 +44,7 @@ export function address(path, query = {}) {
     }
   }
   const text = words.toString();
-  return (
-    (path.startsWith("/api/") || path.startsWith("/tumblebug") || path.startsWith("/blazar") ? path : BASE + path) +
-    (text ? `?${text}` : "")
-  );
+  return (OWN.test(path) ? path : BASE + path) + (text ? `?${text}` : "");
 }
 
 /** @param {string} where @param {RequestInit} how @returns {Promise<Response>} */
@@ -65,7 +65,8 @@ async function call(where, how) {
 async function fieldsOf(answer) {
   if (answer.status === 401) session.onUnknown();
   try {
-    return await answer.json();
+    const found = await answer.json();
+    return { ...found, title: found.title ?? answer.statusText, detail: found.detail ?? found.message ?? "" };
   } catch {
     return { title: answer.statusText, status: answer.status, code: "unreadable", detail: "the answer is no problem" };
   }

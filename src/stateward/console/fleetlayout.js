@@ -41,7 +41,11 @@ function grouped(cells, groupOf, wanted) {
     else groups.set(name, [index]);
   });
   const size = (/** @type {number[]} */ group) => Math.round(Math.log2(group.length) / 2);
-  return [...groups].sort(([one, mine], [other, theirs]) => size(theirs) - size(mine) || one.localeCompare(other));
+  const somewhere = (/** @type {string} */ name) => Number(name.includes("/"));
+  return [...groups].sort(
+    ([one, mine], [other, theirs]) =>
+      somewhere(other) - somewhere(one) || size(theirs) - size(mine) || one.localeCompare(other),
+  );
 }
 
 /** @param {[string, number[]][]} groups @param {number} pitch @param {number} width */

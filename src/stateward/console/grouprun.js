@@ -1,6 +1,7 @@
 // An action on many objects: who accepted, who refused and why, and how each of them ended, as it happens.
 
-import { part, Problem, send } from "./api.js";
+import { get, part, Problem, send } from "./api.js";
+import { doorOf } from "./doors.js";
 import { fill, h, onceAFrame } from "./dom.js";
 import { card, meter, objectAnchor, table } from "./parts.js";
 import { fieldsOf } from "./problems.js";
@@ -12,6 +13,7 @@ import { classOf, store } from "./store.js";
 
 const AT_ONCE = 8;
 const SHOWN = 200;
+const NEEDS_MORE = { title: "It needs arguments", status: 0, code: "page" };
 
 /** @typedef {"asked" | "accepted" | "refused" | "done" | "failed"} Status */
 /** @typedef {{ns: string, id: string, kind: string, state: string, status: Status, text: string, op: string, desired: string}} Entry */
@@ -35,24 +37,33 @@ export class GroupRun {
   async each(things, facts) {
     this.entries = things.map((one) => entryOf(one, "asked"));
     this.show();
-    const waiting = [...this.entries];
+    const waiting = things.map((thing, number) => ({ thing, entry: this.entries[number] ?? entryOf(thing, "asked") }));
     const worker = async () => {
-      for (let entry = waiting.shift(); entry; entry = waiting.shift()) await this.ask(entry, facts);
+      for (let one = waiting.shift(); one; one = waiting.shift()) await this.ask(one.thing, one.entry, facts);
     };
     await Promise.all(Array.from({ length: AT_ONCE }, worker));
   }
 
-  /** @param {Entry} entry @param {string[]} facts */
-  async ask(entry, facts) {
+  /** @param {Thing} thing @param {Entry} entry @param {string[]} facts */
+  async ask(thing, entry, facts) {
+    const path = `/ns/${part(entry.ns)}/objects/${part(entry.id)}`;
+    const door = doorOf(thing, this.action);
     try {
-      this.begun(
-        entry,
-        await send("POST", `/ns/${part(entry.ns)}/objects/${part(entry.id)}/actions/${part(this.action)}`, { facts }),
-      );
+      if (door?.fields)
+        throw new Problem({ ...NEEDS_MORE, detail: `${this.action} needs arguments: ask on its own page` });
+      if (door) await this.through(entry, path, await send(...door.call(thing, facts, {})));
+      else this.begun(entry, await send("POST", `${path}/actions/${part(this.action)}`, { facts }));
     } catch (error) {
       Object.assign(entry, { status: "refused", text: fieldsOf(error).detail });
     }
     this.show();
+  }
+
+  /** What was begun through the domain's own door. @param {Entry} entry @param {string} path @param {any} answer */
+  async through(entry, path, answer) {
+    const object = await get(path);
+    const op = typeof answer?.operation === "string" ? answer.operation : (answer?.operation?.id ?? object.op);
+    this.begun(entry, { object, operation: op ? await get(`/ns/${part(entry.ns)}/operations/${part(op)}`) : null });
   }
 
   /** Ask for the action on all that fit, in one transaction. @param {string} ns @param {Filter} filter @param {string[]} facts */

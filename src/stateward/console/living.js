@@ -83,6 +83,11 @@ export function groupedBy(things, by) {
   return groups;
 }
 
+/** @param {Thing} one @returns {string} what people call it: often not its id */
+export function nameOf(one) {
+  return String(pick(one.spec, ["name"]) ?? one.id);
+}
+
 /** The first of some fields that a spec or a sighting has, however deep its name says. @param {any} record @param {string[]} names */
 export function pick(record, names) {
   for (const name of names) {

@@ -109,9 +109,9 @@ export function legend(kind, counts) {
   );
 }
 
-/** @param {string} ns @param {string} id */
-export function objectAnchor(ns, id) {
-  return h("a", { href: objectLink(ns, id), class: "object", title: id }, plainly(id));
+/** @param {string} ns @param {string} id @param {string} [name] what it is called, if not by its id */
+export function objectAnchor(ns, id, name = id) {
+  return h("a", { href: objectLink(ns, id), class: "object", title: id }, plainly(name));
 }
 
 /** A line of the journal, in a line. @param {Line} line */

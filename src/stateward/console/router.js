@@ -29,8 +29,9 @@ let current = new AbortController();
 
 /** @param {string} view @param {string[]} [path] @param {Record<string, string>} [query] */
 export function link(view, path = [], query = {}) {
-  const words = new URLSearchParams(Object.entries(query).filter(([, value]) => value)).toString();
-  return `#/${[view, ...path.map(encodeURIComponent)].join("/")}${words ? `?${words}` : ""}`;
+  const where = `#/${[view, ...path.map(encodeURIComponent)].join("/")}`;
+  const given = Object.entries(query).filter(([, value]) => value);
+  return given.length ? `${where}?${new URLSearchParams(given)}` : where;
 }
 
 /** @param {string} ns @param {string} id */

@@ -33,7 +33,8 @@ export function ago(when) {
 
 /** @param {string | number} when @returns {string} the time of day */
 export function clock(when) {
-  return new Date(seconds(when) * 1000).toLocaleTimeString([], { hour12: false });
+  const date = new Date(seconds(when) * 1000);
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
 /** @param {string | number} when @returns {string} day and time */

@@ -1,6 +1,9 @@
 // What the API answers with, as types that the checker reads. Nothing here runs.
 
-/** @typedef {{name: string, role: string, rights: string[], namespaces: string[], demo: boolean, version: string}} Me */
+/**
+ * @typedef {{name: string, role: string, rights: string[], namespaces: string[], demo: boolean, version: string,
+ *   domains?: string[]}} Me
+ */
 
 /** @typedef {"stable" | "transitional" | "final"} StateClass */
 

@@ -13,18 +13,20 @@ from importlib.resources.abc import Traversable
 from typing import Annotated
 
 import msgspec
-from litestar import Response, get
+from litestar import Litestar, Response, get
 from litestar.datastructures import ResponseHeader
 from litestar.exceptions import NotFoundException
 from litestar.openapi import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.params import PathParameter
 from litestar.response import Stream
+from litestar.routes import HTTPRoute
 from msgspec import Struct
 
 from stateward import __version__
 from stateward.access import Right, Role
 from stateward.access.roles import RIGHTS
+from stateward.domains.registry import DOMAINS
 from stateward.lifecycle.render.style import STYLE
 from stateward.server.answers import problems
 from stateward.server.auth import needs, open_to_all
@@ -118,7 +120,10 @@ def _sent(request: Call, name: str) -> Response[bytes]:
 
 
 class MeView(Struct, frozen=True):
-    """Whose token it is and what it opens, so that a page offers nothing that would be refused."""
+    """Whose token it is and what it opens, so that a page offers nothing that would be refused.
+
+    `domains` are those that answer here in their own words too.
+    """
 
     name: str
     role: Role
@@ -126,13 +131,23 @@ class MeView(Struct, frozen=True):
     namespaces: list[str]
     demo: bool
     version: str
+    domains: list[str]
 
 
 @get("/me", guards=[needs(Right.READ)], tags=["access"], summary="Who am I?", responses=problems(404))
 async def get_me(request: Call) -> MeView:
     """Return whose token it is, what it may do, and in which namespaces."""
     grant, demo = request.grant, request.service.config.demo
-    return MeView(grant.name, grant.role, sorted(RIGHTS[grant.role]), sorted(grant.namespaces), demo, __version__)
+    rights, opened = sorted(RIGHTS[grant.role]), sorted(grant.namespaces)
+    return MeView(grant.name, grant.role, rights, opened, demo, __version__, domains_of(request.app))
+
+
+def domains_of(app: Litestar) -> list[str]:
+    """Return the domains that have routes of their own in an application."""
+    routes = (route for route in app.routes if isinstance(route, HTTPRoute))
+    modules = {handler.fn.__module__ for route in routes for handler in route.route_handlers}
+    packages = {domain.__name__.rpartition(".")[2]: f"{domain.__name__}." for domain in DOMAINS}
+    return [name for name, package in packages.items() if any(one.startswith(package) for one in modules)]
 
 
 # --- the map ---------------------------------------------------------------------------------------------------------

@@ -1,48 +1,107 @@
 // Edge: cloudlets with their agents and versions, how far an upgrade is, and what runs on them.
 
+import { actionButton } from "../actions.js";
+import { get, part } from "../api.js";
 import { fill, h } from "../dom.js";
+import { speaks } from "../doors.js";
 import { counted, groupedBy, living, pick } from "../living.js";
+import { ownWords } from "../own.js";
 import { card, code, empty, heading, legend, meter, objectAnchor, plainly, rollUp, table } from "../parts.js";
 import { badge, shape } from "../states.js";
+import { may } from "../store.js";
 import { ago } from "../time.js";
+import { makers } from "../wishes.js";
 
 /** @import {Context, Thing} from "../types.js" */
+/** @typedef {{version: string, settled: boolean, orders: number}} Agent as its controller has it on the line */
+/** @typedef {{agents: Map<string, Agent>, orphans: Map<string, string[]>, rejected: Map<string, number>}} Told */
 
 const KINDS = ["edge.cloudlet", "edge.clusterinst", "edge.appinst"];
-const UPGRADING = /** @type {Record<string, number>} */ ({ UpdateRequested: 1, Updating: 2, Init: 2, InitOk: 3 });
+
+/** @type {Record<string, [number, string]>} how far an upgrade is, of four steps */
+const STEPS = {
+  UpdateRequested: [1, "the agent was asked"],
+  Updating: [2, "the new agent comes up"],
+  Init: [3, "the new agent waits for a word"],
+  InitOk: [4, "the new agent tells what it has"],
+};
 
 /** @param {Context} context */
 async function show(context) {
   const list = h("div", { class: "column" });
-  fill(context.main, heading("Edge", "cloudlets, their agents, and what runs there"), list);
-  await living(context, KINDS, (things) => {
-    const cloudlets = things.filter((one) => one.kind === "edge.cloudlet");
-    const below = groupedBy(
-      things.filter((one) => one.kind !== "edge.cloudlet"),
-      (one) => cloudletOf(one, things),
-    );
+  /** @type {Told} */
+  const told = { agents: new Map(), orphans: new Map(), rejected: new Map() };
+  /** @type {Thing[]} */
+  let shown = [];
+  let again = () => {};
+  const draw = () =>
     fill(
       list,
-      cloudlets.length
-        ? [
-            card(
-              "Cloudlets",
-              versions(cloudlets),
-              table(
-                "Cloudlets",
-                ["cloudlet", "state", "agent", "version", "upgrade", "runs there", "since"],
-                cloudlets.map((one) => row(one, below.get(one.id) ?? [])),
-              ),
-            ),
-            h(
-              "div",
-              { class: "grid" },
-              cloudlets.map((one) => runs(one, below.get(one.id) ?? [])),
-            ),
-          ]
-        : empty("There is no cloudlet yet.", "Make one: ", code("stateward create edge.cloudlet/oslo")),
+      page(shown, told, () => again()),
     );
+  fill(
+    context.main,
+    heading("Edge", "cloudlets, their agents, and what runs there", ...makers("edge", () => again())),
+    list,
+  );
+  again = await living(context, KINDS, (things) => {
+    shown = things;
+    draw();
   });
+  ownWords(context, "edge", readOwn, (all) => {
+    for (const one of [told.agents, told.orphans, told.rejected]) one.clear();
+    for (const [ns, [office, cloudlets]] of all) {
+      for (const one of office.agents) told.agents.set(`${ns}/${one.cloudlet}`, one);
+      for (const one of cloudlets) told.orphans.set(`${ns}/${one.id}`, one.conditions.orphans);
+      for (const [why, count] of Object.entries(office.rejected)) told.rejected.set(why, Number(count));
+    }
+    draw();
+  });
+}
+
+/** @param {string} ns @returns {Promise<[any, any[]]>} */
+async function readOwn(ns) {
+  const base = `/api/v1/edge/ns/${part(ns)}`;
+  return Promise.all([get(`${base}/agents`), get(`${base}/cloudlets`)]);
+}
+
+/** @param {Thing[]} things @param {Told} told @param {() => void} again */
+function page(things, told, again) {
+  const cloudlets = things.filter((one) => one.kind === "edge.cloudlet");
+  if (!cloudlets.length)
+    return empty(
+      "There is no cloudlet yet.",
+      "Make one with the button above, or: ",
+      code("stateward edge cloudlet create oslo"),
+    );
+  const below = groupedBy(
+    things.filter((one) => one.kind !== "edge.cloudlet"),
+    (one) => `${one.ns}/${cloudletOf(one, things)}`,
+  );
+  return [
+    card(
+      "Cloudlets",
+      versions(cloudlets),
+      table(
+        "Cloudlets",
+        ["cloudlet", "state", "agent", "version", "upgrade", "runs there", "since", ""],
+        cloudlets.map((one) => row(one, below.get(`${one.ns}/${one.id}`) ?? [], told, again)),
+      ),
+      rejections(told.rejected),
+    ),
+    h(
+      "div",
+      { class: "grid" },
+      cloudlets.map((one) => runs(one, below.get(`${one.ns}/${one.id}`) ?? [])),
+    ),
+  ];
+}
+
+/** @param {Map<string, number>} rejected */
+function rejections(rejected) {
+  if (!rejected.size) return null;
+  const words = [...rejected].map(([why, count]) => `${count} ${why}`).join(", ");
+  return h("p", { class: "quiet" }, `Words of agents that did not count: ${words}.`);
 }
 
 /** @param {Thing} one @param {Thing[]} things @returns {string} the cloudlet that something runs on */
@@ -68,39 +127,57 @@ function versions(cloudlets) {
     cloudlets.filter((one) => version(one)),
     version,
   );
-  return [...known].map(([name, some]) => `${name}: ${some.length}`).join(" · ") || "no agent has told its version";
+  const words = [...known].map(([name, some]) => `${some.length} at version ${name}`);
+  return words.join(" · ") || "no agent has told its version";
 }
 
-/** @param {Thing} one @param {Thing[]} below */
-function row(one, below) {
-  const connected =
-    one.state !== "Offline" && Number(pick(one.seen, ["serving"]) ?? (one.state === "Ready" ? 1 : 0)) > 0;
+/** @param {Thing} one @param {Thing[]} below @param {Told} told @param {() => void} again */
+function row(one, below, told, again) {
+  const line = told.agents.get(`${one.ns}/${one.id}`) ?? null;
   const mine = version(one);
   const target = wanted(one);
+  const moving = one.state in STEPS || one.state === "UpdateError";
   return [
     objectAnchor(one.ns, one.id),
     badge(one.state, one.state_class),
-    h("span", { class: "fine" }, shape(connected ? "good" : "unknown"), agent(one, connected)),
-    mine && target && mine !== target ? `${mine} → ${target}` : mine || target || "?",
-    upgrade(one, mine, target),
-    `${below.length}`,
+    agent(one, line, told.orphans.get(`${one.ns}/${one.id}`) ?? []),
+    moving && mine && target && mine !== target ? `${mine} → ${target}` : mine || target || "?",
+    upgrade(one, mine),
+    below.length ? counts(below) : h("span", { class: "quiet" }, "nothing"),
     ago(one.since),
+    h(
+      "span",
+      { class: "row" },
+      actionButton(one, "upgrade", ["Ready", "UpdateError"].includes(one.state), again),
+      actionButton(one, "settle", one.state === "UpdateError" && may("govern") && speaks(one.kind), again),
+    ),
   ];
 }
 
-/** @param {Thing} one @param {boolean} connected */
-function agent(one, connected) {
-  const controller = String(pick(one.seen, ["controller"]) ?? "");
-  return connected ? `connected${controller ? ` to ${plainly(controller)}` : ""}` : "not connected";
+/** @param {Thing[]} below */
+function counts(below) {
+  const clusters = below.filter((one) => one.kind === "edge.clusterinst").length;
+  const apps = below.length - clusters;
+  return `${clusters} cluster${clusters === 1 ? "" : "s"}, ${apps} app${apps === 1 ? "" : "s"}`;
 }
 
-/** @param {Thing} one @param {string} mine @param {string} target */
-function upgrade(one, mine, target) {
-  const step = UPGRADING[one.state];
-  if (step) return meter(step, 4, `Upgrade of ${one.id}`, "moving");
+/** @param {Thing} one @param {Agent | null} line @param {string[]} orphans */
+function agent(one, line, orphans) {
+  const serving = one.state !== "Offline" && Number(pick(one.seen, ["serving"]) ?? (one.state === "Ready" ? 1 : 0)) > 0;
+  const controller = plainly(String(pick(one.seen, ["controller"]) ?? ""));
+  const words = serving ? [`connected${controller ? ` to ${controller}` : ""}`] : ["not connected"];
+  if (line) words.push(line.settled ? `${line.orders} orders` : "settles");
+  if (orphans.length) words.push(`has ${orphans.length} that nobody knows of`);
+  return h("span", { class: "fine", title: orphans.join(", ") }, shape(serving ? "good" : "unknown"), words.join(", "));
+}
+
+/** @param {Thing} one @param {string} mine */
+function upgrade(one, mine) {
+  const [step, text] = (mine || one.state.startsWith("Up") ? STEPS[one.state] : null) ?? [0, ""];
+  if (step)
+    return h("span", { class: "steps-of" }, meter(step, 4, `Upgrade of ${one.id}`, "moving"), `${step} of 4: ${text}`);
   if (one.state === "UpdateError") return h("span", { class: "error-text" }, one.error ?? "failed");
-  if (!mine) return h("span", { class: "quiet" }, "no agent has called");
-  return target && mine !== target ? "waits to be asked" : "up to date";
+  return mine ? "none under way" : h("span", { class: "quiet" }, "no agent has called");
 }
 
 /** @param {Thing} one @param {Thing[]} below */
@@ -110,7 +187,7 @@ function runs(one, below) {
     h(
       "div",
       { class: "column" },
-      h("h3", null, kind),
+      h("h3", null, kind === "edge.clusterinst" ? "Clusters" : "Apps"),
       rollUp(kind, counted(some)),
       legend(kind, counted(some)),
       h(
@@ -118,7 +195,16 @@ function runs(one, below) {
         { class: "plain" },
         some
           .slice(0, 12)
-          .map((thing) => h("li", null, objectAnchor(thing.ns, thing.id), badge(thing.state, thing.state_class))),
+          .map((thing) =>
+            h(
+              "li",
+              null,
+              objectAnchor(thing.ns, thing.id, thing.id.slice(thing.id.indexOf(":") + 1)),
+              badge(thing.state, thing.state_class),
+              h("span", { class: "quiet" }, size(thing)),
+              thing.error ? h("span", { class: "error-text" }, thing.error) : null,
+            ),
+          ),
       ),
     ),
   );
@@ -127,6 +213,13 @@ function runs(one, below) {
     [badge(one.state, one.state_class)],
     parts.length ? parts : h("p", { class: "quiet" }, "Nothing runs there."),
   );
+}
+
+/** @param {Thing} thing */
+function size(thing) {
+  const nodes = Number(pick(thing.spec, ["nodes"]) ?? 0);
+  if (thing.kind === "edge.clusterinst" && nodes) return `${nodes} node${nodes === 1 ? "" : "s"}`;
+  return String(pick(thing.spec, ["app"]) ?? "");
 }
 
 export default { title: "Edge", show };

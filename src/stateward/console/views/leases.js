@@ -1,13 +1,17 @@
 // Leases: a calendar with hosts as rows. Click a bar to see its lease.
 
-import { fill, find, h, svg } from "../dom.js";
-import { living, pick } from "../living.js";
+import { actionButtons } from "../actions.js";
+import { get, part } from "../api.js";
+import { fill, h, svg } from "../dom.js";
+import { speaks } from "../doors.js";
+import { living, nameOf, pick } from "../living.js";
 import { card, code, empty, heading, select, table } from "../parts.js";
 import { objectLink } from "../router.js";
 import { badge, SHAPES, toneOf } from "../states.js";
 import { ago, moment, seconds, span } from "../time.js";
+import { makers } from "../wishes.js";
 
-/** @import {Context, Thing} from "../types.js" */
+/** @import {Context, Possible, Thing} from "../types.js" */
 /** @typedef {{lease: Thing, start: number, end: number}} Booking */
 /** @typedef {{name: string, host: Thing | null, bookings: Booking[]}} Row */
 
@@ -16,7 +20,18 @@ const WIDE = 1_200;
 const LEFT = 130;
 const TALL = 34;
 
-const chosen = { hours: "72" };
+const SPANS = /** @type {[string, string][]} */ ([
+  ["", "all that is planned"],
+  ["1", "one hour"],
+  ["6", "six hours"],
+  ["24", "one day"],
+  ["72", "three days"],
+  ["168", "one week"],
+  ["720", "thirty days"],
+]);
+const TO_COME = ["PENDING", "ACTIVE", "STARTING", "CREATING", "UPDATING"];
+
+const chosen = { hours: "", lease: "" };
 
 /** @param {Context} context */
 async function show(context) {
@@ -25,20 +40,31 @@ async function show(context) {
   const list = h("div", null);
   /** @type {Thing[]} */
   let shown = [];
+  let again = () => {};
+  const choose = (/** @type {Thing} */ lease) => {
+    chosen.lease = `${lease.ns}/${lease.id}`;
+    draw();
+    tell(detail, lease, context.signal, () => again());
+  };
   const draw = () => {
     const leases = shown.filter((one) => one.kind === "leases.lease");
     const rows = rowsOf(shown);
+    const held = /** @type {HTMLElement | null} */ (place.querySelector(":focus"))?.dataset.bar;
     fill(
       place,
       rows.length
-        ? calendar(rows, Number(chosen.hours) * HOUR, (lease) => fill(detail, told(lease)))
+        ? calendar(rows, spanOf(leases), choose)
         : empty(
             "Nothing is reserved, and there is no host yet.",
-            "Register hosts and make a lease over ",
+            "Register hosts and make a lease with the buttons above, or over ",
             code("/blazar/v1"),
             ".",
           ),
     );
+    if (held)
+      [.../** @type {NodeListOf<HTMLElement>} */ (place.querySelectorAll(".bar"))]
+        .find((bar) => bar.dataset.bar === held)
+        ?.focus();
     fill(
       list,
       leases.length
@@ -50,33 +76,35 @@ async function show(context) {
         : h("p", { class: "quiet" }, "There is no lease."),
     );
   };
-  const spans = select(
-    [
-      ["24", "one day"],
-      ["72", "three days"],
-      ["168", "one week"],
-      ["720", "thirty days"],
-    ],
-    chosen.hours,
-    (value) => ((chosen.hours = value), draw()),
-    "Span of the calendar",
-  );
+  const spans = select(SPANS, chosen.hours, (value) => ((chosen.hours = value), draw()), "Span of the calendar");
   fill(
     context.main,
-    heading("Leases", "who has which host, and when"),
+    heading("Leases", "who has which host, and when", ...makers("leases", () => again())),
     card("Calendar", ["hosts are rows; the dashed line is now", h("span", { class: "tools" }, spans)], place, detail),
     card("All leases", "", list),
   );
-  await living(context, ["leases.lease", "leases.host"], (things) => {
+  again = await living(context, ["leases.lease", "leases.host"], (things) => {
     shown = things;
     draw();
+    const one = things.find((other) => `${other.ns}/${other.id}` === chosen.lease);
+    if (one) tell(detail, one, context.signal, () => again());
+    else fill(detail);
   });
   context.every(30, draw);
 }
 
-/** @param {Thing} one @returns {string} what people call a lease or a host */
-function nameOf(one) {
-  return String(pick(one.spec, ["name"]) ?? one.id);
+/** @param {Thing[]} leases @returns {number} how many seconds the calendar shows: what was chosen, or what is planned */
+function spanOf(leases) {
+  const last = Math.max(0, ...leases.filter((one) => TO_COME.includes(one.state)).map((one) => endOf(one) ?? 0));
+  const ahead = (last - Date.now() / 1000) / HOUR;
+  const fits = SPANS.map(([hours]) => Number(hours)).find((hours) => hours && hours * 0.8 >= ahead);
+  return (Number(chosen.hours) || fits || 720) * HOUR;
+}
+
+/** @param {Thing} lease @returns {number | undefined} */
+function endOf(lease) {
+  const end = pick(lease.spec, ["end", "end_date"]);
+  return end === undefined ? undefined : seconds(end);
 }
 
 /** @param {Thing[]} things @returns {Row[]} */
@@ -114,10 +142,10 @@ function rowsOf(things) {
 /** @param {Row[]} rows @param {number} length @param {(lease: Thing) => void} onChosen */
 function calendar(rows, length, onChosen) {
   const now = Date.now() / 1000;
-  const from = Math.floor((now - length / 6) / HOUR) * HOUR;
+  const step = length / 12;
+  const from = Math.floor((now - length / 6) / step) * step;
   const x = (/** @type {number} */ at) => LEFT + ((at - from) / length) * (WIDE - LEFT);
   const tall = 30 + rows.length * TALL + 6;
-  const step = length / 12;
   const ticks = Array.from({ length: 12 }, (_, number) => from + number * step);
   return svg(
     "svg",
@@ -141,7 +169,8 @@ function calendar(rows, length, onChosen) {
 function tick(at, length) {
   const date = new Date(at * 1000);
   const day = `${date.getMonth() + 1}/${date.getDate()}`;
-  return length > 100 * HOUR ? day : `${day} ${String(date.getHours()).padStart(2, "0")}:00`;
+  const time = `${String(date.getHours()).padStart(2, "0")}:${String(date.getMinutes()).padStart(2, "0")}`;
+  return length > 100 * HOUR ? day : length < 20 * HOUR ? time : `${day} ${time}`;
 }
 
 /** @param {Row} row @param {number} y */
@@ -169,22 +198,19 @@ function bar(one, y, x, onChosen) {
   const left = Math.max(LEFT, x(one.start));
   const right = Math.min(WIDE, x(one.end));
   if (right <= left) return null;
-  const choose = (/** @type {Event} */ event) => {
-    const before = find(".gantt").querySelector(".chosen");
-    before?.classList.remove("chosen");
-    /** @type {Element} */ (event.currentTarget).classList.add("chosen");
-    onChosen(one.lease);
-  };
+  const key = `${one.lease.ns}/${one.lease.id}`;
   const fits = right - left > nameOf(one.lease).length * 7 + 10;
   return svg(
     "g",
     {
-      class: `bar tone-${toneOf(one.lease.state, one.lease.state_class)}`,
+      class: `bar tone-${toneOf(one.lease.state, one.lease.state_class)}${key === chosen.lease ? " chosen" : ""}`,
+      "data-bar": `${key} ${y}`,
       role: "button",
       tabindex: "0",
       "aria-label": `${nameOf(one.lease)}, ${one.lease.state}, ${moment(one.start)} to ${moment(one.end)}`,
-      onclick: choose,
-      onkeydown: (/** @type {KeyboardEvent} */ event) => (event.key === "Enter" ? choose(event) : null),
+      onclick: () => onChosen(one.lease),
+      onkeydown: (/** @type {KeyboardEvent} */ event) =>
+        event.key === "Enter" || event.key === " " ? onChosen(one.lease) : null,
     },
     svg("rect", { x: left, y: y + 5, width: right - left, height: TALL - 10, rx: 6 }),
     fits ? svg("text", { x: left + 9, y: y + 22 }, nameOf(one.lease)) : null,
@@ -195,7 +221,7 @@ function bar(one, y, x, onChosen) {
 /** @param {Thing} lease @param {Row[]} rows */
 function row(lease, rows) {
   const start = pick(lease.spec, ["start", "start_date"]);
-  const end = pick(lease.spec, ["end", "end_date"]);
+  const end = endOf(lease);
   const hosts = rows
     .filter((one) => one.host && one.bookings.some((booking) => booking.lease === lease))
     .map((one) => one.name);
@@ -214,19 +240,69 @@ function leaseAnchor(lease) {
   return h("a", { href: objectLink(lease.ns, lease.id), class: "object" }, nameOf(lease));
 }
 
-/** @param {Thing} lease */
-function told(lease) {
-  const reservations = pick(lease.spec, ["reservations"]) ?? [];
-  const wants = [...reservations]
-    .map((/** @type {any} */ one) => `${one.resource_type ?? ""} ${JSON.stringify(one.details ?? {})}`)
-    .join("; ");
+// --- one lease -------------------------------------------------------------------------------------------------------
+
+/** Tell all of a lease: in the domain's own words, if it speaks here. @param {HTMLElement} place @param {Thing} lease @param {AbortSignal} signal @param {() => void} then */
+async function tell(place, lease, signal, then) {
+  const path = `/ns/${part(lease.ns)}`;
+  try {
+    const [own, allowed] = await Promise.all([
+      speaks(lease.kind) ? get(`${path}/blazar/v1/leases/${part(lease.id)}`, {}, signal) : null,
+      get(`${path}/objects/${part(lease.id)}/allowed`, {}, signal),
+    ]);
+    const plain = allowed.actions.filter((/** @type {Possible} */ way) => way.allowed && !way.needs.length);
+    fill(place, told(lease, own?.lease ?? null), h("div", { class: "actions" }, actionButtons(lease, plain, then)));
+  } catch {
+    fill(place); // it has gone, or the server is away
+  }
+}
+
+/** @param {Thing} lease @param {any} own */
+function told(lease, own) {
+  const reservations = own?.reservations ?? pick(lease.spec, ["reservations"]) ?? [];
   return h(
-    "p",
-    { class: "row", role: "status" },
-    leaseAnchor(lease),
-    badge(lease.state, lease.state_class),
-    h("span", { class: "quiet" }, wants),
-    lease.error ? h("span", { class: "error-text" }, lease.error) : null,
+    "div",
+    { class: "lease", role: "status" },
+    h(
+      "p",
+      { class: "row" },
+      leaseAnchor(lease),
+      badge(lease.state, lease.state_class),
+      own?.degraded ? h("span", { class: "error-text" }, "not all that was promised is there") : null,
+      own?.user_id ? h("span", { class: "quiet" }, `for ${own.user_id}`) : null,
+      lease.error ? h("span", { class: "error-text" }, lease.error) : null,
+    ),
+    h("ul", { class: "plain" }, [...reservations].map(reservation)),
+    own ? h("ul", { class: "plain" }, own.events.map(happening)) : null,
+  );
+}
+
+/** @param {any} one */
+function reservation(one) {
+  const details = one.details ?? { min: one.min, max: one.max, amount: one.amount, vcpus: one.vcpus };
+  const wants = Object.entries(details)
+    .filter(([, value]) => value !== undefined && value !== null && value !== "")
+    .map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`);
+  return h(
+    "li",
+    null,
+    h("b", null, one.resource_type ?? ""),
+    h("span", { class: "quiet" }, wants.join(", ")),
+    one.status ? `${one.status}: ${(one.hosts ?? []).join(", ") || "no host"}` : null,
+    one.missing_resources ? h("span", { class: "error-text" }, "hosts are missing") : null,
+    one.error ? h("span", { class: "error-text" }, one.error) : null,
+  );
+}
+
+/** @param {{event_type: string, status: string, time: string}} one */
+function happening(one) {
+  const at = `${one.time}Z`;
+  return h(
+    "li",
+    null,
+    h("span", { class: "quiet" }, one.event_type.replaceAll("_", " ")),
+    moment(at),
+    one.status.toLowerCase(),
   );
 }
 

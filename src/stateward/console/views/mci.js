@@ -5,13 +5,15 @@ import { actionButtons } from "../actions.js";
 import { placeOf } from "../cells.js";
 import { fill, fillAnew, h } from "../dom.js";
 import { counted, groupedBy, living, pick } from "../living.js";
+import { ownWords } from "../own.js";
 import { card, code, empty, heading, legend, rollUp } from "../parts.js";
 import { all } from "../reading.js";
 import { objectLink } from "../router.js";
 import { badge, shape, toneOf } from "../states.js";
 import { tally } from "../store.js";
+import { makers } from "../wishes.js";
 
-/** @import {Context, Thing} from "../types.js" */
+/** @import {Context, Possible, Thing} from "../types.js" */
 
 /** Of states that equally many VMs have, the first dominates; the server counts in the same order. */
 const ORDER = [
@@ -29,17 +31,29 @@ const ORDER = [
 
 const MOST = 100;
 
+/** What is shown even while it is not allowed: the rest is seldom meant. */
+const USUAL = ["suspend", "resume", "reboot", "terminate"];
+
+/** @typedef {Map<string, string>} Statuses what the domain says of each MCI */
+
 /** @param {Context} context */
 async function show(context) {
   const list = h("div", { class: "column" });
+  let again = () => {};
   fill(
     context.main,
-    heading("Multi-cloud infrastructure", "groups of machines over providers and regions, controlled as one"),
+    heading(
+      "Multi-cloud infrastructure",
+      "groups of machines over providers and regions, controlled as one",
+      ...makers("mci", () => again()),
+    ),
     list,
   );
   /** @type {Map<string, HTMLElement>} */
   const buttons = new Map();
-  await living(
+  /** @type {Statuses} */
+  const statuses = new Map();
+  again = await living(
     context,
     ["mci.mci", "mci.vm"],
     (things) => {
@@ -53,11 +67,11 @@ async function show(context) {
       fill(
         list,
         mcis.length
-          ? mcis.map((one) => mci(one, vms.get(`${one.ns}/${one.id}`) ?? [], buttons, context.signal))
+          ? mcis.map((one) => mci(one, vms.get(`${one.ns}/${one.id}`) ?? [], buttons, statuses, context.signal))
           : empty(
               "There is no MCI yet.",
-              "Make one over ",
-              code("/tumblebug/ns/{ns}/mciDynamic"),
+              "Make one with the button above, with ",
+              code("stateward mci create"),
               ", or look at the demo: ",
               code("stateward serve --demo"),
             ),
@@ -74,6 +88,16 @@ async function show(context) {
     },
     read,
   );
+  ownWords(context, "mci", readStatuses, (told) => {
+    statuses.clear();
+    for (const [ns, all] of told) for (const [id, text] of all) statuses.set(`${ns}/${id}`, text);
+    for (const one of list.querySelectorAll("[data-mci]")) {
+      const place = /** @type {HTMLElement} */ (one);
+      const text = statuses.get(`${place.dataset.ns}/${place.dataset.mci}`);
+      const shown = place.querySelector(".status-text");
+      if (text && shown && shown.textContent !== text) shown.textContent = text;
+    }
+  });
 }
 
 /** @param {AbortSignal} signal */
@@ -83,8 +107,14 @@ async function read(signal) {
   return [...mcis, ...vms.flat()];
 }
 
-/** @param {Thing} one @param {Thing[]} vms @param {Map<string, HTMLElement>} buttons @param {AbortSignal} signal */
-function mci(one, vms, buttons, signal) {
+/** @param {string} ns @returns {Promise<[string, string][]>} */
+async function readStatuses(ns) {
+  const found = await get(`/tumblebug/ns/${part(ns)}/mci`, { option: "status", vm: "none" });
+  return found.mci.map((/** @type {any} */ one) => [one.id, one.status]);
+}
+
+/** @param {Thing} one @param {Thing[]} vms @param {Map<string, HTMLElement>} buttons @param {Statuses} statuses @param {AbortSignal} signal */
+function mci(one, vms, buttons, statuses, signal) {
   const counts = counted(vms);
   const key = `${one.ns}/${one.id}`;
   const actions = buttons.get(key) ?? h("div", { class: "actions" });
@@ -97,7 +127,7 @@ function mci(one, vms, buttons, signal) {
       h("span", null, one.ns),
       h("a", { href: objectLink(one.ns, one.id) }, "details"),
     ],
-    h("p", { class: "status-text" }, statusText(one.state, counts, vms.length)),
+    h("p", { class: "status-text" }, statuses.get(key) ?? statusText(one.state, counts, vms.length)),
     rollUp("mci.vm", counts),
     legend("mci.vm", counts),
     vms.length ? matrix(vms) : h("p", { class: "quiet" }, "It has no VMs."),
@@ -105,6 +135,7 @@ function mci(one, vms, buttons, signal) {
     one.error ? h("p", { class: "error-text" }, one.error) : null,
   );
   made.dataset.mci = one.id;
+  made.dataset.ns = one.ns;
   return made;
 }
 
@@ -114,7 +145,9 @@ async function showActions(one, place, signal) {
   place.dataset.state = one.state;
   try {
     const allowed = await get(`/ns/${part(one.ns)}/objects/${part(one.id)}/allowed`, {}, signal);
-    const plain = allowed.actions.filter((/** @type {any} */ way) => way.needs.length === 0);
+    const plain = allowed.actions.filter(
+      (/** @type {Possible} */ way) => way.needs.length === 0 && (way.allowed || USUAL.includes(way.event)),
+    );
     fillAnew(place, plain, () => actionButtons(one, plain, () => {}));
   } catch {
     delete place.dataset.state; // it has gone, or the server is away
@@ -151,7 +184,8 @@ function matrix(vms) {
       const cells = regions.map((where) =>
         h("td", null, h("div", { class: "vms" }, mine.filter((one) => region(one) === where).map(vm))),
       );
-      return h("tr", null, h("th", { scope: "row" }, name), cells);
+      const sum = h("span", { class: "sum" }, statusText("", counted(mine), mine.length));
+      return h("tr", null, h("th", { scope: "row" }, h("b", null, name), sum), cells);
     });
   return h(
     "div",
@@ -174,11 +208,12 @@ function vm(one) {
     {
       class: "vm",
       href: objectLink(one.ns, one.id),
-      title: `${one.id}: ${one.state}${address ? `, ${address}` : ""}${one.error ? `\n${one.error}` : ""}`,
+      title: `${one.id}: ${one.state}${one.error ? `\n${one.error}` : ""}`,
     },
     shape(toneOf(one.state, one.state_class)),
     name,
     h("span", { class: "quiet" }, one.state),
+    address ? h("span", { class: "quiet address" }, address) : null,
   );
 }
 

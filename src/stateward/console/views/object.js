@@ -1,10 +1,11 @@
 // One object: where it stands, what may be done, what it waits for, and everything that ever happened to it.
 
 import { get, part, Problem, send } from "../api.js";
-import { actionButtons } from "../actions.js";
+import { actionButtons, anyAction } from "../actions.js";
 import { diagramOf } from "../diagram.js";
 import { fill, fillAnew, h } from "../dom.js";
 import { lately } from "../lately.js";
+import { nameOf } from "../living.js";
 import { OperationCard } from "../operation.js";
 import { card, code, empty, json, kindLink, legend, objectAnchor, plainly, rollUp } from "../parts.js";
 import { problemPanel, toast } from "../problems.js";
@@ -60,7 +61,10 @@ async function show(context) {
       get(`${base}/allowed`, {}, context.signal),
       get(`${base}/why`, {}, context.signal),
     ]);
-    fillAnew(actions, [allowed, found.version], () => actionButtons(found, allowed.actions, refresh));
+    fillAnew(actions, [allowed, found.version], () => [
+      ...actionButtons(found, allowed.actions, refresh),
+      anyAction(found, allowed.actions, refresh),
+    ]);
     fill(why, waiting(reason, ns));
     fillAnew(details, found.version, () => specs(found, refresh));
     await operation.show(found);
@@ -145,7 +149,8 @@ function title(ns, id, found) {
     h(
       "div",
       { class: "who-is" },
-      h("h1", null, id),
+      h("h1", null, found ? nameOf(found) : id),
+      found && nameOf(found) !== id ? h("code", null, id) : null,
       found ? badge(found.state, found.state_class) : null,
       h(
         "span",

@@ -1,16 +1,18 @@
 // All objects: search, filter, choose, and act on many at once.
 
 import { part, send } from "../api.js";
+import { doorOf } from "../doors.js";
 import { fill, h, onceAFrame } from "../dom.js";
 import { GroupRun } from "../grouprun.js";
 import { card, code, confirm, empty, heading, labelled, objectAnchor, select, table } from "../parts.js";
 import { showProblem, toast } from "../problems.js";
-import { Pager, readable } from "../reading.js";
+import { all, Pager, readable } from "../reading.js";
 import { go, keepQuery, objectLink } from "../router.js";
 import { badge } from "../states.js";
 import { classOf, isNowhere, may, store, tally } from "../store.js";
 import { ago } from "../time.js";
 import { VirtualTable } from "../vtable.js";
+import { anyMaker } from "../wishes.js";
 
 /** @import {Context, Line, Thing} from "../types.js" */
 /** @import {Filter} from "../reading.js" */
@@ -58,15 +60,8 @@ function show(context) {
     keyOf,
     onOpen: (row) => go(objectLink(row.ns, row.id)),
     onSelect: showBulk,
-    more: async () => {
-      if (pager.done) {
-        queueMicrotask(showNone);
-        return null;
-      }
-      const page = await pager.next(context.signal);
-      queueMicrotask(showNone);
-      return page;
-    },
+    more: async () => (pager.done ? null : pager.next(context.signal)),
+    loaded: showNone,
     foot: () => foot(rows.rows.length, pager.done, filter, born),
   });
 
@@ -80,8 +75,10 @@ function show(context) {
   }
 
   function showNone() {
-    none.hidden = rows.rows.length > 0 || !pager.done;
+    const hidden = rows.element.hidden;
+    none.hidden = rows.rows.length > 0 || !pager.done || rows.loading;
     rows.element.hidden = !none.hidden;
+    if (hidden && none.hidden) rows.show();
     const narrow = Object.values(filter).some(Boolean);
     fill(
       none,
@@ -216,7 +213,9 @@ function show(context) {
     const mine = new GroupRun(context, action);
     fill(results, mine.element);
     try {
-      await mine.all(store.ns, wanted(), []);
+      const things = chosen();
+      if (things[0] && doorOf(things[0], action)) await mine.each(await all(wanted(), context.signal), []);
+      else await mine.all(store.ns, wanted(), []);
     } catch (error) {
       showProblem(error);
     }
@@ -238,6 +237,7 @@ function show(context) {
     heading(
       "Objects",
       "arrows walk, Enter opens, Space selects; a click with Shift selects a range",
+      anyMaker(filter.kind, reload),
       h("button", { onclick: reload }, "Reload"),
     ),
     filters,

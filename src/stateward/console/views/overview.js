@@ -21,6 +21,8 @@ import { ago } from "../time.js";
 const SHOWN_LINES = 13;
 const CALM = 200;
 const LOADING = 400;
+const MOST_LANES = 16;
+const FEW_LANES = 8;
 
 /** @type {Record<string, {text: string, of: (cell: Cell) => string}>} */
 const GROUPINGS = {
@@ -42,10 +44,9 @@ function show(context) {
       "div",
       { class: "overview" },
       numbers(context),
-      fleet(context),
+      h("div", { class: "front" }, fleet(context), lanes(context)),
       h("div", { class: "side" }, latest(context), stuck(context)),
       lifecycle(context),
-      lanes(context),
     ),
   );
 }
@@ -227,7 +228,9 @@ function lifecycle(context) {
     count();
   };
   const choose = () => {
-    const kinds = [...tally()].sort(([, one], [, other]) => sum(other) - sum(one)).map(([kind]) => kind);
+    const kinds = [...tally()]
+      .sort(([kind, one], [other, its]) => living(other, its) - living(kind, one))
+      .map(([kind]) => kind);
     const offered = kinds.length ? kinds : [...store.kinds.keys()];
     if (!offered.includes(chosen.kind)) chosen.kind = offered[0] ?? "";
     fill(
@@ -253,9 +256,9 @@ function lifecycle(context) {
   );
 }
 
-/** @param {Map<string, number>} counts */
-function sum(counts) {
-  return [...counts.values()].reduce((total, one) => total + one, 0);
+/** @param {string} kind @param {Map<string, number>} counts @returns {number} how many objects of a kind have not ended */
+function living(kind, counts) {
+  return [...counts].reduce((total, [state, count]) => total + (classOf(kind, state) === "final" ? 0 : count), 0);
 }
 
 // --- lanes -----------------------------------------------------------------------------------------------------------
@@ -266,13 +269,14 @@ function lanes(context) {
   if (mayAll()) {
     context.every(2, async () => {
       const found = await get("/lanes", {}, context.signal);
-      const busy = found.lanes
+      /** @type {Lane[]} */
+      const sorted = found.lanes
         .filter((/** @type {Lane} */ one) => one.lane)
         .sort((/** @type {Lane} */ a, /** @type {Lane} */ b) => b.running / b.capacity - a.running / a.capacity);
-      fill(
-        list,
-        busy.length ? busy.slice(0, 16).map(lane) : h("li", { class: "quiet" }, "No lane has work or a limit yet."),
+      const shown = sorted.filter((one, place) =>
+        one.running || one.back_off ? place < MOST_LANES : place < FEW_LANES,
       );
+      fill(list, shown.length ? shown.map(lane) : h("li", { class: "quiet" }, "No lane has work or a limit yet."));
     });
   } else fill(list, h("li", { class: "quiet" }, "Lanes are shown to tokens that open all namespaces."));
   return card("Lanes", [h("a", { href: link("lanes") }, "limits and use")], list);

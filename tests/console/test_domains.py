@@ -1,0 +1,200 @@
+"""The domains' views on a real server: made with a form, done by a button, told in the domain's own words."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.console.browser import AUDIT, Complaints, signed_in
+from tests.integration.server.processes import Served, served
+
+DEFINITION = """
+services:
+  web: {command: run v1, instances: 2}
+  store:
+    services:
+      api: {command: run v1}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("served") / "data") as found:
+        yield found
+
+
+@pytest.fixture
+def api(server: Served) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def opened(browser: Browser, server: Served) -> Iterator[tuple[Page, Complaints]]:
+    with signed_in(browser, server.url, server.token) as (_, page, complaints):
+        yield page, complaints
+
+
+def go(page: Page, view: str) -> None:
+    page.evaluate("view => { location.hash = '#/' + view }", view)
+    expect(page.locator(f"main[data-view={view}] h1")).to_be_visible()
+
+
+def made(page: Page, what: str, **values: str) -> None:
+    """Make something with its form."""
+    page.get_by_role("button", name=f"New {what}", exact=True).click()
+    filled(page, "Make it", **values)
+
+
+def filled(page: Page, yes: str, **values: str) -> None:
+    """Fill a form in, and have it accepted."""
+    form = page.locator("#question form")
+    for name, value in values.items():
+        field: Locator = form.locator(f"[name={name}]")
+        field.select_option(value) if field.evaluate("one => one.tagName") == "SELECT" else field.fill(value)
+    form.get_by_role("button", name=yes, exact=True).click()
+    expect(page.locator("#question")).to_be_hidden()
+
+
+def test_an_mci_is_made_with_a_form_and_what_its_buttons_do_reaches_its_vms(opened: tuple[Page, Complaints]) -> None:
+    page, complaints = opened
+    go(page, "mci")
+    made(page, "MCI", ns="mine", name="shop", subGroupSize="2", commonSpec="aws+ap-northeast-2+t3.nano")
+    shop = page.locator("[data-mci=shop]")
+    expect(shop.locator(".status-text")).to_have_text("Running:2 (R:2/2)")
+    shop.get_by_role("button", name="scale out…").click()
+    filled(page, "scale out", numVMsToAdd="1")
+    expect(shop.locator(".matrix th .sum")).to_have_text("Running:3 (R:3/3)")
+    shop.get_by_role("button", name="suspend", exact=True).click()
+    expect(shop.locator(".status-text")).to_have_text("Suspended:3 (R:0/3)")
+    expect(shop.locator(".vm", has_text="Suspended")).to_have_count(3)
+    assert complaints.errors == []
+
+
+def test_a_group_action_on_mcis_reaches_their_vms_too(opened: tuple[Page, Complaints], api: httpx.Client) -> None:
+    page, complaints = opened
+    api.post("/tumblebug/ns", json={"name": "many"}).raise_for_status()
+    group = {"name": "g", "commonSpec": "aws+ap-northeast-2+t3.nano", "commonImage": "ubuntu22.04"}
+    for name in ("one", "two"):
+        body = {"name": name, "vm": [group]}
+        api.post("/tumblebug/ns/many/mciDynamic?wait=60", json=body).raise_for_status()
+    page.evaluate("location.hash = '#/objects?kind=mci.mci'")
+    for name in ("one", "two"):
+        page.get_by_role("checkbox", name=f"Select many/{name}").click()
+    page.get_by_label("Action", exact=True).select_option("suspend")
+    page.get_by_role("button", name="Do it", exact=True).click()
+    page.locator("#question").get_by_role("button", name="suspend").click()
+    expect(page.locator("[data-ended=true]")).to_have_text("2 asked · 0 refused · 0 under way · 2 done · 0 failed")
+    states = {one["state"] for one in api.get("/api/v1/ns/many/objects?kind=mci.vm").json()["items"]}
+    assert states == {"Suspended"}
+    assert complaints.errors == []
+
+
+def test_a_form_shows_why_it_is_refused_and_a_deploy_is_seen_in_the_tree(opened: tuple[Page, Complaints]) -> None:
+    page, _ = opened
+    go(page, "systems")
+    made(page, "system", ns="mine", name="billing", backend="simulated")
+    system = page.locator("[data-system=billing]")
+    system.get_by_role("button", name="deploy…").click()
+    page.locator("#question [name=definition]").fill("nonsense: [")
+    page.locator("#question").get_by_role("button", name="deploy", exact=True).click()
+    expect(page.locator("#question .problem")).to_contain_text("400")
+    filled(page, "deploy", definition=DEFINITION)
+    expect(system.locator(".folder")).to_have_text("store/")
+    expect(system.locator(".tree li", has_text="web").last).to_contain_text("2 of 2 instances")
+    expect(system.get_by_text("Nothing is locked")).to_be_visible()
+    expect(system.locator(".card-changes-of-billing .badge")).to_have_text("succeeded")
+
+
+def test_a_form_can_be_used_by_everybody(opened: tuple[Page, Complaints], axe: str) -> None:
+    page, complaints = opened
+    page.emulate_media(reduced_motion="reduce")
+    go(page, "mci")
+    page.evaluate(axe)
+    page.get_by_role("button", name="New MCI").click()
+    expect(page.locator("#question [name=ns]")).to_be_focused()
+    assert page.evaluate(AUDIT) == []
+    page.keyboard.press("Escape")
+    expect(page.locator("#question")).to_be_hidden()
+    assert (complaints.errors, complaints.outside, page.evaluate("window.violations")) == ([], [], [])
+
+
+def test_a_lease_is_made_with_a_form_and_a_click_on_its_bar_tells_all_of_it(opened: tuple[Page, Complaints]) -> None:
+    page, complaints = opened
+    go(page, "leases")
+    made(page, "host", ns="mine", name="rack-1")
+    made(page, "lease", ns="mine", name="gpu-day")
+    bar = page.locator(".gantt .bar")
+    expect(page.locator("tr", has_text="gpu-day")).to_contain_text("ACTIVE")
+    expect(bar).to_have_count(1)
+    bar.focus()
+    page.keyboard.press("Enter")
+    told = page.locator(".lease")
+    expect(told).to_contain_text("active: rack-1")
+    expect(told).to_contain_text("end lease")
+    page.get_by_role("button", name="update…").click()
+    filled(page, "update", name="gpu-night")
+    expect(page.locator("tr", has_text="gpu-night")).to_contain_text("ACTIVE")
+    assert complaints.errors == []
+
+
+def test_a_machine_goes_to_the_recycle_bin_with_its_disk_and_comes_back(
+    opened: tuple[Page, Complaints], api: httpx.Client
+) -> None:
+    page, complaints = opened
+    wanted(api, "nodes", name="node 1")
+    account = wanted(api, "accounts", name="acme")
+    space = wanted(api, "cloudspaces", name="prod", account=account)
+    image = wanted(api, "images", name="tick", account=account)
+    go(page, "ovc")
+    expect(page.locator(".tree")).to_contain_text("node 1ENABLED")
+    made(page, "machine", ns="mine", name="ledger", cloudspace=space, image=image)
+    line = page.locator(".tree li > div", has=page.get_by_role("link", name="ledger", exact=True))
+    expect(line).to_contain_text("RUNNING")
+    line.get_by_role("link").click()
+    page.get_by_role("button", name="delete", exact=True).click()
+    page.locator("#question").get_by_role("button", name="delete").click()
+    expect(page.locator(".who-is .badge")).to_have_text("DELETED")
+    go(page, "ovc")
+    row = page.locator("tr", has=page.get_by_role("link", name="ledger", exact=True))
+    expect(row).to_contain_text("then destroy")
+    expect(page.locator("tr", has_text="ledger-boot")).to_contain_text("as long as ledger")
+    row.get_by_role("button", name="Restore").click()
+    expect(page.get_by_text("The bin is empty.")).to_be_visible()
+    assert complaints.errors == []
+
+
+def wanted(api: httpx.Client, path: str, **body: str) -> str:
+    """Make something of the domain, and return its id when it is there."""
+    asked = api.post(f"/api/v1/ovc/mine/{path}", json=body).raise_for_status().json()
+    if asked["operation"]:
+        with api.stream("GET", f"/api/v1/ns/mine/operations/{asked['operation']}/events") as events:
+            assert "succeeded" in events.read().decode()
+    found: str = asked["object"]["id"]
+    return found
+
+
+def test_a_cloudlet_waits_for_its_agent_and_says_so(opened: tuple[Page, Complaints]) -> None:
+    page, complaints = opened
+    go(page, "edge")
+    made(page, "cloudlet", ns="mine", name="oslo")
+    row = page.locator("tr", has_text="oslo")
+    expect(row).to_contain_text("not connected")
+    expect(row).to_contain_text("no agent has called")
+    assert complaints.errors == []
+
+
+def test_any_object_is_made_with_a_form_and_acted_on_with_arguments(opened: tuple[Page, Complaints]) -> None:
+    page, _ = opened
+    go(page, "objects")
+    made(page, "object", ns="mine", kind="ovc.account", id="bank", spec='{"name": "Bank"}', labels="name=Bank")
+    page.evaluate("location.hash = '#/object/mine/bank'")
+    expect(page.get_by_role("heading", name="Bank")).to_be_visible()
+    expect(page.locator(".who-is .badge")).to_have_text("CONFIRMED")
+    page.get_by_role("button", name="With arguments…").click()
+    page.locator("#question [name=args]").fill("{no JSON")
+    page.locator("#question").get_by_role("button", name="Ask").click()
+    expect(page.locator("#question .problem")).to_contain_text("This is not JSON")
+    filled(page, "Ask", action="disable", args="{}")
+    expect(page.locator(".who-is .badge")).to_have_text("DISABLED")
