@@ -146,6 +146,9 @@ class Desk:
 
     def release(self, op: Key) -> None:
         """Give back an operation's locks on the trees that are loaded."""
+        operation = self.operations.get(op)
+        if operation is not None and operation.tree is None:
+            return
         for tree, locks in self._locks.items():
             if tree.ns == op.ns and any(lock.op == op.id for lock in locks):
                 locks[:] = [lock for lock in locks if lock.op != op.id]

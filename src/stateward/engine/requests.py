@@ -154,8 +154,15 @@ class Locked(Denied):
         self.tree, self.wish, self.blockers = tree, wish, blockers
 
     def __str__(self) -> str:
-        held = "; ".join(f"{b.op} {'waits for' if b.waiting else 'holds'} {b.mode} on {b.path}" for b in self.blockers)
+        held = "; ".join(map(_holding, self.blockers))
         return f"{self.wish.mode} on {self.wish.path} of {self.tree} is not to be had: {held}"
+
+
+def _holding(blocker: Blocker) -> str:
+    """Say which lock somebody has, or wants, and what for."""
+    what = f"{blocker.action} " * bool(blocker.action) + blocker.op
+    who = f" of {blocker.who}" if blocker.who else ""
+    return f"{what}{who} {'waits for' if blocker.waiting else 'holds'} {blocker.mode} on {blocker.path}"
 
 
 class VersionMismatch(Denied):
