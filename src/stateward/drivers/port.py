@@ -137,6 +137,7 @@ class Listing(Struct, frozen=True):
     seen: Sequence[Observation]
     complete: bool
     trouble: str = ""
+    after: float = 0.0  # for how many seconds the provider wants to be left alone
     asked: float = 0.0  # when it was asked for, by the clock of who did: `Capabilities.lag` counts from then back
 
 
@@ -161,6 +162,14 @@ class Part(Struct, frozen=True):
     within: str = ""  # the provider's id of the network that it belongs to
     facts: Mapping[str, str] = {}  # cidr, rules (JSON), public_key, ...
     native_id: str = ""
+
+
+class PartListing(Struct, frozen=True):
+    """The parts that a look has shown. Only where it is complete does a part that is not in it count as absent."""
+
+    seen: Sequence[Part]
+    complete: bool
+    trouble: str = ""
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -229,6 +238,16 @@ class Unanswered(Struct, frozen=True):
 
 
 Outcome: TypeAlias = Accepted | Already | Refused | Throttled | Transient | Unanswered
+Doubt: TypeAlias = Throttled | Transient | Unanswered
+"""What is said where nobody can say yes or no."""
+
+
+class CommandFailed(OSError):
+    """A command ended with another status than 0; `written` is what it wrote until then."""
+
+    def __init__(self, status: int, written: str) -> None:
+        super().__init__(f"exit status {status}")
+        self.status, self.written = status, written
 
 
 @runtime_checkable
@@ -246,14 +265,20 @@ class Driver(Protocol):
     def caps(self) -> Capabilities:
         """What can be done there."""
 
-    async def check(self, spec: str, image: str) -> Refused | None:
-        """Say why a machine of this size from this image cannot be made here; has no side effect."""
+    async def check(self, spec: str, image: str) -> Refused | Doubt | None:
+        """Say why a machine of this size from this image cannot be made here, or why that cannot be said now.
+
+        It has no side effect.
+        """
 
     async def ensure(self, part: Part) -> Outcome:
         """Find a part by its key, or make it."""
 
     async def remove(self, part: Part) -> Outcome:
         """Remove a part; one that is not there is `Already` gone."""
+
+    async def parts(self) -> PartListing:
+        """List all parts of ours here. Trouble makes it incomplete; it never raises."""
 
     async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
         """Make machines; one outcome for each, in order. A key that is known makes nothing new."""
@@ -265,7 +290,10 @@ class Driver(Protocol):
         """List all machines of ours here, or those with these keys. Trouble makes it incomplete; it never raises."""
 
     async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:
-        """Run a command on a machine and return what it wrote; raises `OSError` or `TimeoutError`."""
+        """Run a command on a machine and return what it wrote; raises `OSError` or `TimeoutError`.
+
+        A command that ends with another status than 0 has failed: that is a `CommandFailed`.
+        """
 
     def watch(self) -> AsyncIterator[str]:
         """Yield the keys of machines that may have changed: hints, the listing is the truth."""

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.domains.mci import clouds, mcis
-from stateward.domains.mci.commands import run_post_command
+from stateward.domains.mci.commands import Ran, run_post_command
 from stateward.domains.mci.house import MciWing
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec
@@ -98,11 +98,11 @@ def make_mortal(wing: MciWing, death: Death) -> None:
         driver: Driver = ON_HOST[name](wing.drivers._at_home(place, name), meter, death.at)
         return Mortal(driver, death)
 
-    async def commanded(*asked: Any) -> dict[str, str]:
+    async def commanded(*asked: Any) -> Ran:
         death.at("post-command sent")
-        written = await run_post_command(*asked)
+        ran = await run_post_command(*asked)
         death.at("post-command answered")
-        return written
+        return ran
 
     wing.drivers.make = made  # type: ignore[method-assign]
     mcis.run_post_command = commanded  # type: ignore[assignment, attr-defined]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stateward.drivers import Deed, MachineState, Ref
+from stateward.drivers import CommandFailed, Deed, MachineState, Ref
 from tests.contract.drivers.case import Case, accepted, find, running, until, until_gone
 
 
@@ -60,6 +60,15 @@ class HandingOver:
         else:
             with pytest.raises(OSError):  # noqa: PT011 - any will do
                 await driver.run(ref, "echo hello", "root", 30.0)
+
+    async def test_a_command_that_ends_badly_tells_its_status(self, case: Case) -> None:
+        driver = case.driver()
+        if not driver.caps.shell:
+            return
+        ref = await running(driver, case)
+        with pytest.raises(CommandFailed) as raised:
+            await driver.run(ref, "exit 3", "root", 30.0)
+        assert raised.value.status == 3
 
     async def test_a_command_does_not_run_on_a_machine_that_is_not_there(self, case: Case) -> None:
         with pytest.raises((OSError, TimeoutError)):

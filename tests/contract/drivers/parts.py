@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from stateward.drivers import Accepted, Already, Deed, Driver, MachineState, Part, PartKind, Ref, Why
+from stateward.drivers import Accepted, Already, Deed, Driver, MachineState, Part, PartKind, PartListing, Ref, Why
 from tests.contract.drivers.case import Case, agreed, refused, until, until_gone
 
 NETWORK = Part(PartKind.NETWORK, "net-key", "net", facts={"cidr": "10.1.0.0/16"})
@@ -55,6 +55,21 @@ class Parts:
             return
         made = await asyncio.gather(*(ensured(driver, NETWORK) for _ in range(4)))
         assert len({part.native_id for part in made}) == 1
+
+    async def test_parts_are_listed_by_their_keys_for_as_long_as_they_are_there(self, case: Case) -> None:
+        driver = case.driver()
+        assert (await driver.parts()).seen == [] if driver.caps.parts else (await driver.parts()).complete
+        if not driver.caps.parts:
+            return
+        network = await ensured(driver, NETWORK)
+        made = [network, *[await ensured(driver, part) for part in the_parts(network.native_id)]]
+        listing = await driver.parts()
+        assert listing.complete, listing.trouble
+        shown = {(one.kind, one.key, one.native_id) for one in listing.seen}
+        assert shown == {(one.kind, one.key, one.native_id) for one in made}
+        for part in reversed(made):
+            await driver.remove(part)
+        assert await driver.parts() == PartListing([], complete=True)
 
     async def test_a_new_key_pair_tells_its_secret_once(self, case: Case) -> None:
         driver = case.driver()

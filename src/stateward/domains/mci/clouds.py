@@ -22,6 +22,9 @@ MOMENT = 0.001
 TICK, SLOWEST = 0.25, 4.0
 """How many seconds pass between two listings for those who wait: the first time, and when nothing comes for long."""
 
+ALONE = 10.0
+"""For how many seconds, at most, a provider is not asked that wants to be left alone: those who wait have deadlines."""
+
 ABSENT_AFTER = 2.0
 """How many seconds apart two listings must be that do not have a VM, before it counts as absent."""
 
@@ -102,6 +105,7 @@ class Cloud:
         self._joined = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._fresh: asyncio.Task[Listing] | None = None
+        self._alone_until = 0.0  # the provider has asked to be left alone
 
     def _gather(self, deed: Deed, bulk: int) -> Gatherer[Ref, Outcome]:
         return Gatherer(lambda refs: self.driver.act(deed, refs), bulk)
@@ -137,11 +141,16 @@ class Cloud:
         return await self._list()
 
     async def _list(self, keys: Collection[str] | None = None) -> Listing:
+        if self._alone_until > self.clock():
+            await asyncio.sleep(self._alone_until - self.clock())
         asked = self.clock()
         try:
-            return replace(await self.driver.observe(keys), asked=asked)
+            listing = replace(await self.driver.observe(keys), asked=asked)
         except Exception as error:
             return Listing((), complete=False, trouble=f"{type(error).__name__}: {error}", asked=asked)
+        if listing.after > 0.0:
+            self._alone_until = max(self._alone_until, self.clock() + min(listing.after, ALONE))
+        return listing
 
     async def look(self, key: str) -> Look:
         """Look at one machine; those who ask within a moment share one call."""
@@ -168,6 +177,19 @@ class Cloud:
             else:
                 looks[key] = Look(Sight.UNKNOWN, trouble="missing in one listing so far", asked=asked)
         return looks
+
+    async def part_sights(self, keys: Collection[str]) -> dict[str, Sight]:
+        """Look at some parts, with one listing."""
+        listing = await self.driver.parts()
+        shown, now = {one.key for one in listing.seen}, self.clock()
+        return {key: self._part_sight(key, key in shown, listing.complete, now) for key in keys}
+
+    def _part_sight(self, key: str, shown: bool, complete: bool, now: float) -> Sight:
+        if shown:
+            self._missing.pop(key, None)
+            return Sight.PRESENT
+        long = complete and now - self._missing.setdefault(key, now) >= ABSENT_AFTER
+        return Sight.ABSENT if long else Sight.UNKNOWN
 
     async def until(self, key: str, wanted: Wanted) -> Look:
         """Wait until a look shows what is wanted; the caller's deadline is the limit.

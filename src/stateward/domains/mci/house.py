@@ -4,21 +4,23 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 from stateward.domains.mci.api import routes
+from stateward.domains.mci.api.keeping import keep_forgetting
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.clouds import TICK
 from stateward.domains.mci.connections import Clouds
 from stateward.domains.mci.demo import Show
 from stateward.domains.mci.guards import guard_mci
-from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, NAMESPACE, SPEC
+from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SPEC, VM
 from stateward.domains.mci.limits import lanes_of
 from stateward.domains.mci.mcis import Mcis
-from stateward.domains.mci.parts import Parts, Secrets
-from stateward.domains.mci.service import Service
+from stateward.domains.mci.parts import Parts
+from stateward.domains.mci.service import ON_ALL, Service
 from stateward.domains.mci.upkeep import EVERY, Upkeep
 from stateward.domains.mci.vms import Vms
-from stateward.domains.wing import Site, Wing
+from stateward.domains.wing import PartsOf, Site, Wing
 from stateward.drivers.registry import Drivers
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.disk import CloudUnavailable
@@ -34,6 +36,7 @@ class MciWing(Wing):
 
     service: Service
     upkeep: Upkeep
+    parts_of: ClassVar[PartsOf] = {(MCI.kind, action): VM.kind for action in ON_ALL}
 
     def __init__(
         self, site: Site, *, cloud: SimulatedCloud | None = None, tick: float = TICK, every: float = EVERY
@@ -41,12 +44,12 @@ class MciWing(Wing):
         self._site, self._every = site, every
         self.cloud = cloud or _simulated(site)
         self.drivers = Drivers(site.data / "machines", self.cloud)
-        self.catalogue, self.secrets = Catalogue(), Secrets()
+        self.catalogue = Catalogue()
         self.clouds = Clouds(self.drivers, self.catalogue, site.called, tick=tick)
         self._vms = Vms(self.clouds.of)
         self._mcis = Mcis(self.clouds.of, self.clouds.driver, self.catalogue)
-        parts = Parts(self.clouds.of, self.catalogue, self.secrets)
-        records = [Kind(one) for one in (NAMESPACE, CONNECTION, SPEC, IMAGE)]
+        parts = Parts(self.clouds.of, self.catalogue)
+        records = [Kind(one) for one in (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)]
         super().__init__(
             [self._mcis.kind(guard_mci), self._vms.kind(), *parts.kinds(), *records], routes(self, site.saved)
         )
@@ -54,7 +57,7 @@ class MciWing(Wing):
     def attach(self, engine: Engine) -> None:
         """Get to know the engine."""
         self._vms.engine, self.catalogue.reader = engine, engine.store.reader
-        self.service = Service(engine, self.catalogue, self.clouds, self.secrets)
+        self.service = Service(engine, self.catalogue, self.clouds)
         self.upkeep = Upkeep(
             engine, self.catalogue, self.clouds, self._site.chance, self._site.saved, every=self._every
         )
@@ -64,15 +67,15 @@ class MciWing(Wing):
         """Live beside an engine."""
         await self.service.ensure_namespaces(FIRST_NAMESPACES)
         await self._set_limits(engine)
-        loops = (self.upkeep.follow, self.upkeep.keep_looking) if works else ()
-        tasks = [asyncio.create_task(loop()) for loop in loops]
+        loops = [self.upkeep.settling.follow(), self.upkeep.keep_looking(), keep_forgetting(engine)] if works else []
+        tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self.upkeep.close()
+            await self.upkeep.settling.close()
             await self.clouds.close()
             self.cloud.close()
 

@@ -146,7 +146,7 @@ class PartState(State):
     CONFIGURING = "Configuring", TRANSITIONAL, "being made at the provider"
     AVAILABLE   = "Available",   STABLE,       "there, to be used"
     DELETING    = "Deleting",    TRANSITIONAL, "being removed at the provider"
-    ERROR       = "Error",       STABLE,       "could not be made, or nobody knows"
+    ERROR       = "Error",       STABLE,       "could not be made, is no longer there, or nobody knows"
 
 
 P = PartState
@@ -158,11 +158,19 @@ PART_ROWS = (
     action(P.ERROR,                "repair", ANYONE, P.CONFIGURING, P.AVAILABLE, P.ERROR,  10 * MINUTE),
     action(P.AVAILABLE | P.ERROR,  "delete", ANYONE, P.DELETING,    GONE,        BACK,     10 * MINUTE),
     step(  every(P),               "forget", USER,                  GONE,        needs=FORCE),
+    # what the provider shows, behind our back
+    step(  P.AVAILABLE,            "shows none",  PROVIDER,         P.ERROR),
+    step(  P.ERROR,                "shows again", PROVIDER,         P.AVAILABLE),
 )
+NETWORK_ROWS = (
+    *PART_ROWS,
+    action(P.AVAILABLE,            "reshape", USER,  P.CONFIGURING, P.AVAILABLE, BACK,     10 * MINUTE),  # other subnets
+)
+PARTIES = USER | CONTROLLER | PROVIDER
 
-VNET           = declare("mci.vnet",          PartState, PART_ROWS, USER | CONTROLLER, unknown=P.ERROR, about="a virtual network with its subnets")
-SECURITY_GROUP = declare("mci.securitygroup", PartState, PART_ROWS, USER | CONTROLLER, unknown=P.ERROR, about="a group of firewall rules")
-SSH_KEY        = declare("mci.sshkey",        PartState, PART_ROWS, USER | CONTROLLER, unknown=P.ERROR, about="a key pair to reach VMs with")
+VNET           = declare("mci.vnet",          PartState, NETWORK_ROWS, PARTIES, unknown=P.ERROR, about="a virtual network with its subnets")
+SECURITY_GROUP = declare("mci.securitygroup", PartState, PART_ROWS,    PARTIES, unknown=P.ERROR, about="a group of firewall rules")
+SSH_KEY        = declare("mci.sshkey",        PartState, PART_ROWS,    PARTIES, unknown=P.ERROR, about="a key pair to reach VMs with")
 
 
 class RecordState(State):
@@ -184,5 +192,6 @@ NAMESPACE  = declare("mci.namespace",  RecordState, RECORD_ROWS, USER | CONTROLL
 CONNECTION = declare("mci.connection", RecordState, RECORD_ROWS, USER | CONTROLLER, about="a way to a provider's region, with a driver behind it")
 SPEC       = declare("mci.spec",       RecordState, RECORD_ROWS, USER | CONTROLLER, about="a size of machine")
 IMAGE      = declare("mci.image",      RecordState, RECORD_ROWS, USER | CONTROLLER, about="what a machine starts from")
+CALL       = declare("mci.call",       RecordState, RECORD_ROWS, USER | CONTROLLER, about="what became of a request, for whoever lost the answer")
 
-LIFECYCLES = (MCI, VM, VNET, SECURITY_GROUP, SSH_KEY, NAMESPACE, CONNECTION, SPEC, IMAGE)
+LIFECYCLES = (MCI, VM, VNET, SECURITY_GROUP, SSH_KEY, NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)

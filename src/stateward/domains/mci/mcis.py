@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from stateward.domains.mci.catalogue import Catalogue, objects
-from stateward.domains.mci.commands import run_post_command
+from stateward.domains.mci.commands import Ran, run_post_command
 from stateward.domains.mci.lifecycle import HOLD, MCI, TERMINATE_FIRST, VM, MciState, VmState
-from stateward.domains.mci.model import MciSeen, MciSpec, SubGroup, mci_of, mci_seen, text, vm_id, vm_of
+from stateward.domains.mci.model import MciSeen, MciSpec, SubGroup, mci_of, mci_seen, plain, text, vm_id, vm_of
 from stateward.domains.mci.plans import DriverOf, Planned, free_numbers, resolve_all, vm_spec
 from stateward.domains.mci.preparing import Preparation, named
 from stateward.domains.mci.status import adds_up_to, count
@@ -125,9 +125,9 @@ class Mcis:
         left: dict[str, str] = await job.once("left", lambda: self._left(job, made))
         if all(state in BAD for state in left.values()):
             return await self._in_vain(job, mci, left, errors)
-        results = await job.once("post-command", lambda: self._post_command(job, mci, made))
-        ending = await self._sum(job)
-        return msgspec.structs.replace(ending, seen=text(MciSeen(tuple(errors), results)))
+        noted = await job.once("post-command", lambda: self._post_command(job, mci, made))
+        ran, ending = msgspec.convert(noted, Ran), await self._sum(job)
+        return msgspec.structs.replace(ending, seen=text(MciSeen(tuple(errors), ran.written, ran.failed)))
 
     async def _in_vain(self, job: Job, mci: MciSpec, left: dict[str, str], errors: list[str]) -> Ending:
         """End work of which nothing good has come: an MCI that was to grow is what it was before."""
@@ -148,9 +148,9 @@ class Mcis:
     async def _left(self, job: Job, made: Sequence[str]) -> dict[str, str]:
         return {one.id: one.state for one in await self._among(job, made)}
 
-    async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> dict[str, str]:
+    async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
         running = [one for one in await self._among(job, made) if one.state == VmState.RUNNING]
-        return await run_post_command(self._cloud_of, mci.post_command, running)
+        return plain(await run_post_command(self._cloud_of, mci.post_command, running))
 
     async def _withdraw(self, job: Job) -> Ending:
         await self._preparation.undo(job, mci_of(job.claim.object))

@@ -98,7 +98,7 @@ class GroupSpec(Struct, frozen=True, omit_defaults=True):
 
 
 class KeySpec(Struct, frozen=True, omit_defaults=True):
-    """A key pair that is wanted; only the public half is ever kept."""
+    """A key pair that is wanted; only the public half is ever kept, and the provider makes one where there is none."""
 
     name: str
     uid: str
@@ -114,6 +114,7 @@ class PartSeen(Struct, frozen=True, omit_defaults=True):
 
     native_id: str = ""
     subnets: dict[str, str] = {}  # name -> the provider's id
+    missing: tuple[str, ...] = ()  # what of it the provider does not show any more
 
 
 class SubGroup(Struct, frozen=True, omit_defaults=True):
@@ -166,6 +167,7 @@ class MciSeen(Struct, frozen=True, omit_defaults=True):
 
     errors: tuple[str, ...] = ()
     results: dict[str, str] = {}  # what the post-command wrote, by VM
+    failed: dict[str, str] = {}  # and where it failed, why
 
 
 class VmSpec(Struct, frozen=True, omit_defaults=True):

@@ -1,7 +1,10 @@
 """Networks, security groups and keys: made at the provider, found again by their uid, shared by name.
 
-The private half of a key that the provider makes is told to whoever asked for it, once, and kept nowhere.
+Of a key the public half comes along (`keypair`); one that the provider makes by itself, for MCIs that share it, has a
+private half that nobody gets to see.
 """
+
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -31,90 +34,67 @@ class Where(Struct, frozen=True):
     region: str
 
 
-class Secrets:
-    """Private keys on their way to whoever asked for them: by operation, in this process, for one reading."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, str] = {}
-
-    def put(self, op: str, secret: str) -> None:
-        """Keep a secret until it is taken; the oldest go when nobody comes."""
-        if secret:
-            self._kept[op] = secret
-            while len(self._kept) > 100:
-                del self._kept[next(iter(self._kept))]
-
-    def take(self, op: str) -> str:
-        """Take a secret: it is gone then."""
-        return self._kept.pop(op, "")
-
-
 class Parts:
     """The handlers of networks, security groups and keys."""
 
-    def __init__(self, cloud_of: CloudOf, catalogue: Catalogue, secrets: Secrets) -> None:
+    def __init__(self, cloud_of: CloudOf, catalogue: Catalogue) -> None:
         self._cloud_of = cloud_of
         self._catalogue = catalogue
-        self._secrets = secrets
 
     def kinds(self) -> list[Kind]:
         """Return the kinds, with their handlers."""
         make = {"vNet": self._network, "securityGroup": self._group, "sshKey": self._key}
-        return [
-            Kind(
-                lifecycle,
-                {
-                    "create": Handler(make[word]),
-                    "repair": Handler(make[word]),
-                    "delete": Handler(self._delete),
-                },
-                _route,
-            )
-            for word, lifecycle in KINDS.items()
-        ]
+        return [Kind(lifecycle, self._handlers(word, make[word]), _route) for word, lifecycle in KINDS.items()]
+
+    def _handlers(self, word: str, make: Callable[[Job], Awaitable[Ending]]) -> dict[str, Handler]:
+        made = ("create", "repair", "reshape") if word == "vNet" else ("create", "repair")
+        return {action: Handler(make) for action in made} | {"delete": Handler(self._delete)}
 
     async def _network(self, job: Job) -> Ending:
+        """Make a network with the subnets that it is to have, and no others."""
         want = msgspec.json.decode(job.claim.object.spec, type=NetworkSpec)
         driver = await self._driver(want.connection)
         network = Part(PartKind.NETWORK, want.uid, want.name, facts={"cidr": want.cidr})
-        native = await self._ensure(driver, job, network)
+        native = await self._ensure(driver, network)
         subnets: dict[str, str] = {}
         for one in want.subnets:
-            part = Part(
-                PartKind.SUBNET, f"{want.uid}-{one.name}", one.name, native, {"cidr": one.cidr, "zone": one.zone}
-            )
-            subnets[one.name] = await self._ensure(driver, job, part)
+            facts = {"cidr": one.cidr, "zone": one.zone}
+            part = Part(PartKind.SUBNET, subnet_key(want.uid, one.name), one.name, native, facts)
+            subnets[one.name] = await self._ensure(driver, part)
+        known = part_seen(job.claim.object).subnets
+        await self._remove_subnets(driver, want.uid, {name: known[name] for name in known if name not in subnets})
         return Ending(seen=text(PartSeen(native, subnets)))
+
+    async def _remove_subnets(self, driver: Driver, uid: str, subnets: Mapping[str, str]) -> None:
+        for name, native in subnets.items():
+            gone(await driver.remove(Part(PartKind.SUBNET, subnet_key(uid, name), name, native_id=native)))
 
     async def _group(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=GroupSpec)
         network = await self._seen(job.ns, "vNet", want.network)
         rules = msgspec.json.encode(want.rules).decode()
         part = Part(PartKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
-        return Ending(seen=text(PartSeen(await self._ensure(await self._driver(want.connection), job, part))))
+        return Ending(seen=text(PartSeen(await self._ensure(await self._driver(want.connection), part))))
 
     async def _key(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=KeySpec)
         facts = {"public_key": want.public_key} if want.public_key else {}
         part = Part(PartKind.SSH_KEY, want.uid, want.name, facts=facts)
-        return Ending(seen=text(PartSeen(await self._ensure(await self._driver(want.connection), job, part))))
+        return Ending(seen=text(PartSeen(await self._ensure(await self._driver(want.connection), part))))
 
     async def _delete(self, job: Job) -> None:
         found = job.claim.object
         where, seen = msgspec.json.decode(found.spec, type=Where), part_seen(found)
         driver, kind = await self._driver(where.connection), PartKind(WORDS[found.kind])
-        for name, native in seen.subnets.items():
-            gone(await driver.remove(Part(PartKind.SUBNET, f"{where.uid}-{name}", name, native_id=native)))
+        await self._remove_subnets(driver, where.uid, seen.subnets)
         gone(await driver.remove(Part(kind, where.uid, where.name, native_id=seen.native_id)))
 
-    async def _ensure(self, driver: Driver, job: Job, part: Part) -> str:
+    async def _ensure(self, driver: Driver, part: Part) -> str:
         if not driver.caps.parts:
             return part.name
         outcome = await driver.ensure(part)
         answered(outcome)
         assert isinstance(outcome, Accepted | Already)
-        if isinstance(outcome, Accepted):
-            self._secrets.put(job.key.id, outcome.secret)
         return outcome.native_id
 
     async def _seen(self, ns: str, word: str, name: str) -> PartSeen:
@@ -133,6 +113,11 @@ class Parts:
 def part_seen(found: Object) -> PartSeen:
     """Return what was seen of a part."""
     return msgspec.json.decode(found.seen, type=PartSeen)
+
+
+def subnet_key(uid: str, name: str) -> str:
+    """Return the key of a network's subnet at the provider."""
+    return f"{uid}-{name}"
 
 
 def where_of(found: Object) -> Where:

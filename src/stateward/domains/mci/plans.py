@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup, VmSpec
-from stateward.drivers import Driver, Learns
+from stateward.drivers import Driver, Learns, Refused
 from stateward.errors import BadInput, StatewardError
 
 DriverOf = Callable[[Connection], Awaitable[Driver]]
@@ -20,6 +20,7 @@ class Planned(Struct, frozen=True):
     connection: Connection
     spec: Spec
     image: Image
+    doubt: str = ""  # why nobody can say now whether the provider has what is named
 
     @property
     def shared(self) -> str:
@@ -28,7 +29,10 @@ class Planned(Struct, frozen=True):
 
 
 async def resolve(catalogue: Catalogue, driver_of: DriverOf, ns: str, group: SubGroup) -> Planned:
-    """Find what a subgroup names; what is not there, or not to be had at the provider, is bad input."""
+    """Find what a subgroup names; what is not there, or not to be had at the provider, is bad input.
+
+    A provider that cannot say so now refuses nothing: whoever makes VMs there will see.
+    """
     spec = await catalogue.spec(ns, group.spec)
     connection = await catalogue.connection(group.connection or spec.connection)
     if spec.connection != connection.name:
@@ -39,10 +43,10 @@ async def resolve(catalogue: Catalogue, driver_of: DriverOf, ns: str, group: Sub
     driver = await driver_of(connection)
     if isinstance(driver, Learns):
         driver.learn(spec.csp_name, image.csp_name)
-    refused = await driver.check(spec.csp_name, image.csp_name)
-    if refused is not None:
-        raise BadInput("specId", group.spec, f"what {connection.name} offers: {refused.message}")
-    return Planned(group, connection, spec, image)
+    answer = await driver.check(spec.csp_name, image.csp_name)
+    if isinstance(answer, Refused):
+        raise BadInput("specId", group.spec, f"what {connection.name} offers: {answer.message}")
+    return Planned(group, connection, spec, image, "" if answer is None else answer.message)
 
 
 async def resolve_all(

@@ -74,9 +74,21 @@ class Preparation:
         for times in range(TRIES):
             requests = [self._request(job, mci, word, one) for one in places.values()]
             await job.spawn(f"make {word}s{' again' * times}", requests)
+            await self._repair(job, word, places.values(), times)
             if not await self._gone(job.ns, word, places.values()):
                 break
         return await self._check(job.ns, word, planned)
+
+    async def _repair(self, job: Job, word: str, places: Iterable[Planned], times: int) -> None:
+        """Repair what all share and the provider has lost: the next who needs it is to find it well."""
+        names = [name for one in places for name in _names(word, named(job.ns, one))]
+        repairs = [Request(job.ns, id_, "repair", "", CONTROLLER) for id_ in await self._lost(job.ns, word, names)]
+        if repairs:
+            await job.spawn(f"repair {word}s{' again' * times}", repairs)
+
+    async def _lost(self, ns: str, word: str, names: Sequence[str]) -> list[str]:
+        found = [await self._reader.object(Key(ns, part_id(word, name))) for name in dict.fromkeys(names)]
+        return [one.id for one in found if one is not None and not one.removed and part_seen(one).missing]
 
     async def _gone(self, ns: str, word: str, places: Iterable[Planned]) -> bool:
         names = [name for one in places for name in _names(word, named(ns, one))]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stateward.domains.mci.catalogue import Catalogue, objects
 from stateward.domains.mci.connections import Clouds
 from stateward.domains.mci.guards import Meanwhile, StillAlive
+from stateward.domains.mci.keypair import new_pair
 from stateward.domains.mci.lifecycle import (
     CONNECTION,
     FORGET,
@@ -42,7 +43,7 @@ from stateward.domains.mci.model import (
     vm_id,
     vm_of,
 )
-from stateward.domains.mci.parts import KINDS, Secrets, where_of
+from stateward.domains.mci.parts import KINDS, where_of
 from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound
 from stateward.engine.groups import GroupVerdict, NoneAllowed
 from stateward.engine.requests import VersionMismatch
@@ -83,8 +84,8 @@ class Caller(Struct, frozen=True):
 class Service:
     """The mci domain, for its API, its commands and its demo."""
 
-    def __init__(self, engine: Engine, catalogue: Catalogue, clouds: Clouds, secrets: Secrets) -> None:
-        self.engine, self.catalogue, self.clouds, self.secrets = engine, catalogue, clouds, secrets
+    def __init__(self, engine: Engine, catalogue: Catalogue, clouds: Clouds) -> None:
+        self.engine, self.catalogue, self.clouds = engine, catalogue, clouds
 
     # --- MCIs --------------------------------------------------------------------------------------------------------
 
@@ -155,7 +156,7 @@ class Service:
             changed = replace(spec, groups=tuple(grown if one.name == group else one for one in spec.groups))
             return await self._scale(found, changed, Scale(group, abs(by_count)), by, out=by_count > 0)
 
-        return await _as_it_is(scaled)
+        return await as_it_is(scaled)
 
     async def add_group(self, ns: str, mci: str, group: SubGroup, by: Caller) -> Accepted:
         """Add a subgroup."""
@@ -168,7 +169,7 @@ class Service:
             changed = replace(spec, groups=(*spec.groups, group))
             return await self._scale(found, changed, Scale(group.name, group.size), by, out=True)
 
-        return await _as_it_is(added)
+        return await as_it_is(added)
 
     async def _scale(self, found: Object, spec: MciSpec, scale: Scale, by: Caller, *, out: bool) -> Accepted:
         return await self.engine.act(
@@ -194,7 +195,7 @@ class Service:
                 ns, mci, "delete", actor=by.actor, who=by.who, facts=facts, version=found.version
             ), []
 
-        return await _as_it_is(deleted)
+        return await as_it_is(deleted)
 
     async def _forget(self, found: Object, by: Caller, *, force: bool) -> tuple[Accepted, list[str]]:
         """Delete an MCI with all its VMs at once; what comes meanwhile is noticed by the guard, and looked at anew."""
@@ -246,13 +247,18 @@ class Service:
     async def make_part(
         self, ns: str, word: str, want: NetworkSpec | GroupSpec | KeySpec, by: Caller, wait: float = 30.0
     ) -> tuple[Object, str]:
-        """Make a part and wait until it is there; returns it, and the private key if one was made."""
+        """Make a part and wait a while for it to be there; returns it, and the private key if one was made."""
         await self.namespace(ns)
+        secret = ""
+        if isinstance(want, KeySpec) and not want.public_key:
+            pair = new_pair(want.name)
+            want, secret = replace(want, public_key=pair.public), pair.private
         accepted = await self.engine.create(
             ns, part_id(word, want.name), KINDS[word].kind, spec=plain(want), actor=by.actor, who=by.who
         )
-        await self.engine.wait(ns, accepted.op.id, wait)
-        return await self.part(ns, word, want.name), self.secrets.take(accepted.op.id)
+        with suppress(TimeoutError):
+            await self.engine.wait(ns, accepted.op.id, wait)
+        return await self.part(ns, word, want.name), secret
 
     async def remove_part(self, ns: str, word: str, name: str, by: Caller, *, force: bool = False) -> Accepted:
         """Remove a part that nothing stands on; with force, only forget it."""
@@ -376,7 +382,7 @@ class Service:
                 continue
 
 
-async def _as_it_is(attempt: Callable[[], Awaitable[T]]) -> T:
+async def as_it_is(attempt: Callable[[], Awaitable[T]]) -> T:
     """Try again where an MCI has changed since it was read: what is in the way, if anything is, is told then."""
     for _ in range(TRIES):
         with suppress(VersionMismatch, Meanwhile):
@@ -390,4 +396,4 @@ def _stands_on(word: str, found: Object) -> tuple[str, ...]:
     return (parts | {"spec": (vm.spec,), "image": (vm.image,)})[word]
 
 
-__all__ = ["Caller", "InUse", "Service", "where_of"]
+__all__ = ["Caller", "InUse", "Service", "as_it_is", "where_of"]

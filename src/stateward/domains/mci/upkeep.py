@@ -1,4 +1,4 @@
-"""Upkeep: MCIs at rest follow their VMs, VMs at rest follow what their providers show, and orphans are found.
+"""Upkeep: VMs at rest follow what their providers show, and so does what they stand on; orphans are found.
 
 Every process with a worker does this; whoever is first tells, and what the others say then is refused and does no harm.
 A round over all connections is done by one process at a time: it takes its turn by a compare-and-set on a record.
@@ -16,21 +16,19 @@ from msgspec import Struct
 from stateward.domains.mci.catalogue import Catalogue, objects
 from stateward.domains.mci.connections import Clouds
 from stateward.domains.mci.evidence import drift
-from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, MciState, VmState
+from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, VmState
+from stateward.domains.mci.losses import losses, noted, parts_by_connection
 from stateward.domains.mci.mcis import told
 from stateward.domains.mci.model import HOME, Connection, plain, seen_of, vm_of, vm_seen
+from stateward.domains.mci.settling import MEANING, Settling
 from stateward.drivers import Observation
 from stateward.engine import AlreadyExists, Denied, Engine
-from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object
-from stateward.store.selection import JournalFilter, Selector
+from stateward.store.selection import Selector
 
 log = logging.getLogger("stateward.mci")
-
-SOON = 0.05
-"""How many seconds news of VMs are gathered before their MCIs are looked at: thousands may come at once."""
 
 EVERY = 30.0
 """How many seconds pass between two rounds over all connections."""
@@ -65,58 +63,7 @@ class Upkeep:
     ) -> None:
         self._engine, self._catalogue, self._clouds = engine, catalogue, clouds
         self._chance, self._saved, self._every = chance, saved, every
-        self._restless: set[Key] = set()
-        self._soon: asyncio.TimerHandle | None = None
-        self._settling: set[asyncio.Task[None]] = set()
-
-    async def follow(self) -> None:
-        """Bring MCIs in step with their VMs, for as long as the process lives."""
-        after = await self._engine.store.reader.last_line()
-        async for line in self._engine.watch(after, JournalFilter(kind=VM.kind)):
-            if line.target is not None and line.source != line.target:
-                self._note(Key(line.ns, line.object.partition(".")[0]))
-
-    def _note(self, mci: Key) -> None:
-        """See to it that an MCI is looked at soon, however many of its VMs have news."""
-        if not self._restless:
-            self._soon = asyncio.get_running_loop().call_later(SOON, self._settle_soon)
-        self._restless.add(mci)
-
-    def _settle_soon(self) -> None:
-        task = asyncio.ensure_future(self._settle_all())
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
-
-    async def _settle_all(self) -> None:
-        restless, self._restless = self._restless, set()
-        for ns, mci in restless:
-            with suppress(StatewardError):
-                await self.settle(ns, mci)
-
-    async def close(self) -> None:
-        """Look at nothing any more."""
-        if self._soon is not None:
-            self._soon.cancel()
-        for task in self._settling:
-            task.cancel()
-        await asyncio.gather(*self._settling, return_exceptions=True)
-
-    async def settle(self, ns: str, mci: str) -> None:
-        """Tell an MCI at rest what its VMs add up to, if it is something else."""
-        found = await self._engine.store.reader.object(Key(ns, mci))
-        if found is None or found.removed or found.kind != MCI.kind:
-            return
-        if MCI.state(found.state).state_class is TRANSITIONAL:
-            return
-        counts = await self._engine.store.reader.count_states(Selector(ns, VM.kind, mci))
-        states = [state for (_, state), number in counts.items() for _ in range(number)]
-        if any(VM.state(state).state_class is TRANSITIONAL for state in states):
-            return  # more news will follow
-        event = told(states)
-        if _reached(event, found.state) or (not states and found.state == MciState.FAILED):
-            return
-        with suppress(Denied):
-            await self._engine.act(ns, mci, event, actor=CONTROLLER, version=found.version)
+        self.settling = Settling(engine, chance)
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
@@ -149,12 +96,14 @@ class Upkeep:
 
     async def look_around(self) -> list[Orphan]:
         """Compare all VMs with what their providers show; returns machines that no record knows."""
-        records = await self._records()
+        records, parts = await self._records(), await parts_by_connection(self._engine.store.reader)
         strangers: list[Orphan] = []
         for connection in await self._catalogue.connections():
             known = records.get(connection.name, {})
             if known or connection.driver != "simulated":
                 strangers += await self._compare(connection, known)
+            if connection.name in parts:
+                await self._compare_parts(connection, parts[connection.name])
         await self._note_those_out_of_step(vm for known in records.values() for vm in known.values())
         if not strangers:
             return []
@@ -179,8 +128,8 @@ class Upkeep:
         for ns in await self._engine.store.reader.namespaces():
             async for found in objects(self._engine.store.reader, Selector(ns, MCI.kind)):
                 rests = MCI.state(found.state).state_class is not TRANSITIONAL
-                if rests and not _reached(told(states.get(found.key, ())), found.state):
-                    self._note(found.key)
+                if rests and MEANING[told(states.get(found.key, ()))] != found.state:
+                    self.settling.note(found.key)
 
     async def _compare(self, connection: Connection, known: dict[str, Object]) -> list[Orphan]:
         cloud = await self._clouds.at(connection)
@@ -200,6 +149,20 @@ class Upkeep:
                 await self._tell(known[uid], event, shown)
         return [_orphan(connection, one) for one in listing.seen if one.key not in known and _lives(one)]
 
+    async def _compare_parts(self, connection: Connection, parts: list[Object]) -> None:
+        cloud = await self._clouds.at(connection)
+        settled = await self._engine.store.reader.time() - cloud.driver.caps.lag
+        for found, event, missing in await losses(cloud, parts, settled):
+            with suppress(Denied):
+                await self._engine.act(
+                    found.ns,
+                    found.id,
+                    event,
+                    actor=PROVIDER,
+                    version=found.version,
+                    seen=noted(found, missing),
+                )
+
     async def _tell(self, found: Object, event: str, shown: Observation | None) -> None:
         with suppress(Denied):  # somebody has begun something with it: that will tell
             await self._engine.act(
@@ -210,19 +173,6 @@ class Upkeep:
                 version=found.version,
                 seen=None if shown is None else plain(seen_of(shown)),
             )
-
-
-def _reached(event: str, state: str) -> bool:
-    wanted = {
-        "all running": MciState.RUNNING,
-        "all suspended": MciState.SUSPENDED,
-        "all terminated": MciState.TERMINATED,
-        "all failed": MciState.FAILED,
-        "none can say": MciState.UNDEFINED,
-        "none left": MciState.EMPTY,
-        "mixed": MciState.PARTIAL,
-    }[event]
-    return state == wanted
 
 
 def _lives(shown: Observation) -> bool:

@@ -20,12 +20,14 @@ from stateward.drivers.port import (
     Already,
     Capabilities,
     Deed,
+    Doubt,
     Idempotency,
     Listing,
     Meter,
     Observation,
     Outcome,
     Part,
+    PartListing,
     Place,
     Ref,
     Refused,
@@ -58,8 +60,8 @@ class AwsDriver:
         """What can be done there."""
         return CAPABILITIES
 
-    async def check(self, spec: str, image: str) -> Refused | None:
-        """Say why a machine of this size from this image cannot be made here."""
+    async def check(self, spec: str, image: str) -> Refused | Doubt | None:
+        """Say why a machine of this size from this image cannot be made here, or that EC2 does not say."""
         return await check(self._calls, self._images, spec, image)
 
     async def ensure(self, part: Part) -> Outcome:
@@ -69,6 +71,10 @@ class AwsDriver:
     async def remove(self, part: Part) -> Outcome:
         """Remove what carries a part's key."""
         return await self._parts.remove(part)
+
+    async def parts(self) -> PartListing:
+        """List all parts of ours here."""
+        return await self._parts.listing()
 
     async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
         """Make machines: look for their keys first, for tokens are forgotten after a while and tags are not."""

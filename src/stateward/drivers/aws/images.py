@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stateward.drivers.aws.calls import Calls
 from stateward.drivers.aws.errors import CallFailed
-from stateward.drivers.port import Refused, Why
+from stateward.drivers.port import Doubt, Refused, Why
 
 
 class Image(Struct, frozen=True):
@@ -43,16 +43,15 @@ class Images:
         return Image(newest["ImageId"], newest.get("RootDeviceName") or "/dev/sda1", newest.get("Architecture", ""))
 
 
-async def check(calls: Calls, images: Images, spec: str, image: str) -> Refused | None:
-    """Say why a machine cannot be made; where EC2 does not answer, there is no reason to tell."""
+async def check(calls: Calls, images: Images, spec: str, image: str) -> Refused | Doubt | None:
+    """Say why a machine cannot be made; where EC2 does not answer, say so."""
     try:
         sizes = (await calls.call("describe_instance_types", InstanceTypes=[spec])).get("InstanceTypes", ())
         if not sizes:
             return Refused(spec, Why.NOT_FOUND, f"there is no size {spec!r} here")
         return _mismatch(sizes[0], await images.find(image))
     except CallFailed as failed:
-        outcome = failed.to(image if failed.call == "describe_images" else spec)
-        return outcome if isinstance(outcome, Refused) else None
+        return failed.to(image if failed.call == "describe_images" else spec)
 
 
 def _mismatch(size: Mapping[str, Any], image: Image) -> Refused | None:

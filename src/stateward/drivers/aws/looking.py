@@ -9,9 +9,12 @@ from msgspec import Struct
 from stateward.drivers.aws.calls import Calls
 from stateward.drivers.aws.errors import CallFailed
 from stateward.drivers.aws.machines import KEY_TAG, key_of, observation
-from stateward.drivers.port import Listing, Observation
+from stateward.drivers.port import Listing, Observation, Throttled
 
 PAGE = 1000
+OURS: dict[str, object] = {"Name": "tag-key", "Values": [KEY_TAG]}
+"""The filter for all that carries a key of ours."""
+
 VALUES = 200
 """How many values a filter may have."""
 
@@ -24,13 +27,17 @@ class Look(Struct, frozen=True):
 
     def listing(self) -> Listing:
         """Return it as the port has it."""
-        return Listing(self.seen, self.failed is None, str(self.failed or ""))
+        if self.failed is None:
+            return Listing(self.seen, complete=True)
+        trouble = self.failed.trouble
+        after = trouble.after if isinstance(trouble, Throttled) else 0.0
+        return Listing(self.seen, complete=False, trouble=str(self.failed), after=after)
 
 
 async def look(calls: Calls, keys: Collection[str] | None = None) -> Look:
     """Look at all machines of ours, or at those with some keys."""
     if keys is None:
-        return await _pages(calls, {"Name": "tag-key", "Values": [KEY_TAG]})
+        return await _pages(calls, OURS)
     wanted = sorted(set(keys))
     portions = [wanted[start : start + VALUES] for start in range(0, len(wanted), VALUES)]
     looks = await asyncio.gather(*(_pages(calls, having(portion)) for portion in portions))

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from stateward.drivers.aws.calls import Calls
 from stateward.drivers.aws.errors import CallFailed
-from stateward.drivers.aws.looking import having
+from stateward.drivers.aws.looking import OURS, PAGE, having
 from stateward.drivers.aws.machines import client_token, key_of, tagged
 from stateward.drivers.aws.walls import Walls
-from stateward.drivers.port import Accepted, Already, Outcome, Part, PartKind, Place, Transient, Why
+from stateward.drivers.port import Accepted, Already, Outcome, Part, PartKind, PartListing, Place, Transient, Why
 
 
 class Sort(Struct, frozen=True):
@@ -74,6 +74,25 @@ class Parts:
             except CallFailed as failed:
                 return failed.to(part.key)
         return Accepted(part.key, part.native_id) if any(gone) else Already(part.key, part.native_id)
+
+    async def listing(self) -> PartListing:
+        """List what carries a key of ours, one call for each kind."""
+        try:
+            each = [await self._shown(kind) for kind in SORTS]
+        except CallFailed as failed:
+            return PartListing((), complete=False, trouble=str(failed))
+        return PartListing([part for parts in each for part in parts], complete=True)
+
+    async def _shown(self, kind: PartKind) -> list[Part]:
+        sort, asked = SORTS[kind], {"Filters": [OURS]} | ({} if kind is PartKind.SSH_KEY else {"MaxResults": PAGE})
+        found: list[Part] = []
+        while True:
+            page = await self._calls.call(sort.describe, **asked)
+            shown = [one for one in page.get(sort.shown, ()) if key_of(one)]
+            found += [Part(kind, key_of(one), "", native_id=str(one[sort.id])) for one in shown]
+            if not page.get("NextToken"):
+                return found
+            asked["NextToken"] = page["NextToken"]
 
     async def _ensure(self, part: Part) -> Outcome:
         if part.kind is PartKind.SECURITY_GROUP:

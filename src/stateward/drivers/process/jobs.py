@@ -13,6 +13,7 @@ from pathlib import Path
 from secrets import token_hex
 from shlex import quote
 
+from stateward.drivers.port import CommandFailed
 from stateward.drivers.process.proc import Process, family
 
 BETWEEN_LOOKS = 0.01
@@ -31,15 +32,26 @@ async def run_job(
             await _pause(alive)
         while not job.with_suffix(".done").exists():
             await _pause(alive)
-        return job.with_suffix(".out").read_text(errors="replace")
+        return _told(job)
     finally:
         _clear(process, job)
 
 
 def _script(job: Path, user: str) -> str:
-    parts = {suffix: quote(str(job.with_suffix(f".{suffix}"))) for suffix in ("command", "out", "done")}
+    names = ("command", "out", "status", "done")
+    parts = {suffix: quote(str(job.with_suffix(f".{suffix}"))) for suffix in names}
     who = f"USER={quote(user)} LOGNAME={quote(user)} " if user else ""
-    return f"{who}sh {parts['command']} >{parts['out']} 2>&1\n: >{parts['done']}\n"
+    run = f"{who}sh {parts['command']} >{parts['out']} 2>&1"
+    return f"{run}\necho $? >{parts['status']}\n: >{parts['done']}\n"  # done comes last: then the status is whole
+
+
+def _told(job: Path) -> str:
+    """Return what a job wrote, if it ended well."""
+    written = job.with_suffix(".out").read_text(errors="replace")
+    status = int(job.with_suffix(".status").read_text())
+    if status != 0:
+        raise CommandFailed(status, written)
+    return written
 
 
 def _ask(pipe: Path, script: Path) -> bool:

@@ -26,6 +26,7 @@ from stateward.drivers.port import (
     Observation,
     Outcome,
     Part,
+    PartListing,
     Place,
     Ref,
     Refused,
@@ -124,6 +125,10 @@ class QemuDriver:
     async def remove(self, part: Part) -> Outcome:
         """Refuse: there are no parts here."""
         return _no_parts(part)
+
+    async def parts(self) -> PartListing:
+        """List nothing: there are no parts here."""
+        return PartListing((), complete=True)
 
     async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
         """Make machines."""

@@ -15,7 +15,7 @@ from random import Random
 
 from msgspec import msgpack
 
-from stateward.drivers.port import MachineState, Outcome, Part, Place, Want
+from stateward.drivers.port import MachineState, Outcome, Part, PartKind, Place, Want
 from stateward.drivers.simulated.catalogue import IMAGES, SPECS, Image, Spec
 from stateward.drivers.simulated.disk import Disk, File, NoDisk, Row
 from stateward.drivers.simulated.machine import Machine
@@ -131,6 +131,12 @@ class SimulatedCloud:
     def terminate(self, place: Place, key: str) -> None:
         """Terminate a machine at the provider."""
         self._force(place, key, MachineState.TERMINATED)
+
+    def lose(self, place: Place, kind: PartKind, key: str) -> None:
+        """Remove a part at the provider, as somebody does it in the provider's own console."""
+        region = self.region(place)
+        region.lose(kind, key)
+        self.keep(region)
 
     def orphan(self, place: Place, want: Want) -> Outcome:
         """Make a machine that nobody of ours has asked for."""

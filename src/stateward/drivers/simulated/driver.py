@@ -7,7 +7,9 @@ from typing import Protocol, TypeVar
 
 from stateward.drivers.port import (
     Capabilities,
+    CommandFailed,
     Deed,
+    Doubt,
     Idempotency,
     Listing,
     MachineState,
@@ -15,6 +17,7 @@ from stateward.drivers.port import (
     Observation,
     Outcome,
     Part,
+    PartListing,
     Place,
     Ref,
     Refused,
@@ -81,10 +84,12 @@ class SimulatedDriver:
         """Take a size and an image by name."""
         self._cloud.learn(self._provider, spec, image)
 
-    async def check(self, spec: str, image: str) -> Refused | None:
-        """Look into the catalogue, which is always at hand."""
+    async def check(self, spec: str, image: str) -> Refused | Doubt | None:
+        """Look into the catalogue, which is at hand unless the region is dead."""
         self._meter("check")
         await self._wait(self._region.temper.latency)
+        if self._region.temper.dead:
+            return Transient("", "the region does not answer")
         wrong = self._cloud.wrong(self._provider, spec, image)
         return Refused("", Why.INVALID, wrong) if wrong else None
 
@@ -97,6 +102,15 @@ class SimulatedDriver:
         """Remove a part that nothing stands on."""
         (outcome,) = await self._call("remove", [part], self._region.remove)
         return outcome
+
+    async def parts(self) -> PartListing:
+        """List parts; they are few, and always shown as they are."""
+        self._meter("list parts")
+        await self._wait(self._region.temper.latency)
+        fate, _ = self._region.gate.fate(self._region.temper, self._arrive())
+        if fate in (Fate.DONE, Fate.DUPLICATED):
+            return PartListing(self._region.shelf.all(), complete=True)
+        return PartListing((), complete=False, trouble=f"{MISSING}: {fate.name.lower().replace('_', ' ')}")
 
     async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
         """Make machines, in portions."""
@@ -118,7 +132,7 @@ class SimulatedDriver:
         return await self._pages(found)
 
     async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:
-        """Pretend to run a command: what comes back is the command itself."""
+        """Pretend to run a command: what comes back is the command itself; `exit 3` and `false` fail as they would."""
         self._meter("run")
         took = draw(self._region.temper.latency, self._cloud.chance)
         late = took > seconds or self._region.temper.dead
@@ -128,6 +142,9 @@ class SimulatedDriver:
         now = self._arrive()
         if not any(state_at(one, now) is MachineState.RUNNING for one in self._region.find([ref.key], now)):
             raise ConnectionRefusedError(f"nobody listens at {ref.key}")
+        status = _status(command)
+        if status:
+            raise CommandFailed(status, "")
         return f"{command}\n"
 
     async def watch(self) -> AsyncGenerator[str, None]:
@@ -193,23 +210,34 @@ class SimulatedDriver:
         lost = chance.randrange(len(pages)) if chance.random() < temper.cut_short else None
         age, seen = draw(temper.late, chance), list[Observation]()
         for number, page in enumerate(pages):
-            trouble = await self._look([] if number == lost else page, age, seen)
+            trouble, after = await self._look([] if number == lost else page, age, seen)
             if trouble or number == lost:
-                return Listing(seen, complete=False, trouble=trouble or MISSING)
+                return Listing(seen, complete=False, trouble=trouble or MISSING, after=after)
         return Listing(seen, complete=True)
 
-    async def _look(self, page: Sequence[Machine], age: float, seen: list[Observation]) -> str:
-        """Fetch a page of a listing; return what went wrong."""
+    async def _look(self, page: Sequence[Machine], age: float, seen: list[Observation]) -> tuple[str, float]:
+        """Fetch a page of a listing; return what went wrong, and how long to wait if it was throttled."""
         self._meter("list")
         await self._wait(self._region.temper.latency)
         now = self._cloud.clock()
-        fate, _ = self._region.gate.fate(self._region.temper, now)
+        fate, after = self._region.gate.fate(self._region.temper, now)
         if fate not in (Fate.DONE, Fate.DUPLICATED):
             if fate in (Fate.REQUEST_LOST, Fate.ANSWER_LOST):
                 await self._wait(self._region.temper.patience)
-            return f"{MISSING}: {fate.name.lower().replace('_', ' ')}"
+            return f"{MISSING}: {fate.name.lower().replace('_', ' ')}", after if fate is Fate.THROTTLED else 0.0
         seen.extend(shown(page, now - age, self._words))
-        return ""
+        return "", 0.0
 
     async def _wait(self, span: Span) -> None:
         await self._cloud.sleep(draw(span, self._cloud.chance))
+
+
+def _status(command: str) -> int:
+    """Return the status that a command ends with, as far as that can be told without running it."""
+    match command.split():
+        case ["false"]:
+            return 1
+        case ["exit", number] if number.isdigit():
+            return int(number) % 256
+        case _:
+            return 0

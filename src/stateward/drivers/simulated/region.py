@@ -11,7 +11,19 @@ from typing import TypeAlias
 
 from msgspec import msgpack
 
-from stateward.drivers.port import Accepted, Already, Deed, MachineState, Outcome, Part, Ref, Refused, Want, Why
+from stateward.drivers.port import (
+    Accepted,
+    Already,
+    Deed,
+    MachineState,
+    Outcome,
+    Part,
+    PartKind,
+    Ref,
+    Refused,
+    Want,
+    Why,
+)
 from stateward.drivers.simulated.disk import Row
 from stateward.drivers.simulated.gate import Gate
 from stateward.drivers.simulated.machine import (
@@ -158,6 +170,10 @@ class Region:
         outcome = self.shelf.remove(part, there is not None and self._stood_on(there.native_id, now))
         self._changed[PART, f"{part.kind}/{part.key}"] = part
         return outcome
+
+    def lose(self, kind: PartKind, key: str) -> None:
+        """Lose a part, whatever stands on it."""
+        self._changed[PART, f"{kind}/{key}"] = self.shelf.drop(kind, key)
 
     def _stood_on(self, part_id: str, now: float) -> bool:
         """Tell whether any machine stands on a part; most do not even share its build."""

@@ -27,6 +27,10 @@ class Shelf:
         """Return a part that is there."""
         return self._parts.get((kind, key))
 
+    def all(self) -> list[Part]:
+        """Return all parts."""
+        return list(self._parts.values())
+
     def missing(self, ids: Collection[str]) -> list[str]:
         """Return those of some ids that no part has."""
         return [one for one in ids if one not in self._ids]
@@ -42,6 +46,12 @@ class Shelf:
         self._parts[part.kind, part.key] = made
         self._ids.add(made.native_id)
         return Accepted(part.key, made.native_id, _secret(made))
+
+    def drop(self, kind: PartKind, key: str) -> Part:
+        """Take a part away, whatever is in it or stands on it."""
+        gone = self._parts.pop((kind, key))
+        self._ids.discard(gone.native_id)
+        return gone
 
     def remove(self, part: Part, stood_on: bool) -> Outcome:
         """Remove a part, unless other parts are inside it or machines stand on it."""

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from tests.integration.domains.mci.api_house import AWS, NS, UBUNTU, ApiHouse, group, mci, open_api
+from stateward.domains.mci.api.keeping import all_kept
+from tests.integration.domains.mci.api_house import AWS, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api
 
 BASE = f"/ns/{NS}/resources"
 SUBNETS = [{"name": "s1", "ipv4_CIDR": "10.0.1.0/24", "zone": "a"}, {"name": "s2", "ipv4_CIDR": "10.0.2.0/24"}]
@@ -45,6 +47,64 @@ async def test_a_network_is_made_with_its_subnets(api: ApiHouse) -> None:
     assert (await api.get(f"{BASE}/vNet/v1/subnet/s9")).status_code == 404
 
 
+async def test_a_subnet_is_added_to_a_network_and_taken_away_again(api: ApiHouse) -> None:
+    native = (await made(api, "vNet", NETWORK))["cspResourceId"]
+    answer = await api.post(f"{BASE}/vNet/v1/subnet", {"NAME": "s3", "ipv4_cidr": "10.0.3.0/24", "zone": "b"})
+    assert (answer.status_code, answer.json()["status"]) == (201, "Available"), answer.text
+    assert answer.json()["cspResourceId"]
+    shown = (await api.get(f"{BASE}/vNet/v1")).json()
+    assert ([one["id"] for one in shown["subnetInfoList"]], shown["cspResourceId"]) == (["s1", "s2", "s3"], native)
+    gone = await api.delete(f"{BASE}/vNet/v1/subnet/s1")
+    assert gone.json() == {"message": "The subnet s1 has been deleted"}
+    assert (await api.get(f"{BASE}/vNet/v1/subnet?option=id")).json() == {"output": ["s2", "s3"]}
+    kept = {one.name for one in api.wing.cloud.region(HERE).shelf.all() if one.kind == "subnet"}
+    assert kept == {"s2", "s3"}
+    assert (await api.delete(f"{BASE}/vNet/v1")).status_code == 200
+    assert api.wing.cloud.region(HERE).shelf.all() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"name": "s1", "ipv4_CIDR": "10.0.9.0/24"}, 409),
+        ({"name": "s3", "ipv4_CIDR": "10.0.1.0/25"}, 400),
+        ({"name": "s3", "ipv4_CIDR": "10.1.0.0/24"}, 400),
+        ({"name": "s3", "ipv4_CIDR": "somewhere"}, 400),
+        ({"ipv4_CIDR": "10.0.9.0/24"}, 400),
+    ],
+    ids=["taken", "overlaps", "outside", "no range", "no name"],
+)
+async def test_a_subnet_that_does_not_fit_is_refused_and_changes_nothing(
+    api: ApiHouse, body: dict[str, str], code: int
+) -> None:
+    shown = await made(api, "vNet", NETWORK)
+    answer = await api.post(f"{BASE}/vNet/v1/subnet", body)
+    assert (answer.status_code, "message" in answer.json()) == (code, True), answer.text
+    assert (await api.get(f"{BASE}/vNet/v1")).json() == shown
+
+
+async def test_a_subnet_of_what_is_not_there_is_not_found(api: ApiHouse) -> None:
+    assert (await api.post(f"{BASE}/vNet/v9/subnet", SUBNETS[0])).status_code == 404
+    await made(api, "vNet", NETWORK)
+    assert (await api.delete(f"{BASE}/vNet/v1/subnet/s9")).status_code == 404
+    assert (await api.post(f"{BASE}/vNet/v1/subnet", SUBNETS[0], who="viewer")).status_code == 403
+
+
+async def test_a_subnet_in_which_a_vm_stands_is_not_taken_away(api: ApiHouse) -> None:
+    await made(api, "vNet", NETWORK)
+    await made(api, "securityGroup", WALL)
+    await made(api, "sshKey", KEY)
+    inside = group(vNetId="v1", subnetId="s2", securityGroupIds=["w1"], sshKeyId="k1", connectionName=AWS)
+    assert (await api.post(f"/ns/{NS}/mci?wait=60", mci("m1", inside))).status_code == 200
+    denied = await api.delete(f"{BASE}/vNet/v1/subnet/s2")
+    assert (denied.status_code, "m1.g1-1" in denied.json()["message"]) == (409, True), denied.text
+    forced = await api.delete(f"{BASE}/vNet/v1/subnet/s2?action=force")  # the provider does not let it go either
+    assert forced.status_code == 409, forced.text
+    assert (await api.get(f"{BASE}/vNet/v1/subnet?option=id")).json() == {"output": ["s1", "s2"]}
+    assert (await api.get(f"{BASE}/vNet/v1")).json()["status"] == "InUse"
+    assert (await api.delete(f"{BASE}/vNet/v1/subnet/s1")).status_code == 200
+
+
 async def test_a_security_group_has_its_rules_in_the_newer_words(api: ApiHouse) -> None:
     await made(api, "vNet", NETWORK)
     shown = await made(api, "securityGroup", WALL)
@@ -56,13 +116,15 @@ async def test_a_security_group_has_its_rules_in_the_newer_words(api: ApiHouse) 
 
 
 async def test_a_private_key_is_told_once_and_nowhere_else(api: ApiHouse) -> None:
-    secret = (await made(api, "sshKey", KEY))["privateKey"]
-    assert "PRIVATE KEY" in secret
+    answer = await api.post(f"{BASE}/sshKey", KEY, headers={"x-request-id": "mine-1"})
+    assert "PRIVATE KEY" in answer.json()["privateKey"]
+    assert "PRIVATE KEY" not in str(await all_kept(api.engine))
     for path in (
         f"{BASE}/sshKey",
         f"{BASE}/sshKey/k1",
         f"{BASE}/sshKey?filterKey=name&filterVal=k1",
         "/requests",
+        "/request/mine-1",
         f"http://test/api/v1/ns/{NS}/objects?limit=100",
         f"http://test/api/v1/ns/{NS}/objects/sshKey:k1",
         "http://test/api/v1/journal?limit=1000",
@@ -71,6 +133,14 @@ async def test_a_private_key_is_told_once_and_nowhere_else(api: ApiHouse) -> Non
         assert answer.status_code == 200, (path, answer.text)
         assert "PRIVATE KEY" not in answer.text, path
         assert '"privateKey":"-' not in answer.text, path
+
+
+async def test_the_provider_is_given_the_public_half_of_the_key_that_is_told(api: ApiHouse) -> None:
+    shown = await made(api, "sshKey", KEY)
+    private = load_ssh_private_key(shown["privateKey"].encode(), None)
+    assert load_ssh_public_key(shown["publicKey"].encode()) == private.public_key()
+    (kept,) = api.wing.cloud.region(HERE).shelf.all()
+    assert kept.facts["public_key"] == shown["publicKey"] == (await api.get(f"{BASE}/sshKey/k1")).json()["publicKey"]
 
 
 async def test_a_key_that_is_brought_along_has_no_private_half_here(api: ApiHouse) -> None:

@@ -1,11 +1,16 @@
 """The system over HTTP: readiness, connections, namespaces, who may what, and what became of a call."""
 
+import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from stateward.domains.mci.api.diary import NO_ANSWER, Past
+from stateward.domains.mci.api.keeping import all_kept, forget, keep
 from stateward.drivers.simulated.temper import CALM
+from stateward.store import open_store
 from tests.integration.domains.mci.api_house import AWS, DEAD, NS, ApiHouse, mci, open_api
 
 M1 = f"/ns/{NS}/mci/m1"
@@ -116,6 +121,48 @@ async def test_a_call_is_being_handled_until_its_operation_has_ended(api: ApiHou
     await api.engine.wait(NS, answer.json()["operation"], 60)
     shown = (await api.get("/request/mine-1")).json()
     assert (shown["status"], bool(shown["endTime"])) == ("Success", True)
+
+
+async def test_a_call_is_known_after_its_process_has_ended_and_to_other_processes(tmp_path: Path) -> None:
+    new_store = partial(open_store, str(tmp_path / "stateward.db"))
+    mine = {"x-request-id": "mine-1"}
+    async with open_api(tmp_path / "a", new_store()) as first:
+        answer = await first.post(f"/ns/{NS}/mciDynamic?wait=60", {**mci(), "password": "hidden-1"}, headers=mine)
+        assert answer.status_code == 200, answer.text
+        before = (await first.get("/request/mine-1")).json()
+    async with open_api(tmp_path / "b", new_store()) as second:
+        shown = await second.get("/request/mine-1")
+        assert shown.json() == before
+        assert (before["status"], before["requestInfo"]["body"]["name"]) == ("Success", "m1")
+        assert "hidden" not in shown.text
+        assert "mine-1" in [one["id"] for one in (await second.get("/requests?method=POST")).json()["requests"]]
+        assert (await second.get("/request/mine-1", "stranger")).status_code == 404
+
+
+async def test_what_only_reads_is_not_kept_and_what_has_no_id_of_its_own_neither(api: ApiHouse) -> None:
+    await api.get("/ns", headers={"x-request-id": "mine-1"})
+    await api.post("/ns", {"name": "ns01"})
+    assert await all_kept(api.engine) == []
+    await api.get(f"/ns/{NS}/control/mci/m1?action=suspend", headers={"x-request-id": "mine-2"})
+    assert [one.id for one in await all_kept(api.engine)] == ["mine-2"]
+
+
+async def test_a_call_that_was_cut_off_is_an_error_in_the_end(api: ApiHouse) -> None:
+    await keep(api.engine, Past("mine-1", "POST", "/tumblebug/ns", NS, "", {}, time.time() - 1.0))
+    await keep(api.engine, Past("mine-2", "POST", "/tumblebug/ns", NS, "", {}, time.time() - 3600.0))
+    assert (await api.get("/request/mine-1")).json()["status"] == "Handling"
+    shown = (await api.get("/request/mine-2")).json()
+    assert (shown["status"], shown["errorResponse"]) == ("Error", NO_ANSWER)
+
+
+async def test_old_calls_are_forgotten_and_so_are_the_oldest_of_too_many(api: ApiHouse) -> None:
+    now = await api.engine.store.reader.time()
+    for number in range(5):
+        await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, now - number * 1000.0))
+    await forget(api.engine, kept_for=3500.0, most=3)
+    assert sorted(one.id for one in await all_kept(api.engine)) == ["mine-0", "mine-1", "mine-2"]
+    await forget(api.engine, kept_for=1500.0)
+    assert sorted(one.id for one in await all_kept(api.engine)) == ["mine-0", "mine-1"]
 
 
 async def test_no_secret_of_a_call_is_kept(api: ApiHouse) -> None:

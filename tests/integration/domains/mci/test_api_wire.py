@@ -209,6 +209,13 @@ async def test_a_review_tells_what_cannot_be_made_and_why(api: ApiHouse) -> None
     assert not review["vmReviews"][2]["specValidation"]["isAvailable"]
 
 
+async def test_a_review_warns_where_a_provider_cannot_say(api: ApiHouse) -> None:
+    api.temper(DEAD)
+    review = (await api.post(f"/ns/{NS}/mciDynamicReview", mci("m2", group("g1", 1)))).json()
+    assert (review["overallStatus"], review["creationViable"]) == ("Warning", True)
+    assert "cannot say" in review["vmReviews"][0]["warnings"][0]
+
+
 async def test_a_review_tells_the_cost_of_all_vms_and_that_a_name_is_taken(api: ApiHouse) -> None:
     review = (await api.post(f"/ns/{NS}/mciDynamicReview", mci("m1", group("g1", 2)))).json()
     assert (review["estimatedCost"], review["vmReviews"][0]["estimatedCost"]) == ("$0.0104/hour", "$0.0104/hour")

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MciState
-from stateward.domains.mci.model import vm_of
-from stateward.drivers import Place
+from stateward.domains.mci.model import VmSpec, vm_of
+from stateward.drivers import MachineState, Place
 from stateward.drivers.simulated.temper import STORMY, Fate, Temper
 from stateward.engine import Denied
 from stateward.errors import StatewardError
@@ -250,6 +250,19 @@ def test_a_throttled_region_is_left_alone_for_a_while_and_no_other_is() -> None:
     live(2, FAIR, course)
 
 
+def test_a_region_whose_listing_is_throttled_is_not_asked_again_before_it_likes() -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 1))
+        cloud = await world.house.wing.clouds.of("aws-ap-northeast-2")
+        world.cloud.region(SEOUL).gate.foretell(Fate.THROTTLED)
+        first = await cloud.listing_anew()
+        again = await cloud.listing_anew()
+        assert (first.complete, first.after, again.complete) == (False, 1.0, True)
+        assert again.asked - first.asked >= first.after
+
+    live(13, FAIR, course)
+
+
 def test_one_throttled_call_counts_once_however_many_vms_it_was_for() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 30))
@@ -354,6 +367,28 @@ def test_a_deed_that_is_accepted_and_not_done_does_not_hold_its_vm_up_for_long(a
         assert await states(world.house) == {"a-1": "Running"}
 
     live(8, FAIR, course)
+
+
+def test_a_resume_that_was_lost_is_not_taken_for_done_by_a_listing_from_before_the_suspend() -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 1))
+        service, vm = world.house.service, vm_of(await world.house.service.vm(NS, "m1", "a-1"))
+        suspended = await service.control_vm(NS, "m1", "a-1", "suspend", ANN)
+        assert (await world.house.engine.wait(NS, suspended.op.id, LONGEST)).status is Status.SUCCEEDED
+        world.cloud.set_temper(SEOUL, replace(FAIR, late=20.0))
+        assert (await seen_of(world, vm)) == MachineState.RUNNING  # as it was 20 s ago
+        world.cloud.region(SEOUL).gate.foretell(Fate.REQUEST_LOST)
+        resumed = await service.control_vm(NS, "m1", "a-1", "resume", ANN)
+        ended = await world.house.engine.wait(NS, resumed.op.id, LONGEST)
+        assert (ended.status, world.truth(vm)) == (Status.SUCCEEDED, MachineState.RUNNING)
+
+    live(12, FAIR, course)
+
+
+async def seen_of(world: World, vm: VmSpec) -> MachineState | None:
+    """Return what a listing shows of a VM now."""
+    cloud = await world.house.wing.clouds.of(vm.connection)
+    return next((one.state for one in (await cloud.listing_anew()).seen if one.key == vm.uid), None)
 
 
 def test_a_connection_that_is_changed_under_way_holds_nobody_up() -> None:

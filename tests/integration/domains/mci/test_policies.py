@@ -89,7 +89,7 @@ async def test_a_rollback_terminates_every_vm_at_its_provider_and_removes_it(hou
 
 async def test_an_mci_that_was_rolled_back_stays_failed(house: House) -> None:
     await half_broken(house, "rollback")
-    await house.wing.upkeep.settle(NS, "m1")
+    await house.wing.upkeep.settling.settle(NS, "m1")
     assert await house.state() == MciState.FAILED
     assert (await house.status()).status == "Failed"
 
@@ -235,9 +235,20 @@ async def test_a_post_command_is_run_on_every_machine_and_what_it_wrote_is_kept(
 async def test_a_post_command_that_takes_too_long_is_told_and_fails_no_machine(house: House) -> None:
     command = PostCommand("ann", ("echo before", "sleep 3600", "echo after"), minutes=0.02)
     await house.created(mci("m1", ON_HOST, post_command=command))
-    results = (await seen(house)).results
-    assert all(written.startswith("before") and "TimeoutError" in written for written in results.values()), results
-    assert not any("after" in written for written in results.values())
+    told = await seen(house)
+    assert set(told.results.values()) == {"before\n"}, told
+    assert all("TimeoutError" in why for why in told.failed.values()), told
+    assert told.failed.keys() == {"p-1", "p-2"}
+    assert await house.state() == MciState.RUNNING
+
+
+@pytest.mark.usefixtures("machines_end")
+async def test_a_post_command_that_ends_badly_is_the_last_one_and_is_told_and_fails_no_machine(house: House) -> None:
+    results = await with_command(house, "echo first", "echo second; exit 3", "echo third")
+    assert set(results.values()) == {"first\n\nsecond\n"}
+    told = await seen(house)
+    assert set(told.failed.values()) == {"'echo second; exit 3' ended with exit status 3"}
+    assert (told.errors, set((await states(house)).values())) == ((), {"Running"})
     assert await house.state() == MciState.RUNNING
 
 

@@ -61,6 +61,23 @@ async def test_throttling_is_no_failure(driver: AwsDriver, cloud: Cloud, code: s
     assert outcome.after > 0
 
 
+async def test_a_throttled_listing_says_how_long_to_wait(driver: AwsDriver, cloud: Cloud) -> None:
+    cloud.harm(Fault(Harm.ERROR, "DescribeInstances", "RequestLimitExceeded", 503, headers=(("Retry-After", "7"),)))
+    listing = await driver.observe()
+    assert (listing.complete, listing.after) == (False, 7.0)
+
+
+async def test_a_check_that_is_throttled_says_neither_yes_nor_no(driver: AwsDriver, cloud: Cloud) -> None:
+    cloud.harm(Fault(Harm.ERROR, "DescribeInstanceTypes", "RequestLimitExceeded", 503))
+    assert isinstance(await driver.check("t3.nano", "ami-1"), Throttled)
+
+
+async def test_a_listing_of_parts_that_is_throttled_is_not_complete(driver: AwsDriver, cloud: Cloud) -> None:
+    cloud.harm(Fault(Harm.ERROR, "DescribeSubnets", "RequestLimitExceeded", 503))
+    listing = await driver.parts()
+    assert (listing.complete, "RequestLimitExceeded" in listing.trouble) == (False, True)
+
+
 async def test_the_provider_s_own_word_for_how_long_to_wait_counts(driver: AwsDriver, cloud: Cloud) -> None:
     cloud.harm(Fault(Harm.ERROR, "RunInstances", "RequestLimitExceeded", 503, headers=(("Retry-After", "7"),)))
     (outcome,) = await driver.create(wants(1))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.drivers import PartKind, Why
+from stateward.drivers import PartKind, Refused, Transient, Why
 from stateward.drivers.port import Part, Want
 from stateward.drivers.simulated import IMAGES, REGIONS, SPECS, Image, Spec, spec_of
 from tests.unit.drivers.simulated.world import World
@@ -22,9 +22,14 @@ def test_a_size_is_found_by_its_name() -> None:
     assert spec_of("nobody", "t3.nano") is None
 
 
+async def test_a_region_that_is_dead_cannot_say_what_it_has(world: World) -> None:
+    world.behave(dead=True)
+    assert isinstance(await world.driver.check("t3.nano", "ubuntu22.04"), Transient)
+
+
 async def test_what_is_registered_can_be_had(world: World) -> None:
     refusal = await world.driver.check("my.own", "my-image")
-    assert refusal is not None
+    assert isinstance(refusal, Refused)
     assert (refusal.why, "my.own" in refusal.message) == (Why.INVALID, True)
     world.cloud.register_spec("aws", Spec("my.own", 1, 1.0, 0.1))
     world.cloud.register_image("aws", Image("my-image", "own"))

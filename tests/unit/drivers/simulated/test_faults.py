@@ -117,6 +117,14 @@ async def test_a_region_s_budget_throttles_and_says_how_long_to_wait(world: Worl
     assert isinstance(await world.create("key-3"), Accepted)
 
 
+async def test_a_throttled_listing_says_how_long_to_wait(world: World) -> None:
+    await world.create("a")
+    world.foretell(Fate.THROTTLED)
+    listing = await world.driver.observe()
+    assert (listing.complete, listing.after) == (False, 1.0)
+    assert (await world.driver.observe()).after == 0.0
+
+
 async def test_a_throttled_region_leaves_the_others_alone(world: World) -> None:
     world.behave(throttled=1.0)
     (outcome,) = await world.driver_of(TOKYO).create([world.want("a")])

@@ -3,9 +3,9 @@
 lenient, names, bodies, part_bodies         reading what is asked for
 wire, views, places, targets, part_views    showing what there is
 fresh, usage, access, review, orphans       finding it out
-mcis, vms, control, resources, records,     the routes
-namespaces, system, own
-hall, diary                                 what all calls share, and what became of them
+mcis, vms, control, resources, subnets,     the routes
+records, namespaces, system, own
+hall, diary, keeping                        what all calls share, and what became of them
 """
 
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from litestar import Router
 from litestar.types import ASGIApp, ControllerRouterHandler
 
-from stateward.domains.mci.api import control, mcis, namespaces, own, records, resources, review, system, vms
+from stateward.domains.mci.api import control, mcis, namespaces, own, records, resources, review, subnets, system, vms
 from stateward.domains.mci.api.diary import Diary
 from stateward.domains.mci.api.fresh import FRESH_FOR, Fresh
 from stateward.domains.mci.api.hall import Call, Hall, House, Reception
 
 BASE = "/tumblebug"
-MODULES = (system, namespaces, mcis, vms, control, review, resources, records)
+MODULES = (system, namespaces, mcis, vms, control, review, resources, subnets, records)
 
 
 def routes(
@@ -35,7 +35,7 @@ def _router(path: str, handlers: Sequence[ControllerRouterHandler], hall: Hall) 
     def reception(app: ASGIApp) -> ASGIApp:  # a function, because the framework copies all else that a router has
         return Reception(app, hall)
 
-    return Router(path, route_handlers=handlers, request_class=Call, middleware=[reception], include_in_schema=False)
+    return Router(path, route_handlers=handlers, request_class=Call, middleware=[reception], tags=["mci"])
 
 
 __all__ = ["routes"]

@@ -15,6 +15,18 @@ MOST_VMS = 10_000
 """How many VMs one request may ask for."""
 
 MOST_GIB = 1_000_000
+A_DYNAMIC_GROUP = {
+    "name": "web",
+    "subGroupSize": "2",
+    "specId": "aws+ap-northeast-2+t3.micro",
+    "imageId": "ubuntu22.04",
+}
+A_GROUP = A_DYNAMIC_GROUP | {"vNetId": "net", "subnetId": "front", "securityGroupIds": ["web"], "sshKeyId": "key"}
+A_DYNAMIC_MCI = {"name": "shop", "subGroups": [A_DYNAMIC_GROUP], "policyOnPartialFailure": "continue"}
+AN_MCI = {"name": "shop", "subGroups": [A_GROUP]}
+A_CHANGE = {"numVMsToAdd": "1"}
+"""Examples of what is asked for, for the description of the API."""
+
 MOST_MINUTES = 7 * 24 * 60.0
 POLICIES: dict[str, Policy] = {"": "continue", "continue": "continue", "rollback": "rollback", "refine": "refine"}
 

@@ -1,7 +1,7 @@
 """The diary: the latest calls of this process, by the ids under which they came, without secrets.
 
 It is for whoever lost an answer and wants to know what became of a call. What a call has led to is known from its
-operation; the diary only remembers which one that was.
+operation; the diary only remembers which one that was. What others than this process are to know is kept (`keeping`).
 """
 
 from collections import OrderedDict
@@ -25,6 +25,10 @@ SECRET = ("password", "privatekey", "secret", "token", "credential", "passphrase
 """What a key has in it whose value is nobody's business."""
 
 MASK = "***"
+LONGEST = 900.0
+"""How many seconds a call takes at most; one that has not ended by then was cut off with its server."""
+
+NO_ANSWER = "the server ended before it could answer; the journal tells what the call has led to"
 
 
 class RequestInfo(Struct, frozen=True):
@@ -48,8 +52,61 @@ class RequestView(Struct, frozen=True, rename="camel"):
     error_response: str
 
 
+class Past(Struct, frozen=True, omit_defaults=True):
+    """A call as it is remembered: without secrets, and without what is too long."""
+
+    id: str
+    method: str
+    url: str
+    ns: str | None
+    token: str
+    header: dict[str, str]
+    began: float
+    ended: float | None = None
+    code: int = 0
+    body: Any = None
+    answer: Any = None
+    operation: Key | None = None
+
+    def visible_to(self, grant: Grant) -> bool:
+        """Tell whether somebody may see it: who calls with the same token, or has a token for its namespace."""
+        return self.token == grant.token or (self.ns is not None and grant.opens(self.ns))
+
+    def view(self, operation: Operation | None, now: float) -> RequestView:
+        """Return what became of the call; `operation` is what it has led to."""
+        status, ended = self._status(operation, now)
+        return RequestView(
+            id=self.id,
+            start_time=_time(self.began),
+            end_time="" if ended is None else _time(ended),
+            status=status,
+            request_info=RequestInfo(self.method, self.url, self.header, self.body),
+            response_data=self.answer,
+            error_response=self._error(operation, status),
+        )
+
+    def _error(self, operation: Operation | None, status: str) -> str:
+        if self.code >= 400:
+            answer = self.answer
+            return str(answer.get("message") or answer.get("detail")) if isinstance(answer, dict) else str(self.code)
+        if self.ended is None and status == "Error":
+            return NO_ANSWER
+        return "" if operation is None else operation.error or ""
+
+    def _status(self, operation: Operation | None, now: float) -> tuple[str, float | None]:
+        if self.ended is None:
+            return ("Handling", None) if now < self.began + LONGEST else ("Error", None)
+        if self.code >= 400:
+            return "Error", self.ended
+        if operation is None:
+            return "Success", self.ended
+        if operation.status in (Status.WAITING, Status.RUNNING):
+            return "Handling", None
+        return "Success" if operation.status is Status.SUCCEEDED else "Error", operation.ended
+
+
 class Entry(Struct):
-    """A call."""
+    """A call that is under way, or was."""
 
     id: str
     method: str
@@ -76,37 +133,22 @@ class Entry(Struct):
         self.answer = self.answer + part if self.lengths[1] <= MOST_BYTES else b""
         self.ended = now
 
-    def visible_to(self, grant: Grant) -> bool:
-        """Tell whether somebody may see it: who calls with the same token, or has a token for its namespace."""
-        return self.token == grant.token or (self.ns is not None and grant.opens(self.ns))
-
-    def view(self, operation: Operation | None) -> RequestView:
-        """Return what became of the call; `operation` is what it has led to."""
-        status, ended = self._status(operation)
-        answer = _shown(self.answer, self.lengths[1])
-        error = "" if operation is None else operation.error or ""
-        if self.code >= 400:
-            error = str(answer.get("message") or answer.get("detail")) if isinstance(answer, dict) else str(self.code)
-        return RequestView(
-            id=self.id,
-            start_time=_time(self.began),
-            end_time="" if ended is None else _time(ended),
-            status=status,
-            request_info=RequestInfo(self.method, self.url, self.header, _shown(self.body, self.lengths[0])),
-            response_data=answer,
-            error_response=error,
+    def past(self) -> Past:
+        """Return the call as it is remembered."""
+        return Past(
+            self.id,
+            self.method,
+            self.url,
+            self.ns,
+            self.token,
+            self.header,
+            self.began,
+            self.ended,
+            self.code,
+            _shown(self.body, self.lengths[0]),
+            _shown(self.answer, self.lengths[1]),
+            self.operation,
         )
-
-    def _status(self, operation: Operation | None) -> tuple[str, float | None]:
-        if self.ended is None:
-            return "Handling", None
-        if self.code >= 400:
-            return "Error", self.ended
-        if operation is None:
-            return "Success", self.ended
-        if operation.status in (Status.WAITING, Status.RUNNING):
-            return "Handling", None
-        return "Success" if operation.status is Status.SUCCEEDED else "Error", operation.ended
 
 
 class Diary:
@@ -135,14 +177,14 @@ class Diary:
             self._entries.popitem(last=False)
         return entry
 
-    def find(self, id_: str, grant: Grant) -> Entry | None:
-        """Return an entry that somebody may see."""
+    def find(self, id_: str) -> Past | None:
+        """Return a call."""
         entry = self._entries.get(id_)
-        return entry if entry is not None and entry.visible_to(grant) else None
+        return None if entry is None else entry.past()
 
-    def all(self, grant: Grant) -> list[Entry]:
-        """Return the entries that somebody may see, the latest first."""
-        return [entry for entry in reversed(self._entries.values()) if entry.visible_to(grant)]
+    def all(self) -> list[Past]:
+        """Return all calls."""
+        return [entry.past() for entry in self._entries.values()]
 
 
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON

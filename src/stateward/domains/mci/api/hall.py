@@ -15,6 +15,7 @@ from msgspec import Struct
 from stateward.access import Grant
 from stateward.domains.mci.api.diary import Diary, Entry
 from stateward.domains.mci.api.fresh import Fresh
+from stateward.domains.mci.api.keeping import is_kept, keep
 from stateward.domains.mci.api.lenient import Fields, read
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.connections import Clouds
@@ -106,6 +107,9 @@ class Reception:
         id_ = given if PLAIN.match(given) else new_id()
         entry = self._hall.diary.begin(id_, scope, time.time())
         scope[HALL], scope[ENTRY] = self._hall, entry  # type: ignore[literal-required]
+        to_keep = id_ == given and is_kept(entry.method, scope["path"])
+        if to_keep:
+            await keep(self._hall.house.service.engine, entry.past())
 
         async def received() -> Any:  # noqa: ANN401 - a message
             message = await receive()
@@ -119,6 +123,8 @@ class Reception:
                 entry.code = message["status"]
             elif message["type"] == "http.response.body":
                 entry.said(message.get("body", b""), time.time())
+                if to_keep and not message.get("more_body"):
+                    await keep(self._hall.house.service.engine, entry.past())
             await send(message)
 
         await self._app(scope, received, sent)

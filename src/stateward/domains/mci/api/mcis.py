@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from litestar import Response, delete, get, post
 
 from stateward.domains.mci.api.access import access_of, associated_of
-from stateward.domains.mci.api.bodies import mci_wish
+from stateward.domains.mci.api.bodies import A_DYNAMIC_MCI, AN_MCI, mci_wish
 from stateward.domains.mci.api.endings import Begun, NotDone, ended, operation_of
 from stateward.domains.mci.api.hall import Answer, Call
 from stateward.domains.mci.api.lenient import flag
@@ -14,6 +14,7 @@ from stateward.domains.mci.api.rights import ACT, READ
 from stateward.domains.mci.api.views import Views
 from stateward.domains.mci.api.wire import Associated, MciInfo, fits
 from stateward.domains.mci.model import vm_of
+from stateward.domains.wing import reads
 from stateward.engine import Denied
 from stateward.engine.ids import new_id
 from stateward.errors import StatewardError
@@ -31,13 +32,13 @@ def views(request: Call) -> Views:
 # --- making ----------------------------------------------------------------------------------------------------------
 
 
-@post("/ns/{ns:str}/mci", opt=ACT, status_code=200)
+@post("/ns/{ns:str}/mci", opt=ACT | reads(AN_MCI), status_code=200)
 async def create_mci(request: Call, ns: Ns, option: Word = None, wait: Wait = None) -> MciInfo:
     """Make an MCI of existing resources."""
     return await _create(request, ns, option, wait, dynamic=False)
 
 
-@post("/ns/{ns:str}/mciDynamic", opt=ACT, status_code=200)
+@post("/ns/{ns:str}/mciDynamic", opt=ACT | reads(A_DYNAMIC_MCI), status_code=200)
 async def create_mci_dynamic(request: Call, ns: Ns, option: Word = None, wait: Wait = None) -> MciInfo:
     """Make an MCI, and whatever it stands on."""
     return await _create(request, ns, option, wait, dynamic=True)

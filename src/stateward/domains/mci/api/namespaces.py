@@ -9,8 +9,10 @@ from stateward.domains.mci.api.endings import Begun
 from stateward.domains.mci.api.hall import Answer, Call
 from stateward.domains.mci.api.names import Ns, Word, name_of, one_of
 from stateward.domains.mci.api.rights import ACT, READ
-from stateward.domains.wing import grant_of
+from stateward.domains.wing import grant_of, reads
 from stateward.store.records import Object
+
+EXAMPLE = {"name": "shop", "description": "all that sells"}
 
 
 class NamespaceSpec(Struct, frozen=True):
@@ -34,7 +36,7 @@ def _view(found: Object) -> NamespaceView:
     return NamespaceView(spec.name, spec.name, spec.description)
 
 
-@post("/ns", opt=ACT, status_code=200)
+@post("/ns", opt=ACT | reads(EXAMPLE), status_code=200)
 async def create_ns(request: Call) -> NamespaceView:
     """Make a namespace that the caller's token is for."""
     body = await request.fields()
@@ -60,7 +62,7 @@ async def get_ns(request: Call, ns: Ns) -> NamespaceView:
     return _view(await request.service.namespace(ns))
 
 
-@put("/ns/{ns:str}", opt=ACT)
+@put("/ns/{ns:str}", opt=ACT | reads(EXAMPLE))
 async def change_ns(request: Call, ns: Ns) -> NamespaceView:
     """Change what is said of a namespace."""
     body = await request.fields()

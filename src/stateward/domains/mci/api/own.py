@@ -4,6 +4,7 @@ from litestar import delete, get, post
 from msgspec import Struct
 
 from stateward.access import Right
+from stateward.domains.mci.api.bodies import A_CHANGE
 from stateward.domains.mci.api.control import on_mci, on_vm
 from stateward.domains.mci.api.endings import Begun
 from stateward.domains.mci.api.hall import Call
@@ -16,10 +17,12 @@ from stateward.domains.mci.api.vms import scale
 from stateward.domains.mci.api.wire import ImageView, MciInfo, SpecView
 from stateward.domains.mci.catalogue import BUILT_IN, known_images, known_specs
 from stateward.domains.mci.model import Connection
-from stateward.domains.wing import needs
+from stateward.domains.wing import needs, reads
 from stateward.errors import BadInput, UnknownName
 
 BASE = "/api/v1/mci"
+A_CONNECTION = {"name": "here", "provider": "local", "region": "here", "driver": "process"}
+AN_ORPHAN = {"connection": "aws-ap-northeast-2", "key": "8f14e45fceea167a5a36dedd4bea2543"}
 
 
 class ConnectionOut(Struct, frozen=True):
@@ -55,7 +58,7 @@ async def list_connections(request: Call) -> list[ConnectionOut]:
     return [_out(one) for one in await request.catalogue.connections()]
 
 
-@post("/connections", opt=GOVERN_ALL)
+@post("/connections", opt=GOVERN_ALL | reads(A_CONNECTION))
 async def add_connection(request: Call) -> ConnectionOut:
     """Add a connection, or change one."""
     wanted = connection_wish(await request.fields())
@@ -88,7 +91,7 @@ async def list_orphans(request: Call, connection: Word = None) -> Orphans:
     return await orphans_at(request, chosen)
 
 
-@post("/orphans/terminate", opt=GOVERN_ALL, status_code=202)
+@post("/orphans/terminate", opt=GOVERN_ALL | reads(AN_ORPHAN), status_code=202)
 async def end_orphan(request: Call) -> Begun:
     """Terminate a machine that no record knows."""
     body = await request.fields()
@@ -109,7 +112,7 @@ async def reconcile_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, wait: Wait = Non
     return await on_vm(request, ns, mci, vm, "reconcile", wait=wait)
 
 
-@post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=needs(Right.ACT), status_code=202)
+@post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=needs(Right.ACT) | reads(A_CHANGE), status_code=202)
 async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
     """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
     return await scale(request, ns, mci, group, wait)

@@ -18,7 +18,7 @@ def network_wish(body: Fields, place: Connection, uid: str) -> NetworkSpec:
     """Read what network is wanted."""
     cidr = _network("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
     subnets = tuple(subnet_wish(one) for one in body.each("subnetInfoList", "subnetReqInfoList"))
-    _fit(cidr, subnets)
+    fit(cidr, subnets)
     return NetworkSpec(
         name_of("name", body.text("name").strip()),
         uid,
@@ -38,7 +38,8 @@ def subnet_wish(body: Fields) -> Subnet:
     return Subnet(name, str(cidr), reference(body.field("zone"), body.text("zone")), body.text("description"))
 
 
-def _fit(cidr: IPv4Network, subnets: Sequence[Subnet]) -> None:
+def fit(cidr: IPv4Network, subnets: Sequence[Subnet]) -> None:
+    """See that subnets lie within their network, and apart from each other."""
     ranges = [IPv4Network(one.cidr) for one in subnets]
     if len({one.name for one in subnets}) < len(subnets):
         raise BadInput("subnetInfoList", [one.name for one in subnets], "a list of subnets with different names")

@@ -107,6 +107,11 @@ def _subnet(one: Subnet, state: str, native: str) -> SubnetView:
     )
 
 
+def _missing(found: Object) -> str:
+    missing = part_seen(found).missing
+    return f"the provider does not show {', '.join(missing)} any more" if missing else ""
+
+
 def _rule(one: Rule) -> RuleView:
     return RuleView(one.ports, one.protocol.upper(), one.direction, one.cidr)
 
@@ -123,6 +128,6 @@ def _shown(word: str, found: Object, spec: NetworkSpec | GroupSpec | KeySpec, us
         "csp_resource_id": part_seen(found).native_id,
         "status": IN_USE if used else found.state,
         "description": spec.description,
-        "system_message": found.error or "",
+        "system_message": found.error or _missing(found),
         "associated_object_list": list(users),
     }

@@ -15,12 +15,17 @@ from stateward.domains.mci.api.rights import ACT, READ
 from stateward.domains.mci.api.wire import ImageView, SpecView, fits
 from stateward.domains.mci.catalogue import known_images, known_specs
 from stateward.domains.mci.model import Connection, Image, Spec
+from stateward.domains.wing import reads
 from stateward.engine import Denied, NotFound
 
 EVERYBODY = "system"
 """The namespace under which the original's clients look for what is known from the start."""
 
 WISHES: dict[str, Callable[[Fields, Connection], Spec | Image]] = {"spec": spec_wish, "image": image_wish}
+EXAMPLES = {
+    "spec": {"connectionName": "aws-ap-northeast-2", "cspSpecName": "t3.micro", "name": "small"},
+    "image": {"connectionName": "aws-ap-northeast-2", "cspImageName": "ubuntu22.04", "name": "ubuntu"},
+}
 ACTIONS = ("registerWithCspResourceId", "registerWithId", "registerWithInfo")
 
 Record = SpecView | ImageView
@@ -30,8 +35,9 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
     """Return the routes of specs, or of images."""
     path = f"/ns/{{ns:str}}/resources/{word}"
 
-    @post(path, opt=ACT, status_code=200, name=f"register {word}")
+    @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=200, name=f"register {word}")
     async def register(request: Call, ns: Ns, action: Word = None) -> Record:
+        """Register a spec or an image of a provider."""
         one_of("action", action, *ACTIONS)
         body = await request.fields()
         place = await request.connection("connectionName", body.text("connectionName").strip())
@@ -43,6 +49,7 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
     async def list_all(
         request: Call, ns: Ns, option: Word = None, filter_key: FilterKey = None, filter_val: FilterVal = None
     ) -> Answer:
+        """Return what is registered: in full, or the ids."""
         found = await records(request, ns, word)
         chosen = [one for one in found if not filter_key or fits(one, filter_key, filter_val or "")]
         if one_of("option", option, "id") == "id":
@@ -51,6 +58,7 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
 
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
     async def get_one(request: Call, ns: Ns, name: Named) -> Record:
+        """Return one that is registered, or known from the start."""
         for home in dict.fromkeys((ns, EVERYBODY)):
             for one in await records(request, home, word):
                 if one.id == name:
@@ -59,11 +67,13 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
     async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None) -> Begun:  # noqa: ARG001 - as others
+        """Forget one that is registered."""
         await request.service.unregister(ns, word, name, request.by)
         return Begun(f"The {word} {name} has been deleted")
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
     async def delete_all(request: Call, ns: Ns) -> dict[str, list[str]]:
+        """Forget all that are registered."""
         await request.service.namespace(ns)
         registered = [one.id for one in await _registered(request, ns, word)]
         return {"output": [await _delete(request, ns, word, name) for name in registered]}

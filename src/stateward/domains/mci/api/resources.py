@@ -1,6 +1,7 @@
 """Networks, security groups and keys: what VMs stand on, under `/ns/{ns}/resources`."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from litestar import Response, delete, get, post
 from litestar.handlers import HTTPRouteHandler
@@ -10,7 +11,7 @@ from stateward.domains.mci.api.hall import Answer, Call
 from stateward.domains.mci.api.lenient import Fields, flag
 from stateward.domains.mci.api.names import FilterKey, FilterVal, Named, Ns, Word, one_of
 from stateward.domains.mci.api.part_bodies import group_part_wish, key_wish, network_wish
-from stateward.domains.mci.api.part_views import PartView, SubnetView, part_view, subnet_views
+from stateward.domains.mci.api.part_views import PartView, part_view
 from stateward.domains.mci.api.rights import ACT, READ
 from stateward.domains.mci.api.usage import usage_of
 from stateward.domains.mci.api.wire import fits
@@ -19,7 +20,8 @@ from stateward.domains.mci.model import Connection, GroupSpec, KeySpec, NetworkS
 from stateward.domains.mci.parts import KINDS, where_of
 from stateward.domains.mci.preparing import SHARED
 from stateward.domains.mci.service import InUse
-from stateward.engine import Denied, NotFound
+from stateward.domains.wing import reads
+from stateward.engine import Denied
 from stateward.engine.ids import new_id
 from stateward.store.records import Object, Status
 from stateward.store.selection import Page, Selector
@@ -27,6 +29,21 @@ from stateward.store.selection import Page, Selector
 Wish = Callable[[Fields, Connection, str], NetworkSpec | GroupSpec | KeySpec]
 
 WISHES: dict[str, Wish] = {"vNet": network_wish, "securityGroup": group_part_wish, "sshKey": key_wish}
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "vNet": {
+        "name": "net",
+        "connectionName": "aws-ap-northeast-2",
+        "cidrBlock": "10.0.0.0/16",
+        "subnetInfoList": [{"name": "front", "ipv4_CIDR": "10.0.1.0/24"}],
+    },
+    "securityGroup": {
+        "name": "web",
+        "connectionName": "aws-ap-northeast-2",
+        "vNetId": "net",
+        "firewallRules": [{"Protocol": "tcp", "Ports": "22,443", "Direction": "inbound", "CIDR": "0.0.0.0/0"}],
+    },
+    "sshKey": {"name": "key", "connectionName": "aws-ap-northeast-2"},
+}
 MADE_WITHIN = 60.0
 """How many seconds the making and the removing of a part are waited for."""
 
@@ -35,29 +52,34 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
     """Return the routes of one type of parts."""
     path = f"/ns/{{ns:str}}/resources/{word}"
 
-    @post(path, opt=ACT, status_code=made, name=f"make {word}")
+    @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=made, name=f"make {word}")
     async def make(request: Call, ns: Ns) -> PartView:
+        """Make a part that VMs stand on, and wait for it."""
         return await _make(request, ns, word)
 
     @get(path, opt=READ, name=f"list {word}")
     async def list_all(
         request: Call, ns: Ns, option: Word = None, filter_key: FilterKey = None, filter_val: FilterVal = None
     ) -> Answer:
+        """Return the parts of a namespace: in full, or the ids."""
         return await _list(request, ns, word, option, filter_key, filter_val)
 
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
     async def get_one(request: Call, ns: Ns, name: Named) -> PartView:
+        """Return a part, and what uses it."""
         found = await request.service.part(ns, word, name)
         usage = await usage_of(request.service.engine.store.reader, ns)
         return part_view(word, found, usage.get((word, name), ()))
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
     async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None, action: Word = None) -> Begun:
+        """Delete a part that nothing uses, and wait for it."""
         anyway = flag("force", force) or one_of("action", action, "withsubnets", "refine", "force") == "force"
         return Begun(await remove(request, ns, word, name, force=anyway))
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
     async def delete_all(request: Call, ns: Ns, force: Word = None) -> dict[str, list[str]]:
+        """Delete all parts that nothing uses."""
         await request.service.namespace(ns)
         found = await request.service.parts(ns, word)
         return {"output": await remove_all(request, word, found, force=flag("force", force))}
@@ -69,10 +91,7 @@ async def _make(request: Call, ns: str, word: str) -> PartView:
     body = await request.fields()
     place = await request.connection("connectionName", body.text("connectionName").strip())
     want = WISHES[word](body, place, new_id())
-    try:
-        found, secret = await request.service.make_part(ns, word, want, request.by, MADE_WITHIN)
-    except TimeoutError:
-        return part_view(word, await request.service.part(ns, word, want.name))
+    found, secret = await request.service.make_part(ns, word, want, request.by, MADE_WITHIN)
     if found.state == PartState.ERROR:
         raise NotDone(f"{word} {want.name!r}", f"{found.error}; it is kept as Error until it is deleted")
     return part_view(word, found, secret=secret)
@@ -134,28 +153,7 @@ async def delete_shared(request: Call, ns: Ns) -> dict[str, list[str]]:
     return {"output": lines}
 
 
-# --- subnets ---------------------------------------------------------------------------------------------------------
-
-
-@get("/ns/{ns:str}/resources/vNet/{name:str}/subnet", opt=READ)
-async def list_subnets(request: Call, ns: Ns, name: Named, option: Word = None) -> Answer:
-    """Return the subnets of a network."""
-    found = subnet_views(await request.service.part(ns, "vNet", name))
-    if one_of("option", option, "id") == "id":
-        return Response({"output": [one.id for one in found]})
-    return Response({"subnet": found})
-
-
-@get("/ns/{ns:str}/resources/vNet/{name:str}/subnet/{subnet:str}", opt=READ)
-async def get_subnet(request: Call, ns: Ns, name: Named, subnet: Named) -> SubnetView:
-    """Return a subnet of a network."""
-    for one in subnet_views(await request.service.part(ns, "vNet", name)):
-        if one.id == subnet:
-            return one
-    raise NotFound(ns, f"{name}/{subnet}")
-
-
 ROUTES = (
     *_routes("vNet", 201), *_routes("securityGroup", 200), *_routes("sshKey", 200),
-    delete_shared, list_subnets, get_subnet,
+    delete_shared,
 )  # fmt: skip

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Sequence
 from litestar import post
 from msgspec import Struct
 
-from stateward.domains.mci.api.bodies import mci_wish
+from stateward.domains.mci.api.bodies import A_DYNAMIC_MCI, mci_wish
 from stateward.domains.mci.api.hall import Call
 from stateward.domains.mci.api.names import Ns
 from stateward.domains.mci.api.rights import READ
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
 from stateward.domains.mci.plans import DriverOf, resolve
+from stateward.domains.wing import reads
 from stateward.engine import NotFound
 from stateward.errors import StatewardError
 
@@ -96,6 +97,7 @@ class Looked(Struct, frozen=True):
     connection: Connection | None
     image: Image | None
     errors: list[str]
+    doubt: str = ""
 
     @property
     def cost(self) -> float:
@@ -103,7 +105,7 @@ class Looked(Struct, frozen=True):
         return 0.0 if self.spec is None else self.spec.cost * self.group.size
 
 
-@post("/ns/{ns:str}/mciDynamicReview", opt=READ, status_code=200)
+@post("/ns/{ns:str}/mciDynamicReview", opt=READ | reads(A_DYNAMIC_MCI), status_code=200)
 async def review_mci(request: Call, ns: Ns) -> Review:
     """Say whether an MCI can be made, and what it would cost; writes nothing."""
     await request.service.namespace(ns)
@@ -129,10 +131,10 @@ async def _look(catalogue: Catalogue, driver_of: DriverOf, ns: str, group: SubGr
         spec = await catalogue.spec(ns, group.spec)
         connection = await catalogue.connection(group.connection or spec.connection)
         image = await catalogue.image(ns, group.image, connection)
-        await resolve(catalogue, driver_of, ns, group)
+        planned = await resolve(catalogue, driver_of, ns, group)
     except StatewardError as error:
         return Looked(group, spec, connection, image, [str(error)])
-    return Looked(group, spec, connection, image, [])
+    return Looked(group, spec, connection, image, [], planned.doubt)
 
 
 def reviewed(wanted: MciSpec, looked: Sequence[Looked], *, taken: bool) -> Review:
@@ -143,7 +145,7 @@ def reviewed(wanted: MciSpec, looked: Sequence[Looked], *, taken: bool) -> Revie
     said += [f"{len(bad)} of {len(looked)} subgroups cannot be made"] if bad else []
     does, when = POLICIES[wanted.policy]
     return Review(
-        overall_status=READY if viable else ERROR,
+        overall_status=ERROR if not viable else WARNING if any(one.doubt for one in looked) else READY,
         overall_message="; ".join(said) or "all VMs can be made",
         creation_viable=viable,
         estimated_cost=money(sum(one.cost for one in looked)),
@@ -181,7 +183,8 @@ def _vm_review(one: Looked) -> VmReview:
 
 def _warnings(one: Looked) -> list[str]:
     unpriced = one.spec is not None and one.spec.cost == 0.0
-    return ["the price of the spec is not known"] if unpriced else []
+    doubtful = [f"the provider cannot say now whether it has them: {one.doubt}"] if one.doubt else []
+    return [*doubtful, *(["the price of the spec is not known"] if unpriced else [])]
 
 
 def _validation(id_: str, found: Spec | Image | None, errors: Sequence[str]) -> Validation:

@@ -1,10 +1,13 @@
 """The system: whether it is ready, what connections and providers there are, and what became of a call."""
 
+from time import time
+
 from litestar import Response, get
 from msgspec import Struct
 
-from stateward.domains.mci.api.diary import Entry, RequestView
+from stateward.domains.mci.api.diary import MOST_CALLS, Past, RequestView
 from stateward.domains.mci.api.hall import Answer, Call
+from stateward.domains.mci.api.keeping import all_kept, kept
 from stateward.domains.mci.api.names import Holder, Named, Word, one_of
 from stateward.domains.mci.api.places import HOLDER, connection_view, region_view
 from stateward.domains.mci.api.rights import OPEN, READ
@@ -12,6 +15,7 @@ from stateward.domains.mci.api.wire import ConnectionView
 from stateward.domains.wing import grant_of
 from stateward.engine import NotFound
 from stateward.errors import UnknownName
+from stateward.store.records import Key
 
 
 class Ready(Struct, frozen=True):
@@ -64,28 +68,30 @@ async def list_regions(request: Call, name: Named) -> Answer:
 @get("/request/{name:str}", opt=READ)
 async def get_request(request: Call, name: Named) -> RequestView:
     """Return what became of a call."""
-    entry = request.hall.diary.find(name, grant_of(request))
-    if entry is None:
+    past = request.hall.diary.find(name) or await kept(request.service.engine, name)
+    if past is None or not past.visible_to(grant_of(request)):
         raise NotFound("requests", name)
-    return await _view(request, entry)
+    return await _view(request, past)
 
 
 @get("/requests", opt=READ)
 async def list_requests(request: Call, status: Word = None, method: Word = None, url: Word = None) -> Answer:
     """Return what became of the latest calls, the latest first."""
     wanted = one_of("status", status, "Handling", "Error", "Success")
-    entries = [
+    calls = {one.id: one for one in (*await all_kept(request.service.engine), *request.hall.diary.all())}
+    chosen = [
         one
-        for one in request.hall.diary.all(grant_of(request))
-        if (method or one.method).upper() == one.method and (url or "") in one.url
+        for one in calls.values()
+        if one.visible_to(grant_of(request)) and (method or one.method).upper() == one.method and (url or "") in one.url
     ]
-    shown = [await _view(request, one) for one in entries]
+    latest = sorted(chosen, key=lambda one: -one.began)[:MOST_CALLS]
+    shown = [await _view(request, one) for one in latest]
     return Response({"requests": [one for one in shown if not wanted or one.status == wanted]})
 
 
-async def _view(request: Call, entry: Entry) -> RequestView:
-    key = entry.operation
-    return entry.view(None if key is None else await request.service.engine.store.reader.operation(key))
+async def _view(request: Call, past: Past) -> RequestView:
+    reader, key = request.service.engine.store.reader, past.operation
+    return past.view(None if key is None else await reader.operation(Key(*key)), time())
 
 
 ROUTES = (readyz, list_connections, get_connection, list_providers, list_regions, get_request, list_requests)

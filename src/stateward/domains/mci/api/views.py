@@ -255,7 +255,8 @@ def _vm_status(found: Object, vm: VmSpec, seen: VmSeen, target: Target) -> VmSta
 
 def _messages(found: Object, seen: MciSeen) -> list[str]:
     said = [found.error] if found.error else []
-    return [*said, *(one for one in seen.errors if one not in said)]
+    commands = [f"{name}: the post-command {why}" for name, why in sorted(seen.failed.items())]
+    return [*said, *(one for one in (*seen.errors, *commands) if one not in said)]
 
 
 def _post_command(command: PostCommand | None) -> PostCommandView:
@@ -269,7 +270,7 @@ def _results(mci: str, wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) ->
     addresses = {vm_of(one).name: vm_seen(one).public_ip for one in vms} if seen.results else {}
     return CommandResults(
         [
-            CommandResult(mci, name, addresses.get(name, ""), asked, {"0": written}, {}, "")
+            CommandResult(mci, name, addresses.get(name, ""), asked, {"0": written}, {}, seen.failed.get(name, ""))
             for name, written in sorted(seen.results.items())
         ]
     )

@@ -3,7 +3,7 @@
 from litestar import Response, delete, get, post
 
 from stateward.domains.mci.api.access import vm_access
-from stateward.domains.mci.api.bodies import Wish, group_wish, scale_wish
+from stateward.domains.mci.api.bodies import A_CHANGE, A_DYNAMIC_GROUP, A_GROUP, Wish, group_wish, scale_wish
 from stateward.domains.mci.api.endings import Begun, operation_of
 from stateward.domains.mci.api.hall import Answer, Call
 from stateward.domains.mci.api.lenient import flag
@@ -13,6 +13,7 @@ from stateward.domains.mci.api.rights import ACT, READ
 from stateward.domains.mci.api.wire import MciInfo, VmIds
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
 from stateward.domains.mci.plans import free_numbers
+from stateward.domains.wing import reads
 from stateward.engine import NotFound
 from stateward.engine.requests import VersionMismatch
 from stateward.errors import BadInput
@@ -24,13 +25,17 @@ TRIES = 5
 # --- subgroups -------------------------------------------------------------------------------------------------------
 
 
-@post("/ns/{ns:str}/mci/{mci:str}/vm", opt=ACT, status_code=200)
+@post("/ns/{ns:str}/mci/{mci:str}/vm", opt=ACT | reads(A_GROUP), status_code=200)
 async def add_group(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
     """Add a subgroup that stands on existing resources."""
     return await _add(request, ns, mci, wait, dynamic=False)
 
 
-@post(["/ns/{ns:str}/mci/{mci:str}/subGroupDynamic", "/ns/{ns:str}/mci/{mci:str}/vmDynamic"], opt=ACT, status_code=200)
+@post(
+    ["/ns/{ns:str}/mci/{mci:str}/subGroupDynamic", "/ns/{ns:str}/mci/{mci:str}/vmDynamic"],
+    opt=ACT | reads(A_DYNAMIC_GROUP),
+    status_code=200,
+)
 async def add_group_dynamic(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
     """Add a subgroup, and whatever it stands on."""
     return await _add(request, ns, mci, wait, dynamic=True)
@@ -67,7 +72,7 @@ async def names_in(request: Call, ns: str, mci: str, group: str) -> list[str]:
     return names
 
 
-@post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=ACT, status_code=200)
+@post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=ACT | reads(A_CHANGE), status_code=200)
 async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
     """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
     return await scale(request, ns, mci, group, wait)

@@ -1,0 +1,103 @@
+"""MCIs follow their VMs, whatever goes wrong with the reading of the journal."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from stateward.domains.mci import settling
+from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.settling import Settling
+from stateward.store.errors import Unavailable
+from stateward.store.records import Key
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House, mci
+
+
+class Unwell:
+    """An engine that is well, but for the first few attempts at some things."""
+
+    def __init__(self, house: House, **troubles: list[Exception]) -> None:
+        self._engine, self._troubles = house.engine, troubles
+        self.after: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def _fail(self, what: str) -> None:
+        if self._troubles.get(what):
+            raise self._troubles[what].pop(0)
+
+    async def watch(self, after: int, *more: Any) -> AsyncIterator[Any]:
+        """Watch, and break off."""
+        self.after.append(after)
+        self._fail("watch")
+        async for line in self._engine.watch(after, *more):
+            yield line
+            self._fail("later")
+
+    async def act(self, *what: Any, **how: Any) -> Any:
+        """Act, or fail."""
+        self._fail("act")
+        return await self._engine.act(*what, **how)
+
+
+async def no_time(_seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("trouble", [Unavailable("away"), ValueError("broken")], ids=["store", "fault"])
+async def test_the_journal_is_read_on_after_a_failure_and_no_line_is_missed(house: House, trouble: Exception) -> None:
+    engine = Unwell(house, watch=[trouble, trouble], later=[trouble])
+    follower = Settling(engine, Random(1))  # type: ignore[arg-type]
+    noted: list[Key] = []
+    follower.note = lambda mci, after=0.0: noted.append(mci)  # type: ignore[method-assign]
+    task = asyncio.create_task(follower.follow(no_time))
+    try:
+        async with asyncio.timeout(PATIENT):
+            while len(engine.after) < 3:  # it reads, after two failures
+                await asyncio.sleep(0.005)
+        await house.created(mci())
+        async with asyncio.timeout(PATIENT):
+            while len(noted) < 4 or len(engine.after) < 4:  # two VMs, each of them Creating and then Running
+                await asyncio.sleep(0.005)
+    finally:
+        task.cancel()
+    assert noted == [Key(NS, "m1")] * 4
+    assert engine.after == sorted(engine.after)
+
+
+async def test_pauses_grow_while_nothing_works_and_are_short_again_after(house: House) -> None:
+    away = Unavailable("away")
+    engine = Unwell(house, watch=[away] * 5)
+    follower = Settling(engine, Random(1))  # type: ignore[arg-type]
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    task = asyncio.create_task(follower.follow(sleep))
+    async with asyncio.timeout(PATIENT):
+        while len(engine.after) < 6:
+            await asyncio.sleep(0.005)
+    task.cancel()
+    assert len(pauses) == 5
+    assert pauses[-1] > 4 * pauses[0]
+
+
+async def test_an_mci_that_could_not_be_settled_is_looked_at_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "LATER", 0.01)
+    await house.wing.upkeep.settling.close()
+    await house.created(mci())
+    verdict = await house.service.control(NS, "m1", "suspend", ANN)
+    await house.ended(verdict.whole)
+    await house.engine.act(NS, "m1", "mixed", actor="controller")  # as if somebody had told it wrongly
+    engine = Unwell(house, act=[Unavailable("away"), Unavailable("away")])
+    follower = Settling(engine, Random(1))  # type: ignore[arg-type]
+    follower.note(Key(NS, "m1"), 0.0)
+    await house.until(lambda now: now == MciState.SUSPENDED)
+    await follower.close()
