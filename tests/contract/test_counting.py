@@ -1,11 +1,14 @@
 """Counting what there is: for quotas inside a transaction, and for those who look on."""
 
+import asyncio
+
 from msgspec.structs import replace
 
 from stateward.store import Changes, Store
 from stateward.store.port import LaneWork
+from stateward.store.selection import JournalFilter
 from tests.contract.hands import ask, take, write
-from tests.contract.samples import NS, accepted, an_object, some_work
+from tests.contract.samples import NS, a_line, accepted, an_object, some_work
 
 
 async def test_the_objects_of_a_kind_are_counted_without_the_removed_ones(store: Store) -> None:
@@ -44,6 +47,34 @@ async def test_namespaces_are_told_in_order_whatever_they_hold(store: Store) -> 
     objects = [an_object(name, ns=ns) for ns in ("b", "c", "a") for name in ("one", "two")]
     await write(store, objects=[*objects, an_object("gone", ns="d", removed=True)])
     assert await store.reader.namespaces() == ["a", "b", "c", "d"]
+
+
+async def test_a_census_counts_by_namespace_kind_and_state_without_the_removed_ones(store: Store) -> None:
+    assert (await store.reader.census([NS])).counts == {}
+    others = [an_object("d", kind="disk"), an_object("e", ns="other"), an_object("f", removed=True)]
+    await write(store, objects=[an_object("a", state="Failed"), an_object("b", state="Failed"), *others])
+    vms, disks = {(NS, "vm", "Failed"): 2}, {(NS, "disk", others[0].state): 1}
+    assert (await store.reader.census([NS, "nowhere"])).counts == vms | disks
+    assert (await store.reader.census([NS, "other"], "disk")).counts == disks
+    assert (await store.reader.census(["other"])).counts == {("other", "vm", others[1].state): 1}
+    assert (await store.reader.census([])).counts == {}
+
+
+async def test_a_census_tells_after_which_line_it_was_taken_whoever_writes_meanwhile(
+    store: Store, second: Store
+) -> None:
+    async def born() -> None:
+        for number in range(60):
+            await write(store, objects=[an_object(f"vm-{number}")], journal=[a_line(f"vm-{number}")])
+
+    writing, taken = asyncio.create_task(born()), []
+    while not writing.done():
+        taken.append(await second.reader.census([NS]))
+        await asyncio.sleep(0)
+    await writing
+    numbers = [line.seq for line in await store.reader.lines(0, 1_000, JournalFilter())]
+    for one in taken:
+        assert sum(one.counts.values()) == sum(number <= one.seq for number in numbers)
 
 
 def _joined(*changes: Changes) -> Changes:

@@ -9,11 +9,11 @@
 A domain that brings no wing has its kinds all the same: objects of them can be made and moved over the generic API.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
 
@@ -25,8 +25,14 @@ from stateward.lifecycle import Lifecycle
 if TYPE_CHECKING:  # whoever only asks the tables is not to wait for a web framework
     from litestar.types import ControllerRouterHandler
 
+PartsOf = Mapping[tuple[str, str], str]
+"""The kind of the parts to all of which an action on a whole is done, by the whole's kind and the action."""
+
 RIGHT, EVERYWHERE, OPEN, MESSAGES = "right", "everywhere", "open", "messages"
 """The options by which a route of a domain tells who may use it, and how errors are worded for its clients."""
+
+BODY, PLAIN_PROBLEMS = "body", "plain problems"
+"""The options by which it describes what cannot be seen: the body that it reads by itself; its own form of errors."""
 
 
 def needs(right: Right, *, everywhere: bool = False, messages: bool = False) -> dict[str, Any]:
@@ -35,6 +41,11 @@ def needs(right: Right, *, everywhere: bool = False, messages: bool = False) -> 
     `messages` says that its clients look for the text of an error in a field `message`.
     """
     return {RIGHT: right, EVERYWHERE: everywhere, MESSAGES: messages}
+
+
+def reads(example: dict[str, Any]) -> dict[str, Any]:
+    """Return the option of a route that reads its body by itself, as a JSON object such as this one."""
+    return {BODY: example}
 
 
 def open_to_all(why: str) -> dict[str, Any]:
@@ -71,6 +82,8 @@ class Site(Struct, frozen=True):
 
 class Wing:
     """A domain that brings nothing but its lifecycles; others bring more."""
+
+    parts_of: ClassVar[PartsOf] = {}
 
     def __init__(self, kinds: Sequence[Kind], routes: "Sequence[ControllerRouterHandler]" = ()) -> None:
         self.kinds = list(kinds)

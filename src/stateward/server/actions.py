@@ -67,11 +67,13 @@ async def act(
 ) -> Response[AcceptedView]:
     """Ask for an action. It is accepted (202) and worked on, or refused with what is in the way.
 
+    What is done to a whole, such as an MCI, is done to all of its parts that allow it.
     With `wait`, the answer comes when the operation has ended (200), or after so many seconds as it is by then (202).
     """
     service = request.service
     version = await matched(service, Key(ns, id), if_match)
-    accepted = await service.engine.submit(asked(request, ns, id, action, data, version=version, key=key))
+    wanted = asked(request, ns, id, action, data, version=version, key=key)
+    accepted = await service.wholes.submit(service.engine, wanted)
     ended = accepted if wait is None else await _ended(request, accepted, wait)
     headers = {"ETag": etag_of((ended or accepted).object.version)}
     if accepted.again:

@@ -1,5 +1,7 @@
 """The problems that routes can answer with, as the API's description has them."""
 
+from typing import Any
+
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 
@@ -19,7 +21,7 @@ TEXTS = {
 USUAL = (400, 401, 403, 429, 503)
 """What every route that needs a token can answer with."""
 
-MORE = {
+MORE: dict[int, dict[str, Any]] = {
     409: {
         "state": "STOPPING",
         "state_class": "transitional",
@@ -43,13 +45,24 @@ def problems(*statuses: int) -> dict[int, ResponseSpec]:
 
 def described(status: int) -> ResponseSpec:
     """Describe one problem."""
-    code, text, detail = TEXTS[status]
-    value = {"type": f"urn:stateward:{code}", "status": status, "code": code, "detail": detail, **MORE.get(status, {})}
-    value["title"] = problem(status, code, detail).title
+    code, text, _ = TEXTS[status]
     return ResponseSpec(
         data_container=Problem,
         generate_examples=False,
         description=text,
         media_type=MEDIA_TYPE,
-        examples=[Example(summary=code, value=value)],
+        examples=[Example(summary=code, value=example_of(status))],
     )
+
+
+def texts_of(status: int) -> tuple[str, str, str]:
+    """Return the code of a problem, what it means, and an example of what is told of it."""
+    return TEXTS[status]
+
+
+def example_of(status: int) -> dict[str, Any]:
+    """Return an example of a problem."""
+    code, _, detail = TEXTS[status]
+    title = problem(status, code, detail).title
+    told = {"type": f"urn:stateward:{code}", "title": title, "status": status, "code": code, "detail": detail}
+    return told | MORE.get(status, {})

@@ -45,8 +45,10 @@ from stateward.server.openapi import openapi_config
 from stateward.server.problems import answer
 from stateward.server.service import Call, Service
 from stateward.server.strict import StrictJson
+from stateward.server.wholes import Wholes
 
 BASE = "/api/v1"
+NO_WHOLES = Wholes()
 MODULES = (kinds, objects, looking, waiting, actions, operations, journal, admin, stuck, token_routes, quotas)
 
 
@@ -58,10 +60,11 @@ def create_app(
     routes: Sequence[ControllerRouterHandler] = (),
     api_routes: Sequence[ControllerRouterHandler] = (),
     clock: Callable[[], float] = time.monotonic,
+    wholes: Wholes = NO_WHOLES,
 ) -> Litestar:
     """Make the application; `routes` are added at the root, `api_routes` below the API's base path."""
     _check_kinds(engine)
-    service = _service(engine, tokens, config, clock)
+    service = _service(engine, tokens, config, clock, wholes)
     api = Router(BASE, route_handlers=[*(one for module in MODULES for one in module.ROUTES), *api_routes])
     app = Litestar(
         route_handlers=[*health.ROUTES, api, *routes],
@@ -80,7 +83,7 @@ def create_app(
     return app
 
 
-def _service(engine: Engine, tokens: Tokens, config: Config, clock: Callable[[], float]) -> Service:
+def _service(engine: Engine, tokens: Tokens, config: Config, clock: Callable[[], float], wholes: Wholes) -> Service:
     return Service(
         engine=engine,
         tokens=tokens,
@@ -90,6 +93,7 @@ def _service(engine: Engine, tokens: Tokens, config: Config, clock: Callable[[],
         classes=state_classes(engine.kinds),
         drawings=Drawings(),
         headers=wanted_headers(tls=bool(config.tls_cert)),
+        wholes=wholes,
     )
 
 

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -30,6 +29,9 @@ PAGE, PAGE_SIZE = 500, 500_000
 
 KEEP, KEEP_SIZE = 20_000, 32_000_000
 """How many lines are kept in memory at least where they are short, and how long all of them may be together."""
+
+USUAL_SIZE = 400
+"""About how long a line is, beside its reason and its spec."""
 
 SAFETY = 5.0
 """How many seconds pass at most between two looks, should a wake-up call be lost."""
@@ -58,13 +60,23 @@ class Interest(Struct, frozen=True):
         return opened and (self.only is None or ns in self.only) and self.kind in (None, kind)
 
 
-class Note(NamedTuple):
-    """A line in its encoded form, and what is needed to know for whom it is."""
+class Note:
+    """A line, which is encoded once, when the first one wants it: many are counted and never read."""
 
-    seq: int
-    ns: str
-    kind: str
-    text: str
+    __slots__ = ("_encode", "_line", "_text", "kind", "ns", "seq", "size")
+
+    def __init__(self, line: Line, encode: Callable[[Line], str]) -> None:
+        self.seq, self.ns, self.kind = line.seq, line.ns, line.kind
+        self.size = USUAL_SIZE + len(line.spec or "") + len(line.reason or "")
+        self._line, self._encode = line, encode
+        self._text: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The line as it is sent."""
+        if self._text is None:
+            self._text = self._encode(self._line)
+        return self._text
 
 
 class News(Struct, frozen=True):
@@ -142,7 +154,7 @@ class Feed:
         return _news(texts, max(kept, seq) if everything else seq)  # up to what was kept by then, nothing is missing
 
     def _note(self, line: Line) -> Note:
-        return Note(line.seq, line.ns, line.kind, self._encode(line))
+        return Note(line, self._encode)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -177,7 +189,7 @@ class Feed:
     def _take(self, lines: Sequence[Line]) -> None:
         notes = [self._note(line) for line in lines]
         self._notes += notes
-        self._size += sum(len(note.text) for note in notes)
+        self._size += sum(note.size for note in notes)
         self.seq = lines[-1].seq
         if len(self._notes) > 2 * self._keep or self._size > 2 * KEEP_SIZE:
             self._forget()
@@ -190,7 +202,7 @@ class Feed:
         """Let go of the older half."""
         count = (len(self._notes) + 1) // 2
         self._first = self._notes[count - 1].seq
-        self._size -= sum(len(note.text) for note in self._notes[:count])
+        self._size -= sum(note.size for note in self._notes[:count])
         del self._notes[:count]
 
     def _wake(self) -> None:

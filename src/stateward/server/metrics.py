@@ -32,7 +32,7 @@ from stateward.server.auth import needs
 from stateward.server.refusals import NotReady
 from stateward.server.service import Call
 from stateward.server.survey import LaneSurvey, Survey
-from stateward.server.tally import Tally
+from stateward.server.tally import Tally, Told
 from stateward.store.errors import StoreError
 from stateward.store.records import Line
 
@@ -53,6 +53,7 @@ class Metrics:
     def __init__(self, kinds: Sequence[Kind], survey: Callable[[], Awaitable[Survey]]) -> None:
         self.registry = CollectorRegistry()
         self._tally = Tally(kinds)
+        self._counters: dict[Told, Counter] = {}  # finding one by its labels costs more than counting
         self._survey = survey
         self._surveyed = -FRESH
         self._lock = asyncio.Lock()
@@ -117,7 +118,10 @@ class Metrics:
         """Count what lines of the journal tell."""
         for line in lines:
             told = self._tally.read(line)
-            self.transitions.labels(*told).inc()
+            counter = self._counters.get(told)
+            if counter is None:
+                counter = self._counters[told] = self.transitions.labels(*told)
+            counter.inc()
             if told.result == "rejected":
                 self.rejected.labels(told.kind).inc()
             elif told.result == "handed_over":
@@ -175,10 +179,11 @@ class Metrics:
 
 
 class ProviderCalls:
-    """Counts the calls to providers, and those that were not needed."""
+    """Counts the calls to providers, and those that were not needed; others may take note of them too."""
 
-    def __init__(self) -> None:
+    def __init__(self, noted: Callable[[str, str], None] = lambda _provider, _call: None) -> None:
         self._metrics: Metrics | None = None
+        self._noted = noted
 
     def tell(self, metrics: Metrics) -> None:
         """Begin to count."""
@@ -186,6 +191,7 @@ class ProviderCalls:
 
     def called(self, provider: str, call: str) -> None:
         """Count a call to a provider."""
+        self._noted(provider, call)
         if self._metrics is not None:
             self._metrics.provider_calls.labels(provider, call).inc()
 

@@ -1,14 +1,18 @@
 """The engine as a server runs it: what it accepts is timed and traced, and whoever logs in a handler names its job."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
 from stateward.engine import Accepted, Denied, Engine, Handler, Job, Kind, Request
+from stateward.engine.groups import GroupVerdict
 from stateward.engine.handlers import Run
 from stateward.server.logs import working_on
 from stateward.server.metrics import Metrics
 from stateward.server.traces import Traces
 from stateward.store.port import Store
+from stateward.store.selection import Selector
 
 
 class ObservedEngine(Engine):
@@ -21,10 +25,19 @@ class ObservedEngine(Engine):
 
     async def submit(self, request: Request) -> Accepted:
         """Submit a request."""
+        with self._timed(), self._traces.accepting(request):
+            return await super().submit(request)
+
+    async def group(self, whole: Request | None, members: Selector, each: Request) -> GroupVerdict:
+        """Ask for an action on a whole and on its members."""
+        with self._timed():
+            return await super().group(whole, members, each)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
         begun, verdict = perf_counter(), "failed"
         try:
-            with self._traces.accepting(request):
-                accepted = await super().submit(request)
+            yield
             verdict = "accepted"
         except Denied:
             verdict = "denied"
@@ -32,7 +45,6 @@ class ObservedEngine(Engine):
         finally:
             if self.metrics is not None:
                 self.metrics.accepted(perf_counter() - begun, verdict)
-        return accepted
 
 
 def observed(kind: Kind, traces: Traces) -> Kind:

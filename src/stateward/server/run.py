@@ -23,18 +23,18 @@ from msgspec import Struct
 from stateward.access import Tokens
 from stateward.access.quotas import QuotaGuard
 from stateward.config import Config, masked
+from stateward.domains.furnishing import wings
 from stateward.domains.wing import Site, Wing
 from stateward.errors import BadInput, StatewardError
 from stateward.server import console, events, metrics, sockets
 from stateward.server.app import create_app
-from stateward.server.demo import Demo
-from stateward.server.equipment import all_wings, kinds_of, simulated_clouds
+from stateward.server.equipment import kinds_of
 from stateward.server.folder import DataFolder
 from stateward.server.metrics import CountingCalls, ProviderCalls
 from stateward.server.observing import ObservedEngine
 from stateward.server.protocols import HEAD_LIMIT, Http, WebSockets
-from stateward.server.simulated import SimulatedClouds
 from stateward.server.traces import NoTraces, Traces, TracingCalls, start_traces
+from stateward.server.wholes import Wholes
 from stateward.server.windows import Windows
 from stateward.store import open_store
 from stateward.store.port import Store
@@ -90,16 +90,14 @@ def store_of(config: Config) -> Store:
         raise BadInput("database", masked(config.store_url), error.allowed) from None
 
 
-def wings_of(config: Config, clouds: SimulatedClouds | None, calls: ProviderCalls) -> list[Wing]:
-    """Furnish the domains."""
-    site = Site(Path(config.data), config.demo, Random(), calls.called, calls.saved)  # noqa: S311 - not for secrets
-    return all_wings(site, clouds)
+def wings_of(config: Config, calls: ProviderCalls) -> list[Wing]:
+    """Furnish the domains; the programs that they start are told of a folder that does not depend on where we are."""
+    folder = Path(config.data).resolve()
+    return wings(Site(folder, config.demo, Random(), calls.called, calls.saved))  # noqa: S311 - not for secrets
 
 
 @asynccontextmanager
-async def engine_of(
-    config: Config, traces: Traces, wings: Sequence[Wing], clouds: SimulatedClouds | None = None
-) -> AsyncIterator[ObservedEngine]:
+async def engine_of(config: Config, traces: Traces, wings: Sequence[Wing]) -> AsyncIterator[ObservedEngine]:
     """Run an engine with all domains beside it, with a worker if the configuration says so."""
     engine = ObservedEngine(
         store_of(config),
@@ -110,8 +108,6 @@ async def engine_of(
         lease=config.lease,
         admission=QuotaGuard(),
     )
-    if clouds is not None:
-        clouds.engine = engine
     for wing in wings:
         wing.attach(engine)
     async with engine, AsyncExitStack() as stack:
@@ -124,9 +120,10 @@ async def engine_of(
 async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[Opened]:
     """Run the whole application on a configuration, but listen nowhere."""
     DataFolder(config).make()
-    clouds, calls = simulated_clouds() if config.demo else None, ProviderCalls()
-    wings = wings_of(config, clouds, calls)
-    async with engine_of(config, traces or NoTraces(), wings, clouds) as engine:
+    traces = traces or NoTraces()
+    calls = ProviderCalls(traces.provider_call)
+    wings = wings_of(config, calls)
+    async with engine_of(config, traces, wings) as engine:
         tokens = Tokens(engine)
         domains = [route for wing in wings for route in wing.routes]
         app = create_app(
@@ -135,6 +132,7 @@ async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[
             config,
             routes=(*metrics.ROUTES, *console.ROUTES, *domains),
             api_routes=(*sockets.ROUTES, *events.ROUTES, *console.API_ROUTES),
+            wholes=Wholes(wings),
         )
         async with Windows(engine) as windows:
             app.state.windows, app.state.metrics = windows, windows.metrics
@@ -146,18 +144,23 @@ async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[
 @asynccontextmanager
 async def _living(parts: Opened, config: Config) -> AsyncIterator[None]:
     """Keep the demo's users at it, if the configuration says so."""
-    users: list[asyncio.Task[None]] = []
-    if config.demo:
-        bare = {kind.name for wing in parts.wings if type(wing) is Wing for kind in wing.kinds}
-        fleet = Demo(parts.engine, Random(), kinds=bare)  # noqa: S311 - chance, not secrets
-        shows = [fleet.run(), *(wing.show(parts.engine) for wing in parts.wings)]
-        users = [asyncio.create_task(show) for show in shows]
+    shows = [wing.show(parts.engine) for wing in parts.wings] if config.demo else []
+    users = [asyncio.create_task(show) for show in shows]
+    for user in users:
+        user.add_done_callback(_mourn)
     try:
         yield
     finally:
         for user in users:
             user.cancel()
         await asyncio.gather(*users, return_exceptions=True)
+
+
+def _mourn(user: "asyncio.Task[None]") -> None:
+    """Tell of a part of the demo that has ended by an error: nobody waits for it."""
+    error = None if user.cancelled() else user.exception()
+    if error is not None:
+        log.error("a part of the demo has ended", exc_info=error)
 
 
 # --- serving ---------------------------------------------------------------------------------------------------------
@@ -281,9 +284,7 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
     traces, stop = start_traces(os.environ), asyncio.Event()
     try:
         with _signals(stop.set):
-            clouds = simulated_clouds() if config.demo else None
-            wings = wings_of(config, clouds, ProviderCalls())
-            async with engine_of(config, traces, wings, clouds) as engine:
+            async with engine_of(config, traces, wings_of(config, ProviderCalls(traces.provider_call))) as engine:
                 started(engine.worker.name if engine.worker is not None else "")
                 await stop.wait()
     finally:

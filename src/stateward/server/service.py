@@ -15,6 +15,7 @@ from stateward.server.classes import StateClasses
 from stateward.server.door import Door
 from stateward.server.drawings import Drawings
 from stateward.server.headers import Headers
+from stateward.server.wholes import Wholes
 from stateward.store.port import Reader
 
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -31,6 +32,7 @@ class Service(Struct, frozen=True):
     classes: StateClasses
     drawings: Drawings
     headers: Headers
+    wholes: Wholes
 
     @property
     def reader(self) -> Reader:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from litestar._openapi.schema_generation import SchemaCreator
 
 
+DECODER = "decoder"
+"""Where a route keeps what its bodies are read with."""
+
+
 class BadBody(StatewardError):
     """A request's body that cannot be read; names the field if it is about one."""
 
@@ -52,7 +56,10 @@ class StrictJson(AbstractDTO[Any]):
 
     def decode_bytes(self, value: bytes) -> Any:  # noqa: ANN401 - what the handler declares
         """Read a body, or raise with the field named."""
-        decoder = self._decoders[self.asgi_connection.route_handler.handler_id]
+        handler = self.asgi_connection.route_handler
+        decoder = handler.opt.get(DECODER)
+        if decoder is None:  # a handler's id is put together anew each time that it is asked for
+            decoder = handler.opt[DECODER] = self._decoders[handler.handler_id]
         try:
             return decoder.decode(value)
         except msgspec.ValidationError as error:

@@ -11,13 +11,9 @@ from stateward.server.feed import Interest
 from stateward.server.stream import Snapshot
 from stateward.store.port import LaneLoad, LaneWork, Store, Tx
 from stateward.store.records import Worker, default_lane
-from stateward.store.selection import Selector
 
 MOST_STUCK = 1_000
 """How many stuck objects are counted; more are as bad."""
-
-TRIES = 3
-"""How often a snapshot is taken anew because something was committed meanwhile."""
 
 
 class LaneSurvey(Struct, frozen=True):
@@ -53,9 +49,8 @@ class Surveyor:
         reader = self._store.reader
         now = await reader.time()
         counts: dict[tuple[str, str], int] = defaultdict(int)
-        for ns in await self._store.reader.namespaces():
-            for which, count in (await reader.count_states(Selector(ns))).items():
-                counts[which] += count
+        for (_, kind, state), count in (await reader.census(await reader.namespaces())).counts.items():
+            counts[kind, state] += count
         _, loads = await reader.lanes()
         work = {one.lane: one for one in await reader.work_by_lane()}
         alive = [_alive(one, now) for one in await reader.workers()]
@@ -70,28 +65,17 @@ class Surveyor:
         )
 
     async def snapshot(self, interest: Interest) -> Snapshot:
-        """Return how many objects there are for somebody, and the line after which that is true.
-
-        Where the store never rests, the numbers may hold some of what the next lines tell; they never lack a line.
-        """
-        names = await self._names(interest)
-        for _ in range(TRIES):
-            seq = await self._store.reader.last_line()
-            counts = {ns: await self._count(ns, interest) for ns in names}
-            if await self._store.reader.last_line() == seq:
-                break
-        return Snapshot(seq, {ns: kinds for ns, kinds in counts.items() if kinds})
+        """Return how many objects there are for somebody, and the line after which exactly that is true."""
+        census = await self._store.reader.census(await self._names(interest), interest.kind)
+        found: dict[str, dict[str, dict[str, int]]] = {}
+        for (ns, kind, state), count in census.counts.items():
+            found.setdefault(ns, {}).setdefault(kind, {})[state] = count
+        return Snapshot(census.seq, found)
 
     async def _names(self, interest: Interest) -> list[str]:
         known = await self._store.reader.namespaces()
         opened = [ns for ns in known if ns != SYSTEM and not interest.namespaces.isdisjoint((ANY, ns))]
         return [ns for ns in opened if interest.only is None or ns in interest.only]
-
-    async def _count(self, ns: str, interest: Interest) -> dict[str, dict[str, int]]:
-        kinds: dict[str, dict[str, int]] = {}
-        for (kind, state), count in (await self._store.reader.count_states(Selector(ns, interest.kind))).items():
-            kinds.setdefault(kind, {})[state] = count
-        return kinds
 
 
 async def _stuck(tx: Tx) -> int:

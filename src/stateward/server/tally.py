@@ -15,6 +15,9 @@ from stateward.store.records import Line
 
 REJECTED = "rejected: "
 PUT_BACK = "put back"
+OTHER = "(other)"
+"""What every word is counted as that no table has: a label must not grow with what people and agents write."""
+
 MOST_REMEMBERED = 100_000
 
 RESULTS = {
@@ -48,10 +51,17 @@ class Tally:
             for state in lifecycle.states
             if state.state_class is TRANSITIONAL
         }
+        self._words = {
+            name: {row.event for row in one.rows} | set(one.actions) | ENDINGS for name, one in self._lifecycles.items()
+        }
         self._begun: dict[str, str] = {}  # actions by operation, until it has ended
 
     def read(self, line: Line) -> Told:
         """Return what a line tells."""
+        told = self._read(line)
+        return told if told.action in self._words.get(line.kind, ENDINGS) else told._replace(action=OTHER)
+
+    def _read(self, line: Line) -> Told:
         lifecycle = self._lifecycles.get(line.kind)
         if line.event.startswith(REJECTED):
             return Told(line.kind, line.event.removeprefix(REJECTED), "rejected")

@@ -46,6 +46,9 @@ class Traces(Protocol):
     def handling(self, job: Job) -> AbstractContextManager[Any]:
         """Trace the work of a handler."""
 
+    def provider_call(self, provider: str, call: str) -> None:
+        """Note a call to a provider."""
+
     def stop(self) -> None:
         """Send what has not been sent."""
 
@@ -68,6 +71,9 @@ class NoTraces:
     def handling(self, _job: Job) -> AbstractContextManager[Any]:
         """Trace nothing."""
         return nullcontext()
+
+    def provider_call(self, _provider: str, _call: str) -> None:
+        """Trace nothing."""
 
     def stop(self) -> None:
         """Have nothing to send."""
@@ -151,6 +157,14 @@ class OpenTelemetry:
         carried = _carried(operation.id) or _carried(operation.parent or "")
         with self._tracer.start_as_current_span(f"{job.action} {operation.kind}", carried, SpanKind.CONSUMER, facts):
             yield
+
+    def provider_call(self, provider: str, call: str) -> None:
+        """Note a call to a provider, as a part of the work that it is made for; one for many is part of the first's."""
+        from opentelemetry.trace import SpanKind, get_current_span
+
+        if get_current_span().get_span_context().is_valid:
+            facts = {"stateward.provider": provider, "stateward.call": call}
+            self._tracer.start_span(f"{call} at {provider}", kind=SpanKind.CLIENT, attributes=facts).end()
 
     def stop(self) -> None:
         """Send what has not been sent."""

@@ -7,7 +7,7 @@ an event loop; and it may run again from the start when the transaction could no
 its own.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Flag, auto
 from typing import Protocol, TypeVar
 
@@ -53,6 +53,13 @@ class LaneLoad(Struct, frozen=True, gc=False):
     lane: Lane
     running: int
     waiting: bool
+
+
+class Census(Struct, frozen=True):
+    """How many objects there are by (namespace, kind, state), and after which line of the journal that is so."""
+
+    seq: int
+    counts: dict[tuple[str, str, str], int]
 
 
 class LaneWork(Struct, frozen=True, gc=False):
@@ -140,6 +147,9 @@ class Reader(Protocol):
 
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
         """Return how many of the chosen objects there are by (kind, state)."""
+
+    async def census(self, namespaces: Sequence[str], kind: str | None = None) -> Census:
+        """Count the objects of some namespaces, and of one kind or of all, at one moment of the journal."""
 
     async def operation(self, key: Key) -> Operation | None:
         """Return one operation; one that is being worked on is shown as running."""

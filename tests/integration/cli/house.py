@@ -56,7 +56,7 @@ class House:
         """Serve in a thread until it is over."""
         thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(120)
         try:
             yield self
         finally:
@@ -138,4 +138,4 @@ class House:
 
     async def _built(self, name: str, parent: str | None, labels: dict[str, str]) -> None:
         made = await self.engine.create(self.ns, name, PUMP.kind, "build", parent=parent, labels=labels)
-        await self.engine.wait(self.ns, made.op.id, 30)
+        await self.engine.wait(self.ns, made.op.id, 120)

@@ -21,6 +21,7 @@ from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine
 from stateward.server import events, sockets
 from stateward.server.app import create_app
+from stateward.server.wholes import Wholes
 from stateward.server.windows import Windows
 from stateward.store import open_store
 from tests.integration.cli.house import House
@@ -52,6 +53,7 @@ class MciHouse(House):
                 config,
                 routes=self.wing.routes or routes(self.wing),
                 api_routes=[*events.ROUTES, *sockets.ROUTES],
+                wholes=Wholes([self.wing]),
             )
             async with Windows(self.engine) as windows:
                 app.state["windows"] = windows

@@ -66,7 +66,7 @@ def test_what_was_accepted_is_done_when_a_worker_comes(run: Run, folder: Path) -
     async def serve() -> None:
         kinds = [token_kind(), quota_kind(), Kind(VM, {"create": Handler(make)})]
         async with Engine(open_store(str(folder / "stateward.db")), kinds) as engine:
-            await engine.wait("default", op, 30)
+            await engine.wait("default", op, 120)
 
     asyncio.run(serve())
     assert json.loads(run("wait", op, "--json").stdout)[0]["operation"]["status"] == "succeeded"
@@ -78,6 +78,16 @@ def test_the_journal_and_the_screen_work_without_a_server(run: Run) -> None:
     assert "m1 create (new) -> Creating" in run("watch", "--after", "0", "--count", "1").stdout
     assert "1 objects, 1 in transition, 0 operations running, 0 workers" in run("top", "--once").stdout
     assert "create" in run("history", "m1").stdout
+
+
+def test_the_lanes_are_those_of_a_server_and_work_waits_in_its_own(run: Run) -> None:
+    def lane() -> dict[str, Any]:
+        lanes: list[dict[str, Any]] = json.loads(run("lanes", "--json").stdout)["lanes"]
+        return next(one for one in lanes if one["lane"] == "aws/ap-northeast-2")
+
+    assert (lane()["capacity"] > 0, lane()["waiting"]) == (True, False)
+    run("create", "mci.vm", "m1")
+    assert lane()["waiting"] is True
 
 
 def test_a_token_of_ones_own_goes_before_the_folders(run: Run) -> None:

@@ -52,6 +52,21 @@ def test_a_fleet_is_made_and_seen(house: MciHouse) -> None:
     assert [one["id"] for one in house.json("mci", "list")] == ["m1"]
 
 
+def test_what_is_done_to_an_mci_by_the_generic_command_is_done_to_its_vms(house: MciHouse) -> None:
+    house.made(FLEET)
+    done = house.json("do", "suspend", "mci/m1", "--wait")
+    assert {one["operation"]["status"] for one in done} == {"succeeded"}
+    assert len(done) == 6
+    assert set(states(house.json("mci", "status", "m1")).values()) == {"Suspended"}
+
+
+def test_what_no_vm_of_an_mci_allows_is_refused_by_the_generic_command_too(house: MciHouse) -> None:
+    house.made(FLEET)
+    refused = house.run("do", "resume", "mci/m1")
+    assert refused.exit_code == 1
+    assert "refused" in refused.stdout + refused.stderr
+
+
 def test_without_waiting_the_operation_is_named(house: MciHouse) -> None:
     told = house.json("mci", "create", "-f", "-", stdin=FLEET)
     assert told["operation"]["action"] == "create"

@@ -35,7 +35,7 @@ class Terminal:
         self.process.send_signal(signal.SIGINT)
         while more := self._read():
             self.shown += more
-        return self.process.wait(30)
+        return self.process.wait(120)
 
     def _read(self) -> str:
         try:
@@ -55,7 +55,7 @@ def terminal(house: House, *words: str) -> Iterator[Terminal]:
         yield Terminal(process, mine)
     finally:
         process.kill()
-        process.wait(30)
+        process.wait(120)
         os.close(mine)
 
 

@@ -114,7 +114,7 @@ def test_why_names_the_lane_that_is_full(house: House) -> None:
 def test_why_names_what_stands_before_it_in_the_queue(house: House) -> None:
     async def same_queue() -> None:
         made = await house.engine.create(house.ns, "disk", "test.pump", "build", queue="p1")
-        await house.engine.wait(house.ns, made.op.id, 30)
+        await house.engine.wait(house.ns, made.op.id, 120)
 
     house.built("p1")
     house.ask(same_queue())

@@ -75,11 +75,11 @@ class House:
 
     async def ended(self, answer: Answer, ns: str = NS) -> None:
         """Wait for the end of the operation that an answer tells of."""
-        await self.engine.wait(ns, answer.json()["operation"]["id"], 30)
+        await self.engine.wait(ns, answer.json()["operation"]["id"], 120)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something has become true in this process."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not condition():
                 await asyncio.sleep(0.001)
 
@@ -100,6 +100,20 @@ def simple(lifecycle: Lifecycle) -> Kind:
     return Kind(lifecycle, {action: Handler(work) for action in lifecycle.actions})
 
 
+async def keys(tokens: Tokens) -> dict[str, str]:
+    """Give everybody a token: for `shop`, or elsewhere, or everywhere."""
+    holders = {
+        "viewer": ("vic", Role.VIEWER, NS),
+        "operator": ("olga", Role.OPERATOR, NS),
+        "admin": ("ada", Role.ADMIN, "*"),
+        "agent": ("007", Role.AGENT, NS),
+        "local admin": ("liz", Role.ADMIN, NS),
+        "stranger": ("sam", Role.OPERATOR, OTHER),
+        "reader": ("rita", Role.VIEWER, "*"),
+    }
+    return {who: (await tokens.issue(name, role, [ns]))[0] for who, (name, role, ns) in holders.items()}
+
+
 @asynccontextmanager
 async def open_house(
     store: Store | None = None,
@@ -115,15 +129,7 @@ async def open_house(
             Engine(store or open_store(":memory:"), kinds, works=works, admission=QuotaGuard())
         )
         tokens = Tokens(engine)
-        texts = {
-            "viewer": (await tokens.issue("vic", Role.VIEWER, [NS]))[0],
-            "operator": (await tokens.issue("olga", Role.OPERATOR, [NS]))[0],
-            "admin": (await tokens.issue("ada", Role.ADMIN, ["*"]))[0],
-            "agent": (await tokens.issue("007", Role.AGENT, [NS]))[0],
-            "local admin": (await tokens.issue("liz", Role.ADMIN, [NS]))[0],
-            "stranger": (await tokens.issue("sam", Role.OPERATOR, [OTHER]))[0],
-            "reader": (await tokens.issue("rita", Role.VIEWER, ["*"]))[0],
-        }
+        texts = await keys(tokens)
         app = create_app(
             engine,
             tokens,

@@ -18,14 +18,13 @@ from stateward.config import Config
 from stateward.engine import Engine
 from stateward.server import events, metrics, sockets
 from stateward.server.app import create_app
-from stateward.server.equipment import all_kinds
 from stateward.server.metrics import CountingCalls
 from stateward.server.run import Server, settings_of
-from stateward.server.simulated import SimulatedClouds, Temper
 from stateward.server.windows import Windows
 from stateward.store import open_store
+from tests.simulated_clouds import SimulatedClouds, Temper, all_kinds
 
-PATIENT = 30.0
+PATIENT = 120.0
 AT_ONCE = Temper(shortest=0.0, longest=0.0, fails=0.0, stumbles=0.0)
 
 

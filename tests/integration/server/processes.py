@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 STATEWARD = Path(sys.executable).parent / "stateward"
-PATIENT = 60.0
+PATIENT = 120.0
 
 
 class Process:
@@ -60,7 +60,7 @@ class Served(Process):
     """A server that answers."""
 
     def __init__(self, folder: Path, *flags: str, environ: dict[str, str] | None = None) -> None:
-        super().__init__(folder, "serve", "--data", str(folder), "--port", "0", *flags, environ=environ)
+        super().__init__(folder, "serve", "--data", folder.name, "--port", "0", *flags, environ=environ)
         self.until("  try")
 
     @property

@@ -217,7 +217,7 @@ async def test_an_operation_is_found_listed_and_cancelled(house: House) -> None:
     assert [one["action"] for one in listed] == ["pump", "build"]
     answer = await house.post(f"/ns/{NS}/operations/{op}/cancel")
     assert answer.status_code == 202
-    await house.engine.wait(NS, op, 30)
+    await house.engine.wait(NS, op, 120)
     late = await house.post(f"/ns/{NS}/operations/{op}/cancel")
     assert (late.status_code, late.json()["code"]) == (409, "ended")
 

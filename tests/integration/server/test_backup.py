@@ -8,11 +8,11 @@ import pytest
 
 from stateward.engine import Engine
 from stateward.server.copies import CannotCopy, back_up, embedded, restore
-from stateward.server.equipment import all_kinds
 from stateward.store import open_store
 from stateward.store.errors import NotADatabase, WrongSchema
 from stateward.store.selection import JournalFilter, Page, Selector
 from tests.integration.server.processes import run, served
+from tests.simulated_clouds import all_kinds
 
 TABLES = ("objects", "operations", "work", "journal", "progress", "locks", "timers", "answers", "numbers")
 

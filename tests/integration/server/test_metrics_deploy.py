@@ -4,8 +4,10 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from prometheus_client import Counter, Gauge, Histogram
 
 from stateward.config import NAMES, Config
 from stateward.server.metrics import Metrics
@@ -16,15 +18,29 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 NAMED = re.compile(r"\bstateward_[a-z_]+")
 
 
+ENDINGS = ("", "_total", "_bucket", "_count", "_sum")
+
+
+class Named(NamedTuple):
+    """A metric."""
+
+    name: str
+    labelnames: tuple[str, ...]
+
+
 async def nothing() -> Survey:
     return Survey({}, [], 0, 0, 0, 0.0)
 
 
 def existing() -> set[str]:
     """Return the names of all series that a server can show."""
-    families = Metrics([], nothing).registry.collect()
-    endings = ("", "_total", "_bucket", "_count", "_sum")
-    return {family.name + ending for family in families for ending in endings}
+    return {one.name + ending for one in metrics() for ending in ENDINGS}
+
+
+def metrics() -> list[Named]:
+    """Return all metrics, with the names of their labels."""
+    found = [one for one in vars(Metrics([], nothing)).values() if isinstance(one, Counter | Gauge | Histogram)]
+    return [Named(one._name, tuple(one._labelnames)) for one in found]
 
 
 @pytest.mark.parametrize("file", ["grafana/stateward.json", "prometheus/stateward-alerts.yml", "postgresql.md"])
@@ -32,6 +48,21 @@ def test_every_metric_that_is_named_exists(file: str) -> None:
     named = set(NAMED.findall((DEPLOY / file).read_text()))
     assert named
     assert named - existing() == set()
+
+
+@pytest.mark.parametrize("file", ["grafana/stateward.json", "prometheus/stateward-alerts.yml"])
+def test_every_label_that_is_asked_for_is_one_of_the_metric(file: str) -> None:
+    labels = {one.name: {*one.labelnames, "job", "instance", "le"} for one in metrics()}
+    asked = re.findall(r"\b(stateward_[a-z_]+)\{([^}]*)\}", (DEPLOY / file).read_text().replace('\\"', '"'))
+    assert asked
+    for name, chosen in asked:
+        known = next(labels[base] for ending in ENDINGS if (base := name.removesuffix(ending)) in labels)
+        assert set(re.findall(r"(\w+)=~?\"", chosen)) <= known, name
+
+
+def test_everything_that_is_counted_is_shown_on_the_dashboard() -> None:
+    shown = (DEPLOY / "grafana" / "stateward.json").read_text()
+    assert {one.name for one in metrics() if one.name not in shown} == {"stateward_journal_seq"}
 
 
 def test_the_dashboard_is_json_and_its_panels_do_not_overlap() -> None:

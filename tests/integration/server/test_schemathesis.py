@@ -1,6 +1,11 @@
-"""Whatever is thrown at the API, it answers as its description says, and never with an error of its own."""
+"""Whatever is thrown at the API, it answers as its description says, and never with an error of its own.
+
+The generic API is tried on a plant, where most good requests have something to do; the routes of the domains are tried
+on the whole application. More is tried with STATEWARD_EXAMPLES=100 in the environment.
+"""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -19,6 +24,8 @@ from schemathesis.specs.openapi import checks
 
 from stateward.access import Role
 from tests.integration.server.house import NS, House, open_house
+from tests.integration.server.manor import open_manor
+from tests.integration.server.test_rights import RULES
 
 CHECKS = [
     not_a_server_error,
@@ -28,15 +35,22 @@ CHECKS = [
     checks.response_schema_conformance,
     checks.negative_data_rejection,
 ]
+GENERIC, OF_DOMAINS = (int(os.environ.get("STATEWARD_EXAMPLES", usual)) for usual in (10, 2))
 BRIEF = settings(
-    max_examples=10,
+    max_examples=GENERIC,
     deadline=None,
     database=None,
     derandomize=True,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-NOTHING_TO_SPOIL = {"GET /healthz", "GET /readyz"}
+DOMAINS = ("/tumblebug", "/api/v1/mci", "/api/v1/ovc", "/blazar/v1", "/api/v1/edge", "/api/v1/systems")
+AGAIN = "/ns/{ns}/blazar/v1"
+"""The same routes once more, for a namespace that the path names."""
+
+OF_THE_CONSOLE = ["GET /api/v1/me", "GET /api/v1/ns/{ns}/map"]
+PATIENT = 200.0
+NOTHING_TO_SPOIL = {"GET /healthz", "GET /readyz", "GET /tumblebug/readyz"}
 NEVER_WELL = {"POST /api/v1/ns/{ns}/operations/{op}/cancel", "DELETE /api/v1/tokens/{id}"}
 """What works only once, or on what is under way: other tests see to it."""
 
@@ -85,6 +99,36 @@ def bridge() -> Iterator[Bridge]:
         yield Bridge(house, portal, portal.call(_furnish, house))
 
 
+async def _populate(house: House) -> dict[str, str]:
+    """Make something in every domain; return the names of what there is to be found."""
+    at = "http://test"
+    group = {"name": "web", "subGroupSize": 2, "specId": "aws+ap-northeast-2+t3.micro", "imageId": "ubuntu22.04"}
+    made = [
+        await house.post(f"{at}/tumblebug/ns", {"name": NS}),
+        await house.post(f"{at}/tumblebug/ns/{NS}/mciDynamic", {"name": "m1", "subGroups": [group]}),
+        await house.post(f"{at}/api/v1/ovc/{NS}/accounts", {"name": "acme"}),
+        await house.post(f"{at}/api/v1/edge/ns/{NS}/cloudlets", {"name": "c1"}),
+        await house.post(f"{at}/api/v1/systems/{NS}", {"name": "s1"}),
+        await house.post(f"{at}/blazar/v1/os-hosts", {"name": "h1", "vcpus": 4}),
+    ]
+    assert [one.status_code for one in made] == [200, 200, 202, 202, 202, 201], [one.text for one in made]
+    account = made[2].json()["object"]["id"]
+    names = {"mci": "m1", "vm": "web-1", "group": "web", "cloudlet": "c1", "system": "s1", "host_id": "h1"}
+    return {"ns": NS, "id": account, **names}
+
+
+@pytest.fixture(scope="module")
+def manor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bridge]:
+    folder = tmp_path_factory.mktemp("manor")
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(open_manor(folder)) as house:
+        yield Bridge(house, portal, portal.call(_populate, house))
+
+
+@pytest.fixture(scope="module")
+def described(manor: Bridge) -> list[Any]:
+    return list(operations(manor))
+
+
 def pointed(case: Any, known: dict[str, str]) -> None:
     """Point a call at what there is, so that it has something to do."""
     for name in case.path_parameters or {}:
@@ -94,24 +138,27 @@ def pointed(case: Any, known: dict[str, str]) -> None:
     for part in (case.body, case.query):
         for name in ("kind", "object") if isinstance(part, dict) else ():
             if name in part:
-                part[name] = known["kind" if name == "kind" else "id"]
+                part[name] = known.get("kind" if name == "kind" else "id", part[name])
         for name in ("not_before", "locks", "priority") if isinstance(part, dict) else ():
             part.pop(name, None)
     if case.headers:
         case.headers.pop("If-Match", None)
+    content = case.operation.definition.raw.get("requestBody", {}).get("content", {}).get("application/json", {})
+    if "examples" in content and isinstance(case.body, dict):
+        case.body = {**content["examples"]["example"]["value"], **case.body}
 
 
-def tried(bridge: Bridge, operation: Any, mode: GenerationMode) -> Counter[int]:
+def tried(bridge: Bridge, operation: Any, mode: GenerationMode, examples: int = GENERIC) -> Counter[int]:
     """Try an operation some times; returns how often it answered with what."""
     headers = {"Authorization": f"Bearer {bridge.house.texts['admin']}"}
     answers: Counter[int] = Counter()
 
-    @BRIEF
+    @settings(BRIEF, max_examples=examples)
     @given(case=operation.as_strategy(generation_mode=mode), at_home=st.sampled_from([True, True, False]))
     def check(case: Any, at_home: bool) -> None:
         if at_home and mode is GenerationMode.POSITIVE:
             pointed(case, bridge.known)
-        answer = case.call_and_validate(headers=headers, checks=CHECKS)
+        answer = case.call_and_validate(headers=headers, checks=CHECKS, timeout=PATIENT)
         answers[answer.status_code] += 1
 
     check()
@@ -119,7 +166,7 @@ def tried(bridge: Bridge, operation: Any, mode: GenerationMode) -> Counter[int]:
 
 
 def operations(bridge: Bridge) -> Iterator[Any]:
-    schema = schemathesis.openapi.from_asgi("/docs/openapi.json", bridge)
+    schema = schemathesis.openapi.from_asgi("/docs/openapi.json", bridge, timeout=PATIENT)
     for result in schema.get_all_operations():
         assert isinstance(result, Ok)
         yield result.ok()
@@ -138,3 +185,24 @@ def test_every_bad_request_is_refused_as_described(bridge: Bridge) -> None:
         if one.label not in NOTHING_TO_SPOIL
     }
     assert len(answers) > 30
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_routes_of_a_domain_answer_as_they_are_described(
+    manor: Bridge, described: list[Any], domain: str, mode: GenerationMode
+) -> None:
+    found = [one for one in described if _domain(one.path) == domain and one.label not in RULES]
+    assert len(found) > 5
+    for one in found:
+        if mode is GenerationMode.POSITIVE or one.label not in NOTHING_TO_SPOIL:
+            tried(manor, one, mode, OF_DOMAINS)
+
+
+def test_every_route_of_the_domains_is_tried(described: list[Any]) -> None:
+    others = [one.label for one in described if one.label not in RULES and _domain(one.path) not in DOMAINS]
+    assert [one for one in others if not one.split(" ")[1].startswith(AGAIN)] == OF_THE_CONSOLE
+
+
+def _domain(path: str) -> str:
+    return next((name for name in DOMAINS if path.startswith(name)), "")

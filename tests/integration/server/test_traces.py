@@ -1,3 +1,4 @@
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from random import Random
@@ -8,14 +9,16 @@ import pytest
 from stateward.access import Role, Tokens
 from stateward.access.tokens import ANY
 from stateward.config import Config
+from stateward.domains.mci.lifecycle import VM
+from stateward.engine import Handler, Job, Kind
 from stateward.server.app import create_app
-from stateward.server.equipment import all_kinds
-from stateward.server.observing import ObservedEngine
-from stateward.server.simulated import SimulatedClouds
+from stateward.server.metrics import ProviderCalls
+from stateward.server.observing import ObservedEngine, observed
 from stateward.server.traces import NoTraces, OpenTelemetry, TracingCalls, start_traces
 from stateward.store import open_store
 from stateward.store.selection import Selector
 from tests.integration.server.outpost import AT_ONCE, PATIENT
+from tests.simulated_clouds import SimulatedClouds, all_kinds
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -29,8 +32,10 @@ TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 class Traced:
     """An application whose traces are kept in memory."""
 
-    def __init__(self, engine: ObservedEngine, client: httpx.AsyncClient, exporter: InMemorySpanExporter) -> None:
-        self.engine, self.client, self._exporter = engine, client, exporter
+    def __init__(
+        self, engine: ObservedEngine, client: httpx.AsyncClient, traces: OpenTelemetry, exporter: InMemorySpanExporter
+    ) -> None:
+        self.engine, self.client, self.traces, self._exporter = engine, client, traces, exporter
 
     def spans(self) -> dict[str, ReadableSpan]:
         """Return the spans that were sent, by name."""
@@ -57,7 +62,7 @@ async def traced() -> AsyncIterator[Traced]:
         headers = {"Authorization": f"Bearer {text}"}
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as client:
-            yield Traced(engine, client, exporter)
+            yield Traced(engine, client, traces, exporter)
     traces.stop()
 
 
@@ -80,6 +85,24 @@ async def test_a_call_its_operation_and_the_handler_are_one_trace(traced: Traced
     assert ids(accept)[::2] == (TRACE, ids(call)[1])
     assert ids(work)[::2] == (TRACE, ids(accept)[1])
     assert op == ids(accept)[0] + ids(accept)[1]
+
+
+async def test_a_call_to_a_provider_is_part_of_the_work_that_makes_it(traced: Traced) -> None:
+    calls, works = ProviderCalls(traced.traces.provider_call), asyncio.Event()
+
+    async def work(_: Job) -> None:
+        calls.called("aws", "run_instances")
+        works.set()
+
+    handler = observed(Kind(VM, {"create": Handler(work)}), traced.traces).handlers["create"]
+    traced.engine.kinds["mci.vm"].handlers["create"] = handler
+    await traced.created("vm", {"traceparent": f"00-{TRACE}-{SPAN}-01"})
+    assert works.is_set()
+    spans = traced.spans()
+    called, handled = spans["run_instances at aws"], spans["create mci.vm"]
+    assert ids(called)[::2] == (TRACE, ids(handled)[1])
+    calls.called("aws", "describe")  # for nobody's work: it is counted, and not traced
+    assert "describe at aws" not in traced.spans()
 
 
 async def test_a_call_is_named_by_its_route(traced: Traced) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from stateward.cli.commands import register
+from stateward.cli.main import app
 from stateward.cli.output import BAD_USAGE, NO
 from stateward.cli.problems import NOT_ALLOWED, UNREACHABLE
 from stateward.cli.session import INTERRUPTED
@@ -13,10 +13,9 @@ PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
 
 
 def commands() -> list[str]:
-    app = typer.Typer()
-    register(app)
-    named = [str(one.name) for one in app.registered_commands]
-    return named + [str(one.name) for one in app.registered_groups]
+    whole = typer.main.get_command(app)
+    assert isinstance(whole, typer.core.TyperGroup)
+    return sorted(whole.commands)
 
 
 @pytest.mark.parametrize("name", commands())

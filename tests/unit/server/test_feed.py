@@ -70,7 +70,7 @@ async def opened(journal: Journal, keep: int = 1000) -> Feed:
 async def read(feed: Feed, interest: Interest, after: int, last: int) -> list[int]:
     """Read as a watcher does, until a number is reached; returns the numbers of the lines that came."""
     found: list[int] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while after < last:
             news = await feed.page(interest, after)
             message = json.loads(news.message)

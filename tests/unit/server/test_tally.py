@@ -69,8 +69,15 @@ def test_work_of_a_lost_worker_is_handed_over() -> None:
 
 def test_a_kind_that_this_process_does_not_know_is_counted_all_the_same() -> None:
     read = Tally([]).read
-    assert read(line("other", USER, "go", "here", "there")) == ("other", "go", "moved")
+    assert read(line("other", USER, "go", "here", "there")) == ("other", tally.OTHER, "moved")
     assert read(line("other", WORKER, "succeeded", "there", "here")) == ("other", "succeeded", "succeeded")
+
+
+def test_what_no_table_has_is_no_label_whoever_wrote_it() -> None:
+    read = Tally(KINDS).read
+    booked = line("leases.host", "controller", "booked from 10:00 to 11:00", "up", "up")
+    assert read(booked) == ("leases.host", tally.OTHER, "moved")
+    assert read(line("mci.vm", WORKER, "rejected: x" * 9, None, None)) == ("mci.vm", tally.OTHER, "rejected")
 
 
 def test_no_more_operations_are_remembered_than_may_be() -> None:

@@ -40,7 +40,8 @@ function parametersOf(operation) {
 }
 
 function bodyOf(operation, schemas) {
-  const schema = operation.requestBody?.content?.["application/json"]?.schema;
+  const content = operation.requestBody?.content?.["application/json"];
+  const schema = content?.schema;
   if (!schema) return [];
   const record = schemas[nameOf(schema).split(" or ")[0]] ?? {};
   const rows = Object.entries(record.properties ?? {}).map(([name, one]) => [
@@ -49,7 +50,7 @@ function bodyOf(operation, schemas) {
     nameOf(one),
     one.description,
   ]);
-  const example = record.examples?.[0];
+  const example = record.examples?.[0] ?? Object.values(content.examples ?? {})[0]?.value;
   const sample = example ? [make("pre", {}, JSON.stringify(example, null, 2))] : [];
   return [make("h4", {}, "Body"), table(["field", "", "type", "meaning"], rows), ...sample];
 }

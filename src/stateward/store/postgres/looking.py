@@ -20,6 +20,14 @@ CHILDREN_OF = spelled("<shown> WHERE o.ns = $1 AND o.parent = $2 ORDER BY o.crea
 QUEUE_OF = spelled("SELECT {Work:w} FROM work w WHERE w.ns || '' = $1 AND w.queue = $2 ORDER BY w.seq")
 LINES = spelled("SELECT {Line:j} FROM journal j WHERE <chosen> ORDER BY j.seq LIMIT ")
 LAST_LINE = "SELECT coalesce(max(seq), 0) FROM journal"
+CENSUS = """
+SELECT l.seq, o.ns, o.kind, o.state, o.count
+FROM (SELECT coalesce(max(seq), 0) AS seq FROM journal) l
+LEFT JOIN (
+    SELECT ns, kind, state, count(*) AS count FROM objects
+    WHERE ns = ANY($1::text[]) AND ($2::text IS NULL OR kind = $2) AND NOT removed GROUP BY ns, kind, state
+) o ON true
+"""
 PROGRESS_OF = spelled("SELECT {Progress:p} FROM progress p WHERE p.ns = $1 AND p.op = $2 AND p.seq > $3 ORDER BY p.seq")
 WORKERS = spelled("SELECT {Worker:k} FROM workers k ORDER BY k.id")
 TIMERS = spelled("""

@@ -1,9 +1,10 @@
 """Reads beside the writers: each is one statement on a connection that cannot write, and waits for nobody's locks."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from stateward.store.errors import Unavailable
-from stateward.store.port import LaneLoad, LaneWork
+from stateward.store.port import Census, LaneLoad, LaneWork
 from stateward.store.postgres import claiming, looking
 from stateward.store.postgres.choosing import chosen_lines, chosen_objects
 from stateward.store.postgres.connections import Connections, Row
@@ -39,6 +40,11 @@ class PostgresReader:
         chosen = chosen_objects(selector)
         rows = await self._fetch(looking.STATES.replace("<chosen>", str(chosen)), *chosen.values)
         return {(kind, state): count for kind, state, count in rows}
+
+    async def census(self, namespaces: Sequence[str], kind: str | None = None) -> Census:
+        """Count the objects of some namespaces, and of one kind or of all, at one moment of the journal."""
+        rows = await self._fetch(looking.CENSUS, list(namespaces), kind)
+        return Census(rows[0][0], {(ns, kind, state): count for _, ns, kind, state, count in rows if ns is not None})
 
     async def operation(self, key: Key) -> Operation | None:
         """Return one operation; one that is being worked on is shown as running."""

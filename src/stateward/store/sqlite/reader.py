@@ -1,10 +1,10 @@
 """What is asked beside the writer."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from stateward.store.port import LaneLoad, LaneWork
+from stateward.store.port import Census, LaneLoad, LaneWork
 from stateward.store.records import (
     Key,
     LaneGroup,
@@ -110,6 +110,14 @@ class SqliteReader:
         rows = await self._reading.ask(lambda connection: connection.execute(sql, chosen.values).fetchall())
         return {(kind, state): count for kind, state, count in rows}
 
+    async def census(self, namespaces: Sequence[str], kind: str | None = None) -> Census:
+        def question(connection: sqlite3.Connection) -> Census:
+            with snapshot(connection):
+                (seq,) = connection.execute(LAST_LINE).fetchone()
+                return Census(seq, dict(states for ns in namespaces for states in _counted(connection, ns, kind)))
+
+        return await self._reading.ask(question)
+
     async def operation(self, key: Key) -> Operation | None:
         found = await self._reading.glance(lambda connection: fetched(connection, OPERATION, key))
         return operation_of(found[0]) if found else None
@@ -170,3 +178,11 @@ class SqliteReader:
 
     async def _one(self, sql: str, *values: Value) -> Any:  # noqa: ANN401 - one value of any type
         return await self._reading.ask(lambda connection: connection.execute(sql, values).fetchone()[0])
+
+
+def _counted(connection: sqlite3.Connection, ns: str, kind: str | None) -> Iterator[tuple[tuple[str, str, str], int]]:
+    selector = Selector(ns, kind)
+    chosen = chosen_objects(selector)
+    sql = spelled(STATES, source=source_of(selector), chosen=str(chosen))
+    for found, state, count in connection.execute(sql, chosen.values):
+        yield (ns, found, state), count

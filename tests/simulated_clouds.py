@@ -1,4 +1,4 @@
-"""Simulated clouds: handlers that do nothing but take their time, for every lifecycle there is.
+"""Simulated clouds for tests: handlers that do nothing but take their time, for every lifecycle there is.
 
 What a handler has to report is read from the lifecycle's own table: an action just succeeds, and a request that is
 worked in phases is walked along its rows to the state that it is to reach. Now and then something fails.
@@ -13,6 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
+from stateward.domains.registry import lifecycles
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary
 from stateward.lifecycle import SUCCEEDED, TRANSITIONAL, Lifecycle, Meaning, Move
 from stateward.store.records import Object
@@ -63,7 +66,7 @@ class SimulatedClouds:
     def kind(self, lifecycle: Lifecycle) -> Kind:
         """Return a kind of which every action is simulated."""
 
-        async def run(job: Job) -> Any:  # noqa: ANN401 - what a handler may return
+        async def run(job: Job) -> Any:
             return await self._run(lifecycle, job)
 
         handlers = {action: Handler(run, self._observe) for action in lifecycle.actions}
@@ -109,6 +112,12 @@ class SimulatedClouds:
 
     async def _observe(self, _: Job) -> Seen:
         return Seen.NOT_DONE  # nothing is ever left half done here
+
+
+def all_kinds(clouds: SimulatedClouds | None = None) -> list[Kind]:
+    """Return every kind that a server knows, without its domain's wing; with clouds, all work is theirs."""
+    domains = [Kind(one) if clouds is None else clouds.kind(one) for one in lifecycles()]
+    return [*domains, token_kind(), quota_kind()]
 
 
 def _route(found: Object, _action: str) -> Route:

@@ -1,0 +1,63 @@
+"""Wholes: objects of which some actions are actions on all of their parts, such as suspending a group of VMs.
+
+Domains say which. The parts that allow the action begin it with the whole in one transaction; the whole's operation is
+their parent, and ends after them.
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from stateward.domains.wing import PartsOf, Wing
+from stateward.engine import Accepted, Engine, Request
+from stateward.engine.groups import NoneAllowed
+from stateward.engine.requests import KeyReused
+from stateward.errors import StatewardError
+from stateward.store.records import Key
+from stateward.store.selection import Selector
+
+
+class Wholes:
+    """Knows which actions are for all parts."""
+
+    def __init__(self, wings: Iterable[Wing] = ()) -> None:
+        self._parts: PartsOf = {pair: kind for wing in wings for pair, kind in wing.parts_of.items()}
+        self._actions = {action for _, action in self._parts}
+
+    async def submit(self, engine: Engine, request: Request) -> Accepted:
+        """Submit a request: on one object, or on a whole and its parts."""
+        if request.action not in self._actions:
+            return await engine.submit(request)
+        found = await engine.store.reader.object(Key(request.ns, request.object))
+        kind = None if found is None else self._parts.get((found.kind, request.action))
+        return await (engine.submit(request) if kind is None else _on_all(engine, request, kind))
+
+
+async def _on_all(engine: Engine, whole: Request, kind: str) -> Accepted:
+    if whole.key is not None:  # a group is known again by its operation: its members are not asked a second time
+        return _same(await _on_all(engine, replace(whole, op=_named(whole), key=None), kind), whole)
+    each = engine.request(
+        whole.ns, "", whole.action, actor=whole.actor, who=whole.who, facts=whole.facts, priority=whole.priority
+    )
+    try:
+        verdict = await engine.group(whole, Selector(whole.ns, kind, whole.object), each)
+    except NoneAllowed:
+        (alone,) = await engine.plan([whole])
+        if isinstance(alone, StatewardError):
+            raise alone from None  # what is in the way of the whole says more than what is in the way of each part
+        raise
+    assert verdict.whole is not None
+    return verdict.whole
+
+
+def _named(whole: Request) -> str:
+    return blake2b(f"{whole.ns}\n{whole.key}".encode(), digest_size=16).hexdigest()
+
+
+def _same(accepted: Accepted, whole: Request) -> Accepted:
+    """Return what was accepted, unless the key belongs to another request."""
+    operation = accepted.operation
+    if operation is not None and (operation.object, operation.action) != (whole.object, whole.action):
+        raise KeyReused(str(whole.key))
+    return accepted

@@ -1,0 +1,20 @@
+"""The whole application as `stateward serve` runs it, with all domains, without a network; whoever calls has a role."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from stateward.config import Config
+from stateward.server.run import opened
+from tests.integration.engine.plant import Plant
+from tests.integration.server.house import Clock, House, keys
+
+
+@asynccontextmanager
+async def open_manor(folder: Path) -> AsyncIterator[House]:
+    """Open the whole application on a folder."""
+    async with opened(Config(data=str(folder), rate=1_000_000)) as parts:
+        house = House(parts.engine, parts.app, Plant(), Clock(), await keys(parts.tokens))
+        yield house
+        for client in house.callers.values():
+            await client.aclose()

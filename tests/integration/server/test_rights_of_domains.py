@@ -1,0 +1,104 @@
+"""Every route of every domain for every role: what each may do follows from its method, but for those named here."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from litestar import Litestar
+
+from stateward.store.selection import JournalFilter
+from tests.integration.server.house import NS, OTHER, House
+from tests.integration.server.manor import open_manor
+from tests.integration.server.test_rights import RULES as GENERIC
+from tests.integration.server.test_rights import routes
+
+Rule = Literal["everybody", "read", "act", "read in shop", "act in shop", "govern in shop", "read everywhere", "govern"]
+
+EXCEPTIONS: dict[str, Rule] = {
+    # the console
+    "GET /": "everybody",
+    "GET /console/{name}": "everybody",
+    # mci
+    "GET /tumblebug/readyz": "everybody",
+    "GET /tumblebug/ns/{ns}/control/mci/{mci}": "act in shop",
+    "GET /tumblebug/ns/{ns}/control/mci/{mci}/vm/{vm}": "act in shop",
+    "POST /tumblebug/ns/{ns}/mciDynamicReview": "read in shop",
+    "POST /api/v1/mci/connections": "govern",
+    "DELETE /api/v1/mci/connections/{name}": "govern",
+    "GET /api/v1/mci/orphans": "read everywhere",
+    "POST /api/v1/mci/orphans/terminate": "govern",
+    # ovc
+    "POST /api/v1/ovc/{ns}/machines/{id}/migrate": "govern in shop",
+    "POST /api/v1/ovc/{ns}/nodes": "govern in shop",
+    "POST /api/v1/ovc/{ns}/nodes/{id}/maintenance": "govern in shop",
+    "POST /api/v1/ovc/{ns}/nodes/{id}/{action}": "govern in shop",
+    "DELETE /api/v1/ovc/{ns}/queues": "govern in shop",
+    # systems: whoever deploys runs commands on the machine
+    "POST /api/v1/systems/{ns}/{system}/deploys": "govern in shop",
+}
+READS: set[Rule] = {"everybody", "read", "read in shop"}
+MAY: dict[str, set[Rule]] = {
+    "viewer":      READS,
+    "operator":    READS | {"act", "act in shop"},
+    "local admin": READS | {"act", "act in shop", "govern in shop"},
+    "admin":       READS | {"act", "act in shop", "govern in shop", "read everywhere", "govern"},
+    "reader":      READS | {"read everywhere"},
+    "stranger":    {"everybody", "read", "act"},
+    "agent":       {"everybody"},
+    "nobody":      {"everybody"},
+}  # fmt: skip
+
+
+def rule_of(method: str, path: str) -> Rule:
+    """Return what a route needs."""
+    if f"{method} {path}" in EXCEPTIONS:
+        return EXCEPTIONS[f"{method} {path}"]
+    if "{ns}" in path:
+        return "read in shop" if method == "GET" else "act in shop"
+    return "read" if method == "GET" else "act"
+
+
+def of_domains(app: Litestar) -> Iterator[tuple[str, str]]:
+    """Return every method and path that is not of the generic API."""
+    return ((method, path) for method, path in routes(app) if f"{method} {path}" not in GENERIC)
+
+
+async def answers(house: House, who: str) -> dict[str, int]:
+    """Call every route of the domains as somebody; return where that was refused for who it is."""
+    found = {}
+    for method, path in of_domains(house.app):
+        url = "http://test" + re.sub(r"{(\w+)}", lambda part: NS if part[1] == "ns" else "x", path)
+        body: dict[str, str] | None = {} if method in ("POST", "PUT", "PATCH") else None
+        status = (await house.caller(who).request(method, url, json=body)).status_code
+        assert status < 500, (who, method, path)
+        found[f"{method} {path}"] = status if status in (401, 403) else 0
+    return found
+
+
+async def test_a_caller_passes_where_its_token_opens_and_nowhere_else_in_all_domains(tmp_path: Path) -> None:
+    async with open_manor(tmp_path) as house:
+        for who, may in MAY.items():
+            refused = 401 if who == "nobody" else 403
+            expected = {
+                f"{method} {path}": 0 if rule_of(method, path) in may else refused
+                for method, path in of_domains(house.app)
+            }
+            assert await answers(house, who) == expected, who
+
+
+async def test_whoever_is_refused_has_changed_nothing_in_any_domain(tmp_path: Path) -> None:
+    async with open_manor(tmp_path) as house:
+        for who in ("viewer", "agent", "nobody"):
+            await answers(house, who)
+        for ns in (NS, OTHER):
+            assert await house.engine.store.reader.lines(0, 1_000, JournalFilter(ns=ns)) == []
+
+
+async def test_every_exception_is_a_route_that_there_is(tmp_path: Path) -> None:
+    async with open_manor(tmp_path) as house:
+        served = {f"{method} {path}" for method, path in of_domains(house.app)}
+    assert EXCEPTIONS.keys() <= served
+    for prefix in ("/tumblebug", "/api/v1/mci", "/blazar/v1", "/ns/{ns}/blazar/v1", "/api/v1/ovc", "/api/v1/edge"):
+        assert any(f" {prefix}/" in one for one in served)
+    assert any(" /api/v1/systems/" in one for one in served)

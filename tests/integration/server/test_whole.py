@@ -1,0 +1,95 @@
+"""The whole application, with all domains: it is described, it counts, and an action on a whole is one on its parts."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.server.house import NS, House
+from tests.integration.server.manor import open_manor
+from tests.integration.server.test_rights import routes
+
+AT = "http://test"
+GROUP = {"name": "web", "subGroupSize": 2, "specId": "aws+ap-northeast-2+t3.micro", "imageId": "ubuntu22.04"}
+PLAIN = ("/tumblebug", "/blazar", "/ns/")
+"""Where clients expect errors in a form of their own."""
+
+
+@pytest.fixture
+async def manor(tmp_path: Path) -> AsyncIterator[House]:
+    async with open_manor(tmp_path) as opened:
+        yield opened
+
+
+async def metric(house: House, pattern: str) -> bool:
+    """Tell whether the metrics have a line that fits and whose number is not zero."""
+    text = (await house.get(f"{AT}/metrics")).text
+    return any(float(value) > 0 for value in re.findall(rf"^{pattern} (\S+)$", text, re.MULTILINE))
+
+
+async def seen(house: House, pattern: str) -> None:
+    """Wait until the metrics have such a line."""
+    async with asyncio.timeout(60):
+        while not await metric(house, pattern):
+            await asyncio.sleep(0.2)
+
+
+async def made(house: House) -> None:
+    """Make an MCI of two VMs."""
+    assert (await house.post(f"{AT}/tumblebug/ns", {"name": NS})).status_code == 200
+    body = {"name": "m1", "subGroups": [GROUP]}
+    answer = await house.post(f"{AT}/tumblebug/ns/{NS}/mciDynamic?wait=60", body)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_every_route_is_described_with_its_problems_its_texts_and_its_body(manor: House) -> None:
+    described: dict[str, Any] = (await manor.get(f"{AT}/docs/openapi.json", "nobody")).json()
+    hidden = ("/docs", "/console")
+    for method, path in routes(manor.app):
+        if path == "/" or path.startswith(hidden):
+            continue
+        operation = described["paths"][path][method.lower()]
+        assert operation["summary"], path
+        assert operation["description"], path
+        assert operation["tags"], path
+        if operation.get("security") != []:
+            assert {"400", "401", "403", "429", "503"} <= operation["responses"].keys(), path
+            problem = operation["responses"]["403"]["content"]
+            own = path.startswith(PLAIN)
+            assert problem.keys() == {"application/json" if own else "application/problem+json"}, path
+
+
+async def test_every_record_that_is_named_is_described_once(manor: House) -> None:
+    answer = await manor.get(f"{AT}/docs/openapi.json", "nobody")
+    named = set(re.findall(r"#/components/schemas/([^\"]+)", answer.text))
+    assert named == answer.json()["components"]["schemas"].keys()
+
+
+async def test_what_is_done_to_a_whole_is_done_to_its_parts_and_repeated_only_once(manor: House) -> None:
+    await made(manor)
+    suspend = f"/ns/{NS}/objects/m1/actions/suspend"
+    first = await manor.post(f"{suspend}?wait=60", headers={"Idempotency-Key": "once"})
+    assert (first.status_code, first.json()["operation"]["status"]) == (200, "succeeded"), first.text
+    children = await manor.get(f"/ns/{NS}/operations/{first.json()['operation']['id']}/children")
+    assert [one["action"] for one in children.json()["items"]] == ["suspend", "suspend"]
+    again = await manor.post(suspend, headers={"Idempotency-Key": "once"})
+    assert again.json()["operation"]["id"] == first.json()["operation"]["id"]
+    assert again.headers["idempotency-replayed"] == "true"
+    other = await manor.post(f"/ns/{NS}/objects/m1/actions/resume", headers={"Idempotency-Key": "once"})
+    assert (other.status_code, other.json()["code"]) == (409, "key_reused"), other.text
+    refused = await manor.post(suspend)
+    assert refused.status_code == 409
+
+
+async def test_work_at_providers_and_its_acceptance_are_counted(manor: House) -> None:
+    await made(manor)
+    await seen(manor, r'stateward_provider_calls_total\{call="\w+",provider="aws"\}')
+    await seen(manor, r'stateward_acceptance_seconds_count\{verdict="accepted"\}')
+    for _ in range(2):
+        await manor.get(f"{AT}/tumblebug/ns/{NS}/mci/m1?option=status")
+    await seen(manor, r'stateward_provider_calls_saved_total\{provider="aws"\}')
+    assert (await manor.post(f"/ns/{NS}/objects/m1/actions/resume", {})).status_code == 409
+    await seen(manor, r'stateward_acceptance_seconds_count\{verdict="denied"\}')
