@@ -22,8 +22,8 @@ ARRIVING = 10.0
 """How long a machine may take to go on after all of it has been sent, in seconds."""
 
 UNDER_WAY = frozenset({"setup", "active", "pre-switchover", "device", "wait-unplug", "cancelling"})
-WAITS, SENT = "inmigrate", "postmigrate"
-"""QEMU's words for a machine that waits for its memory, and for one whose memory was taken over."""
+WAITS, SWITCHING, SENT = "inmigrate", "finish-migrate", "postmigrate"
+"""QEMU's words for a machine that waits for its memory, for one that sends the last of it, and for one that has."""
 GOES_ON = frozenset({"running", "paused"})
 
 
@@ -74,8 +74,8 @@ class Move:
         if here is None:
             await self._end(self._target, self._want.key)
             raise MoveFailed(self._key, "it is not running")
-        if here != SENT and not await self._is_sending():
-            await self._begin(there)
+        if here != SENT and not await self._is_sending() and await self._word(self._source, self._key) != SENT:
+            await self._begin(there)  # it was neither under way nor, asked after that, at its end
         await self._follow(told)
         await self._leave()
 
@@ -149,7 +149,12 @@ class Move:
         return await self._word(self._source, self._key), await self._word(self._target, self._want.key)
 
     async def _word(self, host: QemuHost, key: str) -> str | None:
-        """Return QEMU's word for a machine, or None if there is no such process."""
+        """Return QEMU's word for a machine that is not just switching over, or None if there is no such process."""
+        while (word := await self._word_now(host, key)) == SWITCHING:
+            await asyncio.sleep(BETWEEN_LOOKS)
+        return word
+
+    async def _word_now(self, host: QemuHost, key: str) -> str | None:
         listing = await host.observe([key])
         if not listing.complete:
             raise TimeoutError(listing.trouble)

@@ -12,7 +12,8 @@ import pytest
 from stateward.domains.ovc.denials import NotNow
 from stateward.domains.ovc.model import node_seen, vm_seen
 from stateward.domains.ovc.nodes import Machine, Plugged, Power
-from stateward.domains.ovc.nodes.emulated import Emulated, Taken
+from stateward.domains.ovc.nodes.emulated import Emulated
+from stateward.drivers.qemu.migration import Move
 from stateward.engine import Accepted
 from stateward.store import open_store
 from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
@@ -230,14 +231,14 @@ async def test_a_move_that_is_over_between_two_looks_of_whoever_takes_it_up_is_n
     killed.cancel()
     await asyncio.wait([killed])
 
-    async def over(self: Taken) -> bool:
+    async def over(self: Move) -> bool:
         """Look whether it is sending, too late to see it."""
         await real.hurry(vm)
         while (await self._sending()).status != "completed":
             await asyncio.sleep(0.01)
         return False
 
-    monkeypatch.setattr(Taken, "_is_sending", over)
+    monkeypatch.setattr(Move, "_is_sending", over)
     await source.move(key, target, machine, unheard)
     assert (await source.look(key), await target.look(machine.key)) == (Power.OFF, Power.ON)
     await target.stop(machine.key)

@@ -13,27 +13,8 @@ from stateward.drivers.qemu.monitor import Denied, MonitorError, NotReached
 from stateward.engine import Permanent, Temporary, Unknown
 
 IMAGE = "tick"
-SENT, SWITCHING = "postmigrate", "finish-migrate"
-"""QEMU's words for a machine whose memory was taken over, and for one that is just handing over the rest of it."""
-
 POLITELY = 1.5
 """How long a machine has to switch itself off when its power button is pressed, in seconds."""
-
-
-class Taken(Move):
-    """A move that may be taken up in the very moment in which it ends.
-
-    What was not sent yet at the first look may be at the next: then nothing is begun, and nothing is ended that lives.
-    """
-
-    async def _begin(self, there: str | None) -> None:
-        if await self._word(self._source, self._key) != SENT:
-            await super()._begin(there)
-
-    async def _word(self, host: QemuHost, key: str) -> str | None:
-        while (word := await super()._word(host, key)) == SWITCHING:
-            await asyncio.sleep(BETWEEN_LOOKS)
-        return word
 
 
 class Emulated(Driven):
@@ -112,10 +93,10 @@ class Emulated(Driven):
         except MonitorError as error:
             raise read(error) from error
 
-    def _move(self, key: str, to: Hypervisor, machine: Machine) -> Taken | None:
+    def _move(self, key: str, to: Hypervisor, machine: Machine) -> Move | None:
         if not isinstance(to, Emulated):
             return None
-        return Taken(self.host, key, to.host, to._want(machine), disks_of(machine.disks))  # noqa: SLF001 - its twin
+        return Move(self.host, key, to.host, to._want(machine), disks_of(machine.disks))  # noqa: SLF001 - its twin
 
 
 def _disk(disk: Plugged) -> Disk:

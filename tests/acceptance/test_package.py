@@ -1,0 +1,107 @@
+"""The package as strangers get it: a wheel, installed into an empty environment, that serves."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from zipfile import ZipFile
+
+import httpx
+import msgspec
+import pytest
+
+from stateward import __version__
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "stateward"
+PATIENT = 240.0
+NEEDED = (
+    "stateward/py.typed",
+    "stateward/console/index.html",
+    "stateward/store/sql/sqlite/001_initial.sql",
+    "stateward/store/sql/postgres/001_initial.sql",
+)
+
+
+def pip(*words: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENT, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel, with the build backend that the lock names."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel into an empty environment, with the locked versions of what it depends on."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=PATIENT)
+    locked = re.findall(r"^(\S+==\S+(?: ; [^\\\n]+)?)", (ROOT / "requirements" / "run.lock").read_text(), re.MULTILINE)
+    (folder / "constraints").write_text("\n".join(locked))
+    python, kept = str(folder / "bin" / "python"), str(folder / "constraints")
+    pip("--python", python, "install", "--no-compile", "--constraint", kept, str(wheel))
+    return folder / "bin"
+
+
+def clean() -> dict[str, str]:
+    """An environment that knows nothing of this checkout."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("STATEWARD_", "PYTHON"))}
+
+
+def test_the_wheel_has_everything_that_is_in_the_tree(wheel: Path) -> None:
+    """The console, the SQL, the pages, the mark of types: whatever lies among the modules is used by them."""
+    there = {
+        str(one.relative_to(SOURCE.parent))
+        for one in SOURCE.rglob("*")
+        if one.is_file() and "__pycache__" not in one.parts
+    }
+    packed = {name for name in ZipFile(wheel).namelist() if not name.split("/")[0].endswith(".dist-info")}
+    assert packed == there
+    assert set(NEEDED) <= packed
+
+
+def test_the_wheel_names_its_extras_and_its_licence(wheel: Path) -> None:
+    with ZipFile(wheel) as packed:
+        (name,) = [one for one in packed.namelist() if one.endswith("/METADATA")]
+        told = packed.read(name).decode()
+    documented = re.findall(r"^\| `stateward\[(\w+)\]`", (ROOT / "docs/howto/install.md").read_text(), re.MULTILINE)
+    assert sorted(re.findall(r"^Provides-Extra: (\w+)$", told, re.MULTILINE)) == sorted(documented)
+    assert "License-Expression: Apache-2.0" in told
+
+
+def test_an_empty_environment_gets_a_command_and_a_server_with_its_console(programs: Path, tmp_path: Path) -> None:
+    """One test, so that the environment is made once, however the tests are shared out."""
+    stateward = str(programs / "stateward")
+    told = subprocess.run([stateward, "--version"], capture_output=True, text=True, timeout=PATIENT, env=clean())
+    assert told.stdout.strip() == __version__
+    words = [stateward, "serve", "--data", "data", "--port", "0"]
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(words, stdout=log, stderr=log, cwd=tmp_path, env=clean())
+    try:
+        with httpx.Client(base_url=address(tmp_path, server), trust_env=False, timeout=PATIENT) as client:
+            assert client.get("/readyz").status_code == 200
+            assert "<title>" in client.get("/").text
+            assert len(client.get("/docs/openapi.json").json()["paths"]) > 100
+    finally:
+        server.terminate()
+        assert server.wait(PATIENT) == 0
+
+
+def address(folder: Path, server: "subprocess.Popen[bytes]") -> str:
+    """Wait until the server has told where it is."""
+    file, end = folder / "data" / "server.json", time.monotonic() + PATIENT
+    while not file.exists():
+        assert server.poll() is None, (folder / "log").read_text()
+        assert time.monotonic() < end, (folder / "log").read_text()
+        time.sleep(0.05)
+    found: dict[str, str] = msgspec.json.decode(file.read_bytes())
+    return found["url"]
