@@ -16,7 +16,7 @@ Make: TypeAlias = Callable[[Place, Meter], Driver]
 class Drivers:
     """Makes drivers; what they keep on this host is in one folder."""
 
-    def __init__(self, folder: Path, simulated: SimulatedCloud) -> None:
+    def __init__(self, folder: Path, simulated: Callable[[], SimulatedCloud]) -> None:
         self._folder = folder
         self._simulated = simulated
         self._makers: dict[str, Make] = {
@@ -40,7 +40,7 @@ class Drivers:
         return maker(place, meter)
 
     def _simulate(self, place: Place, meter: Meter) -> Driver:
-        return SimulatedDriver(place, self._simulated, meter)
+        return SimulatedDriver(place, self._simulated(), meter)
 
     def _process(self, place: Place, meter: Meter) -> Driver:
         from stateward.drivers.process import ProcessDriver

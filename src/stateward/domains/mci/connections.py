@@ -9,6 +9,8 @@ from stateward.domains.mci.clouds import TICK, Cloud
 from stateward.domains.mci.model import Connection
 from stateward.drivers import Driver, Place
 from stateward.drivers.registry import Drivers
+from stateward.drivers.simulated import CloudUnavailable
+from stateward.engine import Temporary
 
 Called = Callable[[str, str], None]
 
@@ -52,7 +54,10 @@ class Clouds:
         place = Place(
             connection.provider, connection.region, connection.zone, connection.credential, connection.options
         )
-        return self._drivers.make(connection.driver, place, partial(self._called, connection.provider))
+        try:
+            return self._drivers.make(connection.driver, place, partial(self._called, connection.provider))
+        except CloudUnavailable as error:  # another process has it: nobody here can say what is in it
+            raise Temporary(str(error)) from error
 
     async def close(self) -> None:
         """Let go of all connections."""

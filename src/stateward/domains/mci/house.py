@@ -1,7 +1,6 @@
 """The mci domain in a process: its kinds with their handlers, its API, and its upkeep."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import ClassVar
@@ -23,10 +22,7 @@ from stateward.domains.mci.vms import Vms
 from stateward.domains.wing import PartsOf, Site, Wing
 from stateward.drivers.registry import Drivers
 from stateward.drivers.simulated import SimulatedCloud
-from stateward.drivers.simulated.disk import CloudUnavailable
 from stateward.engine import Engine, Kind
-
-log = logging.getLogger("stateward.mci")
 
 FIRST_NAMESPACES = ("default",)
 
@@ -42,8 +38,8 @@ class MciWing(Wing):
         self, site: Site, *, cloud: SimulatedCloud | None = None, tick: float = TICK, every: float = EVERY
     ) -> None:
         self._site, self._every = site, every
-        self.cloud = cloud or _simulated(site)
-        self.drivers = Drivers(site.data / "machines", self.cloud)
+        self._cloud = cloud
+        self.drivers = Drivers(site.data / "machines", lambda: self.cloud)
         self.catalogue = Catalogue()
         self.clouds = Clouds(self.drivers, self.catalogue, site.called, tick=tick)
         self._vms = Vms(self.clouds.of)
@@ -53,6 +49,18 @@ class MciWing(Wing):
         super().__init__(
             [self._mcis.kind(guard_mci), self._vms.kind(), *parts.kinds(), *records], routes(self, site.saved)
         )
+
+    @property
+    def cloud(self) -> SimulatedCloud:
+        """The simulated clouds, which outlive the process as real ones do.
+
+        Their file has room for one process, so it is taken when it is first needed; whoever cannot have it knows
+        nothing of what is in it, and says so.
+        """
+        if self._cloud is None:
+            self._site.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._cloud = SimulatedCloud(self._site.data / "simulated-clouds.db", chance=self._site.chance)
+        return self._cloud
 
     def attach(self, engine: Engine) -> None:
         """Get to know the engine."""
@@ -77,7 +85,8 @@ class MciWing(Wing):
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.upkeep.settling.close()
             await self.clouds.close()
-            self.cloud.close()
+            if self._cloud is not None:
+                self._cloud.close()
 
     async def show(self, engine: Engine) -> None:  # noqa: ARG002 - it is attached already
         """Keep a few MCIs in motion."""
@@ -91,16 +100,6 @@ class MciWing(Wing):
         await engine.set_limits(
             [one for one in new_groups if one.grp not in known], [one for one in new_lanes if one.lane not in known]
         )
-
-
-def _simulated(site: Site) -> SimulatedCloud:
-    """Return the simulated clouds, which outlive the process as real ones do; a file of theirs has room for one."""
-    try:
-        site.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return SimulatedCloud(site.data / "simulated-clouds.db", chance=site.chance)
-    except (CloudUnavailable, OSError) as error:
-        log.warning("the simulated clouds of this process are its own, and end with it: %s", error)
-        return SimulatedCloud(chance=site.chance)
 
 
 def wing(site: Site) -> Wing:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup, VmSpec
 from stateward.drivers import Driver, Learns, Refused
+from stateward.engine import Temporary
 from stateward.errors import BadInput, StatewardError
 
 DriverOf = Callable[[Connection], Awaitable[Driver]]
@@ -58,6 +59,8 @@ async def resolve_all(
     for group in groups:
         try:
             planned.append(await resolve(catalogue, driver_of, ns, group))
+        except Temporary:
+            raise  # that is no trouble of the subgroup's
         except StatewardError as error:
             troubles.append(f"{group.name}: {error}")
     return planned, troubles

@@ -22,7 +22,7 @@ from stateward.domains.mci.mcis import told
 from stateward.domains.mci.model import HOME, Connection, plain, seen_of, vm_of, vm_seen
 from stateward.domains.mci.settling import MEANING, Settling
 from stateward.drivers import Observation
-from stateward.engine import AlreadyExists, Denied, Engine
+from stateward.engine import AlreadyExists, Denied, Engine, Temporary
 from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object
@@ -100,10 +100,13 @@ class Upkeep:
         strangers: list[Orphan] = []
         for connection in await self._catalogue.connections():
             known = records.get(connection.name, {})
-            if known or connection.driver != "simulated":
-                strangers += await self._compare(connection, known)
-            if connection.name in parts:
-                await self._compare_parts(connection, parts[connection.name])
+            try:
+                if known or connection.driver != "simulated":
+                    strangers += await self._compare(connection, known)
+                if connection.name in parts:
+                    await self._compare_parts(connection, parts[connection.name])
+            except Temporary as error:
+                log.warning("%s is not looked at: %s", connection.name, error)
         await self._note_those_out_of_step(vm for known in records.values() for vm in known.values())
         if not strangers:
             return []

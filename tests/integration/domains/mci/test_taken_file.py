@@ -1,0 +1,43 @@
+"""The file of the simulated clouds is another process's for a while: nobody takes that for machines that are gone."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+from stateward.domains.mci.house import MciWing
+from stateward.domains.wing import Site
+from stateward.drivers.simulated import SimulatedCloud
+from stateward.engine import Engine
+from stateward.store import open_store
+from stateward.store.records import Key, Status
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, QUICK, House, group, mci, open_house
+
+
+async def test_while_another_process_has_the_file_vms_wait_and_none_is_called_gone(tmp_path: Path) -> None:
+    file, database = tmp_path / "simulated-clouds.db", str(tmp_path / "s.db")
+    async with open_house(open_store(database), tmp_path, cloud=SimulatedCloud(file, temper=QUICK)) as house:
+        await house.created(mci("m1", group("a", 3)))
+    other = SimulatedCloud(file)
+    wing = MciWing(Site(tmp_path, chance=Random(1)), tick=0.01, every=3600.0)
+    engine = Engine(open_store(database), wing.kinds, lease=3.0)
+    wing.attach(engine)
+    async with engine, wing.live(engine, works=True):
+        house = House(engine, wing)
+        verdict = await house.service.control(NS, "m1", "suspend", ANN)
+        await tried(engine, [one.object.id for one in verdict.begun])
+        await wing.upkeep.look_around()
+        assert {one.state for one in await house.service.vms(NS, "m1")} == {"Suspending"}
+        other.close()
+        assert (await house.ended(verdict.whole)).status is Status.SUCCEEDED
+        assert {one.state for one in await house.service.vms(NS, "m1")} == {"Suspended"}
+
+
+async def tried(engine: Engine, vms: list[str]) -> None:
+    """Wait until the work on some VMs was tried, and put off."""
+    reader = engine.store.reader
+    async with asyncio.timeout(PATIENT):
+        while True:
+            found = [work for vm in vms for work in await reader.queue_of(Key(NS, vm))]
+            if len(found) == len(vms) and all(one.attempts and one.owner is None for one in found):
+                return
+            await asyncio.sleep(0.01)
