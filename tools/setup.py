@@ -1,4 +1,4 @@
-"""Make `.venv` and install a locked group of packages into it: `python3 tools/setup.py run|dev|bench`.
+"""Make `.venv` and install a locked group of packages into it: `python3 tools/setup.py run|dev|bench|docs`.
 
 Needs nothing but Python 3.11: where Debian's Python comes without its venv module's pip, pip is fetched with what the
 system has (its own pip, or apt's download of the wheel, which needs no root rights).

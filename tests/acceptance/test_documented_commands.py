@@ -21,6 +21,7 @@ ELSEWHERE = (
     "make bench",
     "make simulate",
     "make chaos",
+    "make docs",
     "make format",
     "make lock",
 )
