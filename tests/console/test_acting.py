@@ -107,6 +107,7 @@ def test_a_restart_of_the_server_needs_no_reload_and_hides_no_change(browser: Br
     with signed_in(browser, at(stage, "object/demo/ledger"), stage.token) as (_, page, _):
         page.evaluate("window.marker = 'the same page'")
         expect(page.locator("#live .dot.live")).to_be_visible()
+        expect(page.locator(".timeline")).to_be_visible()
         before = page.evaluate("import('/console/store.js').then((one) => one.store.seq)")
         stage.stop(SIGKILL)
         expect(page.locator("#offline")).to_be_visible()
@@ -117,6 +118,19 @@ def test_a_restart_of_the_server_needs_no_reload_and_hides_no_change(browser: Br
         patiently(lambda: [seq for seq in page.evaluate(SEEN) if seq > before][: len(wanted)] == wanted)
         expect(page.locator(".timeline")).to_contain_text("reboot")
         assert page.evaluate("window.marker") == "the same page"
+
+
+def test_a_view_that_was_opened_while_the_server_was_away_is_shown_when_it_is_back(
+    browser: Browser, stage: Played
+) -> None:
+    with signed_in(browser, at(stage, "object/demo/ledger"), stage.token) as (_, page, _):
+        expect(page.locator(".timeline")).to_be_visible()
+        stage.stop(SIGKILL)
+        expect(page.locator("#offline")).to_be_visible()
+        page.evaluate("location.hash = '#/lanes'")
+        expect(page.locator("#main[data-view=lanes] [role=alert]")).to_be_visible()
+        stage.start()
+        expect(page.locator("#main[data-view=lanes] h1")).to_be_visible()
 
 
 def test_twenty_tabs_see_the_same_at_once(browser: Browser, stage: Played) -> None:

@@ -2,7 +2,7 @@
 
 import { h, fill, find } from "./dom.js";
 import { problemPanel } from "./problems.js";
-import { listen } from "./store.js";
+import { listen, store } from "./store.js";
 
 /** @import {Context, View} from "./types.js" */
 
@@ -70,12 +70,32 @@ export async function show() {
   const main = h("main", { id: "main", tabindex: "-1", "data-view": name });
   find("#main").replaceWith(main);
   try {
-    const view = (await VIEWS[name]?.())?.default;
-    if (mine.signal.aborted || view === undefined) return;
+    const view = await load(name);
+    if (mine.signal.aborted) return;
     document.title = `${path.at(-1) ?? view.title} · Stateward`;
     await view.show(context(main, path, query, mine.signal));
   } catch (error) {
-    if (!mine.signal.aborted) fill(main, problemPanel(error));
+    if (mine.signal.aborted) return;
+    fill(main, problemPanel(error));
+    if (store.connection !== "live") mine.signal.addEventListener("abort", listen("connection", showOnceLive));
+  }
+}
+
+/** What could not be shown while the server was away is shown when it is back. */
+function showOnceLive() {
+  if (store.connection === "live") show();
+}
+
+let failures = 0;
+
+/** Load a view. A browser may remember that it could not be had, so it is asked for by another address after that.
+ * @param {string} name @returns {Promise<View>} */
+async function load(name) {
+  try {
+    return (await /** @type {() => Promise<{default: View}>} */ (VIEWS[name])()).default;
+  } catch {
+    failures += 1;
+    return (await import(`./views/${name}.js?again=${failures}`)).default;
   }
 }
 
