@@ -14,8 +14,9 @@ help: ## list the targets
 run: .venv/.run ## start the server, with a living demo fleet
 	@$(VENV)/stateward serve --demo $(ARGS)
 
+# Four processes, however many cores there are: tests of a system that waits for disks and others mostly wait.
 test: .venv/.dev ## run the whole test suite, with coverage
-	@PYTHONHASHSEED=0 $(VENV)/python -m pytest --numprocesses 2 --cov --cov-report=term $(ARGS)
+	@PYTHONHASHSEED=0 $(VENV)/python -m pytest --numprocesses 4 --cov --cov-report=term $(ARGS)
 
 check: .venv/.dev ## format, lint, types, floors, documentation
 	@$(VENV)/ruff format --check .
