@@ -12,7 +12,8 @@ from msgspec import Struct
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, SSH_KEY, VNET, PartState
 from stateward.domains.mci.model import GroupSpec, KeySpec, NetworkSpec, PartSeen, part_id, text
-from stateward.domains.mci.vms import CloudOf, answered
+from stateward.domains.mci.vms import CloudOf
+from stateward.domains.outcomes import answered
 from stateward.drivers import Accepted, Already, Driver, Outcome, Part, PartKind, Refused, Why
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Route, Temporary
 from stateward.lifecycle import Lifecycle

@@ -15,22 +15,9 @@ from stateward.domains.mci.evidence import EVENTS, Look, Sight, hopeless, reache
 from stateward.domains.mci.evidence import SHOWN as EXPECTED
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import VmSpec, plain, seen_of, text, vm_of, vm_seen
-from stateward.drivers import (
-    Accepted,
-    Already,
-    Deed,
-    MachineState,
-    Outcome,
-    Ref,
-    Refused,
-    Transient,
-    Want,
-    Why,
-)
-from stateward.drivers import (
-    Throttled as Slow,
-)
-from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary, Throttled, Unknown
+from stateward.domains.outcomes import answered
+from stateward.drivers import Deed, MachineState, Ref, Refused, Want, Why
+from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary, Unknown
 from stateward.lifecycle import PROVIDER
 from stateward.store.records import Object
 
@@ -178,21 +165,6 @@ def last_look(action: str, since: float, clock: Callable[[], float]) -> Callable
         return at_rest[-1] - at_rest[0] >= RELAPSED
 
     return is_last
-
-
-def answered(outcome: Outcome) -> None:
-    """Read an outcome: return if the provider took it, and raise what is to follow if not."""
-    match outcome:
-        case Accepted() | Already():
-            return
-        case Refused():
-            raise Permanent(f"{outcome.why}: {outcome.message}")
-        case Slow():
-            raise Throttled(outcome.message or "the provider asks for a pause", after=outcome.after)
-        case Transient():
-            raise Temporary(outcome.message)
-        case _:
-            raise Unknown(outcome.message)
 
 
 def _done(look: Look) -> Ending:

@@ -9,10 +9,10 @@ import asyncio
 import time
 from collections.abc import Collection
 
+from stateward.domains.outcomes import answered
 from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Told
-from stateward.drivers import Accepted, Already, Deed, Driver, MachineState, Outcome, Ref, Refused, Transient, Want, Why
-from stateward.drivers import Throttled as Slow
-from stateward.engine import Permanent, Temporary, Throttled, Unknown
+from stateward.drivers import Deed, Driver, MachineState, Outcome, Ref, Refused, Want, Why
+from stateward.engine import Permanent, Temporary
 
 BETWEEN_LOOKS = 0.02
 SLOWEST_LOOKS = 0.5
@@ -142,18 +142,3 @@ class Driven:
     async def close(self) -> None:
         """Let go of the driver."""
         await self._driver.close()
-
-
-def answered(outcome: Outcome) -> None:
-    """Read an outcome: return if the node took it, and raise what is to follow if not."""
-    match outcome:
-        case Accepted() | Already():
-            return
-        case Refused():
-            raise Permanent(f"{outcome.why}: {outcome.message}")
-        case Slow():
-            raise Throttled(outcome.message or "the node asks for a pause", after=outcome.after)
-        case Transient():
-            raise Temporary(outcome.message)
-        case _:
-            raise Unknown(outcome.message)
