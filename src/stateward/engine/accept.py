@@ -39,6 +39,9 @@ from stateward.store.records import Answer, Key, Object
 
 Verdict = Accepted | StatewardError
 
+STRIDE = 64
+"""After how many requests of a batch the store is offered what was decided so far."""
+
 
 def accepting(kinds: Kinds, requests: Sequence[Request]) -> Program[list[Verdict]]:
     """Return a batch of requests as a program.
@@ -69,7 +72,7 @@ async def accept(tx: Tx, kinds: Kinds, requests: Sequence[Request], *, repeated:
 
 async def plan(tx: Tx, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
     """Decide a batch of requests and write nothing: what would happen, and what is in the way."""
-    desk = Desk(tx)
+    desk = Desk(tx, dry=True)
     await _recall(desk, kinds, requests)
     return await admit_all(desk, kinds, requests)
 
@@ -98,7 +101,9 @@ async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> li
     answers = await desk.tx.answers(keys) if keys else {}
     await desk.load_operations({Key(one.ns, one.op) for one in answers.values() if one.op is not None})
     verdicts: list[Verdict] = []
-    for request in requests:
+    for place, request in enumerate(requests, 1):
+        if not place % STRIDE:
+            await desk.ahead()
         try:
             verdicts.append(await _admit(desk, kinds, request, answers))
         except StoreError:

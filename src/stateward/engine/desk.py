@@ -15,12 +15,16 @@ from stateward.store.changes import Changes, Ended
 from stateward.store.port import Tx
 from stateward.store.records import Key, Line, Lock, Object, Operation, Status, Work
 
+AHEAD = 500
+"""From how many new operations on a store may write them while more is decided: a few are sooner written at once."""
+
 
 class Desk:
-    """Rows loaded and changed in one transaction."""
+    """Rows loaded and changed in one transaction; on a `dry` one nothing is ever written."""
 
-    def __init__(self, tx: Tx) -> None:
+    def __init__(self, tx: Tx, *, dry: bool = False) -> None:
         self.tx = tx
+        self._dry = dry
         self.now = tx.now
         self.changes = Changes()
         self.objects: dict[Key, Object] = {}
@@ -194,6 +198,19 @@ class Desk:
         ended = self.changes.ended[self._told :]
         self._told += len(ended)
         return ended
+
+    async def ahead(self) -> None:
+        """Let the store write new operations and objects while more is decided: it has a processor of its own.
+
+        What is written so can still be changed: it has become a row like those that were there before.
+        """
+        if len(self.changes.operations) < AHEAD or self._dry:
+            return
+        written, work = self.changes.operations, self._new_work
+        changed = list(self._changed.values())
+        if await self.tx.ahead(Changes(objects=changed, operations=written, new_work=list(work.values()))):
+            self.changes.operations, self._new_work, self._changed = [], {}, {}
+            self._loaded.update((one.key, one.version) for one in changed)
 
     async def apply(self) -> None:
         """Write everything, as sets."""

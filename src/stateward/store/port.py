@@ -132,6 +132,13 @@ class Tx(Protocol):
     async def owned(self, worker: str) -> list[Work]:
         """Return the work that a worker owns."""
 
+    async def ahead(self, changes: Changes) -> bool:
+        """Begin to write what is final, while the program goes on; tells whether it will be written.
+
+        It is part of the transaction, and whatever is asked next finds it written. A store that would gain nothing by
+        it says no; so does one that is still at what it began before.
+        """
+
     async def apply(self, changes: Changes) -> None:
         """Write a set of changes; a version that does not match raises `Conflict` and nothing is written."""
 

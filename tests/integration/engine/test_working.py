@@ -128,6 +128,23 @@ async def test_a_group_action_is_accepted_at_once_for_all_and_ends_when_all_have
     assert {child.status for child in children} == {Status.SUCCEEDED}
 
 
+async def test_a_large_group_is_accepted_whole_and_says_who_stayed_behind(site: Site) -> None:
+    """So large that a store may write its first members while the others are decided."""
+    names = [f"p{number}" for number in range(1_200)]
+    await asyncio.gather(*(site.built(name) for name in names))
+    site.plant.hold()
+    busy = await site.engine.act("ns", "p7", "pump")
+    verdict = await site.engine.group(
+        None, Selector("ns", kind=PUMP.kind), site.engine.request("ns", "", "tune", who="ann")
+    )
+    assert list(verdict.skipped) == ["p7"]
+    assert {one.object.id for one in verdict.begun} == set(names) - {"p7"}
+    site.plant.release()
+    ended = [await site.ended(one) for one in (busy, *verdict.begun)]
+    assert {one.status for one in ended} == {Status.SUCCEEDED}
+    assert {(await site.engine.get("ns", name)).op for name in names} == {None}
+
+
 async def test_a_group_action_that_no_member_allows_changes_nothing(site: Site) -> None:
     await site.engine.create("ns", "s1", STATION.kind, "found")
     await site.built("p1", parent="s1")

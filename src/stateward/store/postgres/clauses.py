@@ -104,6 +104,7 @@ REQUEUED = clause(
     RETURNING 1
     """,
     exact=True,
+    number="coalesce(nullif(r.seq, 0), w.seq)",
 )
 DEQUEUED = clause(
     "dequeued",

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeAlias
 
 import asyncpg
-from msgspec import Struct
+from msgspec import Struct, field
 
 from stateward.store.errors import Unavailable
 from stateward.store.postgres.faults import FAULTS, fault
+from stateward.store.postgres.hosts import Favourite, hosts, wanted
 
 Row: TypeAlias = Sequence[Any]
 
@@ -48,18 +49,33 @@ class Address(Struct, frozen=True):
     schema: str
     connect_within: float
     answer_within: float
+    favourite: Favourite = field(default_factory=Favourite)
 
     async def connect(self, settings: Mapping[str, str]) -> Connection:
-        """Open a connection, or raise `Unavailable` (or what else is wrong)."""
+        """Open a connection to the first host that is what we need, or raise `Unavailable` (or what else is wrong)."""
+        found = hosts(self.dsn)
+        troubles: list[str] = []
+        for host in self.favourite.first(found):
+            try:
+                connection = await self._dial(host.dsn, settings, self.connect_within / len(found))
+            except Unavailable as error:
+                troubles.append(f"{host.name}: {error.detail}" if len(found) > 1 else error.detail)
+            else:
+                self.favourite.answered(host)
+                return connection
+        raise Unavailable("; ".join(troubles))
+
+    async def _dial(self, dsn: str, settings: Mapping[str, str], within: float) -> Connection:
         try:
             connection: Connection = await asyncpg.connect(
-                self.dsn,
-                timeout=self.connect_within,
+                dsn,
+                timeout=within,
                 command_timeout=self.answer_within,
                 statement_cache_size=1000,
                 max_cached_statement_lifetime=0,
                 max_cacheable_statement_size=0,
                 server_settings={**settings, "application_name": "stateward", "search_path": quoted(self.schema)},
+                target_session_attrs=wanted(dsn, settings),
             )
         except FAULTS as error:
             raise fault(error) from error

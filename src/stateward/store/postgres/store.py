@@ -144,6 +144,7 @@ async def _begun(connection: Connection) -> float | None:
 async def _roll_back(connection: Connection, tx: PostgresTx) -> None:
     """Undo everything; a connection on which that cannot be done is given up, and the server does it."""
     try:
+        await tx.settle()
         if tx.failed is not None and is_lost(tx.failed):
             connection.terminate()
         else:

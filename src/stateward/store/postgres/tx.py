@@ -1,5 +1,6 @@
 """A transaction: one connection, from its beginning to its commit."""
 
+import asyncio
 from collections.abc import Collection, Mapping
 
 from msgspec.structs import astuple
@@ -41,6 +42,8 @@ class PostgresTx:
         self._known: dict[Key, Object] = {}
         self._past_objects = False  # something is locked that comes after the objects in the common order
         self._ripened = False
+        self._writing: asyncio.Task[None] | None = None  # what is written while the program goes on
+        self._unsaid = NOTHING  # what that is interesting for
         self.topics = Topic(NOTHING)
         self.failed: StoreError | None = None
 
@@ -156,6 +159,23 @@ class PostgresTx:
         await self._fetch(reading.LOCK_OWNED, worker)
         return [Work(*row) for row in await self._fetch(reading.OWNED, worker)]
 
+    async def ahead(self, changes: Changes) -> bool:
+        """Begin to write what is final, while the program goes on; tells whether it will be written."""
+        if self._writing is not None and not self._writing.done():
+            await asyncio.sleep(0)  # what is large goes out piece by piece, whenever the loop has a moment
+            return False
+        await self._written()
+        self._unsaid |= topics_of(changes)
+        self._writing = asyncio.create_task(self._write_ahead(parts_of(changes, self._known, self._now)))
+        self._known.update((one.key, one) for one in changes.objects)
+        await asyncio.sleep(0)
+        return True
+
+    async def settle(self) -> None:
+        """Wait until nothing is being written any more, whatever became of it."""
+        if self._writing is not None:
+            await asyncio.gather(self._writing, return_exceptions=True)
+
     async def apply(self, changes: Changes) -> None:
         """Write a set of changes; a version that does not match raises `Conflict` and nothing is written.
 
@@ -164,10 +184,11 @@ class PostgresTx:
         *earlier, last = waves(parts_of(changes, self._known, self._now))
         for parts in earlier:
             await self._write(parts, Changes(), Topic(NOTHING))
-        await self._write(last, changes, Topic(topics_of(changes)))
+        await self._write(last, changes, Topic(topics_of(changes) | self._unsaid))
 
     async def commit(self) -> None:
         """Make everything durable, unless something failed, even if the program took no notice."""
+        await self._written()
         if self.failed is not None:
             raise self.failed
         try:
@@ -216,7 +237,23 @@ class PostgresTx:
         self._held.update(held)
         return held
 
+    async def _write_ahead(self, parts: list[Part]) -> None:
+        values = [part.rows for part in parts]
+        sql = statement(tuple(part.clause for part in parts), journaled=False, told=False)
+        self._check(parts, (await self._ask(sql, *values))[0])
+
+    async def _written(self) -> None:
+        """Wait for what was begun ahead: a connection does one thing at a time."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            await writing
+
     async def _fetch(self, sql: str, *values: object) -> list[Row]:
+        if self._writing is not None:
+            await self._written()
+        return await self._ask(sql, *values)
+
+    async def _ask(self, sql: str, *values: object) -> list[Row]:
         try:
             return await self._connection.fetch(sql, *values)
         except FAULTS as error:

@@ -119,6 +119,11 @@ class SqliteTx:
     async def owned(self, worker: str) -> list[Work]:
         return [work_of(row) for row in fetched(self._connection, OWNED, (worker,))]
 
+    async def ahead(self, changes: Changes) -> bool:
+        """Say no: a program and its statements are on one thread."""
+        del changes
+        return False
+
     async def apply(self, changes: Changes) -> None:
         try:
             Pen(self._connection, self._numbers, self.now).write(changes, self._known)
