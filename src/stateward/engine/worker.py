@@ -283,7 +283,7 @@ class Worker:
         await self._reports.submit(Report(one.operation, self.name, one.work.epoch, says))
 
     async def _report(self, reports: Sequence[Report]) -> Sequence[bool | StatewardError]:
-        return await self.alongside(lambda tx: report(tx, self._kinds, reports))
+        return await self._store.transact(lambda tx: report(tx, self._kinds, reports))
 
     # --- the lease ---------------------------------------------------------------------------------------------------
 
