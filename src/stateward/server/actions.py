@@ -21,6 +21,7 @@ from stateward.server.matching import matched
 from stateward.server.names import Action, Id, IdempotencyKey, IfMatch, Ns, Wait
 from stateward.server.objects import ETAG
 from stateward.server.problems import Problem, clean, problem_of
+from stateward.server.reply import Reply
 from stateward.server.service import Call
 from stateward.server.wire import AcceptedView, accepted_view
 from stateward.store.records import Key
@@ -79,7 +80,7 @@ async def act(
     if accepted.again:
         headers["Idempotency-Replayed"] = "true"
     status = 202 if wait is None or ended is None else 200
-    return Response(accepted_view(ended or accepted, service.classes), status_code=status, headers=headers)
+    return Reply(accepted_view(ended or accepted, service.classes), status=status, headers=headers)
 
 
 async def _ended(request: Call, accepted: Accepted, seconds: float) -> Accepted | None:

@@ -31,6 +31,7 @@ from stateward.server.names import (
     Only,
     StatesWish,
 )
+from stateward.server.reply import Reply
 from stateward.server.service import Call, Service
 from stateward.server.wire import AcceptedView, ObjectPage, ObjectView, accepted_view, object_view
 from stateward.store.records import Key
@@ -103,11 +104,12 @@ async def list_objects(
 )
 async def get_object(request: Call, ns: Ns, id: Id, if_none_match: IfNoneMatch = None) -> Response[ObjectView]:  # noqa: A002
     """Return an object; its version is its ETag, and who has seen it already is answered with 304."""
-    found = await request.service.engine.get(ns, id)
+    service = request.service
+    found = await service.engine.get(ns, id)
     headers = {"ETag": etag_of(found.version)}
     if unchanged(if_none_match, found.version):
-        return Response(None, status_code=304, headers=headers)  # type: ignore[arg-type]
-    return Response(object_view(found, request.service.classes), headers=headers)
+        return Reply(None, status=304, headers=headers)
+    return Reply(object_view(found, service.classes), headers=headers)
 
 
 @post(
@@ -143,7 +145,7 @@ async def create_object(
         key=key,
     )
     headers = {"ETag": etag_of(accepted.object.version)}
-    return Response(accepted_view(accepted, request.service.classes), status_code=202, headers=headers)
+    return Reply(accepted_view(accepted, request.service.classes), status=202, headers=headers)
 
 
 def _lifecycle(engine: Engine, kind: str) -> Lifecycle:
@@ -186,7 +188,7 @@ async def set_labels(
     found = await request.service.engine.store.transact(
         lambda tx: relabel(tx, Key(ns, id), data.labels, version, actor, who)
     )
-    return Response(object_view(found, request.service.classes), headers={"ETag": etag_of(found.version)})
+    return Reply(object_view(found, request.service.classes), headers={"ETag": etag_of(found.version)})
 
 
 ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels)

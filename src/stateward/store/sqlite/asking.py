@@ -15,6 +15,7 @@ from stateward.store.sqlite.spelling import packed, spelled
 T = TypeVar("T")
 
 AMONG = "IN (SELECT value FROM json_each(?))"
+OBJECT = spelled("SELECT {Object} FROM objects WHERE ns = ? AND id = ?")
 OBJECTS = packed("{Object}", "FROM objects WHERE ns = ? AND id <among> ORDER BY id", among=AMONG)
 SELECTED = packed("{Object}", "FROM <source> WHERE <chosen> ORDER BY id")
 OPERATIONS = packed("{Operation}", "FROM operations WHERE ns = ? AND id <among>", among=AMONG)
@@ -22,6 +23,12 @@ WORK = packed("{Work}", "FROM work WHERE ns = ? AND op <among>", among=AMONG)
 QUEUES = packed("{Work}", "FROM work WHERE ns = ? AND queue <among>", among=AMONG)
 LOCKS = packed("{Lock}", "FROM locks WHERE ns = ? AND tree <among>", among=AMONG)
 ANSWERS = packed("{Answer}", "FROM answers WHERE ns = ? AND key <among>", among=AMONG)
+
+
+def an_object(connection: sqlite3.Connection, key: Key) -> Object | None:
+    """Return an object if there is one; for a single row, to pack it would only be a detour."""
+    row = connection.execute(OBJECT, key).fetchone()
+    return None if row is None else object_of([*row])
 
 
 def objects(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Object]:

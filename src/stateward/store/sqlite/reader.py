@@ -94,8 +94,7 @@ class SqliteReader:
         self._clock = clock
 
     async def object(self, key: Key) -> Object | None:
-        found = await self._reading.glance(lambda connection: asking.objects(connection, (key,)))
-        return found[0] if found else None
+        return await self._reading.glance(lambda connection: asking.an_object(connection, key))
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
         def question(connection: sqlite3.Connection) -> list[Object]:
