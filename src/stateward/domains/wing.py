@@ -44,7 +44,7 @@ def needs(right: Right, *, everywhere: bool = False, messages: bool = False) -> 
 
 
 def reads(example: dict[str, Any]) -> dict[str, Any]:
-    """Return the option of a route that reads its body by itself, as a JSON object such as this one."""
+    """Return the option of a route that reads its body by itself, or as any JSON object: such as this one."""
     return {BODY: example}
 
 

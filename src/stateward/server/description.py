@@ -19,6 +19,7 @@ from litestar.routes import BaseRoute, HTTPRoute
 from stateward.domains.wing import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
 from stateward.server.answers import example_of, texts_of
 from stateward.server.auth import Open
+from stateward.server.domain_examples import BODIES
 from stateward.server.entrance import guard_of
 from stateward.server.examples import EXAMPLES
 from stateward.server.problems import MEDIA_TYPE, Problem
@@ -35,6 +36,7 @@ REF = "#/components/schemas/"
 LONG = re.compile(r"stateward\.(?:domains\.)?(\w+)\.[\w.]*?(\w+)$")
 """The name of a record that shares its short name with another one."""
 
+SHOWN = EXAMPLES | BODIES
 DOMAIN_PROBLEMS = (400, 401, 403, 404, 409, 413, 429, 503)
 WITHOUT_BODY = frozenset({"get", "delete", "head"})
 
@@ -74,8 +76,8 @@ class Records:
         self._drawn: dict[Any, Doc] = {kind: _shortened(one) for kind, one in zip(kinds, drawn, strict=True)}
         self.schemas: Doc = {_short(name): _shortened(schema) for name, schema in schemas.items()}
         for name, schema in self.schemas.items():
-            if name in EXAMPLES:
-                schema["examples"] = [EXAMPLES[name]]
+            if name in SHOWN:
+                schema["examples"] = [SHOWN[name]]
 
     def of(self, kind: Any) -> Doc | None:  # noqa: ANN401 - any annotation
         """Return the schema of a type that a handler declares, unless it is nothing that can be described."""
@@ -110,6 +112,8 @@ def _ways(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
 
 
 def _is_record(annotation: Any) -> bool:  # noqa: ANN401 - any annotation
+    if get_origin(annotation) is dict:
+        return True  # the framework's own drawing of values of several types fits none of them
     inner = get_args(annotation) or (annotation,)
     return any(_is_record(one) if get_args(one) else _is_struct(one) for one in inner)
 
@@ -159,6 +163,8 @@ def _describe_body(operation: Doc, handler: HTTPRouteHandler, records: Records, 
         schema = records.of(handler.parsed_data_field.annotation)
         for content in operation["requestBody"]["content"].values() if schema is not None else ():
             content["schema"] = schema
+        for content in operation["requestBody"]["content"].values() if BODY in handler.opt else ():
+            content["examples"] = {"example": {"value": handler.opt[BODY]}}
     elif BODY in handler.opt and method not in WITHOUT_BODY:
         content = {"schema": {"type": "object"}, "examples": {"example": {"value": handler.opt[BODY]}}}
         operation["requestBody"] = {"required": True, "content": {JSON: content}}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from tests.integration.server.house import NS, House
 from tests.integration.server.manor import open_manor
@@ -93,3 +94,17 @@ async def test_work_at_providers_and_its_acceptance_are_counted(manor: House) ->
     await seen(manor, r'stateward_provider_calls_saved_total\{provider="aws"\}')
     assert (await manor.post(f"/ns/{NS}/objects/m1/actions/resume", {})).status_code == 409
     await seen(manor, r'stateward_acceptance_seconds_count\{verdict="denied"\}')
+
+
+async def test_every_body_has_an_example_that_fits_its_description(manor: House) -> None:
+    described: dict[str, Any] = (await manor.get(f"{AT}/docs/openapi.json", "nobody")).json()
+    schemas = described["components"]["schemas"]
+    for path, item in described["paths"].items():
+        for method, operation in item.items():
+            for content in operation.get("requestBody", {"content": {}})["content"].values():
+                record = schemas.get(content["schema"].get("$ref", "").rpartition("/")[2], {})
+                examples = [one["value"] for one in content.get("examples", {}).values()] or record.get("examples", [])
+                assert examples, f"{method} {path}"
+                schema = {**content["schema"], "components": described["components"]}
+                for example in examples:
+                    Draft202012Validator(schema).validate(example)

@@ -36,7 +36,7 @@ from stateward.domains.leases.wire import (
     lease_view,
     property_view,
 )
-from stateward.domains.wing import PLAIN_PROBLEMS, actor_of, grant_of, needs
+from stateward.domains.wing import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
 from stateward.errors import BadInput
 
 BASE = "/blazar/v1"
@@ -117,7 +117,9 @@ async def list_hosts(request: Call, hosts: TheHosts) -> HostList:
     return HostList([host_view(one) for one in await hosts.list(caller_of(request).ns)])
 
 
-@post("/os-hosts", opt=ACT, tags=TAGS, summary="Register a host")
+@post(
+    "/os-hosts", opt=ACT | reads({"name": "compute-1", "rack": "r1", "cpus": 64}), tags=TAGS, summary="Register a host"
+)
 async def create_host(request: Call, hosts: TheHosts, data: JSONBody[Properties]) -> HostAnswer:
     """Register a host by its name; whatever else is given is a property of it."""
     return HostAnswer(host_view(await hosts.register(caller_of(request), data)))
@@ -162,7 +164,7 @@ async def get_allocation(request: Call, hosts: TheHosts, host_id: HostId) -> All
     return AllocationAnswer(allocation_view(await hosts.get(caller_of(request).ns, host_id)))
 
 
-@put("/os-hosts/{host_id:str}", opt=ACT, tags=TAGS, summary="Change a host")
+@put("/os-hosts/{host_id:str}", opt=ACT | reads({"rack": "r2", "gpu": None}), tags=TAGS, summary="Change a host")
 async def update_host(request: Call, hosts: TheHosts, host_id: HostId, data: JSONBody[Properties]) -> HostAnswer:
     """Change properties of a host; null takes one away."""
     return HostAnswer(host_view(await hosts.update(caller_of(request), host_id, data)))
