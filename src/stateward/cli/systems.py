@@ -65,6 +65,13 @@ def create(
 
 @app.command()
 @on_server
+def retry(session: Session, system: System, wait: Wait = False, timeout: Timeout = None) -> None:
+    """Try again to make a system ready that has failed."""
+    _finish(session, _ask(session, "POST", f"/{system}/retry"), wait, timeout)
+
+
+@app.command()
+@on_server
 def deploy(
     session: Session,
     system: System,

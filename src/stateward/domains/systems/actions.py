@@ -50,6 +50,12 @@ class Actions:
             self._ns, system, SYSTEM.kind, spec=SystemSpec(backend), who=self._who, actor=self._actor, key=key
         )
 
+    async def retry(self, system: str, key: str | None = None) -> Accepted:
+        """Try again to make a system ready that has failed."""
+        return await self._engine.act(
+            self._ns, checked_name("system", system), "retry", who=self._who, actor=self._actor, key=key
+        )
+
     async def deploy(
         self, system: str, path: str, tree: Tree, wait: float | None = None, key: str | None = None
     ) -> Accepted:

@@ -107,6 +107,14 @@ async def create_system(
     return asked_view(await _actions(request, ns).create(data.name, data.backend, key))
 
 
+@post("/{ns:str}/{system:str}/retry", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Try a system again")
+async def retry_system(request: Call, ns: Ns, system: Name, key: IdempotencyKey = None) -> AskedView:
+    """Try again to make a system ready that has failed; what was deployed to it is not touched."""
+    actions = _actions(request, ns)
+    await actions.system(system)
+    return asked_view(await actions.retry(system, key))
+
+
 @delete("/{ns:str}/{system:str}", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Delete a system")
 async def delete_system(
     request: Call,
@@ -247,6 +255,7 @@ async def _locked(request: Call, accepted: Accepted) -> AskedView:
 
 ROUTES = (
     create_system,
+    retry_system,
     delete_system,
     deploy,
     rollback,

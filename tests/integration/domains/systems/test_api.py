@@ -14,7 +14,7 @@ from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.systems.backends.simulated import SimulatedBackend
 from stateward.domains.systems.house import SystemsWing
-from stateward.engine import Engine
+from stateward.engine import Engine, Permanent
 from stateward.server.app import create_app
 from stateward.store import open_store
 from tests.integration.domains.systems.conftest import PATIENT, SHOP
@@ -98,6 +98,24 @@ async def test_a_system_is_made_deployed_shown_rolled_back_and_torn_down(api: Ap
     assert (await api.system())["services"] == []
     await api.done("DELETE", "/shop")
     assert (await api.ask("GET", "/shop")).status_code == 404
+
+
+async def test_a_system_that_has_not_failed_is_not_tried_again_and_one_that_has_is(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = await api.ask("POST", "/shop/retry")
+    assert (refused.status_code, refused.json()["state"]) == (409, "stable")
+    assert (await api.ask("POST", "/nowhere/retry")).status_code == 404
+
+    async def unable(_: object) -> dict[str, str]:
+        raise Permanent("no room")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(api.backend, "prepare", unable)
+        await api.done("POST", "", {"name": "second", "backend": "simulated"})
+    assert (await api.ask("GET", "/second")).json()["state"] == "failed"
+    await api.done("POST", "/second/retry")
+    assert (await api.ask("GET", "/second")).json()["state"] == "stable"
 
 
 async def test_a_mistake_in_a_definition_is_told_by_file_line_and_field(api: Api) -> None:

@@ -105,6 +105,12 @@ def file(tmp_path: Path) -> Path:
     return written
 
 
+def test_a_system_that_is_well_is_not_tried_again(house: SystemHouse) -> None:
+    answer = house.run("retry", "shop")
+    assert answer.exit_code != 0
+    assert "stable" in answer.output
+
+
 def test_a_system_is_deployed_shown_rolled_back_and_torn_down(house: SystemHouse, file: Path) -> None:
     house.done("deploy", "shop", "--file", str(file), "--wait")
     shown = house.done("status", "shop")

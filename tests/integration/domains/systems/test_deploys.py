@@ -320,7 +320,7 @@ async def test_a_system_that_cannot_be_made_ready_fails_after_some_attempts_and_
         assert (ended.status, ended.error) == (Status.FAILED, "it cannot be made ready: no room")
         assert (await stand.state(), backend.asked) == ("failed", 2)
         backend.able = True
-        await stand.ended(await engine.act(NS, "shop", "retry"))
+        await stand.ended(await stand.actions.retry("shop"))
         assert await stand.state() == "stable"
 
 

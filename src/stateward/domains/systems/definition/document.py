@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from stateward.documents import compose
 from stateward.errors import BadInput
 
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEEPEST = 60
 MOST = 1_000_000
 """How many values a definition may have, those that it repeats by reference included."""
@@ -59,7 +59,7 @@ class Document(Struct, frozen=True):
 def load(text: str, file: str) -> Document:
     """Read YAML."""
     try:
-        node = yaml.compose(text, Loader=LOADER)
+        node = compose(text)
     except yaml.MarkedYAMLError as error:
         line = min(error.problem_mark.line + 1, len(text.splitlines()) or 1) if error.problem_mark else 1
         raise BadDefinition(file, line, (), "", f"YAML: {error.problem}") from error
