@@ -72,6 +72,23 @@ def test_an_mci_is_made_with_a_form_and_what_its_buttons_do_reaches_its_vms(open
     assert complaints.errors == []
 
 
+def test_an_mci_of_several_subgroups_is_made_with_one_form(opened: tuple[Page, Complaints], api: httpx.Client) -> None:
+    page, complaints = opened
+    go(page, "mci")
+    page.get_by_role("button", name="New MCI", exact=True).click()
+    another = page.locator("#question form").get_by_role("button", name="Another subgroup")
+    another.click()
+    another.click()
+    places = {"": "aws+ap-northeast-2+t3.nano", "-2": "gcp+europe-west1+e2-micro", "-3": "aws+us-east-1+t3.nano"}
+    values = {"ns": "wide", "name": "wide"}
+    for number, (turn, place) in enumerate(places.items()):
+        values |= {f"group{turn}": f"g{number}", f"subGroupSize{turn}": str(number + 1), f"commonSpec{turn}": place}
+    filled(page, "Make it", **values)
+    expect(page.locator("[data-mci=wide] .status-text")).to_have_text("Running:6 (R:6/6)")
+    assert api.get("/tumblebug/ns/wide/mci/wide/subgroup").json()["output"] == ["g0", "g1", "g2"]
+    assert complaints.errors == []
+
+
 def test_a_group_action_on_mcis_reaches_their_vms_too(opened: tuple[Page, Complaints], api: httpx.Client) -> None:
     page, complaints = opened
     api.post("/tumblebug/ns", json={"name": "many"}).raise_for_status()

@@ -2,6 +2,7 @@
 // row, and needs arguments. Where a domain does not answer here itself, the objects' own actions are asked for.
 
 import { get, part } from "./api.js";
+import { inTurn } from "./form.js";
 import { nameOf, pick } from "./living.js";
 import { store } from "./store.js";
 
@@ -85,14 +86,22 @@ export async function groupFields() {
   ];
 }
 
-/** @param {Values} values */
-export function groupOf(values) {
+/** @param {Values} values @param {number} [turn] */
+export function groupOf(values, turn = 1) {
+  const said = (/** @type {string} */ name) => values[inTurn(name, turn)];
   return {
-    name: values.group,
-    subGroupSize: values.subGroupSize,
-    commonSpec: values.commonSpec,
-    commonImage: values.commonImage,
+    name: said("group"),
+    subGroupSize: said("subGroupSize"),
+    commonSpec: said("commonSpec"),
+    commonImage: said("commonImage"),
   };
+}
+
+/** @param {Values} values @returns {ReturnType<typeof groupOf>[]} all subgroups that were filled in */
+export function groupsOf(values) {
+  const groups = [];
+  for (let turn = 1; inTurn("group", turn) in values; turn += 1) groups.push(groupOf(values, turn));
+  return groups;
 }
 
 // --- the others ------------------------------------------------------------------------------------------------------

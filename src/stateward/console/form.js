@@ -21,19 +21,46 @@ import { fieldsOf, problemPanel } from "./problems.js";
 /** @typedef {Record<string, string>} Values what was filled in; a flag is "yes" or empty */
 
 /**
+ * @typedef {object} Repeat a part of the form that can be filled in several times
+ * @property {string} label of the button that adds another one
+ * @property {string} from the name of its first field; it goes on to the end of the form
+ */
+
+/** @param {string} name @param {number} turn @returns {string} the name of a field in one of its turns, the first is 1 */
+export const inTurn = (name, turn) => (turn === 1 ? name : `${name}-${turn}`);
+
+/**
  * Ask for what something needs; the dialog stays open until it was accepted or put away.
  * @param {string} title
  * @param {string} about
- * @param {Field[]} fields
+ * @param {Field[]} asked
  * @param {string} yes
  * @param {(values: Values) => Promise<void>} submit
  * @param {(first: string) => Promise<Field[]>} [others] the fields for another value of the first, which choices hang on
+ * @param {Repeat} [repeat]
  */
-export function askFor(title, about, fields, yes, submit, others) {
+export function askFor(title, about, asked, yes, submit, others, repeat) {
   const dialog = /** @type {HTMLDialogElement} */ (find("#question"));
   const said = h("div", { "aria-live": "polite" });
   const go = h("button", { class: "primary", type: "submit" }, yes);
-  const inputs = fields.map(inputOf);
+  /** @type {Field[]} */
+  const fields = [];
+  /** @type {HTMLInputElement[]} */
+  const inputs = [];
+  const rows = h("div", { class: "column" });
+  const add = (/** @type {Field[]} */ more) => {
+    const entered = more.map(inputOf);
+    fields.push(...more);
+    inputs.push(...entered);
+    for (const [number, field] of more.entries()) rows.append(...shown(field, entered[number] ?? h("input")));
+    return entered[0];
+  };
+  const again = () => {
+    const first = asked.findIndex((field) => field.name === repeat?.from);
+    const turn = (fields.length - first) / (asked.length - first) + 1;
+    add(asked.slice(first).map((field) => ({ ...field, name: inTurn(field.name, turn), value: "" })))?.focus();
+  };
+  add(asked);
   const sent = async (/** @type {Event} */ event) => {
     event.preventDefault();
     go.setAttribute("aria-busy", "true");
@@ -58,7 +85,8 @@ export function askFor(title, about, fields, yes, submit, others) {
     h(
       "form",
       { class: "column", onsubmit: sent },
-      fields.flatMap((field, number) => shown(field, inputs[number] ?? h("input"))),
+      rows,
+      repeat ? h("button", { type: "button", onclick: again }, repeat.label) : null,
       said,
       h("footer", null, h("button", { type: "button", onclick: () => dialog.close("no") }, "Cancel"), go),
     ),
@@ -76,7 +104,8 @@ function shown(field, input) {
           field.options.map(([value, text]) => h("option", { value }, text)),
         )
       : null;
-  return [labelled(field.optional ? `${field.label} (or not)` : field.label, input), list];
+  const label = labelled(field.optional ? `${field.label} (or not)` : field.label, input);
+  return list ? [label, list] : [label];
 }
 
 /** @param {Field} field @returns {HTMLInputElement} */

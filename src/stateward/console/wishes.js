@@ -2,13 +2,13 @@
 // object of any kind.
 
 import { get, part, Problem, send } from "./api.js";
-import { choices, groupFields, groupOf, localTime, minute } from "./doors.js";
+import { choices, groupFields, groupsOf, localTime, minute } from "./doors.js";
 import { askFor } from "./form.js";
 import { h } from "./dom.js";
 import { showProblem, toast } from "./problems.js";
 import { ALL, may, namespaces, store } from "./store.js";
 
-/** @import {Field, Values} from "./form.js" */
+/** @import {Field, Repeat, Values} from "./form.js" */
 /** @import {Call} from "./doors.js" */
 
 /**
@@ -18,6 +18,7 @@ import { ALL, may, namespaces, store } from "./store.js";
  * @property {(ns: string) => Field[] | Promise<Field[]>} fields
  * @property {(ns: string, values: Values) => Call} call
  * @property {(ns: string) => Promise<void>} [first] what must be there before
+ * @property {Repeat} [repeat] what can be filled in several times
  */
 
 /** @type {Record<string, Wish[]>} */
@@ -29,9 +30,10 @@ const WISHES = {
       call: (ns, values) => [
         "POST",
         `/tumblebug/ns/${part(ns)}/mciDynamic`,
-        { name: values.name, vm: [groupOf(values)] },
+        { name: values.name, vm: groupsOf(values) },
       ],
       first: opened,
+      repeat: { label: "Another subgroup", from: "group" },
     },
   ],
   edge: [
@@ -237,7 +239,7 @@ async function wishFor(wish, then) {
       then();
     };
     const others = async (/** @type {string} */ chosen) => wish.fields(chosen);
-    askFor(`New ${wish.name}`, "", [where, ...fields], "Make it", submit, others);
+    askFor(`New ${wish.name}`, "", [where, ...fields], "Make it", submit, others, wish.repeat);
   } catch (error) {
     showProblem(error);
   }
