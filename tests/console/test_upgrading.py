@@ -1,0 +1,31 @@
+"""An upgrade of a real agent, asked for and seen in the page, step by step."""
+
+from pathlib import Path
+
+from playwright.sync_api import Browser, expect
+
+from tests.console.browser import signed_in
+from tests.integration.domains.edge.field import gated, open_field
+
+HERE = "/cloudlets/munich"
+
+
+def test_an_upgrade_is_asked_for_and_seen_from_its_first_step_to_the_new_version(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with open_field(tmp_path) as field:
+        field.call("POST", "/cloudlets", {"name": "munich"})
+        field.work()
+        field.until(HERE, "Ready", online=True)
+        gate = gated(field, "9.9")
+        with signed_in(browser, f"{field.server.url}/#/edge", field.server.token) as (_, page, complaints):
+            row = page.locator("tr", has_text="munich").first
+            expect(row).to_contain_text("connected")
+            row.get_by_role("button", name="upgrade…").click()
+            page.locator("#question [name=version]").fill("9.9")
+            page.locator("#question form").get_by_role("button", name="upgrade", exact=True).click()
+            expect(row).to_contain_text("2 of 4: the new agent comes up", timeout=60_000)
+            gate.touch()
+            expect(row).to_contain_text("none under way", timeout=60_000)
+            expect(row).to_contain_text("9.9", timeout=60_000)
+            assert complaints.errors == []
