@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stateward.store import Ended, Store
 from stateward.store.records import Status
-from tests.contract.hands import ask, see, take, until, write
+from tests.contract.hands import ask, see, take, taken, until, write
 from tests.contract.samples import NS, a_timer, a_worker, accepted, an_object, an_operation, key, some_work
 
 
@@ -99,6 +99,17 @@ async def test_steps_are_kept(store: Store) -> None:
     await write(store, steps=[(key("a"), '{"network": "net-1"}')])
     found = await ask(store, "operations", [key("a"), key("b")])
     assert (found[key("a")].steps, found[key("b")].steps) == ('{"network": "net-1"}', "{}")
+
+
+@pytest.mark.parametrize("others", [0, 50])
+async def test_many_operations_are_read_at_once_as_they_are_stored(store: Store, others: int) -> None:
+    names = ["a", *(f"other-{number}" for number in range(others))]
+    operations = [an_operation(name) for name in names]
+    await write(store, objects=[an_object("a")], operations=operations, new_work=[some_work("a")])
+    assert await taken(store) == ["a"]
+    found = await store.reader.operations([*map(key, names), key("nobody")])
+    assert found.keys() == set(map(key, names))
+    assert found[key("a")] == an_operation("a")
 
 
 async def test_operations_of_an_object_come_newest_first(store: Store) -> None:

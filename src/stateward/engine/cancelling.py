@@ -67,7 +67,8 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
         await desk.load_locks([Key(operation.ns, operation.tree)])
     work = desk.work(key)
     if work is None or work.fenced:
-        raise AlreadyEnded(operation.id, operation.status)
+        ended = (await tx.operations([key])).get(key, operation)  # it was read before its object was locked
+        raise AlreadyEnded(ended.id, ended.status)
     if work.owner is None and not work.observe:
         found = desk.objects[Key(operation.ns, operation.object)]
         ending = Ending(CANCELLED, error=f"cancelled by {who}" if who else "cancelled")

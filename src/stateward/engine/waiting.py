@@ -73,7 +73,7 @@ class Waiting:
             await asyncio.sleep(clock() - began)
 
     async def _look(self, keys: list[Key]) -> None:
-        found = await self._store.transact(lambda tx: tx.operations(keys)) if keys else {}
+        found = await self._store.reader.operations(keys) if keys else {}
         for key in keys:
             operation = found.get(key)
             if operation is None or operation.status in ENDED:

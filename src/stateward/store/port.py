@@ -161,6 +161,9 @@ class Reader(Protocol):
     async def operation(self, key: Key) -> Operation | None:
         """Return one operation; one that is being worked on is shown as running."""
 
+    async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
+        """Return the operations there are, as they are stored."""
+
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         """Return an object's operations, newest first."""
 

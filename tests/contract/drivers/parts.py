@@ -67,6 +67,8 @@ class Parts:
         assert listing.complete, listing.trouble
         shown = {(one.kind, one.key, one.native_id) for one in listing.seen}
         assert shown == {(one.kind, one.key, one.native_id) for one in made}
+        subnets = [one.within for one in listing.seen if one.kind is PartKind.SUBNET]
+        assert subnets == [network.native_id]  # by that it is known whose a subnet is that no record has
         for part in reversed(made):
             await driver.remove(part)
         assert await driver.parts() == PartListing([], complete=True)

@@ -15,7 +15,8 @@ from msgspec import Struct, field
 
 from stateward.store.errors import Unavailable
 from stateward.store.postgres.faults import FAULTS, fault
-from stateward.store.postgres.hosts import Favourite, hosts, wanted
+from stateward.store.postgres.hosts import Favourite, Host, hosts, wanted
+from stateward.store.postgres.sockets import notice_death
 
 Row: TypeAlias = Sequence[Any]
 
@@ -53,32 +54,23 @@ class Address(Struct, frozen=True):
 
     async def connect(self, settings: Mapping[str, str]) -> Connection:
         """Open a connection to the first host that is what we need, or raise `Unavailable` (or what else is wrong)."""
-        found = hosts(self.dsn)
-        troubles: list[str] = []
-        for host in self.favourite.first(found):
-            try:
-                connection = await self._dial(host.dsn, settings, self.connect_within / len(found))
-            except Unavailable as error:
-                troubles.append(f"{host.name}: {error.detail}" if len(found) > 1 else error.detail)
-            else:
-                self.favourite.answered(host)
-                return connection
-        raise Unavailable("; ".join(troubles))
+        return await self.favourite.reached(hosts(self.dsn), lambda host: self._dial(host, settings))
 
-    async def _dial(self, dsn: str, settings: Mapping[str, str], within: float) -> Connection:
+    async def _dial(self, host: Host, settings: Mapping[str, str]) -> Connection:
         try:
             connection: Connection = await asyncpg.connect(
-                dsn,
-                timeout=within,
+                host.dsn,
+                timeout=self.connect_within,
                 command_timeout=self.answer_within,
                 statement_cache_size=1000,
                 max_cached_statement_lifetime=0,
                 max_cacheable_statement_size=0,
                 server_settings={**settings, "application_name": "stateward", "search_path": quoted(self.schema)},
-                target_session_attrs=wanted(dsn, settings),
+                target_session_attrs=wanted(host.dsn, settings),
             )
         except FAULTS as error:
             raise fault(error) from error
+        notice_death(connection)
         return connection
 
 

@@ -1,16 +1,23 @@
 """Which server: a URL may name several hosts, of which one can be written to, and not always the same.
 
 The driver tries them in their order, all within one limit of time. So a host that swallows what is sent to it, as one
-behind a broken network does, would keep everybody from those behind it. Here each has its own share of the time, and
-the one that answered last is asked first.
+behind a broken network does, would keep everybody from those behind it. Here each is asked by itself, the one that
+answered last first, and whoever is slow is not waited for before the next is asked.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
 
+from stateward.store.errors import Unavailable
+
 READ_ONLY = "default_transaction_read_only"
+
+NEXT_AFTER = 1.0
+"""How many seconds one host has to answer before the next is asked as well."""
 
 
 class Host(Struct, frozen=True):
@@ -18,6 +25,16 @@ class Host(Struct, frozen=True):
 
     name: str
     dsn: str
+
+
+class Closing(Protocol):
+    """A connection, as far as it can be given up."""
+
+    def terminate(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closing)
+Dial = Callable[[Host], Coroutine[object, object, C]]
 
 
 def hosts(dsn: str) -> tuple[Host, ...]:
@@ -44,10 +61,45 @@ class Favourite:
     def __init__(self) -> None:
         self._name = ""
 
-    def first(self, found: Sequence[Host]) -> list[Host]:
-        """Return hosts in the order in which they are to be asked."""
-        return sorted(found, key=lambda one: one.name != self._name)
-
-    def answered(self, host: Host) -> None:
-        """Take note of who answered."""
+    async def reached(self, found: Sequence[Host], dial: Dial[C], next_after: float = NEXT_AFTER) -> C:
+        """Return a connection to the first host that is what we need; raises `Unavailable` where none is."""
+        if len(found) == 1:
+            return await dial(found[0])
+        host, connection = await _first_of(sorted(found, key=self._rank), dial, next_after)
         self._name = host.name
+        return connection
+
+    def _rank(self, host: Host) -> bool:
+        return host.name != self._name
+
+
+async def _first_of(found: Sequence[Host], dial: Dial[C], next_after: float) -> tuple[Host, C]:
+    troubles: list[str] = []
+    asked: dict[asyncio.Task[C], Host] = {}
+    unasked = list(found)
+    try:
+        while unasked or asked:
+            if unasked:
+                host = unasked.pop(0)
+                asked[asyncio.create_task(dial(host))] = host
+            done, _ = await asyncio.wait(
+                asked, timeout=next_after if unasked else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                host = asked.pop(task)
+                try:
+                    return host, task.result()
+                except Unavailable as error:
+                    troubles.append(f"{host.name}: {error.detail}")
+    finally:
+        await _give_up(asked)
+    raise Unavailable("; ".join(troubles))
+
+
+async def _give_up(asked: Mapping[asyncio.Task[C], Host]) -> None:
+    """Let go of those who were too late, also of one who has answered this very moment."""
+    for task in asked:
+        task.cancel()
+    for answer in await asyncio.gather(*asked, return_exceptions=True):
+        if not isinstance(answer, BaseException):
+            answer.terminate()

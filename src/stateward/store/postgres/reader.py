@@ -1,6 +1,6 @@
 """Reads beside the writers: each is one statement on a connection that cannot write, and waits for nobody's locks."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from stateward.store.errors import Unavailable
@@ -9,7 +9,7 @@ from stateward.store.postgres import claiming, looking
 from stateward.store.postgres.choosing import chosen_lines, chosen_objects
 from stateward.store.postgres.connections import Connections, Row
 from stateward.store.postgres.faults import FAULTS, fault, is_lost
-from stateward.store.postgres.reading import NOW
+from stateward.store.postgres.reading import NOW, OPERATIONS
 from stateward.store.postgres.rows import operation
 from stateward.store.records import Key, LaneGroup, Line, Lock, Object, Operation, Progress, Timer, Work, Worker
 from stateward.store.selection import JournalFilter, Page, Selector
@@ -50,6 +50,11 @@ class PostgresReader:
         """Return one operation; one that is being worked on is shown as running."""
         rows = await self._fetch(looking.OPERATION, key.ns, key.id)
         return operation(rows[0]) if rows else None
+
+    async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
+        """Return the operations there are, as they are stored."""
+        rows = await self._fetch(OPERATIONS, list(set(keys)))
+        return {Key(row[0], row[1]): operation(row) for row in rows}
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         """Return an object's operations, newest first."""

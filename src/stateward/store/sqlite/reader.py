@@ -1,7 +1,7 @@
 """What is asked beside the writer."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from stateward.store.port import Census, LaneLoad, LaneWork
@@ -86,6 +86,10 @@ SELECT min(at) FROM (
 )
 
 
+FEW = 20
+"""So many rows are sooner read than a thread is woken."""
+
+
 class SqliteReader:
     """Answers questions with what was last committed."""
 
@@ -120,6 +124,11 @@ class SqliteReader:
     async def operation(self, key: Key) -> Operation | None:
         found = await self._reading.glance(lambda connection: fetched(connection, OPERATION, key))
         return operation_of(found[0]) if found else None
+
+    async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
+        look = self._reading.glance if len(keys) <= FEW else self._reading.ask
+        found = await look(lambda connection: asking.operations(connection, keys))
+        return {one.key: one for one in found}
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         return await self._all(operation_of, OPERATIONS_OF, *key, limit)
