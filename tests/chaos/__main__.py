@@ -1,4 +1,4 @@
-"""A long storm: `python -m tests.chaos --seconds 300 --store postgres --seed 1`."""
+"""A long storm on each store: `python -m tests.chaos --seconds 300`, or on one, `--store postgres --seed 1`."""
 
 import argparse
 import asyncio
@@ -12,13 +12,20 @@ from tests.chaos.report import judged
 from tests.chaos.storm import POSTGRES, SQLITE, Storm
 from tests.servers import PostgresServer
 
+STORES = ("sqlite", "postgres")
+
 
 async def main(options: argparse.Namespace) -> int:
     """Let it blow, and say what is left."""
+    return max([await _on(store, options) for store in STORES if options.store in (store, None)])
+
+
+async def _on(store: str, options: argparse.Namespace) -> int:
     seed = options.seed if options.seed is not None else Random().randrange(10**6)
-    folder = Path(options.folder or mkdtemp(prefix="stateward-chaos-"))
-    print(f"store {options.store}, {options.seconds:g} s, seed {seed}, in {folder}", flush=True)
-    if options.store == "sqlite":
+    folder = Path(options.folder or mkdtemp(prefix="stateward-chaos-")) / store
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"store {store}, {options.seconds:g} s, seed {seed}, in {folder}", flush=True)
+    if store == "sqlite":
         storm = Storm(Site(str(folder / "chaos.db"), folder, options.lease), SQLITE, Random(seed))
     else:
         server = PostgresServer(durable=True)
@@ -33,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     """Return what can be said on the command line."""
     found = argparse.ArgumentParser(prog="python -m tests.chaos")
     found.add_argument("--seconds", type=float, default=60.0)
-    found.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
+    found.add_argument("--store", choices=STORES, help="only on this one")
     found.add_argument("--lease", type=float, default=2.0)
     found.add_argument("--seed", type=int)
     found.add_argument("--folder", help="where to leave the ledger, the notes and the logs")
