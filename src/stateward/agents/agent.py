@@ -33,6 +33,7 @@ from stateward.agents.messages import (
     Report,
     Upgrade,
     Welcome,
+    clipped,
     encode,
     read_controller,
 )
@@ -177,7 +178,7 @@ class Agent:
         try:
             await self._look()
         except SiteError as error:
-            await self._say(Report("gather failed", 0, 0, self.connection, error=str(error)))
+            await self._say(Report("gather failed", 0, 0, self.connection, error=clipped(str(error))))
             raise ConnectionError(f"cannot gather: {error}") from error
         names = dict.fromkeys([*self._has, *(name for name, mind in self._minds.items() if mind.work is not None)])
         items = [self._item(name) for name in names]
@@ -263,7 +264,7 @@ class Agent:
         told: list[asyncio.Task[None]] = []
 
         def tell(text: str, done: int | None = None, total: int | None = None) -> None:
-            line = Progress(text, order.operation, order.generation, self.connection, order.name, done, total)
+            line = Progress(clipped(text), order.operation, order.generation, self.connection, order.name, done, total)
             told.append(self._begin(self._say(line)))
 
         try:
@@ -295,11 +296,11 @@ class Agent:
         await self._report(order, event, error)
 
     async def _report(self, order: Order, event: str, error: str = "") -> None:
-        await self._say(Report(event, order.operation, order.generation, self.connection, order.name, error))
+        await self._say(Report(event, order.operation, order.generation, self.connection, order.name, clipped(error)))
 
     async def _upgrade(self, upgrade: Upgrade) -> None:
         async def say(event: str, error: str) -> None:
-            await self._say(Report(event, upgrade.operation, 0, self.connection, error=error))
+            await self._say(Report(event, upgrade.operation, 0, self.connection, error=clipped(error)))
 
         await self._successor.upgrade(upgrade, say)
 

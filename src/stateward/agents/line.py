@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from stateward.agents.allowance import Allowance
 from stateward.agents.listing import all_listed, of_this_connection
 from stateward.agents.messages import (
     Beat,
@@ -35,6 +36,22 @@ SEND_WITHIN = 10.0
 """How many seconds an agent may leave what it was sent unread."""
 
 
+MOST_LISTED = 10_000
+"""How many things an agent may list; who lists more than that does not end."""
+
+UNREADABLE = msgspec.MsgspecError, RecursionError
+"""What reading a word raises that is none: what is nested too deeply is told by the second."""
+
+NO_HELLO, NO_WORD, NO_END, TWICE, NO_READER = (
+    "its first word is no hello",
+    "a word that cannot be read",
+    "its list has no end",
+    "it has said that before",
+    "it does not read",
+)
+"""Why an agent is given up."""
+
+
 class Socket(Protocol):
     """What is needed of a WebSocket."""
 
@@ -51,9 +68,12 @@ class Socket(Protocol):
 class Gone(Exception):
     """The connection is not to go on, and why."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, reason: str, detail: object = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, str(detail)
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
 class Host(Protocol):
@@ -67,6 +87,9 @@ class Host(Protocol):
 
     async def heard(self, line: "Line", word: Report | Progress | Item | Load) -> None:
         """Take any other word."""
+
+    async def gave_up(self, line: "Line", why: Gone) -> None:
+        """Take note that an agent is sent away for what it said."""
 
     async def left(self, line: "Line") -> None:
         """Take note that a connection is gone."""
@@ -84,16 +107,18 @@ class Line:
         self.settled = False
         self.sent: dict[str, tuple[int, float]] = {}
         self.heard_at = clock()
+        self.allowance = Allowance(clock)
 
     async def serve(self, host: Host) -> None:
         """Serve an agent until it has gone, or is sent away."""
         try:
             async with asyncio.timeout(HELLO_WITHIN):
                 hello = read_agent(await self._socket.receive_text())
-        except (TimeoutError, msgspec.MsgspecError):
-            raise Gone("its first word is no hello") from None
+        except (TimeoutError, *UNREADABLE):
+            hello = None
         if not isinstance(hello, Hello):
-            raise Gone("its first word is no hello")
+            await host.gave_up(self, Gone(NO_HELLO))
+            raise Gone(NO_HELLO)
         self.version = hello.version
         answer = await host.greet(self, hello)
         await self.say(answer)
@@ -101,6 +126,9 @@ class Line:
             raise Gone(answer.reason)
         try:
             await self._listen(host)
+        except Gone as gone:
+            await host.gave_up(self, gone)
+            raise
         finally:
             await host.left(self)
 
@@ -108,9 +136,11 @@ class Line:
         while True:
             try:
                 word = read_agent(await self._socket.receive_text())
-            except msgspec.MsgspecError as error:
-                raise Gone(f"a word that cannot be read: {error}") from error
+            except UNREADABLE as error:
+                raise Gone(NO_WORD, error) from error
             self.heard_at = self._clock()
+            if late := self.allowance.spend():
+                await asyncio.sleep(late)
             match word:
                 case Beat():
                     await self.say(Beat(self.connection))
@@ -119,7 +149,7 @@ class Line:
                 case Item() | Report() | Progress() | Load():
                     await host.heard(self, word)
                 case Hello() | End():
-                    raise Gone("it has said that before")
+                    raise Gone(TWICE)
 
     async def _note(self, host: Host, line: Item | End) -> None:
         if not of_this_connection(self, line):
@@ -128,6 +158,8 @@ class Line:
             self.expected = line.count
         else:
             self.items[line.name] = line
+        if len(self.items) > MOST_LISTED:
+            raise Gone(NO_END)
         if all_listed(self):
             await host.listed(self)
 
@@ -137,7 +169,7 @@ class Line:
             async with asyncio.timeout(SEND_WITHIN):
                 await self._socket.send_text(encode(word))
         except TimeoutError:
-            raise Gone("it does not read") from None
+            raise Gone(NO_READER) from None
 
     async def order(self, order: Order, patience: float = math.inf) -> None:
         """Send an order over a settled connection, and again only when it went out more than so many seconds ago."""

@@ -6,10 +6,10 @@ explorer walks the protocol with these very records.
 """
 
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 PROTOCOL = 1
 """The version of what is said here; an agent that speaks another one is told so, and leaves."""
@@ -30,15 +30,23 @@ BUSY = "busy"
 
 UPGRADING, UPGRADE_FAILED = "upgrading", "upgrade failed"
 
+LONGEST = 10_000
+"""How long what an agent tells people may be."""
+
+Number = Annotated[int, Meta(ge=0, le=2**62)]
+Name = Annotated[str, Meta(max_length=250, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+Text = Annotated[str, Meta(max_length=LONGEST, pattern=r"^[^\x00]*\Z")]
+"""What an agent may say: nothing that a store could not keep."""
+
 # --- what an agent says ----------------------------------------------------------------------------------------------
 
 
 class Hello(Struct, frozen=True, tag="hello"):
     """The first word: which protocol, which software, and of which upgrade it is to be the heir (0: it serves)."""
 
-    version: str
-    heir: int = 0
-    protocol: int = PROTOCOL
+    version: Name
+    heir: Number = 0
+    protocol: Number = PROTOCOL
 
 
 class Item(Struct, frozen=True, tag="item"):
@@ -48,12 +56,12 @@ class Item(Struct, frozen=True, tag="item"):
     the agent has seen for it.
     """
 
-    operation: int
-    generation: int
+    operation: Number
+    generation: Number
     whole: bool
-    notify: int
-    name: str = ""
-    latest: int = 0
+    notify: Number
+    name: Name = ""
+    latest: Number = 0
 
     def __str__(self) -> str:
         work = f"works at operation {self.operation}" if self.operation else "idle"
@@ -63,8 +71,8 @@ class Item(Struct, frozen=True, tag="item"):
 class End(Struct, frozen=True, tag="end"):
     """The end of the agent's list, and how many lines it has, since it may overtake them."""
 
-    count: int
-    notify: int
+    count: Number
+    notify: Number
 
     def __str__(self) -> str:
         return f"end of list ({self.count}, notify {self.notify})"
@@ -76,12 +84,12 @@ class Report(Struct, frozen=True, tag="report"):
     A report without a name is about the agent itself: its upgrade, or that it could not gather what it has.
     """
 
-    event: str
-    operation: int
-    generation: int
-    notify: int
-    name: str = ""
-    error: str = ""
+    event: Name
+    operation: Number
+    generation: Number
+    notify: Number
+    name: Name = ""
+    error: Text = ""
 
     def __str__(self) -> str:
         return f"{self.event!r} (operation {self.operation}, generation {self.generation}, notify {self.notify})"
@@ -90,20 +98,20 @@ class Report(Struct, frozen=True, tag="report"):
 class Progress(Struct, frozen=True, tag="progress"):
     """How far some work has come."""
 
-    text: str
-    operation: int
-    generation: int
-    notify: int
-    name: str = ""
-    done: int | None = None
-    total: int | None = None
+    text: Text
+    operation: Number
+    generation: Number
+    notify: Number
+    name: Name = ""
+    done: Number | None = None
+    total: Number | None = None
 
 
 class Load(Struct, frozen=True, tag="load"):
     """How much a thing has to do, all its nodes together."""
 
-    notify: int
-    name: str
+    notify: Number
+    name: Name
     cpu: float = 0.0
     mem: float = 0.0
     connections: float = 0.0
@@ -112,7 +120,7 @@ class Load(Struct, frozen=True, tag="load"):
 class Beat(Struct, frozen=True, tag="beat"):
     """A sign of life; it is answered with the same."""
 
-    notify: int
+    notify: Number
 
 
 # --- what a controller says ------------------------------------------------------------------------------------------
@@ -171,6 +179,11 @@ class Existing(Struct, frozen=True):
 
     generation: int = 0
     whole: bool = True
+
+
+def clipped(text: str) -> str:
+    """Return a text for people as it may be said."""
+    return text.replace("\x00", "\ufffd")[:LONGEST]
 
 
 def fulfils(generation: int, whole: bool, order: Order) -> bool:

@@ -13,7 +13,17 @@ from stateward.cli.asking import Outcome, print_outcomes, waited, warn_of_waitin
 from stateward.cli.commands.options import Timeout, Wait
 from stateward.cli.names import Selector, pairs
 from stateward.cli.output import print_json
-from stateward.cli.ovc_views import Asked, Healing, Item, Queue, healing_table, item_table, queue_table, report_table
+from stateward.cli.ovc_views import (
+    Asked,
+    Healing,
+    Item,
+    Queue,
+    healing_table,
+    item_table,
+    queue_table,
+    report_table,
+    stranger_table,
+)
 from stateward.cli.session import Session, on_server
 from stateward.cli.show import results
 from stateward.cli.wire import NOTHING, Params
@@ -102,7 +112,7 @@ def list_(session: Session, kinds: Kinds, state: States = None) -> None:
 @app.command()
 @on_server
 def show(session: Session, object: Thing) -> None:  # noqa: A002 - the glossary's word
-    """Show an object; a node with the report of what became of its machines."""
+    """Show an object; a node with what became of its machines, and what is there and belongs to nobody."""
     found = session.client.wire.call(Item, "GET", _at(session, _path(session, object)))
     if session.json:
         print_json(found)
@@ -110,6 +120,8 @@ def show(session: Session, object: Thing) -> None:  # noqa: A002 - the glossary'
     results().print(item_table(session, [found]))
     if found.report is not None:
         results().print(report_table(found.report))
+    if found.strangers:
+        results().print(stranger_table(found.strangers))
 
 
 @app.command()
@@ -127,15 +139,16 @@ def queue(session: Session, object: Thing, stop: Stop = False) -> None:  # noqa:
 @app.command()
 @on_server
 def healing(session: Session, hours: Hours = 24.0) -> None:
-    """Show what is stuck now, what the healer has settled lately, and what nodes have shown unasked."""
+    """Show what is stuck, what was settled lately, what nodes have shown unasked, and what belongs to nobody."""
     params: dict[str, Any] = {"seconds": str(hours * 3600)}
     found = session.client.wire.call(Healing, "GET", _at(session, "/healing"), params=params)
     if session.json:
         print_json(found)
-    elif found.stuck or found.healed:
-        results().print(healing_table(found))
-    else:
-        results().print("Nothing is stuck, and nothing had to be healed.")
+        return
+    quiet = "Nothing is stuck, and nothing had to be healed."
+    results().print(healing_table(found) if found.stuck or found.healed else quiet)
+    if found.strangers:
+        results().print(stranger_table(found.strangers))
 
 
 # --- making ----------------------------------------------------------------------------------------------------------

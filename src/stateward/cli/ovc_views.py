@@ -28,6 +28,15 @@ class Report(Struct, frozen=True):
     failed: dict[str, str] = {}
 
 
+class Stranger(Struct, frozen=True):
+    """Something that no object owns."""
+
+    node: str
+    what: str
+    name: str
+    since: datetime
+
+
 class Item(Struct, frozen=True, kw_only=True):
     """An object of any kind."""
 
@@ -51,6 +60,7 @@ class Item(Struct, frozen=True, kw_only=True):
     report: Report | None = None
     looked: datetime | None = None
     trouble: str | None = None
+    strangers: list[Stranger] | None = None
 
 
 class Asked(Struct, frozen=True):
@@ -105,11 +115,12 @@ class Healed(Struct, frozen=True):
     reason: str | None = None
 
 
-class Healing(Struct, frozen=True):
-    """What is stuck, and what was settled."""
+class Healing(Struct, frozen=True, omit_defaults=True):
+    """What is stuck, what was settled, and what belongs to nobody."""
 
     stuck: list[Stuck]
     healed: list[Healed]
+    strangers: list[Stranger] | None = None
 
 
 TITLES = ("id", "name", "state", "since", "parent", "more", "error")
@@ -143,6 +154,7 @@ def _more(one: Item) -> str:
         f"{one.users} users" if one.users else "",
         f"{len(one.away)} VMs away" if one.away else "",
         one.trouble or "",
+        f"{len(one.strangers)} strangers" if one.strangers else "",
         f"in the bin with {one.bin.along}" if one.bin is not None and one.bin.along else "",
     ]
     return ", ".join(filter(None, told))
@@ -164,6 +176,12 @@ def queue_table(queue: Queue) -> Table:
             for one in queue.operations
         ),
     )
+
+
+def stranger_table(strangers: Sequence[Stranger]) -> Table:
+    """Return what belongs to nobody as a table."""
+    rows = [(one.what, one.name, one.node, when(one.since)) for one in strangers]
+    return filled_table(("stranger", "name", "seen at", "since"), rows)
 
 
 def healing_table(healing: Healing) -> Table:

@@ -143,6 +143,23 @@ async def test_a_set_up_that_fails_leaves_pieces_that_are_removed_by_the_next_or
     assert await place.nodes() == {}
 
 
+async def test_apps_of_one_cluster_are_set_up_side_by_side_and_each_by_its_own(place: Place, tmp_path: Path) -> None:
+    await place.do(order(Work.CREATE, 1))
+    gate = tmp_path / "gate"
+    waits = f"while [ ! -e {gate} ]; do sleep 0.02; done"
+    setups = {"first": waits, "second": waits, "third": f"{waits}; false"}
+    orders = [
+        order(Work.CREATE, n, f"c1:{name}", "c1", command="sleep 1000", setup=setup)
+        for n, (name, setup) in enumerate(setups.items(), start=2)
+    ]
+    works = [asyncio.create_task(place.do(one)) for one in orders]
+    await asyncio.sleep(0)
+    gate.touch()
+    ends = await asyncio.gather(*works, return_exceptions=True)
+    assert [str(end) for end in ends if end is not None] == ["node c1-1-0 could not be set up: exit status 1"]
+    assert sorted(await place.apps()) == ["stateward-app/c1:first/2/0", "stateward-app/c1:second/3/0"]
+
+
 async def test_an_app_that_ends_at_once_or_has_no_cluster_has_failed(place: Place) -> None:
     with pytest.raises(SiteError, match="there is no cluster 'c1'"):
         await place.do(order(Work.CREATE, 1, "c1:web", "c1", command="sleep 1000"))

@@ -16,7 +16,9 @@ from stateward.cli.commands import register
 from stateward.cli.ovc import app as ovc
 from stateward.config import Config
 from stateward.domains.ovc.house import OvcWing
+from stateward.domains.ovc.model import Strange
 from stateward.domains.ovc.settings import Settings
+from stateward.domains.ovc.strangers import note_strangers
 from stateward.domains.wing import Site
 from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine
@@ -24,6 +26,7 @@ from stateward.server import events, sockets
 from stateward.server.app import create_app
 from stateward.server.windows import Windows
 from stateward.store import open_store
+from stateward.store.records import Key
 from tests.integration.cli.house import House
 from tests.integration.engine.plant import Plant
 
@@ -35,7 +38,9 @@ class OvcHouse(House):
         self._loop = asyncio.get_running_loop()
         self.plant = Plant()
         config = Config(data=str(self.folder), rate=100_000)
-        wing = OvcWing(Site(self.folder), Settings("none"), cloud=SimulatedCloud(temper=CALM, chance=Random(1)))
+        wing = OvcWing(
+            Site(self.folder), Settings("none", look_every=0.0), cloud=SimulatedCloud(temper=CALM, chance=Random(1))
+        )
         engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *wing.kinds], lease=3.0)
         wing.attach(engine)
         async with engine as self.engine, wing.live(engine, works=True):
@@ -147,7 +152,18 @@ def test_queues_and_healing_are_told(house: OvcHouse) -> None:
     assert "has no queue" in house.done("queue", vm, "--stop")
     assert house.json("ovc", "queue", vm)["operations"] == []
     assert "Nothing is stuck" in house.done("healing")
-    assert house.json("ovc", "healing", "--hours", "1") == {"stuck": [], "healed": []}
+    assert house.json("ovc", "healing", "--hours", "1") == {"stuck": [], "healed": [], "strangers": []}
+
+
+def test_what_belongs_to_nobody_is_told_with_the_healing_and_with_its_node(house: OvcHouse) -> None:
+    id_ = house.item("node/n1")["id"]
+    stray = Strange("machine", "vm-of-nobody-12345678")
+    house.ask(house.engine.store.transact(lambda tx: note_strangers(tx, Key("default", id_), [stray], complete=True)))
+    for told in (house.done("healing"), house.done("show", "node/n1")):
+        assert "vm-of-nobody-12345678" in told
+    assert "1 strangers" in house.done("list", "nodes")
+    house.ask(house.engine.store.transact(lambda tx: note_strangers(tx, Key("default", id_), [], complete=True)))
+    assert house.json("ovc", "healing", "--hours", "1")["strangers"] == []
 
 
 def test_whoever_believes_in_another_state_is_told(house: OvcHouse) -> None:

@@ -30,7 +30,7 @@ from stateward.domains.edge.calls import (
     caller_of,
 )
 from stateward.domains.edge.demand import Carried
-from stateward.domains.edge.door import admitted, line_of
+from stateward.domains.edge.door import FOREIGN, LONGEST_REASON, admitted, line_of
 from stateward.domains.edge.lifecycle import APP, APPINST, CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import (
     CloudletSpec,
@@ -304,14 +304,15 @@ async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space:
     """Serve an agent."""
     await socket.accept()
     if not admitted(grant_of(socket), space, cloudlet):
-        await socket.close(4403, "the token is not for this cloudlet")
+        office.turn_away(grant_of(socket), space, cloudlet)
+        await socket.close(4403, FOREIGN)
         return
     line = line_of(socket, space, cloudlet)
     with suppress(WebSocketDisconnect):
         try:
             await line.serve(office)
         except Gone as gone:
-            await socket.close(1008, gone.reason[:120])
+            await socket.close(1008, str(gone).encode("ascii", "replace")[:LONGEST_REASON].decode())
 
 
 HANDLERS = (

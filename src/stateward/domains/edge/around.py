@@ -8,8 +8,9 @@ from stateward.domains.edge.book import ERRORS
 from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, CloudletState
 from stateward.domains.edge.model import cloudlet_marks, cluster_id, marks_of, seat_of
 from stateward.domains.edge.refusals import BeingDeleted, Upgrading
-from stateward.engine import NotFound
+from stateward.engine import NotFound, Request
 from stateward.engine.desk import Desk
+from stateward.lifecycle import CLOCK
 from stateward.store.records import Key, Object, Operation
 from stateward.store.selection import Selector
 
@@ -34,13 +35,14 @@ async def maybe_at(desk: Desk, ns: str, name: str, kind: str) -> Object | None:
     return None if found is None or found.removed or found.kind != kind else found
 
 
-async def open_cloudlet(desk: Desk, ns: str, name: str) -> Object:
-    """Return a cloudlet whose instances may be changed now."""
+async def open_cloudlet(desk: Desk, request: Request, name: str) -> Object:
+    """Return a cloudlet whose instances may be changed now; its own deletion may, and the clock asks again later."""
+    ns, within = request.ns, request.parent
     found = await object_at(desk, ns, name, CLOUDLET.kind)
-    if found.state == CloudletState.DELETE_PREPARE:
+    if found.state == CloudletState.DELETE_PREPARE and (within is None or within != found.op):
         raise BeingDeleted(f"cloudlet {name}")
     if found.state == CloudletState.UPDATE_ERROR or seat_of(found, await holder_of(desk, found)).upgrading:
-        raise Upgrading(name, found.state)
+        raise Upgrading(name, found.state, patient=request.actor == CLOCK)
     return found
 
 

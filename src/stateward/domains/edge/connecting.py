@@ -16,8 +16,9 @@ from stateward.engine.accept import admit_all
 from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kinds
 from stateward.lifecycle import AGENT, CONTROLLER
+from stateward.store.changes import Ended
 from stateward.store.port import Tx
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, Operation
 
 NO_CLOUDLET = "there is no such cloudlet"
 
@@ -106,3 +107,11 @@ async def _part(desk: Desk, parting: Parting) -> bool:
     seated = departed(seat_of(found, operation), parting.notify)
     changed = write_seated(desk, CLOUDLET, found, operation, seated, "", "the agent's connection is gone")
     return changed.state != found.state
+
+
+async def after_cloudlet(desk: Desk, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
+    """See that a cloudlet that was not deleted after all is offline, if its agent has left meanwhile."""
+    found = desk.objects[Key(operation.ns, operation.object)]
+    seat = seat_of(found, None)
+    if operation.action == "delete" and found.state == CloudletState.READY and not seat.serving:
+        write_seated(desk, CLOUDLET, found, None, Seated(seat, Event("disconnected", CONTROLLER)), "")

@@ -12,6 +12,10 @@ from stateward.access import Grant
 from stateward.agents.line import Line
 from stateward.domains.wing import grant_of
 
+FOREIGN = "the token is not for this cloudlet"
+LONGEST_REASON = 120
+"""How many bytes of a reason fit into the frame that closes a connection."""
+
 
 def admitted(grant: Grant, ns: str, cloudlet: str) -> bool:
     """Tell whether a token may speak for a cloudlet."""

@@ -74,7 +74,7 @@ async def guard_cluster(desk: Desk, request: Request, found: Object) -> Request 
         return None
     cloudlet, cluster = checked_parts(found.kind, found.id)
     _check_caller(request, cloudlet)
-    await open_cloudlet(desk, found.ns, cloudlet)
+    await open_cloudlet(desk, request, cloudlet)
     apps = apps_in(await on_cloudlet(desk, found.ns, cloudlet), cloudlet, cluster)
     _refuse_motion(apps, request)
     marks = marks_of(found)
@@ -123,7 +123,7 @@ async def guard_app(desk: Desk, request: Request, found: Object) -> Request | No
         return None
     cloudlet, cluster, app = checked_parts(found.kind, found.id)
     _check_caller(request, cloudlet)
-    await open_cloudlet(desk, found.ns, cloudlet)
+    await open_cloudlet(desk, request, cloudlet)
     if request.action == "create":
         return await _create_app(desk, request, found, (cloudlet, cluster, app))
     marks = marks_of(found)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stateward.domains.edge.around import NOT_PRESENT, apps_in, cluster_of, clusters
 from stateward.domains.edge.book import Rules, after, decided
+from stateward.domains.edge.connecting import after_cloudlet
 from stateward.domains.edge.guards import guard_app, guard_cloudlet, guard_cluster
 from stateward.domains.edge.lifecycle import (
     APP,
@@ -68,7 +69,7 @@ class Handlers:
         return [
             Kind(CLUSTERINST, {"create": asks, **common}, guard=guard_cluster, cancels=False),
             Kind(APPINST, {"create": Handler(self.deploy, self.overdue), **common}, guard=guard_app, cancels=False),
-            Kind(CLOUDLET, cloudlet, guard=guard_cloudlet, cancels=False),
+            Kind(CLOUDLET, cloudlet, guard=guard_cloudlet, after=after_cloudlet, cancels=False),
         ]
 
     # --- waiting for agents ------------------------------------------------------------------------------------------

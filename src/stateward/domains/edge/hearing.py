@@ -25,6 +25,8 @@ from stateward.store import records
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation
 
+NAMELESS = "it names nothing"
+
 
 class Word(Struct, frozen=True):
     """Something that an agent said over a connection; without a thing it is about the agent itself."""
@@ -73,7 +75,7 @@ async def _hear(desk: Desk, word: Word) -> Answer:
     book = book_of(found, operation, notify)
     match word.says:
         case Progress():
-            return _progressed(desk, found, operation, book, word.says)
+            return _progressed(desk, found, operation, book, word)
         case Item():
             return _changed(desk, found, operation, book, word)
         case Report():
@@ -91,11 +93,14 @@ def _turned(desk: Desk, found: Object, operation: Operation | None, turn: Turn, 
     return Answer(True, again=turn.again, order=due(changed, turn.book, word.says.notify) if new else None)
 
 
-def _progressed(desk: Desk, found: Object, operation: Operation | None, book: Book, progress: Progress) -> Answer:
+def _progressed(desk: Desk, found: Object, operation: Operation | None, book: Book, word: Word) -> Answer:
     """Keep a line of progress, and give its operation time."""
+    progress = word.says
+    assert isinstance(progress, Progress)
     said = Report("progress", progress.operation, progress.generation, progress.notify)
     rejected = RULES[found.kind].fence(record_of(book), said)
     if rejected is not None:
+        reject(desk, found, AGENT, word.cloudlet, "progress", rejected)
         return Answer(False, rejected.why)
     op = operation.id if operation is not None else marks_of(found).undo_of
     line = records.Progress(found.ns, op, desk.now, progress.text, progress.done, progress.total)
@@ -117,15 +122,26 @@ def _changed(desk: Desk, found: Object, operation: Operation | None, book: Book,
 
 
 async def _of_itself(desk: Desk, cloudlet: Object, word: Word) -> Answer:
-    assert isinstance(word.says, Report)
-    operation = await holder_of(desk, cloudlet)
     report = word.says
+    if not isinstance(report, Report):
+        reject(desk, cloudlet, AGENT, word.version, _event(word), NAMELESS)
+        return Answer(False, NAMELESS)
+    operation = await holder_of(desk, cloudlet)
     seated = said(seat_of(cloudlet, operation), report.notify, word.version, report.event, report.operation)
     if isinstance(seated, Unwanted):
         reject(desk, cloudlet, AGENT, word.version, report.event, seated)
         return Answer(False, seated)
     write_seated(desk, CLOUDLET, cloudlet, operation, seated, word.version, report.error)
     return Answer(True)
+
+
+async def note_misconduct(tx: Tx, ns: str, cloudlet: str, who: str, why: str) -> None:
+    """Journal that an agent was sent away for what it said."""
+    desk = await opened(tx, [Key(ns, cloudlet)])
+    found = desk.objects.get(Key(ns, cloudlet))
+    if found is not None and not found.removed and found.kind == CLOUDLET.kind:
+        reject(desk, found, AGENT, who, "word", why)
+    await closed(desk)
 
 
 def _event(word: Word) -> str:

@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from random import Random
 
+from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
-from stateward.agents.line import Gone, Line
+from stateward.agents.allowance import REJECTED
+from stateward.agents.line import NO_END, NO_HELLO, NO_WORD, TWICE, Gone, Line
 from stateward.agents.messages import (
     BUSY,
     ENDED,
@@ -28,9 +30,10 @@ from stateward.agents.messages import (
     Welcome,
 )
 from stateward.domains.edge.connecting import Greeting, Parting
+from stateward.domains.edge.door import FOREIGN
 from stateward.domains.edge.gathering import Gathering
 from stateward.domains.edge.handlers import beside
-from stateward.domains.edge.hearing import Word
+from stateward.domains.edge.hearing import Word, note_misconduct
 from stateward.domains.edge.intake import Intake
 from stateward.domains.edge.lifecycle import CLOUDLET, MISSING
 from stateward.domains.edge.model import (
@@ -52,6 +55,10 @@ from stateward.store.records import Line as JournalLine
 from stateward.store.selection import Page, Selector
 
 log = logging.getLogger("stateward.edge")
+audit = logging.getLogger("stateward.audit")
+
+MISCONDUCT = frozenset({NO_END, NO_HELLO, NO_WORD, TWICE})
+"""What an agent is given up for that no honest one does."""
 
 BEAT = 10.0
 """How many seconds pass between two signs of life of an agent."""
@@ -140,12 +147,27 @@ class Office:
         answer = await self.intake.hear(Word(line.ns, line.cloudlet, line.version, word))
         if not answer.counted:
             self.rejected[answer.why] += 1
+            line.allowance.spend(REJECTED)
         if answer.order is not None:
             await line.order(answer.order)
         if answer.again:
             self._later(self.order_again(line, Key(line.ns, f"{line.cloudlet}:{word.name}")))
         if answer.missing:
             self._miss(key, [word.name])
+
+    async def gave_up(self, line: Line, why: Gone) -> None:
+        """Count and journal what no honest agent says."""
+        if why.reason in MISCONDUCT:
+            self.rejected[why.reason] += 1
+            with suppress(StoreError):
+                await self.engine.store.transact(
+                    lambda tx: note_misconduct(tx, line.ns, line.cloudlet, line.version, str(why))
+                )
+
+    def turn_away(self, grant: Grant, ns: str, cloudlet: str) -> None:
+        """Count and audit a token for something else; nothing is written of a cloudlet that it is not for."""
+        self.rejected[FOREIGN] += 1
+        audit.warning("refused: %s token=%s cloudlet=%s/%s", FOREIGN, grant.token, ns, cloudlet)
 
     async def left(self, line: Line) -> None:
         """Take note that a connection is gone."""

@@ -63,10 +63,13 @@ class Upgrading(Denied):
 
     code = "upgrading"
 
-    def __init__(self, cloudlet: str, state: str) -> None:
+    after = 30.0
+    """How many seconds a timer waits before it asks again."""
+
+    def __init__(self, cloudlet: str, state: str, *, patient: bool = False) -> None:
         super().__init__(cloudlet, state)
         self.cloudlet, self.state = cloudlet, state
-        self.retry = state != "UpdateError"
+        self.retry = patient or state != "UpdateError"
 
     def __str__(self) -> str:
         why = "its upgrade has failed and has to be settled" if self.state == "UpdateError" else "it is being upgraded"

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from stateward.domains.edge.around import apps_in, on_cloudlet
 from stateward.domains.edge.demand import interval
 from stateward.domains.edge.desks import closed, opened
-from stateward.domains.edge.lifecycle import APP, AUTOPROV, AppInstState
+from stateward.domains.edge.lifecycle import APP, AUTOPROV, AppInstState, ClusterInstState
 from stateward.domains.edge.members import app_marks, put_marks, reviewed
 from stateward.domains.edge.model import (
     AppSpec,
@@ -46,6 +46,16 @@ async def _free(desk: Desk, key: Key, cloudlet: str) -> None:
         return
     if not apps_in(await on_cloudlet(desk, key.ns, cloudlet), cloudlet, thing_of(key.id)):
         set_free(desk, cluster)
+
+
+async def idle_again(tx: Tx, key: Key) -> None:
+    """Let a cluster that nobody uses, and that could not be removed, be idle for another while."""
+    desk = await opened(tx, {Key(key.ns, cloudlet_of(key.id)), key})
+    found = desk.objects.get(key)
+    is_ready = found is not None and found.state == ClusterInstState.READY
+    if found is not None and is_ready and spec_of(found, ClusterInst).reservable and not marks_of(found).reserved_by:
+        set_free(desk, found)
+    await closed(desk)
 
 
 async def count_interval(tx: Tx, ns: str, app: str, requests: dict[str, int]) -> None:

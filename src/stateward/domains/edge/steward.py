@@ -6,15 +6,16 @@ Everything is checked again inside the transaction, so any number of stewards ma
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from stateward.domains.edge.around import NOT_PRESENT, cluster_of, is_online
 from stateward.domains.edge.demand import planned
-from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, CLOUDLET, AppInstState
+from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, CLOUDLET, CLUSTERINST, AppInstState
 from stateward.domains.edge.members import app_marks
 from stateward.domains.edge.model import AUTO, AppSpec, AutoprovSpec, spec_of
-from stateward.domains.edge.release import release
+from stateward.domains.edge.release import idle_again, release
 from stateward.domains.edge.service import Caller, Service
 from stateward.engine import Denied
 from stateward.store.errors import StoreError
@@ -36,12 +37,14 @@ class Steward:
         self._service, self._every = service, every
         self._reader = service.engine.store.reader
 
-    async def news(self, lines: Iterable[Line]) -> None:
+    async def news(self, lines: Sequence[Line]) -> None:
         """Take note of instances that have come to rest."""
         for key in dict.fromkeys(
             Key(one.ns, one.object) for one in lines if one.kind == APPINST.kind and one.target in AT_REST
         ):
             await self.release(key)
+        for key in [Key(one.ns, one.object) for one in lines if one.kind == CLUSTERINST.kind and one.event == "undone"]:
+            await self._service.engine.store.transact(partial(idle_again, key=key))
 
     async def release(self, key: Key) -> None:
         """Take note of where an AppInst is now."""

@@ -47,7 +47,6 @@ class Seat(Struct, frozen=True):
 class Unwanted(StrEnum):
     """Why an agent, or a word of one, does not count."""
 
-    DELETED = "the cloudlet is being deleted"
     GIVEN_UP = "the upgrade to this version was given up"
     FOREIGN = "an upgrade to another version is under way"
     OLD_CONNECTION = "a newer connection has taken its place"
@@ -82,9 +81,8 @@ def greeted(seat: Seat, version: str, heir: int = 0) -> Seated | Unwanted:
         return Unwanted.GIVEN_UP
     if seat.upgrading or seat.state == C.UPDATE_ERROR:
         return _greeted_in_upgrade(replace(seat, issued=issued), version)
-    if seat.state not in STARTABLE:
-        return Unwanted.DELETED
-    return Seated(replace(seat, issued=issued, serving=issued, heir=0, version=version), Event("start", AGENT))
+    starts = Event("start", AGENT) if seat.state in STARTABLE else None  # one that is being deleted needs its agent too
+    return Seated(replace(seat, issued=issued, serving=issued, heir=0, version=version), starts)
 
 
 def _greeted_in_upgrade(seat: Seat, version: str) -> Seated | Unwanted:

@@ -56,7 +56,7 @@ class OvcWing(Wing):
         """Get to know the engine."""
         self.nodes.reader = self._containers.reader = engine.store.reader
         self.service = Service(engine)
-        self.rounds = Rounds(engine, self.nodes, self._chance, self._every)
+        self.rounds = Rounds(engine, self.nodes, self._chance, self._every, vault=self.vault)
 
     @asynccontextmanager
     async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - as all wings

@@ -161,16 +161,31 @@ class NodeReport(Struct, frozen=True):
     failed: dict[str, str] = {}
 
 
+class Strange(Struct, frozen=True, order=True):
+    """A machine on a node, or a file among the disks, that no object owns."""
+
+    what: Literal["machine", "file"]
+    name: str
+
+
+class Stranger(Struct, frozen=True):
+    """Something that nobody owns, and since when that is known."""
+
+    who: Strange
+    since: float
+
+
 class NodeSeen(Seen, frozen=True, omit_defaults=True):
     """The VMs that are to come back to a node, the latest report, and the latest look at its machines.
 
-    `trouble` says why that look did not show all of them.
+    `trouble` says why that look did not show all of them, `strangers` what it showed that nobody owns.
     """
 
     away: dict[str, Away] = {}
     report: NodeReport | None = None
     looked: float = 0.0
     trouble: str = ""
+    strangers: tuple[Stranger, ...] = ()
 
 
 class NodeFacts(Struct, frozen=True):
@@ -264,3 +279,8 @@ def new_disk_of(op: str) -> str:
 def machine_of(vm: str, op: str) -> str:
     """Return the key of the machine that an operation starts for a VM, or a firewall: another one each time."""
     return f"{vm}-{op[-8:]}"
+
+
+def owner_of(machine: str) -> str:
+    """Return the id of the VM, or the cloudspace, whose machine this is by its key."""
+    return machine.rpartition("-")[0]

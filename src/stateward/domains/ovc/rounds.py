@@ -6,6 +6,8 @@ first. A VM that has lost its power by itself is HALTED then; a firewall that ha
 
 Every process with a worker goes round; a node is looked at by one of them at a time, which takes its turn by a
 compare-and-set. What was begun with an object since it was read makes its version another one, and the news is refused.
+What is there and belongs to nobody (`strangers`) is noted with the node; the files of disks and images, which all nodes
+share, with one node of each namespace.
 """
 
 import asyncio
@@ -20,10 +22,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.ovc.firewalls import GUARDED
-from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM, VmState
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM, NodeState, VmState
 from stateward.domains.ovc.looking import objects
-from stateward.domains.ovc.model import Placed, box_seen, node_seen, vm_seen
-from stateward.domains.ovc.nodes import Nodes, Power
+from stateward.domains.ovc.model import NodeSeen, Placed, Strange, box_seen, node_seen, vm_seen
+from stateward.domains.ovc.nodes import Hypervisor, Nodes, NoVault, Power, Vault
+from stateward.domains.ovc.strangers import Strangers, note_strangers
 from stateward.domains.ovc.writing import put_seen
 from stateward.engine import Denied, Engine
 from stateward.engine.desk import Desk
@@ -47,6 +50,9 @@ NEWS: dict[tuple[str, Power], str] = {
 }  # fmt: skip
 """What a VM at rest is told, by what it is and what its node shows; anything else is as it should be, or no answer."""
 
+SERVING = (NodeState.ENABLED, NodeState.MAINTENANCE)
+"""The states of a node that is looked at though nothing is known to be on it."""
+
 
 class Watched(Struct, frozen=True):
     """An object at rest, and where its machine is."""
@@ -64,9 +70,18 @@ class Watched(Struct, frozen=True):
 class Rounds:
     """Goes round all nodes from time to time."""
 
-    def __init__(self, engine: Engine, nodes: Nodes, chance: Random, every: float, apart: float = APART) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        nodes: Nodes,
+        chance: Random,
+        every: float,
+        apart: float = APART,
+        vault: Vault | None = None,
+    ) -> None:
         self._engine, self._nodes, self._chance = engine, nodes, chance
         self._every, self._apart = every, apart
+        self._strangers = Strangers(engine.store.reader, vault or NoVault(), apart, every)
 
     async def keep_looking(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Go round, for as long as the process lives."""
@@ -89,7 +104,10 @@ class Rounds:
         watched: defaultdict[Key, list[Watched]] = defaultdict(list)
         for one in await self._at_rest(ns):
             watched[Key(ns, one.at.node if one.at.machine else "")].append(one)
-        await asyncio.gather(*(self._visit(node, those) for node, those in watched.items()))
+        serving = [one.key async for one in objects(self._engine.store.reader, Selector(ns, NODE.kind, states=SERVING))]
+        keeper = serving[0] if serving else None
+        visits = {**{node: [] for node in serving}, **watched}
+        await asyncio.gather(*(self._visit(node, those, node == keeper) for node, those in visits.items()))
 
     async def _at_rest(self, ns: str) -> list[Watched]:
         """Return what has a machine, or should have one, and is left alone."""
@@ -100,21 +118,27 @@ class Rounds:
         those += [Watched(one, box_seen(one)) async for one in boxes]
         return [one for one in those if one.found.op is None and _is_ours(one)]
 
-    async def _visit(self, node: Key, those: list[Watched]) -> None:
+    async def _visit(self, node: Key, those: list[Watched], keeper: bool) -> None:
         """Look at a node, and tell what is news; what is on no node has no power for certain."""
         if not node.id:
-            news = [(one, Power.OFF) for one in those]
-        elif await self._my_turn(node):
-            news = await self._look(node, those)
-        else:
-            return
-        for one, power in news:
-            await self._tell(one, power)
+            await self._tell_all([(one, Power.OFF) for one in those])
+        elif (seen := await self._my_turn(node)) is not None and (hypervisor := await self._reached(node)) is not None:
+            await self._tell_all(await self._look(node, hypervisor, those))
+            found, complete = await self._meet(node, hypervisor, those, keeper)
+            if found or seen.strangers:
+                await self._engine.store.transact(lambda tx: note_strangers(tx, node, found, complete=complete))
+
+    async def _reached(self, node: Key) -> Hypervisor | None:
+        try:
+            return await self._nodes.of(*node)
+        except (WorkError, msgspec.ValidationError) as error:
+            await self._note(node, str(error))
+            return None
 
     # --- turns -------------------------------------------------------------------------------------------------------
 
-    async def _my_turn(self, node: Key) -> bool:
-        """Take the turn at a node, if nobody has since the last one was due."""
+    async def _my_turn(self, node: Key) -> NodeSeen | None:
+        """Take the turn at a node, if nobody has since the last one was due; returns what is known of it."""
         return await self._engine.store.transact(lambda tx: _taken(tx, node, self._every * 0.6))
 
     async def _note(self, node: Key, trouble: str) -> None:
@@ -122,13 +146,8 @@ class Rounds:
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    async def _look(self, node: Key, those: list[Watched]) -> list[tuple[Watched, Power]]:
+    async def _look(self, node: Key, hypervisor: Hypervisor, those: list[Watched]) -> list[tuple[Watched, Power]]:
         """Return those of whom two looks say the same, if that is news."""
-        try:
-            hypervisor = await self._nodes.of(*node)
-        except (WorkError, msgspec.ValidationError) as error:
-            await self._note(node, str(error))
-            return []
         first = await hypervisor.survey([one.at.machine for one in those])
         unknown = sum(power is Power.UNKNOWN for power in first.values())
         await self._note(node, f"it cannot say what {unknown} of its machines are" if unknown else "")
@@ -139,6 +158,17 @@ class Rounds:
         again = await hypervisor.survey([one.at.machine for one in doubtful])
         shown = [(one, again[one.at.machine]) for one in doubtful]
         return [(one, power) for one, power in shown if power is first[one.at.machine]]
+
+    async def _meet(
+        self, node: Key, hypervisor: Hypervisor, those: list[Watched], keeper: bool
+    ) -> tuple[set[Strange], bool]:
+        """Return the strangers of a node, and whether all of it could be seen."""
+        found, complete = await self._strangers.on(node, hypervisor, {one.at.machine for one in those})
+        return (found | await self._strangers.among_files() if keeper else found), complete
+
+    async def _tell_all(self, news: list[tuple[Watched, Power]]) -> None:
+        for one, power in news:
+            await self._tell(one, power)
 
     async def _tell(self, one: Watched, power: Power) -> None:
         found = one.found
@@ -154,15 +184,16 @@ def _is_ours(one: Watched) -> bool:
     return bool(one.at.machine) or one.found.kind == CLOUDSPACE.kind
 
 
-async def _taken(tx: Tx, node: Key, rest: float) -> bool:
+async def _taken(tx: Tx, node: Key, rest: float) -> NodeSeen | None:
     desk = Desk(tx)
     await desk.load([node])
     found = desk.objects.get(node)
     if found is None or found.kind != NODE.kind or node_seen(found).looked > desk.now - rest:
-        return False
-    put_seen(desk, found, replace(node_seen(found), looked=desk.now))
+        return None
+    seen = replace(node_seen(found), looked=desk.now)
+    put_seen(desk, found, seen)
     await desk.apply()
-    return True
+    return seen
 
 
 async def _noted(tx: Tx, node: Key, trouble: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.domains.ovc.denials import NotNow, OtherAction
-from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM, NodeState
 from stateward.domains.ovc.looking import objects
 from stateward.domains.ovc.manners import STATUS
 from stateward.domains.ovc.model import (
@@ -18,7 +18,9 @@ from stateward.domains.ovc.model import (
     DiskSpec,
     ImageSpec,
     NodeSpec,
+    Stranger,
     VmSpec,
+    node_seen,
     short,
     text,
 )
@@ -51,10 +53,14 @@ class Caller(Struct, frozen=True):
 
 
 class Healing(Struct, frozen=True):
-    """What is stuck now, and what was settled since a time: by the healer, the clock, or because a node showed it."""
+    """What is stuck now, and what was settled since a time: by the healer, the clock, or because a node showed it.
+
+    `strangers` are there now, by the nodes that show them, and belong to nobody.
+    """
 
     stuck: list[Stuck]
     healed: list[Healed]
+    strangers: list[tuple[str, Stranger]]
 
 
 class Service:
@@ -211,7 +217,18 @@ class Service:
         """Return what is stuck now, and what was settled since a time, of the objects of a namespace."""
         stuck = [one for one in await self.engine.stuck() if one.ns == ns and await self._is_ours(Key(ns, one.object))]
         healed = [one for one in await self.engine.healed(since) if one.ns == ns and one.kind in KINDS]
-        return Healing(stuck, sorted([*healed, *await self._shown(ns, since)], key=lambda one: one.at))
+        settled = sorted([*healed, *await self._shown(ns, since)], key=lambda one: one.at)
+        return Healing(stuck, settled, await self._strangers(ns))
+
+    async def _strangers(self, ns: str) -> list[tuple[str, Stranger]]:
+        """Return what the nodes of a namespace show that belongs to nobody."""
+        nodes = objects(self.engine.store.reader, Selector(ns, NODE.kind))
+        return [
+            (node.id, one)
+            async for node in nodes
+            if node.state != NodeState.DECOMMISSIONED
+            for one in node_seen(node).strangers
+        ]
 
     async def _shown(self, ns: str, since: float) -> list[Healed]:
         """Return what has changed because a node showed it, and nobody had asked for it."""
@@ -220,7 +237,7 @@ class Service:
         return [
             Healed(ns, line.object, line.kind, None, None, line.at, line.event, line.target, f"on {line.who}")
             for line in lines
-            if line.kind in KINDS
+            if line.kind in KINDS and line.target is not None
         ]
 
     async def _is_ours(self, key: Key) -> bool:

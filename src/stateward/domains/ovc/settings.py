@@ -48,7 +48,7 @@ def read_settings(folder: Path) -> Settings:
     try:
         found = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
         settings = msgspec.convert(found, Settings)
-    except (OSError, ValueError, msgspec.ValidationError) as error:
+    except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
         raise BadInput(FILE, str(file), f"a file of settings: {error}") from error
     timed(settings.timeouts)
     return settings

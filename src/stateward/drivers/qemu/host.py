@@ -69,6 +69,11 @@ class QemuHost(QemuDriver):
         """Return the slots of a running machine that have a disk."""
         return await self.tell(key, devices.slots)
 
+    async def alive(self) -> tuple[frozenset[str], bool]:
+        """Return the machines that have a process here, and whether all could be looked at; no monitor is asked."""
+        look = await self._look()
+        return frozenset(one.record.key for one in look.sights if one.alive), not look.troubles
+
     def folder_of(self, key: str) -> Path:
         """Return where a machine's files are."""
         return self._machine(key)

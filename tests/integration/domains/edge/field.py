@@ -211,6 +211,22 @@ def release(folder: Path, version: str) -> None:
     program(folder, version, f'PYTHONPATH="{library}" exec "{sys.executable}" -m stateward "$@"')
 
 
+def gated(field: Field, version: str) -> Path:
+    """Install a version that comes up only when it is let."""
+    release(field.releases, version)
+    file = field.releases / version / "stateward"
+    gate = field.folder / f"gate-{version}"
+    file.write_text(file.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\nuntil [ -e {gate} ]; do sleep 0.05; done\n"))
+    return gate
+
+
+def let_in(field: Field, version: str) -> None:
+    """Wait until a version serves, as the only agent that runs."""
+    field.until("/cloudlets/munich", "Ready", version=version, online=True)
+    field.sure(lambda: field.agents() == [field.holder.pid])
+    assert field.holder.version == version
+
+
 def program(folder: Path, version: str, text: str) -> None:
     """Write the program of a version."""
     (folder / version).mkdir(exist_ok=True)

@@ -1,9 +1,10 @@
 """Several controllers on one PostgreSQL, and an agent that goes to whichever is left, encrypted where they are."""
 
+import asyncio
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from stateward.store import open_store
+from stateward.store.selection import JournalFilter
 from tests.integration.server.processes import PATIENT, Process, Served, served
 from tests.servers import PostgresServer
 
@@ -72,6 +74,22 @@ def connected(client: httpx.Client) -> list[str]:
     return [one["cloudlet"] for one in client.get(f"{BASE}/agents").json()["agents"]]
 
 
+@contextmanager
+def working(folder: Path, *controllers: str, **environ: str) -> Iterator[Process]:
+    """Run an agent; whatever happens, it is gone in the end."""
+    dialled = [word for one in controllers for word in ("--controller", one)]
+    agent = Process(
+        folder / "agent", "agent", *dialled, "--cloudlet", "munich", "--namespace", "lab",
+        "--token-file", str(folder / "token"), "--driver", "simulated", "--data", str(folder / "site"),
+        environ=environ,
+    )  # fmt: skip
+    try:
+        yield agent
+    finally:
+        agent.process.kill()
+        agent.ended()
+
+
 def test_an_agent_goes_on_with_another_controller_when_the_first_dies(
     tmp_path: Path, controllers: list[Served], certificate: tuple[Path, Path]
 ) -> None:
@@ -81,12 +99,7 @@ def test_an_agent_goes_on_with_another_controller_when_the_first_dies(
         (tmp_path / "token").write_text(client.post("/api/v1/tokens", json=body).json()["token"])
         assert client.post(f"{BASE}/cloudlets", json={"name": "munich"}).status_code == 202
         addresses = [one.url.replace("http", "ws", 1) for one in controllers]
-        agent = Process(
-            tmp_path / "agent", "agent", "--controller", addresses[0], "--controller", addresses[1],
-            "--cloudlet", "munich", "--namespace", "lab", "--token-file", str(tmp_path / "token"),
-            "--driver", "simulated", "--data", str(tmp_path / "site"), environ={"SSL_CERT_FILE": str(certificate[0])},
-        )  # fmt: skip
-        try:
+        with working(tmp_path, *addresses, SSL_CERT_FILE=str(certificate[0])) as agent:
             until(client, "/cloudlets/munich", "Ready", online=True)
             assert (connected(safe), connected(client)) == (["munich"], [])
             made = {"name": "c1", "nodes": 1}
@@ -101,6 +114,91 @@ def test_an_agent_goes_on_with_another_controller_when_the_first_dies(
             until(client, "/cloudlets/munich", "Ready", online=True)
             client.delete(f"{BASE}/cloudlets/munich/clusterinsts/c1")
             until(client, "/cloudlets/munich/clusterinsts/c1", "NotPresent")
-        finally:
-            agent.process.kill()
-            agent.ended()
+
+
+# --- racing controllers ----------------------------------------------------------------------------------------------
+
+CLUSTERS = f"{BASE}/cloudlets/munich/clusterinsts"
+APPS = [f"app{n}" for n in range(8)]
+ROUNDS = 6
+
+
+@pytest.fixture
+def pair(tmp_path: Path, database: str) -> Iterator[list[Served]]:
+    """Two controllers, each a process of its own."""
+    with ExitStack() as stack:
+        shared = ("--database", database)
+        yield [stack.enter_context(served(tmp_path / name, *shared)) for name in ("one", "two")]
+
+
+@pytest.fixture
+async def clients(pair: list[Served]) -> AsyncIterator[list[httpx.AsyncClient]]:
+    """A client of each, with the administrator's token, of which there is one."""
+    headers = {"Authorization": f"Bearer {pair[0].token}"}
+    async with AsyncExitStack() as stack:
+        made = [httpx.AsyncClient(base_url=one.url, headers=headers, timeout=PATIENT, trust_env=False) for one in pair]
+        yield [await stack.enter_async_context(one) for one in made]
+
+
+async def eventually(client: httpx.AsyncClient, path: str, *states: str) -> None:
+    async with asyncio.timeout(PATIENT):
+        while (await client.get(path)).json().get("state") not in states:
+            await asyncio.sleep(0.03)
+
+
+async def race(clients: list[httpx.AsyncClient], late: int) -> tuple[bool, list[str]]:
+    """Let both controllers create apps in a cluster, and after so many of them delete it.
+
+    Tells whether it goes, and which apps come.
+    """
+    creates = [clients[n % 2].post(f"{CLUSTERS}/c1/appinsts", json={"app": app}) for n, app in enumerate(APPS)]
+    deletes = [client.delete(f"{CLUSTERS}/c1") for client in clients]
+    answers = await asyncio.gather(*creates[:late], *deletes, *creates[late:])
+    assert {answer.status_code for answer in answers} <= {202, 409}, [answer.text for answer in answers]
+    accepted = [answer.status_code == 202 for answer in answers]
+    come = [app for app, made in zip(APPS, accepted[:late] + accepted[late + 2 :], strict=True) if made]
+    return any(accepted[late : late + 2]), come
+
+
+async def widows(database: str) -> list[str]:
+    """Return the moments, by the journal, in which an app was there and its cluster was not."""
+    store = open_store(database)
+    await store.open()
+    lines = await store.reader.lines(0, 100_000, JournalFilter(ns="lab"))
+    await store.close()
+    present: dict[str, bool] = {}
+    found = []
+    for line in lines:
+        if line.kind in ("edge.clusterinst", "edge.appinst") and line.target is not None:
+            present[line.object] = line.target != "NotPresent"
+            if any(there and one.count(":") == 2 for one, there in present.items()) and not present.get("munich:c1"):
+                found.append(f"{line.seq}: {line.object} {line.event} -> {line.target}")
+    assert present
+    return found
+
+
+async def test_with_two_controllers_that_race_no_app_is_at_any_moment_without_its_cluster(
+    tmp_path: Path, pair: list[Served], clients: list[httpx.AsyncClient], database: str
+) -> None:
+    one, other = clients
+    body = {"name": "munich", "role": "agent", "namespaces": ["lab:munich"]}
+    (tmp_path / "token").write_text((await one.post("/api/v1/tokens", json=body)).json()["token"])
+    await one.post(f"{BASE}/cloudlets", json={"name": "munich"})
+    for app in APPS:
+        await one.put(f"{BASE}/apps/{app}", json={"command": "sleep 1000"})
+    with working(tmp_path, *(served.url.replace("http", "ws", 1) for served in pair)):
+        await eventually(other, f"{BASE}/cloudlets/munich", "Ready")
+        for nth in range(ROUNDS):
+            assert (await one.post(CLUSTERS, json={"name": "c1"})).status_code == 202
+            await eventually(clients[nth % 2], f"{CLUSTERS}/c1", "Ready")
+            gone, come = await race(clients, late=nth % 4)
+            assert gone != bool(come)
+            for app in come:
+                await eventually(other, f"{CLUSTERS}/c1/appinsts/{app}", "Ready")
+                assert (await other.delete(f"{CLUSTERS}/c1/appinsts/{app}")).status_code == 202
+            for app in come:
+                await eventually(other, f"{CLUSTERS}/c1/appinsts/{app}", "NotPresent")
+            if not gone:
+                assert (await other.delete(f"{CLUSTERS}/c1")).status_code == 202
+            await eventually(one, f"{CLUSTERS}/c1", "NotPresent")
+    assert await widows(database) == []

@@ -78,6 +78,16 @@ async def test_apps_that_go_along_are_deleted_with_their_cluster(house: House) -
     assert hand.site.things == {}
 
 
+async def test_apps_and_clusters_that_go_along_are_deleted_with_their_cloudlet(house: House) -> None:
+    hand = await house.cloudlet()
+    await house.app(auto_delete=True)
+    await house.deployed(cluster="autocluster")
+    operation = await house.ended(await house.service.delete_cloudlet(NS, "munich", ANN))
+    assert operation.status == "succeeded"
+    assert [await house.state(one) for one in ("munich:autocluster:web", "munich:reservable0")] == ["NotPresent"] * 2
+    assert hand.site.things == {}
+
+
 async def test_what_refers_to_something_that_is_being_deleted_is_refused(house: House) -> None:
     hand = await house.cloudlet()
     await house.cluster()

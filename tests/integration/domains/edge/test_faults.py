@@ -17,7 +17,7 @@ from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_mar
 from stateward.engine import Accepted
 from stateward.store.port import Store
 from stateward.store.records import Key
-from tests.integration.domains.edge.conftest import ANN, NS, Hand, House, open_house
+from tests.integration.domains.edge.conftest import ANN, NS, Hand, House, open_house, overdue
 from tests.stores import fresh_store
 
 C1, CLUSTER = "munich:c1", "edge.clusterinst"
@@ -247,6 +247,45 @@ async def test_a_cloudlet_that_is_deleted_dismisses_its_agent(house: House) -> N
     await house.ended(await house.service.delete_cloudlet(NS, "munich", ANN))
     assert hand.task is not None
     await asyncio.wait_for(hand.task, 60)
+
+
+async def leaving(house: House) -> tuple[Hand, Accepted]:
+    """Delete a cloudlet, whose agent is killed while it removes what goes along."""
+    hand = await house.cloudlet(hand=Hand("munich", Gated()))
+    assert isinstance(hand.site, Gated)
+    hand.site.free.set()
+    await house.app(auto_delete=True)
+    await house.deployed(cluster="autocluster")
+    hand.site.free.clear()
+    accepted = await house.service.delete_cloudlet(NS, "munich", ANN)
+    await house.until("munich:autocluster:web", "Deleting")
+    await hand.kill()
+    hand.site.free.set()
+    await house.until_true("munich", lambda one: not cloudlet_marks(one).serving)
+    assert await house.state("munich") == "DeletePrepare"
+    return hand, accepted
+
+
+async def test_an_agent_that_crashes_while_its_cloudlet_is_deleted_is_let_in_once_more(house: House) -> None:
+    hand, accepted = await leaving(house)
+    hand.start(house.office)
+    assert (await house.ended(accepted)).status == "succeeded"
+    assert hand.site.things == {}
+    assert hand.task is not None
+    await asyncio.wait_for(hand.task, 60)
+
+
+async def test_a_cloudlet_that_is_not_deleted_after_all_is_offline_if_its_agent_has_left(house: House) -> None:
+    hand, accepted = await leaving(house)
+    held_by = (await house.get("munich:autocluster:web")).op
+    assert held_by is not None
+    await overdue(house, held_by)
+    operation = await house.ended(accepted)
+    assert (operation.status, operation.error) == ("failed", "in use by munich:autocluster:web")
+    assert await house.state("munich") == "Offline"
+    hand.start(house.office)
+    await house.online()
+    await house.until("munich:autocluster:web", "Ready")
 
 
 async def test_an_agent_that_cannot_gather_leaves_the_cloudlet_offline_with_the_reason(house: House) -> None:

@@ -1,6 +1,7 @@
-"""Real processes: clusters and apps on this machine, and agents that are upgraded, whatever dies meanwhile.
+"""Real processes: clusters and apps on this machine, and agents that are upgraded.
 
-One controller and one cloudlet go through all of it, as in a bad week.
+One controller and one cloudlet go through all of it, as in a bad week. What dies in which state is in test_each_state
+and test_each_cloudlet_state.
 """
 
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.domains.edge.field import Field, events, kill, open_field, program, progress, release
+from tests.integration.domains.edge.field import Field, events, gated, kill, let_in, open_field, program, progress
 from tests.integration.server.processes import Process, run
 
 HERE = "/cloudlets/munich"
@@ -143,40 +144,6 @@ def test_an_agent_is_upgraded_to_a_real_second_version_and_the_instances_run_on(
     field.until(CLUSTER, "Ready")
 
 
-def gated(field: Field, version: str) -> Path:
-    """Install a version that comes up only when it is let."""
-    release(field.releases, version)
-    file = field.releases / version / "stateward"
-    gate = field.folder / f"gate-{version}"
-    file.write_text(file.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\nuntil [ -e {gate} ]; do sleep 0.05; done\n"))
-    return gate
-
-
-def let_in(field: Field, version: str) -> None:
-    """Wait until a version serves, as the only agent that runs."""
-    field.until(HERE, "Ready", version=version, online=True)
-    field.sure(lambda: field.agents() == [field.holder.pid])
-    assert field.holder.version == version
-
-
-@pytest.mark.parametrize(
-    ("version", "state", "fault"),
-    [("10.0", "UpdateRequested", "both"), ("10.1", "Updating", "controller")],
-)
-def test_an_upgrade_goes_on_whatever_dies_while_the_successor_comes_up(
-    field: Field, version: str, state: str, fault: str
-) -> None:
-    gate, running, before = gated(field, version), web(field), field.holder.version
-    if state == "UpdateRequested":
-        field.proxy.hold("", "upgrading")
-    field.call("POST", f"{HERE}/upgrade", {"version": version})
-    field.until(HERE, state)
-    field.suffer(fault, before)
-    gate.touch()
-    let_in(field, version)
-    assert field.apps("c1:web") == running
-
-
 def test_a_successor_takes_over_though_the_one_that_started_it_has_died(field: Field) -> None:
     gate = gated(field, "11.0")
     field.call("POST", f"{HERE}/upgrade", {"version": "11.0"})
@@ -184,31 +151,6 @@ def test_a_successor_takes_over_though_the_one_that_started_it_has_died(field: F
     field.kill_agent()
     gate.touch()
     let_in(field, "11.0")
-
-
-@pytest.mark.parametrize(("version", "fault"), [("12.0", "cut"), ("12.1", "agent")])
-def test_a_successor_that_has_taken_over_and_could_not_say_so_serves_all_the_same(
-    field: Field, version: str, fault: str
-) -> None:
-    release(field.releases, version)
-    field.proxy.hold("", "end")
-    field.call("POST", f"{HERE}/upgrade", {"version": version})
-    field.until(HERE, "InitOk")
-    field.sure(lambda: field.agents() == [field.holder.pid] and field.holder.version == version)
-    field.suffer(fault, version)
-    let_in(field, version)
-
-
-@pytest.mark.parametrize("fault", ["controller", "cut"])
-def test_an_agent_that_starts_is_ready_in_the_end_whatever_dies_while_it_gathers(field: Field, fault: str) -> None:
-    version = field.holder.version
-    field.kill_agent()
-    field.until(HERE, "Offline")
-    field.proxy.hold("", "end")
-    field.work(version)
-    field.until(HERE, "InitOk")
-    field.suffer(fault, version)
-    let_in(field, version)
 
 
 def test_a_token_speaks_for_its_cloudlet_alone(field: Field, tmp_path: Path) -> None:

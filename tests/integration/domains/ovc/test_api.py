@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
@@ -17,7 +18,9 @@ from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.ovc.api.collections import COLLECTIONS, Collection
 from stateward.domains.ovc.house import OvcWing
+from stateward.domains.ovc.model import Strange
 from stateward.domains.ovc.service import THERE
+from stateward.domains.ovc.strangers import note_strangers
 from stateward.domains.wing import Site
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.temper import CALM
@@ -335,6 +338,18 @@ async def test_a_firewall_is_shown_with_its_cloudspace_and_where_it_is_to_admini
 
 async def test_what_was_healed_can_be_looked_at(api: Api) -> None:
     assert await api.get("/healing?seconds=60") == {"stuck": [], "healed": []}
+    assert await api.get("/healing?seconds=60", "admin") == {"stuck": [], "healed": [], "strangers": []}
+
+
+async def test_what_belongs_to_nobody_is_told_to_administrators_alone(api: Api) -> None:
+    node, stray = Key("shop", api.ids["n1"]), Strange("machine", "vm-of-nobody-12345678")
+    await api.engine.store.transact(lambda tx: note_strangers(tx, node, [stray], complete=True))
+    told = (await api.get("/healing?seconds=60", "admin"))["strangers"]
+    assert [(one["node"], one["what"], one["name"]) for one in told] == [(node.id, *msgspec.structs.astuple(stray))]
+    assert (await api.get(f"/nodes/{node.id}", "admin"))["strangers"] == told
+    assert "strangers" not in await api.get("/healing?seconds=60")
+    assert "strangers" not in await api.get(f"/nodes/{node.id}")
+    await api.engine.store.transact(lambda tx: note_strangers(tx, node, [], complete=True))
 
 
 async def test_what_is_made_over_the_generic_api_obeys_the_same_rules(api: Api) -> None:

@@ -59,6 +59,15 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         kill_all_in(node)
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database that nobody has used."""
+    if request.param == "sqlite":
+        return str(tmp_path / "stateward.db")
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.new_database()
+
+
 async def words(cloud: Cloud, op: str) -> list[str]:
     """Return the steps that an operation told of."""
     operation = await cloud.operation(op)
@@ -78,9 +87,8 @@ async def words(cloud: Cloud, op: str) -> list[str]:
     ],
 )
 async def test_a_destruction_that_was_killed_goes_on_with_the_right_step(
-    folder: Path, driver: str, step: str, told: list[str]
+    database: str, folder: Path, driver: str, step: str, told: list[str]
 ) -> None:
-    database = str(folder / "stateward.db")
     with hanging(database, folder, driver, "destroy", step) as at:
         assert at["at"] == step
     async with open_cloud(open_store(database), folder, FILES) as cloud:
@@ -91,8 +99,7 @@ async def test_a_destruction_that_was_killed_goes_on_with_the_right_step(
     assert [file.name for file in (folder / "ovc" / "vault").glob("disk-*")] == []
 
 
-async def test_a_cascade_that_was_killed_goes_on_with_those_who_are_left(folder: Path) -> None:
-    database = str(folder / "stateward.db")
+async def test_a_cascade_that_was_killed_goes_on_with_those_who_are_left(database: str, folder: Path) -> None:
     with hanging(database, folder, "process", "delete account", "") as at:
         assert at["at"] == "the second VM"
     async with open_cloud(open_store(database), folder) as cloud:
@@ -120,8 +127,7 @@ async def hurry(cloud: Cloud, vm: str) -> None:
 
 @needs_qemu
 @needs_disks
-async def test_a_migration_whose_controller_was_killed_is_taken_up_and_ends(folder: Path) -> None:
-    database = str(folder / "stateward.db")
+async def test_a_migration_whose_controller_was_killed_is_taken_up_and_ends(database: str, folder: Path) -> None:
     with hanging(database, folder, "qemu", "migrate", "") as at:
         before = vms_in(folder)
         assert len(before) == 2  # the one that sends, and the one that receives
@@ -140,8 +146,9 @@ async def test_a_migration_whose_controller_was_killed_is_taken_up_and_ends(fold
 
 @needs_qemu
 @needs_disks
-async def test_a_destruction_that_waited_behind_a_migration_when_all_was_killed_still_follows_it(folder: Path) -> None:
-    database = str(folder / "stateward.db")
+async def test_a_destruction_that_waited_behind_a_migration_when_all_was_killed_still_follows_it(
+    database: str, folder: Path
+) -> None:
     with hanging(database, folder, "qemu", "migrate", "destroy") as at:
         pass
     async with open_cloud(open_store(database), folder, FILES) as cloud:

@@ -204,6 +204,7 @@ async def test_a_hypervisor_that_was_killed_is_noticed_and_one_that_hangs_is_not
         await look(cloud)
         assert await cloud.state(vm) == "RUNNING"
         assert "cannot say" in node_seen(await cloud.get(cloud.nodes[0])).trouble
+        assert machine in (await host.present()).keys
         os.kill(pid, signal.SIGKILL)
         await cloud.until(lambda: _is_off(host, machine))
         await look(cloud)

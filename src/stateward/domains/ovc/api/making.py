@@ -206,10 +206,10 @@ async def show_healing(
     ns: Ns,
     seconds: Annotated[float, QueryParameter(ge=0, description="of the last so many seconds")] = 86_400.0,
 ) -> HealingView:
-    """Return what is stuck now, what the healer has settled lately, and what nodes have shown unasked."""
+    """Return what is stuck, what the healer has settled, what nodes have shown unasked, and what belongs to nobody."""
     service = service_of(request)
     now = await service.engine.store.reader.time()
-    return healing_view(await service.healing(ns, now - seconds))
+    return healing_view(await service.healing(ns, now - seconds), actor_of(request))
 
 
 ROUTES = (

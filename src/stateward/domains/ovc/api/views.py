@@ -10,6 +10,7 @@ from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.model import (
     NodeReport,
     Seen,
+    Stranger,
     box_seen,
     disk_seen,
     image_seen,
@@ -30,6 +31,15 @@ class StayView(Struct, frozen=True):
 
     since: datetime
     along: str | None
+
+
+class StrangerView(Struct, frozen=True):
+    """A machine on a node, or a file among the disks, that no object owns."""
+
+    node: str
+    what: str
+    name: str
+    since: datetime
 
 
 class ItemView(Struct, frozen=True, omit_defaults=True):
@@ -56,6 +66,7 @@ class ItemView(Struct, frozen=True, omit_defaults=True):
     report: NodeReport | None = None
     looked: datetime | None = None
     trouble: str | None = None
+    strangers: list[StrangerView] | None = None
 
 
 class AskedView(Struct, frozen=True):
@@ -110,11 +121,12 @@ class HealedView(Struct, frozen=True):
     reason: str | None
 
 
-class HealingView(Struct, frozen=True):
-    """What is stuck now, and what was settled."""
+class HealingView(Struct, frozen=True, omit_defaults=True):
+    """What is stuck now, and what was settled; what belongs to nobody, only administrators are told."""
 
     stuck: list[StuckView]
     healed: list[HealedView]
+    strangers: list[StrangerView] | None = None
 
 
 def item_view(found: Object, actor: str) -> ItemView:
@@ -150,10 +162,23 @@ def _more(found: Object, actor: str) -> dict[str, Any]:
     if found.kind == IMAGE.kind:
         return {"users": image_seen(found).users}
     if found.kind == NODE.kind:
-        node = node_seen(found)
-        looked = when(node.looked) if node.looked else None
-        return {"away": list(node.away), "report": node.report, "looked": looked, "trouble": node.trouble or None}
+        return _more_of_node(found, actor)
     return {}
+
+
+def _more_of_node(found: Object, actor: str) -> dict[str, Any]:
+    node = node_seen(found)
+    return {
+        "away": list(node.away),
+        "report": node.report,
+        "looked": when(node.looked) if node.looked else None,
+        "trouble": node.trouble or None,
+        "strangers": [_stranger(found.id, one) for one in node.strangers] or None if actor == ADMIN else None,
+    }
+
+
+def _stranger(node: str, one: Stranger) -> StrangerView:
+    return StrangerView(node, one.who.what, one.who.name, when(one.since))
 
 
 def _stay(seen: Seen) -> StayView | None:
@@ -178,8 +203,8 @@ def _standing(one: Operation) -> StandingView:
     return StandingView(one.id, one.object, one.action, one.actor, one.who, str(one.status), one.hidden, created)
 
 
-def healing_view(healing: Healing) -> HealingView:
-    """Show what is stuck, and what was settled."""
+def healing_view(healing: Healing, actor: str) -> HealingView:
+    """Show what is stuck, and what was settled; and to administrators, what belongs to nobody."""
     return HealingView(
         [StuckView(one.object, one.op, when(one.since)) for one in healing.stuck],
         [
@@ -195,6 +220,7 @@ def healing_view(healing: Healing) -> HealingView:
             )
             for one in healing.healed
         ],
+        [_stranger(node, one) for node, one in healing.strangers] if actor == ADMIN else None,
     )
 
 

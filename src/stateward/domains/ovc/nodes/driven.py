@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 
 from stateward.domains.outcomes import answered
-from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Told
+from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Presence, Told
 from stateward.drivers import Deed, Driver, MachineState, Outcome, Ref, Refused, Want, Why
 from stateward.engine import Permanent, Temporary
 
@@ -108,6 +108,12 @@ class Driven:
         ended = [one for one in listing.seen if shown[one.key] is Power.OFF]
         self._troubles.update((one.key, one.details.get("complaint", one.native_state)) for one in ended)
         return {key: shown.get(key, Power.OFF if listing.complete else Power.UNKNOWN) for key in keys}
+
+    async def present(self) -> Presence:
+        """Say which machines are there; those that have ended are not."""
+        listing = await self._driver.observe()
+        there = (one.key for one in listing.seen if POWERS.get(one.state) is not Power.OFF)
+        return Presence(frozenset(there), listing.complete)
 
     async def attach(self, key: str, disk: Plugged) -> None:
         """Do nothing: these machines have no disks but in the books."""

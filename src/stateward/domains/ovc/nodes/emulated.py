@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from stateward.domains.ovc.nodes.driven import BETWEEN_LOOKS, Driven
-from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Told
+from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Presence, Told
 from stateward.drivers import Outcome
 from stateward.drivers.qemu.disks import Disk, DiskError
 from stateward.drivers.qemu.host import QemuHost
@@ -41,6 +41,11 @@ class Emulated(Driven):
                     await asyncio.sleep(BETWEEN_LOOKS)
         except (TimeoutError, MonitorError):
             return
+
+    async def present(self) -> Presence:
+        """Say which machines are there, by their processes: whether their monitors answer does not matter."""
+        keys, complete = await self.host.alive()
+        return Presence(keys, complete)
 
     async def attach(self, key: str, disk: Plugged) -> None:
         """Give a disk to a running machine."""

@@ -40,6 +40,13 @@ class Machine(Struct, frozen=True):
     disks: tuple[Plugged, ...] = ()
 
 
+class Presence(Struct, frozen=True):
+    """The machines that are on a node; only where that is complete is nobody else there."""
+
+    keys: frozenset[str]
+    complete: bool
+
+
 Told = Callable[[int, int], Awaitable[None]]
 """Is told how much of a machine has moved, and how much there is."""
 
@@ -83,6 +90,9 @@ class Hypervisor(Protocol):
 
     async def survey(self, keys: Collection[str]) -> dict[str, Power]:
         """Say what machines are, in one go."""
+
+    async def present(self) -> Presence:
+        """Say which machines are there at all, whoever asked for them."""
 
     async def move(self, key: str, to: "Hypervisor", machine: Machine, told: Told) -> None:
         """Move a machine to another node, where it is the one described; a failure leaves it where it was."""

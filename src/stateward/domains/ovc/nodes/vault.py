@@ -44,6 +44,9 @@ class Vault(Protocol):
     async def has(self, id_: str) -> bool:
         """Tell whether there is such a disk or image."""
 
+    async def files(self) -> frozenset[str]:
+        """Return the names of all files of disks and images; each begins with an id, before the first dot."""
+
 
 class NoVault:
     """Keeps nothing: disks are a matter of the books alone, where nothing real runs from them."""
@@ -67,6 +70,10 @@ class NoVault:
     async def has(self, id_: str) -> bool:  # noqa: ARG002 - nobody can tell
         """Say no: to remove nothing once more does no harm."""
         return False
+
+    async def files(self) -> frozenset[str]:
+        """Return none."""
+        return frozenset()
 
 
 class FileVault:
@@ -136,6 +143,14 @@ class FileVault:
     async def has(self, id_: str) -> bool:
         """Tell whether there is such a disk or image."""
         return await asyncio.to_thread(self._at(id_).exists)
+
+    async def files(self) -> frozenset[str]:
+        """Return the names of all files of disks and images; the library is not among them."""
+        return await asyncio.to_thread(self._files)
+
+    def _files(self) -> frozenset[str]:
+        with os.scandir(self._root) as entries:
+            return frozenset(one.name for one in entries if one.is_file(follow_symlinks=False))
 
 
 def _link(own: Path, base: Path) -> None:

@@ -1,0 +1,311 @@
+"""An agent that means harm: refused, journaled, counted; the controller stays well, and other cloudlets are untouched.
+
+It holds the token of one cloudlet, munich, and speaks the protocol over bare WebSockets to a real server. Beside it an
+honest agent serves berlin over one connection, from the first test to the last.
+"""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from stateward.agents.messages import Beat, End, Hello, Item, Load, Order, Progress, Report, Welcome, encode
+from tests.integration.server.processes import Served, run
+from tests.servers import PostgresServer
+
+NS, EDGE = "lab", "/api/v1/edge/ns/lab"
+PATIENT = 60.0
+QUIET = {"STATEWARD_EDGE_BEAT": "600", "STATEWARD_RATE": "100000"}
+SOME = Report("ready", 1, 1, 1, "c9")
+
+
+class Siege:
+    """A server with an honest agent, and the ways of one that is not."""
+
+    def __init__(self, server: Served) -> None:
+        self.server, self.client = server, server.client()
+        self.tokens = {name: self._token(name) for name in ("munich", "berlin")}
+        for name in self.tokens:
+            assert self.client.post(f"{EDGE}/cloudlets", json={"name": name}).status_code == 202
+
+    def _token(self, name: str) -> str:
+        body = {"name": name, "role": "agent", "namespaces": [f"{NS}:{name}"]}
+        return str(self.client.post("/api/v1/tokens", json=body).json()["token"])
+
+    @contextmanager
+    def dialled(self, cloudlet: str = "munich", token: str | None = None) -> Iterator[ClientConnection]:
+        """Connect."""
+        url = f"{self.server.url.replace('http', 'ws')}/api/v1/edge/agents/{NS}/{cloudlet}"
+        headers = {"Authorization": f"Bearer {token or self.tokens['munich']}"}
+        with connect(url, additional_headers=headers, proxy=None, close_timeout=1) as found:
+            yield found
+
+    @contextmanager
+    def settled(self, cloudlet: str = "munich") -> Iterator[tuple[ClientConnection, int]]:
+        """Connect, and be let in as an agent that has nothing."""
+        with self.dialled(cloudlet, self.tokens[cloudlet]) as line:
+            line.send(encode(Hello("1.0")), text=True)
+            notify = read(line, Welcome).notify
+            line.send(encode(End(0, notify)), text=True)
+            self.until(lambda: self.get(f"/cloudlets/{cloudlet}")["state"] == "Ready")
+            yield line, notify
+
+    def get(self, path: str) -> Any:
+        return self.client.get(f"{EDGE}{path}").json()
+
+    def rejected(self) -> dict[str, int]:
+        """Return what was counted."""
+        found: dict[str, int] = self.get("/agents")["rejected"]
+        return found
+
+    def journal(self, object_: str) -> list[dict[str, Any]]:
+        """Return the history of an object."""
+        answer = self.client.get(f"/api/v1/ns/{NS}/objects/{object_}/history?limit=1000")
+        assert answer.status_code == 200, answer.text
+        found: list[dict[str, Any]] = answer.json()["items"]
+        return found
+
+    def words(self, object_: str) -> list[str]:
+        """Return why words of an agent did not count, as the journal has it."""
+        found = [one for one in self.journal(object_) if one["event"].startswith("rejected")]
+        return [str(one["reason"]) for one in found if one["actor"] == "agent"]
+
+    def until(self, condition: Any) -> None:
+        end = time.monotonic() + PATIENT
+        while not condition():
+            assert time.monotonic() < end, self.server.output
+            time.sleep(0.02)
+
+    def well(self, honest: tuple[ClientConnection, int]) -> None:
+        """See that the server answers, and that the honest agent is still served, over the connection that it had."""
+        line, notify = honest
+        assert self.client.get("/readyz").status_code == 200
+        line.send(encode(Beat(notify)), text=True)
+        assert read(line, Beat).notify == notify
+        assert self.get("/cloudlets/berlin")["state"] == "Ready"
+        assert self.words("berlin") == []
+        assert "Traceback" not in self.server.output
+
+
+def read(line: ClientConnection, kind: Any) -> Any:
+    """Return the next word, which is to be of a kind."""
+    return msgspec.json.decode(line.recv(timeout=PATIENT), type=kind)
+
+
+def end_of(line: ClientConnection) -> tuple[int, str]:
+    """Return how the server closes a connection."""
+    with suppress(ConnectionClosed):
+        while True:
+            line.recv(timeout=PATIENT)
+    return line.close_code or 0, line.close_reason or ""
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def siege(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Siege]:
+    folder: Path = tmp_path_factory.mktemp("siege") / "controller"
+    environ = dict(QUIET)
+    with ExitStack() as stack:
+        if request.param == "postgres":
+            postgres: PostgresServer = request.getfixturevalue("postgres_server")
+            environ["STATEWARD_DATABASE"] = postgres.new_database()
+            assert run("migrate", environ=environ).returncode == 0
+        server = Served(folder, environ=environ)
+        stack.callback(server.ended)
+        stack.callback(server.process.kill)
+        found = Siege(server)
+        stack.callback(found.client.close)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def honest(siege: Siege) -> Iterator[tuple[ClientConnection, int]]:
+    with siege.settled("berlin") as found:
+        yield found
+
+
+# --- at the door -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", ["sw_0123456789ab_wrong", "x", "a" * 5000])
+def test_a_wrong_token_is_refused_before_anything_is_said(siege: Siege, honest: Any, token: str) -> None:
+    with pytest.raises(InvalidStatus), siege.dialled(token=token):
+        pass
+    siege.until(lambda: "status=401" in siege.server.output)
+    siege.well(honest)
+
+
+def test_a_token_of_another_cloudlet_opens_nothing_and_is_counted_and_audited(siege: Siege, honest: Any) -> None:
+    before = len(siege.journal("berlin"))
+    with siege.dialled("berlin") as line:
+        assert end_of(line) == (4403, "the token is not for this cloudlet")
+    assert siege.rejected()["the token is not for this cloudlet"] >= 1
+    siege.until(lambda: "refused: the token is not for this cloudlet" in siege.server.output)
+    assert len(siege.journal("berlin")) == before
+    siege.well(honest)
+
+
+FIRST_WORDS: dict[str, str | bytes] = {
+    "no JSON": "hm",
+    "bytes": b"\x00\xff",
+    "no text": b"\xff\xfe",
+    "nested without an end": '{"type":"hello","version":"1","x":' + "[" * 30_000,
+    "nested deeply": '{"type":"hello","version":"1","x":' + "[" * 30_000 + "]" * 30_000 + "}",
+    "another word": encode(Beat(1)).decode(),
+    "a NUL in the version": encode(Hello("a\x00b")).decode(),
+    "a version as long as a book": encode(Hello("v" * 60_000)).decode(),
+    "a number that nothing holds": '{"type":"hello","version":"1","heir":' + "9" * 4_000 + "}",
+    "a number below zero": '{"type":"hello","version":"1","heir":-1}',
+}
+
+
+@pytest.mark.parametrize("what", FIRST_WORDS)
+def test_a_first_word_that_is_no_hello_is_the_last_and_is_journaled(siege: Siege, honest: Any, what: str) -> None:
+    before = siege.rejected().get("its first word is no hello", 0)
+    with siege.dialled() as line:
+        line.send(FIRST_WORDS[what])
+        assert end_of(line) == (1008, "its first word is no hello")
+    assert siege.rejected()["its first word is no hello"] == before + 1
+    assert siege.words("munich")[-1] == "its first word is no hello"
+    siege.well(honest)
+
+
+def test_a_giant_frame_is_not_even_read(siege: Siege, honest: Any) -> None:
+    with siege.settled() as (line, _):
+        with suppress(ConnectionClosed):  # the server need not wait for the rest of it
+            line.send("x" * 10_000_000)
+        assert end_of(line)[0] in (1006, 1009)
+    siege.well(honest)
+
+
+@pytest.mark.parametrize("siege", ["sqlite"], indirect=True)
+def test_who_says_nothing_is_sent_away_and_keeps_nobody_waiting(siege: Siege, honest: Any) -> None:
+    address = siege.server.url.removeprefix("http://").rsplit(":", 1)
+    with ExitStack() as stack:
+        for _ in range(200):  # heads that never end
+            slow = stack.enter_context(socket.create_connection((address[0], int(address[1]))))
+            slow.sendall(b"GET /api/v1/edge/agents/lab/munich HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        silent = [stack.enter_context(siege.dialled()) for _ in range(20)]
+        siege.well(honest)
+        assert {end_of(line) for line in silent} == {(1008, "its first word is no hello")}
+        siege.well(honest)
+
+
+# --- in the line -----------------------------------------------------------------------------------------------------
+
+WORDS: dict[str, str | bytes] = {
+    "no JSON": "hm",
+    "bytes": b"\x00\xff",
+    "nested deeply": '{"type":"beat","notify":1,"x":' + "[" * 30_000 + "]" * 30_000 + "}",
+    "an unknown word": '{"type":"launch"}',
+    "a NUL in a name": encode(Report("ready", 1, 1, 1, "a\x00b")).decode(),
+    "a NUL in an event": encode(Report("re\x00ady", 1, 1, 1, "c1")).decode(),
+    "a NUL in a text": encode(Progress("\x00", 1, 1, 1, "c1")).decode(),
+    "a NUL in a load": encode(Load(1, "a\x00")).decode(),
+    "a name as long as a book": encode(Report("ready", 1, 1, 1, "n" * 60_000)).decode(),
+    "a number that nothing holds": encode(Item(0, 10**30, True, 1, "c1")).decode(),
+    "a hello again": encode(Hello("1.0")).decode(),
+}
+
+
+@pytest.mark.parametrize("what", WORDS)
+def test_a_word_that_is_none_ends_the_connection_and_is_journaled(siege: Siege, honest: Any, what: str) -> None:
+    before = sum(siege.rejected().values())
+    with siege.settled() as (line, _):
+        line.send(WORDS[what])
+        assert end_of(line)[0] == 1008
+    assert sum(siege.rejected().values()) == before + 1
+    assert siege.words("munich")[-1].startswith(("a word that cannot be read", "it has said that before"))
+    siege.well(honest)
+
+
+def test_a_list_without_an_end_is_cut_off(siege: Siege, honest: Any) -> None:
+    with siege.dialled() as line:
+        line.send(encode(Hello("1.0")), text=True)
+        notify = read(line, Welcome).notify
+        with suppress(ConnectionClosed):
+            for number in range(1_000_000):
+                line.send(encode(Item(0, 1, True, notify, f"thing{number}")), text=True)
+        assert end_of(line) == (1008, "its list has no end")
+    siege.well(honest)
+
+
+@pytest.mark.parametrize("word", [Item(0, 0, True, 0), Progress("done", 1, 1, 0), SOME], ids=lambda one: one.__class__)
+def test_a_word_about_nothing_that_is_known_changes_nothing_and_is_counted(
+    siege: Siege, honest: Any, word: Any
+) -> None:
+    before = sum(siege.rejected().values())
+    with siege.settled() as (line, notify):
+        line.send(encode(msgspec.structs.replace(word, notify=notify)), text=True)
+        line.send(encode(Beat(notify)), text=True)
+        assert read(line, Beat).notify == notify
+    assert sum(siege.rejected().values()) == before + 1
+    siege.well(honest)
+
+
+def test_replayed_and_forged_words_do_not_count_and_the_true_one_does(siege: Siege, honest: Any) -> None:
+    with siege.settled() as (line, notify):
+        assert siege.client.post(f"{EDGE}/cloudlets/munich/clusterinsts", json={"name": "c1"}).status_code == 202
+        order: Order = read(line, Order)
+        true = Report("ready", order.operation, order.generation, notify, "c1")
+        forged = [
+            msgspec.structs.replace(true, operation=order.operation + 1),
+            msgspec.structs.replace(true, operation=order.operation - 1),
+            msgspec.structs.replace(true, generation=order.generation + 1),
+            msgspec.structs.replace(true, generation=order.generation - 1),
+            msgspec.structs.replace(true, notify=notify + 1),
+            msgspec.structs.replace(true, notify=notify - 1),
+            msgspec.structs.replace(true, event="undone"),
+            msgspec.structs.replace(true, event="delete"),
+        ]
+        before = sum(siege.rejected().values())
+        for word in forged:
+            line.send(encode(word), text=True)
+        siege.until(lambda: sum(siege.rejected().values()) == before + len(forged))
+        assert siege.get("/cloudlets/munich/clusterinsts/c1")["state"] == "CreateRequested"
+        line.send(encode(true), text=True)
+        siege.until(lambda: siege.get("/cloudlets/munich/clusterinsts/c1")["state"] == "Ready")
+        line.send(encode(true), text=True)  # the same again
+        siege.until(lambda: sum(siege.rejected().values()) == before + len(forged) + 1)
+    assert len(siege.words("munich:c1")) == len(forged) + 1
+    siege.well(honest)
+
+
+def test_a_flood_of_forged_words_is_heard_ever_more_slowly_and_holds_up_nobody(siege: Siege, honest: Any) -> None:
+    before, begun = sum(siege.rejected().values()), time.monotonic()
+    with siege.settled() as (line, notify):
+        for number in range(2_000):
+            line.send(encode(Report("ready", number, 1, notify, "c9")), text=True)
+        siege.until(lambda: sum(siege.rejected().values()) >= before + 150)
+        siege.well(honest)
+        heard = sum(siege.rejected().values()) - before
+        assert heard <= 200 + 5 * (time.monotonic() - begun) + 5
+    siege.well(honest)
+
+
+# --- at the stream, which is open to whoever connects ----------------------------------------------------------------
+
+FIRST_WORDS_OF_READERS: dict[str, tuple[str | bytes, int]] = {
+    "no JSON": ("hm", 4400),
+    "bytes": (b"\x00", 4400),
+    "nested deeply": ('{"ns":' + "[" * 30_000 + "]" * 30_000 + "}", 4400),
+    "a number below zero": ('{"after":-1}', 4400),
+    "no token": ("{}", 4401),
+    "a token with a NUL": ('{"token":"sw_\\u0000_x"}', 4401),
+    "a wrong token": ('{"token":"sw_0123456789ab_x"}', 4401),
+}
+
+
+@pytest.mark.parametrize("what", FIRST_WORDS_OF_READERS)
+def test_a_reader_that_says_nothing_good_is_sent_away(siege: Siege, honest: Any, what: str) -> None:
+    said, code = FIRST_WORDS_OF_READERS[what]
+    with connect(f"{siege.server.url.replace('http', 'ws')}/api/v1/stream", proxy=None, close_timeout=1) as line:
+        line.send(said)
+        assert end_of(line)[0] == code
+    siege.well(honest)

@@ -1,0 +1,158 @@
+"""Strangers: what is there and belongs to nobody is told, and nothing else is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from shutil import which
+
+import pytest
+
+from stateward.domains.ovc.model import NodeSpec, Strange, boot_disk_of, node_seen
+from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Presence
+from stateward.domains.ovc.rounds import Rounds
+from stateward.domains.ovc.settings import Settings
+from stateward.lifecycle import PROVIDER
+from stateward.store import open_store
+from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
+from tests.integration.domains.ovc.processes import nodes_in
+from tests.integration.drivers.local.host import kill_all_in
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+STRAY = "vm-of-nobody-12345678"
+
+
+async def look(cloud: Cloud) -> list[str]:
+    """Go round once; returns the strangers that are told of."""
+    rounds = Rounds(cloud.engine, cloud.wing.nodes, Random(1), every=0.0, apart=0.0, vault=cloud.wing.vault)
+    await rounds.look_at(cloud.ns)
+    return await strangers(cloud)
+
+
+async def strangers(cloud: Cloud) -> list[str]:
+    return [one.who.name for _, one in (await cloud.service.healing(cloud.ns, 0.0)).strangers]
+
+
+async def node(cloud: Cloud, nth: int = 0) -> Hypervisor:
+    return await cloud.wing.nodes.of(cloud.ns, cloud.nodes[nth])
+
+
+async def test_a_machine_of_nobody_is_told_until_it_is_gone_and_journaled_once(cloud: Cloud) -> None:
+    host = await node(cloud)
+    await host.start(Machine(STRAY, "stray", "tiny"))
+    assert await look(cloud) == [STRAY]
+    assert await look(cloud) == [STRAY]
+    lines = [line for line in await cloud.engine.history(cloud.ns, cloud.nodes[0]) if line.event == "stranger"]
+    assert [(line.actor, line.reason) for line in lines] == [(PROVIDER, f"machine {STRAY} belongs to nobody")]
+    assert (await cloud.service.healing(cloud.ns, 0.0)).healed == []
+    await host.stop(STRAY)
+    assert await look(cloud) == []
+
+
+async def test_a_second_machine_of_a_vm_is_a_stranger_and_its_own_is_not(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    host = await cloud.wing.nodes.of(cloud.ns, await cloud.node_of(vm))
+    await host.start(Machine(f"{vm}-00000000", "twin", "tiny"))
+    assert await look(cloud) == [f"{vm}-00000000"]
+    await host.stop(f"{vm}-00000000")
+
+
+async def test_nothing_of_ours_is_a_stranger_whatever_was_done_to_it(cloud: Cloud) -> None:
+    vms = await cloud.vms(4)
+    await cloud.did(vms[0], "pause")
+    await cloud.did(vms[1], "migrate", ADA)
+    await cloud.did(vms[2], "stop")
+    await cloud.did(vms[3], "destroy")
+    await cloud.did(cloud.nodes[0], "maintenance", ADA)
+    assert await look(cloud) == []
+
+
+async def test_what_is_moving_is_no_stranger_at_either_end(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    cloud.doors.close("stop")
+    migrating = await cloud.ask(vm, "migrate", ADA)
+    await cloud.doors.somebody_at("stop")  # it is up at the other node, and not yet ended here
+    assert await look(cloud) == []
+    cloud.doors.open("stop")
+    assert (await cloud.ended(migrating)).status == "succeeded"
+
+
+async def test_what_only_one_look_shows_is_no_stranger(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([frozenset({STRAY}), frozenset[str]()])
+
+    async def once() -> Presence:
+        return Presence(next(looks), complete=True)
+
+    monkeypatch.setattr(await node(cloud), "present", once)
+    assert await look(cloud) == []
+
+
+async def test_a_node_that_does_not_show_all_lets_nobody_be_forgotten(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = await node(cloud)
+    await host.start(Machine(STRAY, "stray", "tiny"))
+    assert await look(cloud) == [STRAY]
+
+    async def blind() -> Presence:
+        return Presence(frozenset(), complete=False)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host, "present", blind)
+        assert await look(cloud) == [STRAY]
+    await host.stop(STRAY)
+    assert await look(cloud) == []
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(which("qemu-img") is None, reason="qemu-img is not installed: apt-get install qemu-utils")
+async def test_a_file_that_no_disk_or_image_of_any_namespace_owns_is_told(tmp_path: Path) -> None:
+    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as opened:
+        cloud, other = await opened.furnish(2), await opened.elsewhere().furnish(1)
+        vm, gone = await cloud.vm(), await cloud.disk()
+        await other.disk()
+        await cloud.did(vm, "stop")
+        clone = await cloud.made(cloud.service.create_machine(cloud.ns, cloud.vm_spec(clone_of=vm), ADA))
+        await cloud.did(clone, "destroy")
+        await cloud.did(gone, "destroy")
+        assert await look(cloud) == []
+        vault = tmp_path / "ovc" / "vault"
+        assert f"{boot_disk_of(vm)}.base-{boot_disk_of(clone)}" in {file.name for file in vault.iterdir()}
+        for name in (f"{gone}.qcow2", "notes.txt"):
+            (vault / name).touch()
+        assert sorted(await look(cloud)) == sorted([f"{gone}.qcow2", "notes.txt"])
+        (keeper,) = [one for one in cloud.nodes if node_seen(await cloud.get(one)).strangers]
+        assert keeper == min(cloud.nodes)
+        (vault / "notes.txt").unlink()
+        assert await look(cloud) == [f"{gone}.qcow2"]
+
+
+# --- real machines ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A data folder, of which no machine is left."""
+    yield tmp_path
+    for one in nodes_in(tmp_path):
+        kill_all_in(one)
+
+
+async def test_a_real_process_of_nobody_is_noticed_by_itself(folder: Path) -> None:
+    settings = Settings(storage="none", look_every=0.05)
+    async with open_cloud(open_store(str(folder / "stateward.db")), folder, settings) as cloud:
+        id_ = await cloud.made(cloud.service.register_node(cloud.ns, NodeSpec("bare", "process"), ADA))
+        host = await cloud.wing.nodes.of(cloud.ns, id_)
+        await host.start(Machine(STRAY, "stray", "tiny"))
+
+        async def told() -> bool:
+            return [one.who for one in node_seen(await cloud.get(id_)).strangers] == [Strange("machine", STRAY)]
+
+        async def forgotten() -> bool:
+            return not node_seen(await cloud.get(id_)).strangers
+
+        await cloud.until(told)
+        await host.stop(STRAY)
+        await cloud.until(forgotten)
