@@ -24,7 +24,7 @@ class Lives:
     """One life of a domain after the other, in one folder."""
 
     def __init__(self, folder: Path, plan: Plan) -> None:
-        self.folder = folder
+        self.folder, self.store = folder, plan.store or str(folder / "stateward.db")
         folder.mkdir(parents=True)
         (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
         command = [sys.executable, "-m", "tests.chaos.mci.domain_process", str(folder)]
@@ -114,7 +114,10 @@ def lives_of(tmp_path: Path) -> Iterator[MakeLives]:
 def cloud_url() -> Iterator[str]:
     """Start a test cloud that outlives whoever is killed; returns where it listens."""
     command = [sys.executable, "-m", "tests.chaos.mci.cloud_process"]
-    cloud = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    env = {
+        name: value for name, value in os.environ.items() if name != "MOTO_AMIS_PATH"
+    }  # a cloud here may have set it
+    cloud = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert cloud.stdout is not None
     yield cloud.stdout.readline().strip()
     cloud.communicate(timeout=PATIENT)

@@ -37,6 +37,9 @@ from stateward.store import open_store
 
 NS = "default"
 ANN = Caller("user", "ann")
+LEASE = 2.0
+"""How long the next life waits for the former one, where it cannot know that it is alone."""
+
 ON_HOST = {"process": ProcessDriver, "qemu": QemuDriver}
 
 
@@ -47,6 +50,7 @@ class Plan(Struct):
     connections: list[Connection] = []
     specs: list[Spec] = []
     images: list[Image] = []
+    store: str = ""  # where it is; empty: in the folder
 
 
 def say(*words: object) -> None:
@@ -147,7 +151,11 @@ async def live(folder: Path, options: argparse.Namespace) -> None:
     death = Death(options.die)
     wing = MciWing(Site(folder), tick=0.02, every=3600.0)
     make_mortal(wing, death)
-    engine = Engine(open_store(str(folder / "stateward.db")), wing.kinds)
+    engine = Engine(
+        open_store(plan.store or str(folder / "stateward.db"), migrate=True),
+        wing.kinds,
+        lease=LEASE if plan.store else 15.0,
+    )
     wing.attach(engine)
     async with engine, wing.live(engine, works=True):
         following = asyncio.create_task(follow(engine, death, plan.mci.name))

@@ -19,6 +19,7 @@ from tests.integration.drivers.aws.hands import described
 from tests.integration.drivers.aws.images import IMAGE
 from tests.integration.drivers.aws.test_whole_life import tags_of
 from tests.integration.drivers.local.host import left_of, needs_qemu
+from tests.servers import PostgresServer
 
 SIZE = 3
 PREPARATION = ("mci.mci Preparing", "mci.vnet Configuring", "ensure sent", "ensure answered", "mci.vnet Available")
@@ -45,7 +46,7 @@ def crash_at_every_step(lives: Lives, preparation: tuple[str, ...], provisioning
 
 async def look(lives: Lives, connection: str) -> tuple[House, dict[str, Observation]]:
     """Look at what has become of it: the house, closed again, and what the provider shows."""
-    async with open_house(open_store(str(lives.folder / "stateward.db")), lives.folder) as house:
+    async with open_house(open_store(lives.store), lives.folder) as house:
         assert await house.state() == "Running"
         vms = await house.service.vms(NS, "m1")
         assert [one.state for one in vms] == ["Running"] * SIZE
@@ -71,7 +72,7 @@ async def check_history(house: House) -> None:
 
 
 async def results(lives: Lives) -> dict[str, str]:
-    async with open_house(open_store(str(lives.folder / "stateward.db")), lives.folder) as house:
+    async with open_house(open_store(lives.store), lives.folder) as house:
         return mci_seen(await house.service.mci(NS, "m1")).results
 
 
@@ -98,6 +99,20 @@ async def test_machines_on_this_host_are_made_once_though_their_maker_is_killed_
     written = await results(lives)
     assert written.keys() == {"g1-1", "g1-2", "g1-3"}
     assert set(written.values()) == ({"done\n"} if kind == "process" else {NO_WAY_IN})
+
+
+async def test_machines_are_made_once_though_their_maker_is_killed_and_others_cannot_know_that_it_is_dead(
+    lives_of: MakeLives, postgres_server: PostgresServer
+) -> None:
+    """On a store that is shared, the next one waits until the lease of the dead one has passed."""
+    plan = Plan(wanted(SubGroup("g1", SIZE, "local+here+tiny", "sh")), store=postgres_server.new_database())
+    lives = lives_of(plan)
+    crash_at_every_step(lives, PREPARATION[1:2], ("create sent", "started", "create answered", POST_COMMAND[0]))
+    _, seen = await look(lives, "local")
+    assert left_of(lives.folder / "machines" / "process" / "here") == sorted(
+        int(one.details["pid"]) for one in seen.values()
+    )
+    assert set((await results(lives)).values()) == {"done\n"}
 
 
 async def test_machines_on_ec2_are_made_once_though_their_maker_is_killed_at_every_step(

@@ -90,7 +90,12 @@ def test_an_heir_of_an_upgrade_that_is_over_is_turned_away() -> None:
     assert greeted(LEFT, NEW, 7) is Unwanted.GIVEN_UP
     assert greeted(READY, NEW, 7) is Unwanted.GIVEN_UP
     assert greeted(ASKED, NEW, 6) is Unwanted.GIVEN_UP
-    assert greeted(Seat(C.DELETE_PREPARE), OLD) is Unwanted.DELETED
+
+
+def test_a_cloudlet_that_is_being_deleted_lets_its_agent_in_for_what_is_left_to_do() -> None:
+    back = greeted(Seat(C.DELETE_PREPARE, OLD, issued=4), OLD)
+    assert back == Seated(Seat(C.DELETE_PREPARE, OLD, issued=5, serving=5))
+    assert gathered(back.seat, 5, OLD) == back
 
 
 def test_the_acknowledgement_counts_only_from_the_old_version_and_for_this_upgrade() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.mci.evidence import CANNOT_SAY, GOALS, Look, Sight, drift, hopeless, reached, told
+from stateward.domains.mci.evidence import CANNOT_SAY, GOALS, Look, Sight, drift, hopeless, proven, reached, told
 from stateward.domains.mci.lifecycle import VmState
 from stateward.drivers import MachineState, Observation
 
@@ -34,6 +34,14 @@ def test_a_look_that_was_asked_for_at_the_time_tells_what_it_shows() -> None:
 def test_absence_that_may_be_older_than_the_action_is_no_absence() -> None:
     assert told(ABSENT, 6.0).sight is Sight.UNKNOWN
     assert told(ABSENT, 5.0) is ABSENT
+
+
+def test_what_an_action_shows_that_is_done_once_is_no_older_than_it_but_absence_may_be() -> None:
+    ended = present(MachineState.TERMINATED, asked=5.0)
+    assert proven("terminate", ended, 6.0) is ended
+    assert proven("terminate", ABSENT, 6.0).sight is Sight.UNKNOWN
+    assert proven("terminate", ABSENT, 5.0) is ABSENT
+    assert proven("suspend", present(MachineState.SUSPENDED, asked=5.0), 6.0).sight is Sight.UNKNOWN
 
 
 def test_where_listings_are_never_late_every_look_counts() -> None:

@@ -9,15 +9,15 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
 from stateward.domains.mci.evidence import Look, Sight
-from stateward.drivers import Deed, Driver, Listing, Outcome, Ref, Unanswered, Want
+from stateward.domains.mci.gathering import Gatherer
+from stateward.drivers import Deed, Driver, Listing, Outcome, PartListing, Ref, Unanswered, Want
 
 MOMENT = 0.001
-"""How many seconds calls are gathered; those who were claimed together ask together, so a moment is enough."""
+"""How many seconds those are gathered who want to see everything: they come by themselves, not together."""
 
 TICK, SLOWEST = 0.25, 4.0
 """How many seconds pass between two listings for those who wait: the first time, and when nothing comes for long."""
@@ -30,64 +30,6 @@ ABSENT_AFTER = 2.0
 
 Wanted = Callable[[Look], bool]
 Waiting = tuple[Wanted, "asyncio.Future[Look]"]
-
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
-
-
-class Gatherer(Generic[Item, Answer]):
-    """Lumps together what is asked for within a moment, up to what one call may hold."""
-
-    def __init__(self, run: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], most: int) -> None:
-        self._run, self._most = run, max(1, most)
-        self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def ask(self, item: Item) -> Answer:
-        """Return the answer to one item of a call."""
-        asked: tuple[Item, asyncio.Future[Answer]] = item, asyncio.get_running_loop().create_future()
-        self._waiting.append(asked)
-        if len(self._waiting) == 1:
-            self._later(self._after_a_moment())
-        if len(self._waiting) >= self._most:
-            self._send()
-        try:
-            return await asyncio.shield(asked[1])
-        except asyncio.CancelledError:
-            await self._let_go(asked)
-            raise
-
-    async def _let_go(self, asked: tuple[Item, "asyncio.Future[Answer]"]) -> None:
-        """Take back what was not sent yet. What was sent arrives: nobody is to act on the same before it has."""
-        if asked in self._waiting:
-            self._waiting.remove(asked)
-        else:
-            await asyncio.gather(asked[1], return_exceptions=True)
-
-    async def _after_a_moment(self) -> None:
-        await asyncio.sleep(MOMENT)
-        self._send()
-
-    def _send(self) -> None:
-        batch, self._waiting = self._waiting, []
-        if batch:
-            self._later(self._call(batch))
-
-    def _later(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _call(self, batch: list[tuple[Item, "asyncio.Future[Answer]"]]) -> None:
-        try:
-            answers = await self._run([item for item, _ in batch])
-            for (_, future), answer in zip(batch, answers, strict=True):
-                if not future.done():
-                    future.set_result(answer)
-        except Exception as error:
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(error)
 
 
 class Cloud:
@@ -178,9 +120,8 @@ class Cloud:
                 looks[key] = Look(Sight.UNKNOWN, trouble="missing in one listing so far", asked=asked)
         return looks
 
-    async def part_sights(self, keys: Collection[str]) -> dict[str, Sight]:
-        """Look at some parts, with one listing."""
-        listing = await self.driver.parts()
+    def part_sights(self, listing: PartListing, keys: Collection[str]) -> dict[str, Sight]:
+        """Read from a listing what it tells of some parts."""
         shown, now = {one.key for one in listing.seen}, self.clock()
         return {key: self._part_sight(key, key in shown, listing.complete, now) for key in keys}
 

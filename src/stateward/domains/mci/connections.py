@@ -1,5 +1,6 @@
 """The clouds of this process: one for each connection in use, made when it is first needed."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
@@ -25,15 +26,32 @@ class Clouds:
         self._drivers, self._catalogue, self._called, self._tick = drivers, catalogue, called, tick
         self._open: dict[str, tuple[Connection, Cloud]] = {}
         self._read: dict[str, float] = {}
+        self._reading: dict[str, asyncio.Task[Cloud]] = {}
 
     async def of(self, name: str) -> Cloud:
         """Return the cloud of a connection, by its name."""
         known = self._open.get(name)
         if known is not None and monotonic() - self._read.get(name, 0.0) < KNOWN_FOR:
             return known[1]
-        connection = await self._catalogue.connection(name)
-        self._read[name] = monotonic()
-        return await self.at(connection)
+        return await asyncio.shield(self._reading.get(name) or self._begin_to_read(name))
+
+    def _begin_to_read(self, name: str) -> "asyncio.Task[Cloud]":
+        """Read a connection for all who ask for it meanwhile."""
+        task = self._reading[name] = asyncio.ensure_future(self._as_read(name))
+        task.add_done_callback(lambda _: self._have_read(name, task))
+        return task
+
+    def _have_read(self, name: str, task: "asyncio.Task[Cloud]") -> None:
+        """Let the next one read again; an error is for those who wait, be it that they have all gone."""
+        self._reading.pop(name, None)
+        if not task.cancelled():
+            task.exception()
+
+    async def _as_read(self, name: str) -> Cloud:
+        began = monotonic()
+        cloud = await self.at(await self._catalogue.connection(name))
+        self._read[name] = began
+        return cloud
 
     async def at(self, connection: Connection) -> Cloud:
         """Return the cloud of a connection; one that was changed since is made anew."""

@@ -35,6 +35,9 @@ class Look(Struct, frozen=True):
     asked: float = 0.0  # when the provider was asked, by the clock of who did
 
 
+FINAL = ("create", "terminate")
+"""What is done once: what such an action shows cannot have been so before."""
+
 GOALS: dict[str, tuple[MachineState, ...]] = {
     "create": (M.RUNNING,),
     "suspend": (M.SUSPENDED,),
@@ -70,6 +73,15 @@ CANNOT_SAY = "cannot say"
 def told(look: Look, since: float) -> Look:
     """Return what a look tells, if the provider was asked late enough: what is older than an action proves nothing."""
     return look if look.asked >= since else Look(Sight.UNKNOWN, trouble="what is shown may be older than the action")
+
+
+def proven(action: str, look: Look, since: float) -> Look:
+    """Return what a look tells of an action that was begun some time before `since`.
+
+    What an action shows that is done once cannot have been so before it. Absence can: a machine may have been made a
+    moment ago, and not be shown yet.
+    """
+    return look if action in FINAL and look.sight is not Sight.ABSENT else told(look, since)
 
 
 def reached(action: str, look: Look) -> bool:

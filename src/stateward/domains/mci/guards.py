@@ -1,8 +1,11 @@
 """What holds at the moment of acceptance, inside the transaction: no VM outlives the record of its MCI."""
 
+from stateward.domains.mci.forms import check_form
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
+from stateward.domains.mci.scaling import SIGNS, scaled
 from stateward.engine import Denied, Request
 from stateward.engine.desk import Desk
+from stateward.errors import BadInput
 from stateward.store.records import Object
 from stateward.store.selection import Selector
 
@@ -40,10 +43,17 @@ class Meanwhile(Denied):
         return f"MCI {self.mci!r} has got VMs meanwhile"
 
 
-async def guard_mci(desk: Desk, request: Request, found: Object) -> None:
+async def guard_mci(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Refuse what could not be done, and what would leave VMs behind."""
+    check_form(request, found)
+    if request.action == "delete":
+        await _guard_delete(desk, request, found)
+    return scaled(request, found) if request.action in SIGNS else None
+
+
+async def _guard_delete(desk: Desk, request: Request, found: Object) -> None:
     """Refuse to delete an MCI whose VMs are not deleted with it, unless they are to be terminated first."""
-    terminates = TERMINATE_FIRST in request.facts and found.state != MciState.TERMINATED
-    if request.action != "delete" or terminates:
+    if TERMINATE_FIRST in request.facts and found.state != MciState.TERMINATED:
         return
     vms = await desk.tx.select(Selector(found.ns, VM.kind, found.id))
     left = [one for one in vms if not desk.objects.get(one.key, one).removed]
@@ -52,3 +62,10 @@ async def guard_mci(desk: Desk, request: Request, found: Object) -> None:
         raise StillAlive(found.id, alive)
     if left:
         raise Meanwhile(found.id)
+
+
+async def guard_network(_desk: Desk, request: Request, found: Object) -> None:
+    """Refuse to reshape a network without saying into what."""
+    check_form(request, found)
+    if request.action == "reshape" and request.spec is None:
+        raise BadInput("spec", None, f"given: the subnets that {found.id!r}, which is {found.state}, is to have")

@@ -11,6 +11,7 @@ from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.clouds import TICK
 from stateward.domains.mci.connections import Clouds
 from stateward.domains.mci.demo import Show
+from stateward.domains.mci.forms import FORMS, guard_form
 from stateward.domains.mci.guards import guard_mci
 from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SPEC, VM
 from stateward.domains.mci.limits import lanes_of
@@ -25,6 +26,7 @@ from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine, Kind
 
 FIRST_NAMESPACES = ("default",)
+RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)
 
 
 class MciWing(Wing):
@@ -45,7 +47,7 @@ class MciWing(Wing):
         self._vms = Vms(self.clouds.of)
         self._mcis = Mcis(self.clouds.of, self.clouds.driver, self.catalogue)
         parts = Parts(self.clouds.of, self.catalogue)
-        records = [Kind(one) for one in (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)]
+        records = [Kind(one, guard=guard_form if one.kind in FORMS else None) for one in RECORDS]
         super().__init__(
             [self._mcis.kind(guard_mci), self._vms.kind(), *parts.kinds(), *records], routes(self, site.saved)
         )

@@ -164,7 +164,7 @@ PART_ROWS = (
 )
 NETWORK_ROWS = (
     *PART_ROWS,
-    action(P.AVAILABLE,            "reshape", USER,  P.CONFIGURING, P.AVAILABLE, BACK,     10 * MINUTE),  # other subnets
+    action(P.AVAILABLE,            "reshape", ANYONE, P.CONFIGURING, P.AVAILABLE, BACK,    10 * MINUTE),  # other subnets
 )
 PARTIES = USER | CONTROLLER | PROVIDER
 

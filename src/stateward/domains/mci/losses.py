@@ -13,8 +13,9 @@ from stateward.domains.mci.catalogue import objects
 from stateward.domains.mci.clouds import Cloud
 from stateward.domains.mci.evidence import Sight
 from stateward.domains.mci.lifecycle import PartState
-from stateward.domains.mci.model import NetworkSpec
-from stateward.domains.mci.parts import KINDS, WORDS, part_seen, subnet_key, where_of
+from stateward.domains.mci.model import network_of, part_seen, subnet_key
+from stateward.domains.mci.parts import KINDS, WORDS, where_of
+from stateward.drivers import PartListing
 from stateward.store.port import Reader
 from stateward.store.records import Object
 from stateward.store.selection import Selector
@@ -33,12 +34,10 @@ async def parts_by_connection(reader: Reader) -> dict[str, list[Object]]:
     return found
 
 
-async def losses(cloud: Cloud, parts: Iterable[Object], settled: float) -> list[tuple[Object, str, tuple[str, ...]]]:
-    """Return what parts are to be told, with what of each is missing; what is younger than `settled` is left alone."""
-    named = [(one, _keys(one)) for one in parts if one.since <= settled]
-    if not named or not cloud.driver.caps.parts:
-        return []
-    sights = await cloud.part_sights([key for _, keys in named for key in keys])
+def losses(cloud: Cloud, parts: Iterable[Object], listing: PartListing) -> list[tuple[Object, str, tuple[str, ...]]]:
+    """Return what parts are to be told that a listing shows, or does not; with what of each is missing."""
+    named = [(one, _keys(one)) for one in parts]
+    sights = cloud.part_sights(listing, [key for _, keys in named for key in keys])
     told: list[tuple[Object, str, tuple[str, ...]]] = []
     for one, keys in named:
         missing = tuple(name for key, name in keys.items() if sights[key] is Sight.ABSENT)
@@ -54,7 +53,7 @@ def _keys(found: Object) -> dict[str, str]:
     where, word = where_of(found), WORDS[found.kind]
     keys = {where.uid: f"{word} {where.name}"}
     if word == "vNet":
-        subnets = msgspec.json.decode(found.spec, type=NetworkSpec).subnets
+        subnets = network_of(found).subnets
         keys |= {subnet_key(where.uid, one.name): f"subnet {one.name}" for one in subnets}
     return keys
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from stateward.domains.mci.catalogue import Catalogue, objects
 from stateward.domains.mci.commands import Ran, run_post_command
 from stateward.domains.mci.lifecycle import HOLD, MCI, TERMINATE_FIRST, VM, MciState, VmState
-from stateward.domains.mci.model import MciSeen, MciSpec, SubGroup, mci_of, mci_seen, plain, text, vm_id, vm_of
+from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, mci_seen, plain, text, vm_id, vm_of
 from stateward.domains.mci.plans import DriverOf, Planned, free_numbers, resolve_all, vm_spec
 from stateward.domains.mci.preparing import Preparation, named
 from stateward.domains.mci.status import adds_up_to, count
@@ -39,13 +38,6 @@ SUMS = {
 
 BAD = (VmState.FAILED, VmState.UNDEFINED)
 FORCED = frozenset({FORCE})
-
-
-class Scale(Struct, frozen=True):
-    """By how much a subgroup is to grow or shrink."""
-
-    group: str
-    count: int
 
 
 def told(states: Sequence[str]) -> str:
@@ -90,6 +82,9 @@ class Mcis:
             raise Parked
         if not mci.hold:
             await job.phase("provision")
+        trouble = await job.once("still there", lambda: self._preparation.still_there(job, mci, planned))
+        if trouble is not None:
+            troubles, planned = [*troubles, trouble], []
         denied = await self._provision(job, mci, [(one, list(range(1, one.group.size + 1))) for one in planned])
         made = [vm_id(mci.name, f"{one.name}-{number + 1}") for one in mci.groups for number in range(one.size)]
         return await self._judged(job, mci, made, denied, troubles)
@@ -256,4 +251,4 @@ def _number(vm: Object) -> int:
     return int(tail) if tail.isdigit() else 0
 
 
-__all__ = ["TERMINATE_FIRST", "Mcis", "Scale", "mci_seen", "told"]
+__all__ = ["TERMINATE_FIRST", "Mcis", "mci_seen", "told"]

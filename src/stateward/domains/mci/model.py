@@ -137,6 +137,13 @@ class SubGroup(Struct, frozen=True, omit_defaults=True):
     description: str = ""
 
 
+class Scale(Struct, frozen=True):
+    """By how much a subgroup is to grow or shrink."""
+
+    group: str
+    count: int
+
+
 class PostCommand(Struct, frozen=True, omit_defaults=True):
     """What is run on every VM after its creation."""
 
@@ -198,6 +205,13 @@ class VmSpec(Struct, frozen=True, omit_defaults=True):
     description: str = ""
 
 
+class Errand(Struct, frozen=True):
+    """What is read of a VM when something is done to it: an action may be for 10,000."""
+
+    uid: str
+    connection: str
+
+
 class VmSeen(Struct, frozen=True, omit_defaults=True):
     """A VM as the provider showed it last."""
 
@@ -219,9 +233,29 @@ def part_id(kind: str, name: str) -> str:
     return f"{kind}:{name}"
 
 
+def subnet_key(uid: str, name: str) -> str:
+    """Return the key of a network's subnet at the provider."""
+    return f"{uid}-{name}"
+
+
+def network_of(found: Object) -> NetworkSpec:
+    """Return what is wanted of a network."""
+    return msgspec.json.decode(found.spec, type=NetworkSpec)
+
+
+def part_seen(found: Object) -> PartSeen:
+    """Return what was seen of a part."""
+    return msgspec.json.decode(found.seen, type=PartSeen)
+
+
 def vm_of(found: Object) -> VmSpec:
     """Return what is wanted of a VM."""
     return msgspec.json.decode(found.spec, type=VmSpec)
+
+
+def errand_of(found: Object) -> Errand:
+    """Return which machine a VM is, and at which connection."""
+    return msgspec.json.decode(found.spec, type=Errand)
 
 
 def vm_seen(found: Object) -> VmSeen:

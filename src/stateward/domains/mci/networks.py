@@ -1,20 +1,14 @@
 """Networks change: subnets come and go, the network stays. Each change is one atomic step, on the latest record."""
 
-import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import objects
 from stateward.domains.mci.lifecycle import VM, VmState
-from stateward.domains.mci.model import NetworkSpec, Subnet, plain, vm_of
+from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, plain, vm_of
 from stateward.domains.mci.service import Caller, InUse, Service, as_it_is
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.store.records import Object
 from stateward.store.selection import Selector
-
-
-def network_of(found: Object) -> NetworkSpec:
-    """Return what is wanted of a network."""
-    return msgspec.json.decode(found.spec, type=NetworkSpec)
 
 
 async def add_subnet(service: Service, ns: str, network: str, subnet: Subnet, by: Caller) -> Accepted:

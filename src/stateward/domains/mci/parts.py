@@ -4,20 +4,37 @@ Of a key the public half comes along (`keypair`); one that the provider makes by
 private half that nobody gets to see.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import Catalogue
+from stateward.domains.mci.forms import guard_form
+from stateward.domains.mci.guards import guard_network
+from stateward.domains.mci.leftovers import leftovers
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, SSH_KEY, VNET, PartState
-from stateward.domains.mci.model import GroupSpec, KeySpec, NetworkSpec, PartSeen, part_id, text
+from stateward.domains.mci.model import (
+    GroupSpec,
+    KeySpec,
+    NetworkSpec,
+    PartSeen,
+    network_of,
+    part_id,
+    part_seen,
+    subnet_key,
+    text,
+)
 from stateward.domains.mci.vms import CloudOf
 from stateward.domains.outcomes import answered
 from stateward.drivers import Accepted, Already, Driver, Outcome, Part, PartKind, Refused, Why
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Route, Temporary
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Key, Object
+
+log = logging.getLogger("stateward.mci")
 
 KINDS: dict[str, Lifecycle] = {"vNet": VNET, "securityGroup": SECURITY_GROUP, "sshKey": SSH_KEY}
 """The kinds of parts, by what the wire calls them."""
@@ -45,7 +62,10 @@ class Parts:
     def kinds(self) -> list[Kind]:
         """Return the kinds, with their handlers."""
         make = {"vNet": self._network, "securityGroup": self._group, "sshKey": self._key}
-        return [Kind(lifecycle, self._handlers(word, make[word]), _route) for word, lifecycle in KINDS.items()]
+        guards = dict.fromkeys(KINDS, guard_form) | {"vNet": guard_network}
+        return [
+            Kind(lifecycle, self._handlers(word, make[word]), _route, guards[word]) for word, lifecycle in KINDS.items()
+        ]
 
     def _handlers(self, word: str, make: Callable[[Job], Awaitable[Ending]]) -> dict[str, Handler]:
         made = ("create", "repair", "reshape") if word == "vNet" else ("create", "repair")
@@ -53,22 +73,32 @@ class Parts:
 
     async def _network(self, job: Job) -> Ending:
         """Make a network with the subnets that it is to have, and no others."""
-        want = msgspec.json.decode(job.claim.object.spec, type=NetworkSpec)
+        want = network_of(job.claim.object)
         driver = await self._driver(want.connection)
         network = Part(PartKind.NETWORK, want.uid, want.name, facts={"cidr": want.cidr})
         native = await self._ensure(driver, network)
+        await self._remove_subnets(driver, job, want, native)  # first: others may be to have their addresses
         subnets: dict[str, str] = {}
         for one in want.subnets:
             facts = {"cidr": one.cidr, "zone": one.zone}
             part = Part(PartKind.SUBNET, subnet_key(want.uid, one.name), one.name, native, facts)
             subnets[one.name] = await self._ensure(driver, part)
-        known = part_seen(job.claim.object).subnets
-        await self._remove_subnets(driver, want.uid, {name: known[name] for name in known if name not in subnets})
         return Ending(seen=text(PartSeen(native, subnets)))
 
-    async def _remove_subnets(self, driver: Driver, uid: str, subnets: Mapping[str, str]) -> None:
-        for name, native in subnets.items():
-            gone(await driver.remove(Part(PartKind.SUBNET, subnet_key(uid, name), name, native_id=native)))
+    async def _remove_subnets(self, driver: Driver, job: Job, want: NetworkSpec, native: str) -> None:
+        """Remove the subnets that a network is not to have: those it had, and those that nobody knows of."""
+        wanted = {one.name for one in want.subnets}
+        for name, id_ in part_seen(job.claim.object).subnets.items():
+            if name not in wanted:
+                gone(await driver.remove(Part(PartKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)))
+        if job.action == "create" or not driver.caps.parts:
+            return
+        for part in leftovers(want, native, (await driver.parts()).seen):
+            outcome = await driver.remove(part)
+            if isinstance(outcome, Refused):  # that is no reason not to do what was asked for
+                log.warning("subnet %s stays in network %s: %s", part.native_id, native, outcome.message)
+            else:
+                gone(outcome)
 
     async def _group(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=GroupSpec)
@@ -85,9 +115,10 @@ class Parts:
 
     async def _delete(self, job: Job) -> None:
         found = job.claim.object
-        where, seen = msgspec.json.decode(found.spec, type=Where), part_seen(found)
+        where, seen = where_of(found), part_seen(found)
         driver, kind = await self._driver(where.connection), PartKind(WORDS[found.kind])
-        await self._remove_subnets(driver, where.uid, seen.subnets)
+        if kind is PartKind.NETWORK:
+            await self._remove_subnets(driver, job, replace(network_of(found), subnets=()), seen.native_id)
         gone(await driver.remove(Part(kind, where.uid, where.name, native_id=seen.native_id)))
 
     async def _ensure(self, driver: Driver, part: Part) -> str:
@@ -109,16 +140,6 @@ class Parts:
 
     async def _driver(self, connection: str) -> Driver:
         return (await self._cloud_of(connection)).driver
-
-
-def part_seen(found: Object) -> PartSeen:
-    """Return what was seen of a part."""
-    return msgspec.json.decode(found.seen, type=PartSeen)
-
-
-def subnet_key(uid: str, name: str) -> str:
-    """Return the key of a network's subnet at the provider."""
-    return f"{uid}-{name}"
 
 
 def where_of(found: Object) -> Where:

@@ -21,9 +21,10 @@ from stateward.domains.mci.model import (
     Subnet,
     mci_of,
     part_id,
+    part_seen,
     text,
 )
-from stateward.domains.mci.parts import KINDS, part_seen, where_of
+from stateward.domains.mci.parts import KINDS, where_of
 from stateward.domains.mci.plans import Planned, uid_of
 from stateward.drivers import PartKind
 from stateward.engine import Job, Request, Temporary
@@ -60,31 +61,38 @@ class Preparation:
         assert self._catalogue.reader is not None
         return self._catalogue.reader
 
-    async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[Planned]) -> str | None:
+    async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[Planned], when: str = "") -> str | None:
         """See to it that everything is there; returns what is wrong, if something is."""
         for word in KINDS:
-            trouble = await self._see_to(job, mci, word, planned)
+            trouble = await self._see_to(job, mci, word, planned, when)
             if trouble is not None:
                 return trouble
         return None
 
-    async def _see_to(self, job: Job, mci: MciSpec, word: str, planned: Sequence[Planned]) -> str | None:
+    async def still_there(self, job: Job, mci: MciSpec, planned: Sequence[Planned]) -> str | None:
+        """See to it once more, right before VMs are made: what others have removed since is made anew."""
+        for word in KINDS:
+            if await self._check(job.ns, word, planned) is not None:
+                return await self.prepare(job, mci, planned, " for VMs")
+        return None
+
+    async def _see_to(self, job: Job, mci: MciSpec, word: str, planned: Sequence[Planned], when: str) -> str | None:
         """See to the parts of a sort: what another MCI has made, and takes back just now, is made anew."""
         places = {one.connection.name: one for one in planned if not one.group.network}
         for times in range(TRIES):
             requests = [self._request(job, mci, word, one) for one in places.values()]
-            await job.spawn(f"make {word}s{' again' * times}", requests)
-            await self._repair(job, word, places.values(), times)
+            await job.spawn(f"make {word}s{when}{' again' * times}", requests)
+            await self._repair(job, word, places.values(), f"{when}{' again' * times}")
             if not await self._gone(job.ns, word, places.values()):
                 break
         return await self._check(job.ns, word, planned)
 
-    async def _repair(self, job: Job, word: str, places: Iterable[Planned], times: int) -> None:
+    async def _repair(self, job: Job, word: str, places: Iterable[Planned], when: str) -> None:
         """Repair what all share and the provider has lost: the next who needs it is to find it well."""
         names = [name for one in places for name in _names(word, named(job.ns, one))]
         repairs = [Request(job.ns, id_, "repair", "", CONTROLLER) for id_ in await self._lost(job.ns, word, names)]
         if repairs:
-            await job.spawn(f"repair {word}s{' again' * times}", repairs)
+            await job.spawn(f"repair {word}s{when}", repairs)
 
     async def _lost(self, ns: str, word: str, names: Sequence[str]) -> list[str]:
         found = [await self._reader.object(Key(ns, part_id(word, name))) for name in dict.fromkeys(names)]

@@ -26,7 +26,6 @@ from stateward.domains.mci.lifecycle import (
     VmState,
 )
 from stateward.domains.mci.limits import lanes_of
-from stateward.domains.mci.mcis import Scale
 from stateward.domains.mci.model import (
     HOME,
     Connection,
@@ -35,6 +34,7 @@ from stateward.domains.mci.model import (
     KeySpec,
     MciSpec,
     NetworkSpec,
+    Scale,
     Spec,
     SubGroup,
     mci_of,
@@ -145,18 +145,10 @@ class Service:
         """Grow a subgroup, or shrink it (a negative count)."""
         if by_count == 0:
             raise BadInput("count", by_count, "how many VMs to add or to remove")
-
-        async def scaled() -> Accepted:
-            found = await self.mci(ns, mci)
-            spec = mci_of(found)
-            known = next((one for one in spec.groups if one.name == group), None)
-            if known is None:
-                raise NotFound(ns, f"{mci}/{group}")
-            grown = replace(known, size=max(0, known.size + by_count))
-            changed = replace(spec, groups=tuple(grown if one.name == group else one for one in spec.groups))
-            return await self._scale(found, changed, Scale(group, abs(by_count)), by, out=by_count > 0)
-
-        return await as_it_is(scaled)
+        if all(one.name != group for one in mci_of(await self.mci(ns, mci)).groups):
+            raise NotFound(ns, f"{mci}/{group}")
+        action, args = "scale out" if by_count > 0 else "scale in", plain(Scale(group, abs(by_count)))
+        return await self.engine.act(ns, mci, action, args=args, actor=by.actor, who=by.who)
 
     async def add_group(self, ns: str, mci: str, group: SubGroup, by: Caller) -> Accepted:
         """Add a subgroup."""
@@ -167,21 +159,18 @@ class Service:
             if any(one.name == group.name for one in spec.groups):
                 raise AlreadyExists(ns, f"{mci}/{group.name}", found.state)
             changed = replace(spec, groups=(*spec.groups, group))
-            return await self._scale(found, changed, Scale(group.name, group.size), by, out=True)
+            return await self.engine.act(
+                ns,
+                mci,
+                "scale out",
+                spec=plain(changed),
+                args=plain(Scale(group.name, group.size)),
+                version=found.version,
+                actor=by.actor,
+                who=by.who,
+            )
 
         return await as_it_is(added)
-
-    async def _scale(self, found: Object, spec: MciSpec, scale: Scale, by: Caller, *, out: bool) -> Accepted:
-        return await self.engine.act(
-            found.ns,
-            found.id,
-            "scale out" if out else "scale in",
-            spec=plain(spec),
-            args=plain(scale),
-            version=found.version,
-            actor=by.actor,
-            who=by.who,
-        )
 
     async def delete(self, ns: str, mci: str, option: str, by: Caller) -> tuple[Accepted, list[str]]:
         """Delete an MCI; returns also what may remain at the providers, where that was not to be looked at."""

@@ -16,10 +16,11 @@ from msgspec import Struct
 from stateward.domains.mci.catalogue import Catalogue, objects
 from stateward.domains.mci.connections import Clouds
 from stateward.domains.mci.evidence import drift
+from stateward.domains.mci.leftovers import Leftovers
 from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, VmState
 from stateward.domains.mci.losses import losses, noted, parts_by_connection
 from stateward.domains.mci.mcis import told
-from stateward.domains.mci.model import HOME, Connection, plain, seen_of, vm_of, vm_seen
+from stateward.domains.mci.model import HOME, Connection, network_of, plain, seen_of, vm_of, vm_seen
 from stateward.domains.mci.settling import MEANING, Settling
 from stateward.drivers import Observation
 from stateward.engine import AlreadyExists, Denied, Engine, Temporary
@@ -64,6 +65,7 @@ class Upkeep:
         self._engine, self._catalogue, self._clouds = engine, catalogue, clouds
         self._chance, self._saved, self._every = chance, saved, every
         self.settling = Settling(engine, chance)
+        self._leftovers = Leftovers()
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
@@ -154,8 +156,22 @@ class Upkeep:
 
     async def _compare_parts(self, connection: Connection, parts: list[Object]) -> None:
         cloud = await self._clouds.at(connection)
-        settled = await self._engine.store.reader.time() - cloud.driver.caps.lag
-        for found, event, missing in await losses(cloud, parts, settled):
+        now = await self._engine.store.reader.time()
+        settled = [one for one in parts if one.since <= now - cloud.driver.caps.lag]
+        if not settled or not cloud.driver.caps.parts:
+            return
+        listing = await cloud.driver.parts()
+        for found in self._leftovers.find(settled, listing.seen, now):
+            with suppress(Denied):  # somebody has begun something with it: that will do it
+                await self._engine.act(
+                    found.ns,
+                    found.id,
+                    "reshape",
+                    actor=CONTROLLER,
+                    version=found.version,
+                    spec=plain(network_of(found)),
+                )
+        for found, event, missing in losses(cloud, settled, listing):
             with suppress(Denied):
                 await self._engine.act(
                     found.ns,

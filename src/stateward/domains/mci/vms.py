@@ -11,10 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from stateward.domains.mci.clouds import Cloud
-from stateward.domains.mci.evidence import EVENTS, Look, Sight, hopeless, reached, told
+from stateward.domains.mci.evidence import EVENTS, Look, Sight, hopeless, proven, reached
 from stateward.domains.mci.evidence import SHOWN as EXPECTED
+from stateward.domains.mci.forms import guard_form
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
-from stateward.domains.mci.model import VmSpec, plain, seen_of, text, vm_of, vm_seen
+from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_of, text, vm_of, vm_seen
 from stateward.domains.outcomes import answered
 from stateward.drivers import Deed, MachineState, Ref, Refused, Want, Why
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary, Unknown
@@ -31,9 +32,6 @@ RELAPSED = 60.0
 """How many seconds a machine may be shown at rest in another state than it is to have, before the action has failed."""
 
 AT_REST = (MachineState.RUNNING, MachineState.SUSPENDED)
-
-FINAL = ("create", "terminate")
-"""What is done once: what such an action leads to cannot have been so before."""
 
 DEEDS = {
     "suspend": Deed.SUSPEND,
@@ -61,27 +59,27 @@ class Vms:
         """Return the kind of VMs, with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
         handlers |= {action: Handler(self._act, self._observe) for action in DEEDS}
-        return Kind(VM, handlers, _route)
+        return Kind(VM, handlers, _route, guard=guard_form)
 
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
         cloud = await self._cloud_of(vm.connection)
         answered(await cloud.create(_want(vm)))
-        return await self._wait(cloud, job, vm)
+        return await self._wait(cloud, job, vm.uid)
 
     async def _act(self, job: Job) -> Ending:
-        vm = vm_of(job.claim.object)
+        vm = errand_of(job.claim.object)
         cloud = await self._cloud_of(vm.connection)
         ref = Ref(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
         outcome = await cloud.act(DEEDS[job.action], ref)
         if isinstance(outcome, Refused) and outcome.why in (Why.NOT_FOUND, Why.CONFLICT):
             return await self._despite(cloud, job, vm, outcome)
         answered(outcome)
-        return await self._wait(cloud, job, vm)
+        return await self._wait(cloud, job, vm.uid)
 
-    async def _despite(self, cloud: Cloud, job: Job, vm: VmSpec, refused: Refused) -> Ending:
+    async def _despite(self, cloud: Cloud, job: Job, vm: Errand, refused: Refused) -> Ending:
         """Look whether what was refused is so already: then it is done, and else it has failed."""
-        look = told(await cloud.look(vm.uid), await self._since(cloud, job))
+        look = proven(job.action, await cloud.look(vm.uid), await self._since(cloud, job))
         if look.sight is Sight.UNKNOWN:
             raise Temporary(f"{refused.message}; and {look.trouble}")
         if look.sight is Sight.ABSENT and job.origin == VmState.CREATING and await self._is_young(job):
@@ -92,18 +90,18 @@ class Vms:
             raise Temporary(refused.message)  # it is on its way from one state to another
         raise Permanent(refused.message)
 
-    async def _wait(self, cloud: Cloud, job: Job, vm: VmSpec) -> Ending:
+    async def _wait(self, cloud: Cloud, job: Job, uid: str) -> Ending:
         since = await self._since(cloud, job)
-        look = await cloud.until(vm.uid, last_look(job.action, since, cloud.clock))
+        look = await cloud.until(uid, last_look(job.action, since, cloud.clock))
         if reached(job.action, look):
             return _done(look)
         assert look.shown is not None
         raise Permanent(f"the provider shows {look.shown.native_state!r} after {job.action}")
 
     async def _observe(self, job: Job) -> Seen | Ending:
-        vm = vm_of(job.claim.object)
+        vm = errand_of(job.claim.object)
         cloud = await self._cloud_of(vm.connection)
-        look = told(await cloud.look(vm.uid), await self._since(cloud, job))
+        look = proven(job.action, await cloud.look(vm.uid), await self._since(cloud, job))
         if look.sight is Sight.UNKNOWN:
             return Seen.UNKNOWN
         if look.sight is Sight.ABSENT and await self._is_young(job):
@@ -115,10 +113,11 @@ class Vms:
     async def _since(self, cloud: Cloud, job: Job) -> float:
         """Return from when on a provider must be asked, to tell of an action and not of what was before it."""
         lag = cloud.driver.caps.lag
-        if not lag or job.action in FINAL:
+        if not lag or job.action == "create":
             return 0.0
         assert self.engine is not None
-        return cloud.clock() - (await self.engine.store.reader.time() - job.claim.object.since) + lag
+        before = _begun(job) if job.action == "terminate" else job.claim.object.since
+        return cloud.clock() - (await self.engine.store.reader.time() - before) + lag
 
     async def _is_young(self, job: Job) -> bool:
         """Tell whether a VM may be there, and not shown yet."""
@@ -155,7 +154,7 @@ def last_look(action: str, since: float, clock: Callable[[], float]) -> Callable
     at_rest: list[float] = []
 
     def is_last(seen: Look) -> bool:
-        look = told(seen, since)
+        look = proven(action, seen, since)
         if reached(action, look) or hopeless(action, look):
             return True
         if look.shown is None or look.shown.state not in AT_REST:
@@ -165,6 +164,12 @@ def last_look(action: str, since: float, clock: Callable[[], float]) -> Callable
         return at_rest[-1] - at_rest[0] >= RELAPSED
 
     return is_last
+
+
+def _begun(job: Job) -> float:
+    """Return when work began: whoever was at the VM before, and may have made its machine, had stopped by then."""
+    deadline = job.claim.work.deadline
+    return job.claim.object.since if deadline is None else deadline - job.claim.operation.within
 
 
 def _done(look: Look) -> Ending:

@@ -89,7 +89,7 @@ class Parts:
         while True:
             page = await self._calls.call(sort.describe, **asked)
             shown = [one for one in page.get(sort.shown, ()) if key_of(one)]
-            found += [Part(kind, key_of(one), "", native_id=str(one[sort.id])) for one in shown]
+            found += [_part(kind, one, str(one[sort.id])) for one in shown]
             if not page.get("NextToken"):
                 return found
             asked["NextToken"] = page["NextToken"]
@@ -161,6 +161,12 @@ class Parts:
                 return False
             raise
         return True
+
+
+def _part(kind: PartKind, shown: Mapping[str, Any], native: str) -> Part:
+    """Return a part as it is listed; a network is within none."""
+    within = "" if kind is PartKind.NETWORK else str(shown.get("VpcId", ""))
+    return Part(kind, key_of(shown), "", within, native_id=native)
 
 
 def wish(part: Part, zone: str) -> tuple[str, dict[str, object]]:

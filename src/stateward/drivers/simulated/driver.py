@@ -32,7 +32,7 @@ from stateward.drivers.simulated.cloud import SimulatedCloud
 from stateward.drivers.simulated.hints import hints
 from stateward.drivers.simulated.looking import shown
 from stateward.drivers.simulated.machine import Machine, state_at
-from stateward.drivers.simulated.temper import Fate, Span, draw, tempered
+from stateward.drivers.simulated.temper import Fate, Span, Temper, draw, tempered
 from stateward.drivers.simulated.words import NATIVE, PLAIN
 
 BY_STOPPING = frozenset({"aws", "azure", "alibaba", "ncp"})
@@ -64,11 +64,17 @@ class SimulatedDriver:
             cloud.set_temper(place, tempered(self._region.temper, place.options))
         self._meter = meter
         self._words = NATIVE.get(place.provider, PLAIN)
+        self._able: tuple[Temper, Capabilities] | None = None
 
     @property
     def caps(self) -> Capabilities:
-        """What can be done there; the portions follow the region's temper."""
+        """What can be done there; the portions follow the region's temper, and are asked for with every VM."""
         temper = self._region.temper
+        if self._able is None or self._able[0] is not temper:
+            self._able = temper, self._capabilities(temper)
+        return self._able[1]
+
+    def _capabilities(self, temper: Temper) -> Capabilities:
         return Capabilities(  # noqa: S604 - `shell` is a word of ours here
             Suspension.BY_STOPPING if self._provider in BY_STOPPING else Suspension.NATIVE,
             Idempotency.TOKEN,

@@ -87,3 +87,24 @@ async def test_a_subgroup_is_scaled(api: ApiHouse) -> None:
     await api.created()
     answer = await api.post(f"{OWN}/ns/{NS}/mci/m1/subgroup/g1?wait=60", {"size": 4})
     assert (answer.status_code, answer.json()["status"]) == (202, "Running:4 (R:4/4)")
+
+
+# --- the general API -------------------------------------------------------------------------------------------------
+
+
+async def test_a_scaling_that_does_not_say_how_is_bad_input_and_names_field_state_and_what_is_allowed(
+    api: ApiHouse,
+) -> None:
+    await api.created()
+    answer = await api.post(f"http://test/api/v1/ns/{NS}/objects/m1/actions/scale out", {})
+    assert (answer.status_code, answer.json()["field"]) == (400, "args")
+    assert "{group, count}, to scale out 'm1', which is Running" in answer.json()["detail"]
+    assert (await api.status())["status"] == "Running:2 (R:2/2)"
+
+
+async def test_a_scaling_over_the_general_api_is_one_like_any_other(api: ApiHouse) -> None:
+    await api.created()
+    body = {"args": {"group": "g1", "count": 2}}
+    answer = await api.post(f"http://test/api/v1/ns/{NS}/objects/m1/actions/scale out?wait=60", body)
+    assert answer.status_code == 200, answer.text
+    assert (await api.status())["status"] == "Running:4 (R:4/4)"

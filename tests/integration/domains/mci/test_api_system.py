@@ -1,5 +1,6 @@
 """The system over HTTP: readiness, connections, namespaces, who may what, and what became of a call."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from functools import partial
@@ -7,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from stateward.domains.mci.api import keeping
 from stateward.domains.mci.api.diary import NO_ANSWER, Past
-from stateward.domains.mci.api.keeping import all_kept, forget, keep
+from stateward.domains.mci.api.keeping import all_kept, forget, keep, kept
+from stateward.domains.mci.model import HOME
 from stateward.drivers.simulated.temper import CALM
 from stateward.store import open_store
+from stateward.store.records import Key
 from tests.integration.domains.mci.api_house import AWS, DEAD, NS, ApiHouse, mci, open_api
 
 M1 = f"/ns/{NS}/mci/m1"
+FEW, CROWD = 8, 4
 
 
 @pytest.fixture
@@ -163,6 +168,40 @@ async def test_old_calls_are_forgotten_and_so_are_the_oldest_of_too_many(api: Ap
     assert sorted(one.id for one in await all_kept(api.engine)) == ["mine-0", "mine-1", "mine-2"]
     await forget(api.engine, kept_for=1500.0)
     assert sorted(one.id for one in await all_kept(api.engine)) == ["mine-0", "mine-1"]
+
+
+async def records_of_calls(api: ApiHouse) -> int:
+    """Count the records of calls, those that are removed included."""
+    rows = [await api.engine.store.reader.object(Key(HOME, f"call:{number}")) for number in range(FEW)]
+    return sum(one is not None for one in rows)
+
+
+async def test_the_records_of_calls_do_not_pile_up(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "PLACES", FEW)
+    now = await api.engine.store.reader.time()
+    for number in range(5 * FEW):
+        await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, now + number))
+        await forget(api.engine, most=1)
+        assert await kept(api.engine, f"mine-{number}") is not None
+    assert await records_of_calls(api) <= FEW
+
+
+async def test_where_no_place_is_free_the_oldest_call_goes(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "PLACES", 1)
+    for number in range(3):
+        await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, float(number)))
+    assert [one.id for one in await all_kept(api.engine)] == ["mine-2"]
+    assert await kept(api.engine, "mine-1") is None
+
+
+async def test_calls_that_come_at_once_into_one_place_are_all_kept(
+    api: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "places", lambda _: [Key(HOME, f"call:{number}") for number in range(CROWD)])
+    await asyncio.gather(
+        *(keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, 0.0)) for number in range(CROWD))
+    )
+    assert sorted(one.id for one in await all_kept(api.engine)) == [f"mine-{number}" for number in range(CROWD)]
 
 
 async def test_no_secret_of_a_call_is_kept(api: ApiHouse) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import VmSpec, vm_of
+from stateward.domains.mci.vms import YOUNG
 from stateward.drivers import MachineState, Place
 from stateward.drivers.simulated.temper import STORMY, Fate, Temper
 from stateward.engine import Denied
@@ -383,6 +384,26 @@ def test_a_resume_that_was_lost_is_not_taken_for_done_by_a_listing_from_before_t
         assert (ended.status, world.truth(vm)) == (Status.SUCCEEDED, MachineState.RUNNING)
 
     live(12, FAIR, course)
+
+
+def test_a_machine_that_was_made_at_last_and_is_not_shown_yet_is_not_taken_for_terminated() -> None:
+    async def course(world: World) -> None:
+        gate = world.cloud.region(SEOUL).gate
+        await world.house.service.create(NS, mci("m1", group("a", 1)), ANN)
+        while "a-1" not in await states(world.house):
+            await asyncio.sleep(0.1)
+        vm = vm_of(await world.house.service.vm(NS, "m1", "a-1"))
+        world.cloud.set_temper(SEOUL, replace(FAIR, late=20.0, request_lost=1.0))
+        await asyncio.sleep(2 * YOUNG)  # its create is lost again and again
+        world.cloud.set_temper(SEOUL, replace(FAIR, late=20.0))
+        while world.truth(vm) is None:
+            await asyncio.sleep(0.01)
+        gate.foretell(Fate.REQUEST_LOST, Fate.REQUEST_LOST)
+        accepted = await world.house.service.control_vm(NS, "m1", "a-1", "terminate", ANN, force=True)
+        await world.house.engine.wait(NS, accepted.op.id, LONGEST)
+        assert (await states(world.house), world.truth(vm)) == ({"a-1": "Terminated"}, MachineState.TERMINATED)
+
+    live(13, FAIR, course)
 
 
 async def seen_of(world: World, vm: VmSpec) -> MachineState | None:

@@ -7,8 +7,8 @@ import pytest
 
 from stateward.domains.mci import clouds
 from stateward.domains.mci.lifecycle import PartState
-from stateward.domains.mci.model import KeySpec, part_id
-from stateward.domains.mci.parts import KINDS, part_seen, where_of
+from stateward.domains.mci.model import KeySpec, part_id, part_seen
+from stateward.domains.mci.parts import KINDS, where_of
 from stateward.drivers import PartKind, Place
 from stateward.drivers.simulated.temper import CALM, Fate
 from stateward.lifecycle import PROVIDER

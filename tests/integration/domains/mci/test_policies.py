@@ -22,9 +22,10 @@ from stateward.domains.mci.model import (
     Subnet,
     mci_of,
     mci_seen,
+    part_seen,
     vm_of,
 )
-from stateward.domains.mci.parts import part_seen
+from stateward.domains.mci.parts import KINDS, where_of
 from stateward.domains.mci.service import InUse
 from stateward.drivers import MachineState, Place, Why
 from stateward.drivers import Refused as No
@@ -391,6 +392,30 @@ async def test_a_growth_of_which_nothing_comes_leaves_the_size_as_it_was(house: 
     assert (await house.ended(await house.service.scale(NS, "m1", "g1", 2, ANN))).status is Status.FAILED
     assert mci_of(await house.service.mci(NS, "m1")).groups[0].size == 2
     assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
+
+
+@pytest.mark.parametrize("word", KINDS)
+async def test_what_a_held_mci_is_to_stand_on_is_made_anew_if_it_was_removed_meanwhile(house: House, word: str) -> None:
+    accepted = await house.service.create(NS, mci(hold=True), ANN)
+    await house.until(lambda state: state == MciState.PREPARED)
+    words = ["securityGroup", "vNet"] if word == "vNet" else [word]  # a network goes after what is in it
+    for one in words:
+        (found,) = await house.service.parts(NS, one)
+        assert (await house.ended(await house.service.remove_part(NS, one, where_of(found).name, ANN))).error is None
+    await house.service.go_on(NS, "m1", "continue", ANN)
+    assert (await house.ended(accepted)).status is Status.SUCCEEDED
+    assert (await house.status()).status == "Running:2 (R:2/2)"
+
+
+async def test_a_held_mci_whose_parts_were_removed_meanwhile_and_are_its_own_says_so(house: House) -> None:
+    await with_parts(house)
+    accepted = await house.service.create(NS, mci("m1", STATIC, dynamic=False, hold=True), ANN)
+    await house.until(lambda state: state == MciState.PREPARED)
+    assert (await house.ended(await house.service.remove_part(NS, "sshKey", "key", ANN))).error is None
+    await house.service.go_on(NS, "m1", "continue", ANN)
+    assert (await house.ended(accepted)).status is Status.FAILED
+    assert await house.state() == MciState.FAILED
+    assert mci_seen(await house.service.mci(NS, "m1")).errors == ("there is no sshKey 'key'",)
 
 
 async def test_a_held_mci_whose_image_has_gone_meanwhile_says_so(house: House) -> None:

@@ -1,4 +1,4 @@
-"""Real machines in one MCI: EC2 as boto3 sees it, QEMU guests, process groups. GUESTS=50 asks for more guests."""
+"""Real machines in one MCI: EC2 as boto3 sees it, QEMU guests, process groups."""
 
 import asyncio
 import os
@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from stateward.domains.mci.lifecycle import MciState
-from stateward.domains.mci.model import Connection, Image, Spec, SubGroup, part_id, vm_of, vm_seen
-from stateward.domains.mci.parts import part_seen
+from stateward.domains.mci.model import Connection, Image, Spec, SubGroup, part_id, part_seen, vm_of, vm_seen
 from stateward.drivers import Observation
 from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
@@ -25,8 +24,7 @@ from tests.integration.drivers.aws.hands import described
 from tests.integration.drivers.aws.images import IMAGE
 from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
 
-GUESTS = int(os.environ.get("GUESTS", "10"))
-PROCESSES = 50
+GUESTS, PROCESSES = 50, 50
 
 
 @pytest.fixture

@@ -86,6 +86,6 @@ def _told(found: Object | None) -> str:
 def _decoded(template: str) -> object:
     try:
         found: object = msgspec.json.decode(template)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return template
     return found

@@ -16,9 +16,10 @@ from stateward.domains.mci.catalogue import objects
 from stateward.domains.mci.lifecycle import CALL
 from stateward.domains.mci.model import HOME, part_id, plain
 from stateward.engine import AlreadyExists, Denied, Engine
+from stateward.engine.requests import VersionMismatch
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
-from stateward.store.records import Key
+from stateward.store.records import Key, Object
 from stateward.store.selection import Selector
 
 log = logging.getLogger("stateward.mci")
@@ -27,6 +28,14 @@ KEPT_FOR = 86_400.0
 """For how many seconds calls are kept."""
 
 MOST_KEPT = 5000
+PLACES, CHOICES = 32_768, 4
+"""How many places there are for calls, and how many of them each call has to choose from.
+
+A record that is removed stays behind as a tombstone. So a call has no record of its own name: it takes a place that is
+free, one that was forgotten before included, and there are never more records than places, however many calls come.
+"""
+
+TRIES = 5
 BETWEEN_LOOKS = 3600.0
 
 
@@ -37,36 +46,45 @@ def is_kept(method: str, path: str) -> bool:
 
 async def keep(engine: Engine, past: Past) -> None:
     """Write a call down, over what was written of it before; what goes wrong is no reason not to answer."""
-    key = _key(past.id)
     try:
-        try:
-            await engine.create(*key, CALL.kind, "register", spec=plain(past), actor=CONTROLLER)
-        except AlreadyExists:
-            await engine.act(*key, "change", spec=plain(past), actor=CONTROLLER)
+        for _ in range(TRIES):
+            with suppress(AlreadyExists, VersionMismatch):  # another call has come into the same place
+                return await _write(engine, past)
     except (StoreError, Denied) as error:
         log.warning("call %s is not kept: %s", past.id, error)
 
 
+async def _write(engine: Engine, past: Past) -> None:
+    taken = await _places(engine, past.id)
+    free = [key for key, found in taken.items() if found is None]
+    same = next((one for one in taken.values() if one is not None and _past(one).id == past.id), None)
+    if same is None and free:
+        await engine.create(*free[0], CALL.kind, "register", spec=plain(past), actor=CONTROLLER)
+        return
+    oldest = same or min((one for one in taken.values() if one is not None), key=lambda one: _past(one).began)
+    await engine.act(*oldest.key, "change", spec=plain(past), actor=CONTROLLER, version=oldest.version)
+
+
 async def kept(engine: Engine, id_: str) -> Past | None:
     """Return a call that was kept."""
-    found = await engine.store.reader.object(_key(id_))
-    return None if found is None or found.removed else msgspec.json.decode(found.spec, type=Past)
+    found = [_past(one) for one in (await _places(engine, id_)).values() if one is not None]
+    return next((one for one in found if one.id == id_), None)
 
 
 async def all_kept(engine: Engine) -> list[Past]:
     """Return all calls that are kept."""
-    chosen = objects(engine.store.reader, Selector(HOME, CALL.kind))
-    return [msgspec.json.decode(one.spec, type=Past) async for one in chosen]
+    return [_past(one) async for one in objects(engine.store.reader, Selector(HOME, CALL.kind))]
 
 
 async def forget(engine: Engine, kept_for: float = KEPT_FOR, most: int = MOST_KEPT) -> None:
-    """Forget calls that are old, and the oldest of too many."""
-    calls = sorted(await all_kept(engine), key=lambda one: -one.began)
+    """Forget calls that are old, and the oldest of too many; nothing of them stays in their places."""
+    found = [one async for one in objects(engine.store.reader, Selector(HOME, CALL.kind))]
+    calls = sorted(((_past(one).began, one) for one in found), key=lambda call: -call[0])
     oldest = await engine.store.reader.time() - kept_for
-    for number, one in enumerate(calls):
-        if number >= most or one.began < oldest:
+    for number, (began, one) in enumerate(calls):
+        if number >= most or began < oldest:
             with suppress(Denied):  # somebody else was faster
-                await engine.act(*_key(one.id), "remove", actor=CONTROLLER)
+                await engine.act(*one.key, "remove", actor=CONTROLLER, version=one.version, spec={})
 
 
 async def keep_forgetting(engine: Engine) -> None:
@@ -81,5 +99,18 @@ async def keep_forgetting(engine: Engine) -> None:
             log.exception("old calls could not be forgotten")
 
 
-def _key(id_: str) -> Key:
-    return Key(HOME, part_id("call", blake2b(id_.encode(), digest_size=16).hexdigest()))
+async def _places(engine: Engine, id_: str) -> dict[Key, Object | None]:
+    """Return the places that a call may be kept in, with what is kept there now."""
+    found = {key: await engine.store.reader.object(key) for key in places(id_)}
+    return {key: None if one is None or one.removed else one for key, one in found.items()}
+
+
+def places(id_: str) -> list[Key]:
+    """Return the places that a call may be kept in: always the same, and hardly ever all taken."""
+    digest = blake2b(id_.encode(), digest_size=4 * CHOICES).digest()
+    numbers = [int.from_bytes(digest[at : at + 4]) % PLACES for at in range(0, len(digest), 4)]
+    return [Key(HOME, part_id("call", str(number))) for number in dict.fromkeys(numbers)]
+
+
+def _past(found: Object) -> Past:
+    return msgspec.json.decode(found.spec, type=Past)

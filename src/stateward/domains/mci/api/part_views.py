@@ -7,8 +7,7 @@ import msgspec
 from msgspec import Struct, field
 
 from stateward.domains.mci.lifecycle import PartState
-from stateward.domains.mci.model import GroupSpec, KeySpec, NetworkSpec, Rule, Subnet
-from stateward.domains.mci.parts import part_seen
+from stateward.domains.mci.model import GroupSpec, KeySpec, NetworkSpec, Rule, Subnet, part_seen
 from stateward.store.records import Object
 
 IN_USE = "InUse"

@@ -12,7 +12,8 @@ from stateward.domains.mci.api.part_bodies import fit, subnet_wish
 from stateward.domains.mci.api.part_views import SubnetView, subnet_views
 from stateward.domains.mci.api.resources import MADE_WITHIN
 from stateward.domains.mci.api.rights import ACT, READ
-from stateward.domains.mci.networks import add_subnet, network_of, remove_subnet
+from stateward.domains.mci.model import network_of
+from stateward.domains.mci.networks import add_subnet, remove_subnet
 from stateward.domains.wing import reads
 from stateward.engine import Accepted, NotFound
 from stateward.store.records import Status

@@ -1,0 +1,87 @@
+"""Forms: what the spec of each kind must look like, checked before anything is accepted.
+
+Most specs are written by the domain itself. But anything can be asked for over the general API too, and what is taken
+there must not fail later in a worker's hands, nor in the hands of everybody who reads a list that it is in.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
+from stateward.domains.mci.model import (
+    Connection,
+    GroupSpec,
+    Image,
+    KeySpec,
+    MciSpec,
+    NetworkSpec,
+    Spec,
+    VmSpec,
+    part_id,
+)
+from stateward.engine import Request
+from stateward.engine.desk import Desk
+from stateward.engine.requests import EMPTY
+from stateward.errors import BadInput
+from stateward.store.records import Object
+
+PLACE = ("name", "uid", "connection", "provider", "region")
+
+
+class Form(Struct, frozen=True):
+    """The record that a kind's spec is, what stands before its name in the object's id, and what never changes."""
+
+    record: type[Struct]
+    before: str | None = None  # None: the id is not made of the name
+    named: str = "name"
+    fixed: tuple[str, ...] = PLACE
+
+
+FORMS = {
+    #                         record       before the name   the name   what never changes
+    MCI.kind:            Form(MciSpec,     "",               "name",    ("name", "uid")),
+    VM.kind:             Form(VmSpec,      None,             "name",    (*PLACE, "mci", "group")),
+    VNET.kind:           Form(NetworkSpec, "vNet",           "name",    PLACE),
+    SECURITY_GROUP.kind: Form(GroupSpec,   "securityGroup",  "name",    (*PLACE, "network")),
+    SSH_KEY.kind:        Form(KeySpec,     "sshKey",         "name",    PLACE),
+    CONNECTION.kind:     Form(Connection,  "connection",     "name",    ("name",)),
+    SPEC.kind:           Form(Spec,        "spec",           "id",      ("id",)),
+    IMAGE.kind:          Form(Image,       "image",          "id",      ("id",)),
+}  # fmt: skip
+
+
+async def guard_form(_desk: Desk, request: Request, found: Object) -> None:
+    """Refuse a spec that is none, or is that of something else."""
+    check_form(request, found)
+
+
+def check_form(request: Request, found: Object) -> None:
+    """Refuse a spec that is none, or is that of something else; most requests have no spec."""
+    if request.birth is not None:
+        _check_name(FORMS[found.kind], read(found.kind, request.spec or EMPTY), found)
+    elif request.spec is not None:
+        _check_fixed(FORMS[found.kind], read(found.kind, request.spec), read(found.kind, found.spec))
+
+
+def read(kind: str, spec: str) -> Any:  # noqa: ANN401 - the record of the kind
+    """Return a spec as the record that it is; what is none is told with the place of what is wrong."""
+    try:
+        return msgspec.json.decode(spec, type=FORMS[kind].record)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$")
+        raise BadInput(f"spec{place.rstrip('`')}", spec, f"what {kind} expects: {what}") from error
+
+
+def _check_name(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
+    name = getattr(want, form.named)
+    wanted = found.id if form.before is None else part_id(form.before, name) if form.before else name
+    if found.id != wanted:
+        raise BadInput("id", found.id, f"{wanted!r}, by which its spec goes")
+
+
+def _check_fixed(form: Form, want: Any, was: Any) -> None:  # noqa: ANN401
+    for name in form.fixed:
+        if getattr(want, name) != getattr(was, name):
+            raise BadInput(f"spec.{name}", getattr(want, name), f"{getattr(was, name)!r}, which it always was")

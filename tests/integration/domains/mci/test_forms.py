@@ -1,0 +1,76 @@
+"""What is asked for over the general API is checked like what is asked for in the domain's own words."""
+
+from typing import Any
+
+import pytest
+
+from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
+from stateward.domains.mci.model import HOME, NetworkSpec, Subnet, mci_of, part_id, plain
+from stateward.errors import BadInput
+from stateward.store.records import Key, Status
+from tests.integration.domains.mci.conftest import ANN, NS, House, mci
+
+NET = NetworkSpec(
+    "net", "uid-net", "aws-ap-northeast-2", "aws", "ap-northeast-2", subnets=(Subnet("a", "10.0.1.0/24"),)
+)
+
+
+async def refused(house: House, action: str, id_: str = "m1", **how: Any) -> BadInput:
+    with pytest.raises(BadInput) as error:
+        await house.engine.act(NS, id_, action, **how)
+    return error.value
+
+
+@pytest.mark.parametrize("action", ["scale out", "scale in"])
+async def test_a_scaling_without_arguments_is_refused_and_changes_nothing(house: House, action: str) -> None:
+    await house.created(mci())
+    before = await house.engine.get(NS, "m1")
+    error = await refused(house, action)
+    assert (error.field, "which is Running" in error.allowed, "count" in error.allowed) == ("args", True, True)
+    assert await house.engine.get(NS, "m1") == before
+
+
+async def test_a_scaling_by_its_arguments_alone_keeps_the_record_in_step(house: House) -> None:
+    await house.created(mci())
+    for action, count, size in (("scale out", 3, 5), ("scale in", 4, 1)):
+        accepted = await house.engine.act(NS, "m1", action, args={"group": "g1", "count": count})
+        assert (await house.ended(accepted)).status is Status.SUCCEEDED
+        assert mci_of(await house.engine.get(NS, "m1")).groups[0].size == size
+        assert len(await house.service.vms(NS, "m1")) == size
+
+
+@pytest.mark.parametrize("lifecycle", [MCI, VM, VNET, SECURITY_GROUP, SSH_KEY, SPEC, IMAGE], ids=lambda one: one.kind)
+async def test_nothing_is_made_of_a_spec_that_is_none(house: House, lifecycle: Any) -> None:
+    action = "register" if lifecycle in (SPEC, IMAGE) else "create"
+    with pytest.raises(BadInput, match="spec"):
+        await house.engine.create(NS, "x", lifecycle.kind, action, spec={"provider": "aws", "region": "r"})
+    assert await house.engine.store.reader.object(Key(NS, "x")) is None
+
+
+async def test_what_is_wrong_with_a_spec_is_told_with_its_place(house: House) -> None:
+    spec = plain(mci()) | {"groups": [{"name": "g1", "size": "many", "spec": "s", "image": "i"}]}
+    with pytest.raises(BadInput) as error:
+        await house.engine.create(NS, "m1", MCI.kind, spec=spec)
+    assert error.value.field == "spec.groups[0].size"
+
+
+async def test_an_object_goes_by_the_name_in_its_spec(house: House) -> None:
+    with pytest.raises(BadInput, match="'vNet:net'"):
+        await house.engine.create(NS, "net", VNET.kind, spec=plain(NET))
+
+
+async def test_a_connection_cannot_be_changed_into_what_nobody_can_read(house: House) -> None:
+    key = HOME, part_id("connection", "seoul")
+    spec = {"name": "seoul", "provider": "aws", "region": "ap-northeast-2"}
+    await house.engine.create(*key, CONNECTION.kind, "register", spec=spec)
+    for wrong in ({}, spec | {"options": 7}, spec | {"name": "tokyo"}):
+        with pytest.raises(BadInput, match="spec"):
+            await house.engine.act(*key, "change", spec=wrong)
+    assert "seoul" in [one.name for one in await house.wing.catalogue.connections()]
+
+
+async def test_a_network_is_reshaped_into_something_and_stays_itself(house: House) -> None:
+    await house.service.make_part(NS, "vNet", NET, ANN, 60.0)
+    assert (await refused(house, "reshape", "vNet:net")).field == "spec"
+    error = await refused(house, "reshape", "vNet:net", spec=plain(NET) | {"uid": "another"})
+    assert (error.field, "'uid-net'" in error.allowed) == ("spec.uid", True)

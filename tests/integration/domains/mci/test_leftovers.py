@@ -1,0 +1,128 @@
+"""A change of a network that was taken back may have made its subnet all the same: it is found, and taken away."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci import clouds, leftovers
+from stateward.domains.mci.lifecycle import PartState
+from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, part_seen, subnet_key
+from stateward.domains.mci.networks import add_subnet
+from stateward.drivers import Part, PartKind, Place
+from stateward.drivers.simulated.temper import CALM, Fate
+from stateward.lifecycle import CONTROLLER
+from stateward.store.records import Object, Status
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House
+
+SEOUL = Place("aws", "ap-northeast-2")
+FRONT, BACK = Subnet("front", "10.0.1.0/24"), Subnet("back", "10.0.2.0/24")
+NET = NetworkSpec("net", "uid-net", "aws-ap-northeast-2", "aws", "ap-northeast-2", subnets=(FRONT,))
+LONG = 3600.0
+LEFT = subnet_key("uid-net", "back")
+
+
+def shown(house: House) -> set[str]:
+    """Return the keys of the subnets that there are at the provider."""
+    return {one.key for one in house.cloud.region(SEOUL).shelf.all() if one.kind is PartKind.SUBNET}
+
+
+def leave_behind(house: House, key: str = LEFT) -> None:
+    """Make a subnet within the network that no record knows."""
+    network = house.cloud.region(SEOUL).shelf.get(PartKind.NETWORK, "uid-net")
+    assert network is not None
+    house.cloud.region(SEOUL).ensure(Part(PartKind.SUBNET, key, "back", network.native_id))
+
+
+async def made(house: House) -> Object:
+    found, _ = await house.service.make_part(NS, "vNet", NET, ANN, PATIENT)
+    assert found.state == PartState.AVAILABLE
+    return found
+
+
+async def until_gone(house: House) -> None:
+    async with asyncio.timeout(PATIENT):
+        while LEFT in shown(house):
+            await house.wing.upkeep.look_around()
+            await asyncio.sleep(0.01)
+
+
+async def test_a_subnet_that_a_change_left_behind_is_taken_away(house: House) -> None:
+    await made(house)
+    house.cloud.set_temper(SEOUL, replace(CALM, patience=LONG))
+    # The network, the listing and the first subnet are answered for, and the second one is not.
+    house.cloud.region(SEOUL).gate.foretell(Fate.DONE, Fate.DONE, Fate.DONE, Fate.ANSWER_LOST)
+    accepted = await add_subnet(house.service, NS, "net", BACK, ANN)
+    async with asyncio.timeout(PATIENT):
+        while LEFT not in shown(house):
+            await asyncio.sleep(0.005)
+    await house.engine.cancel(NS, accepted.op.id)
+    assert (await house.ended(accepted)).status is Status.CANCELLED
+    assert LEFT in shown(house)
+    await until_gone(house)
+    found = await house.service.part(NS, "vNet", "net")
+    assert [one.name for one in network_of(found).subnets] == list(part_seen(found).subnets) == ["front"]
+    assert shown(house) == {subnet_key("uid-net", "front")}
+
+
+async def test_who_takes_it_away_is_in_the_journal(house: House) -> None:
+    found = await made(house)
+    leave_behind(house)
+    await until_gone(house)
+    lines = await house.engine.history(NS, found.id)
+    assert [(one.event, one.actor) for one in lines if one.event == "reshape"] == [("reshape", CONTROLLER)]
+
+
+async def test_subnets_of_others_are_left_alone(house: House) -> None:
+    await made(house)
+    region = house.cloud.region(SEOUL)
+    region.ensure(Part(PartKind.NETWORK, "uid-net-2", "other"))
+    other = region.shelf.get(PartKind.NETWORK, "uid-net-2")
+    assert other is not None
+    region.ensure(Part(PartKind.SUBNET, "uid-net-2-a", "a", other.native_id))
+    leave_behind(house, "of-somebody-else")
+    await house.wing.upkeep.look_around()
+    assert {"uid-net-2-a", "of-somebody-else"} <= shown(house)
+    assert (await house.service.part(NS, "vNet", "net")).op is None
+
+
+async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = await made(house)
+    leave_behind(house)
+    inside = house.cloud.region(SEOUL).shelf.get(PartKind.SUBNET, LEFT)
+    assert inside is not None
+    house.cloud.region(SEOUL).ensure(Part(PartKind.SECURITY_GROUP, "in-it", "x", inside.native_id))
+    for _ in range(3):
+        await house.wing.upkeep.look_around()
+        async with asyncio.timeout(PATIENT):
+            while (await house.service.part(NS, "vNet", "net")).op is not None:
+                await asyncio.sleep(0.005)
+    lines = await house.engine.history(NS, found.id)
+    assert [one.event for one in lines].count("reshape") == 1
+    accepted = await add_subnet(house.service, NS, "net", Subnet("side", "10.0.3.0/24"), ANN)  # it is in nobody's way
+    assert (await house.ended(accepted)).status is Status.SUCCEEDED
+    house.cloud.lose(SEOUL, PartKind.SECURITY_GROUP, "in-it")
+    monkeypatch.setattr(leftovers, "TRY_AGAIN", 0.0)
+    await until_gone(house)
+
+
+async def test_a_network_is_removed_with_what_was_left_behind_in_it(house: House) -> None:
+    await made(house)
+    leave_behind(house)
+    accepted = await house.service.remove_part(NS, "vNet", "net", ANN)
+    assert (await house.ended(accepted)).status is Status.SUCCEEDED
+    assert house.cloud.region(SEOUL).shelf.all() == []
+
+
+async def test_a_subnet_that_is_asked_for_again_is_the_one_that_was_left_behind(house: House) -> None:
+    await made(house)
+    leave_behind(house)
+    native = getattr(house.cloud.region(SEOUL).shelf.get(PartKind.SUBNET, LEFT), "native_id", "")
+    accepted = await add_subnet(house.service, NS, "net", BACK, ANN)
+    assert (await house.ended(accepted)).status is Status.SUCCEEDED
+    assert part_seen(await house.service.part(NS, "vNet", "net")).subnets["back"] == native
+
+
+@pytest.fixture(autouse=True)
+def _absent_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clouds, "ABSENT_AFTER", 3600.0)

@@ -1,0 +1,61 @@
+"""How long it takes under the limits, in virtual time: nothing but the calls to the providers takes any.
+
+So what is measured here is the schedule itself: whether a slot is ever left empty, and whether regions take turns.
+"""
+
+from math import ceil
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci.limits import limit_of
+from stateward.domains.mci.model import Connection, SubGroup
+from stateward.drivers import Place
+from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS
+from stateward.store.records import Status
+from tests.integration.domains.mci.conftest import ANN, NS, mci
+from tests.integration.domains.mci.weather import World, live
+
+CALL, CALLS_EACH = 0.05, 2
+"""Each VM takes two calls of so many seconds: the deed, and the look that shows its end."""
+
+TARGET = 1.15
+EACH, VMS = 8, 45
+
+
+def places(providers: tuple[str, ...]) -> list[Connection]:
+    return [Connection(f"{name}-r{number}", name, f"r{number}") for name in providers for number in range(1, EACH + 1)]
+
+
+def group(place: Connection) -> SubGroup:
+    spec = f"{place.provider}+{REGIONS[place.provider][0]}+{SPECS[place.provider][0].name}"
+    return SubGroup(place.name, VMS, spec, IMAGES[place.provider][0].name, connection=place.name)
+
+
+def ideal(providers: tuple[str, ...]) -> float:
+    """Return how many seconds the slowest provider needs at best: its regions take turns, and no slot is ever empty."""
+    return max(_rounds(one) for one in providers) * CALL * CALLS_EACH
+
+
+def _rounds(provider: str) -> int:
+    limit = limit_of(provider)
+    each = ceil(VMS / limit.vms)
+    return max(each, ceil(EACH * each / limit.regions))
+
+
+@pytest.mark.parametrize("providers", [("ncp",), ("aws", "ncp")], ids="-".join)
+def test_a_suspend_over_many_regions_keeps_to_the_ideal_schedule(providers: tuple[str, ...]) -> None:
+    async def course(world: World) -> None:
+        service, wanted = world.house.service, places(providers)
+        for one in wanted:
+            await service.add_connection(one, ANN)
+        assert (await world.house.created(mci("m1", *map(group, wanted)))).status is Status.SUCCEEDED
+        for one in wanted:
+            world.cloud.set_temper(Place(one.provider, one.region), replace(CALM, latency=CALL))
+        begun = world.clock()
+        verdict = await service.control(NS, "m1", "suspend", ANN)
+        assert (await world.house.ended(verdict.whole)).status is Status.SUCCEEDED
+        taken = world.clock() - begun
+        assert taken <= TARGET * ideal(providers)
+
+    live(1, CALM, course)

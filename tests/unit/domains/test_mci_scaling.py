@@ -1,0 +1,84 @@
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stateward.domains.mci.lifecycle import MCI
+from stateward.domains.mci.model import MciSpec, SubGroup, text
+from stateward.domains.mci.scaling import SIGNS, scaled
+from stateward.engine import Request
+from stateward.errors import BadInput
+from stateward.store.records import Object
+
+WEB, DB = SubGroup("web", 3, "s", "i"), SubGroup("db", 1, "s", "i")
+SHOP = MciSpec("shop", "uid-shop", (WEB, DB))
+
+
+def record(mci: MciSpec = SHOP) -> Object:
+    return Object("ns", mci.name, MCI.kind, "Running", 0.0, 1, 0, None, mci.name, None, text(mci), "{}", None, 0.0)
+
+
+def asked(action: str = "scale out", args: object = None, spec: MciSpec | None = None) -> Request:
+    text_of = "{}" if args is None else msgspec.json.encode(args).decode()
+    return Request("ns", "shop", action, "op", args=text_of, spec=None if spec is None else text(spec))
+
+
+def after(request: Request) -> MciSpec:
+    assert request.spec is not None
+    return msgspec.json.decode(request.spec, type=MciSpec)
+
+
+@given(st.sampled_from(sorted(SIGNS)), st.sampled_from([WEB, DB]), st.integers(1, 10_000))
+def test_the_record_follows_from_the_arguments(action: str, group: SubGroup, count: int) -> None:
+    want = after(scaled(asked(action, {"group": group.name, "count": count}), record()))
+    sizes = {one.name: one.size for one in SHOP.groups}
+    sizes[group.name] = max(0, group.size + SIGNS[action] * count)
+    assert {one.name: one.size for one in want.groups} == sizes
+    assert replace(want, groups=()) == replace(SHOP, groups=())
+
+
+@pytest.mark.parametrize("action", SIGNS)
+@pytest.mark.parametrize(
+    ("args", "field"),
+    [
+        (None, "args"),
+        ({"group": "web"}, "args"),
+        ({"count": 1}, "args"),
+        ({"group": "web", "count": "two"}, "args"),
+        ({"group": "web", "count": 0}, "args.count"),
+        ({"group": "web", "count": -1}, "args.count"),
+        ({"group": "cache", "count": 1}, "args.group"),
+    ],
+)
+def test_a_scaling_that_does_not_say_how_is_refused_with_field_and_state(action: str, args: object, field: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        scaled(asked(action, args), record())
+    assert refused.value.field == field
+    assert "which is Running" in refused.value.allowed
+
+
+def test_a_refusal_names_the_subgroups_there_are() -> None:
+    with pytest.raises(BadInput, match="has web, db"):
+        scaled(asked(args={"group": "cache", "count": 1}), record())
+
+
+def test_a_new_subgroup_comes_along_with_the_record() -> None:
+    cache = SubGroup("cache", 2, "s", "i")
+    wanted = replace(SHOP, groups=(WEB, DB, cache))
+    assert after(scaled(asked(args={"group": "cache", "count": 2}, spec=wanted), record())) == wanted
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(SHOP, groups=(replace(WEB, size=4), replace(DB, size=9))),
+        replace(SHOP, groups=(WEB, DB)),
+        replace(SHOP, groups=(replace(WEB, size=4), DB), policy="rollback"),
+        replace(SHOP, groups=(replace(WEB, size=4, image="other"), DB)),
+    ],
+)
+def test_a_record_that_changes_anything_else_is_refused(wrong: MciSpec) -> None:
+    with pytest.raises(BadInput) as refused:
+        scaled(asked(args={"group": "web", "count": 1}, spec=wrong), record())
+    assert refused.value.field == "spec"
