@@ -25,6 +25,9 @@ PROGRAMS = {
     "qemu-img": "qemu-utils",
     "as": "binutils",
     "chromium": "chromium",
+    "patroni": "patroni",
+    "etcd": "etcd-server",
+    "ip": "iproute2",
 }
 """What the tests run that no wheel carries, with the Debian package that does."""
 
@@ -83,7 +86,7 @@ def _npm_ci() -> None:
 
 
 def _programs() -> None:
-    """Install the programs that tests of real machines and of the console use; it needs Debian and root."""
+    """Install the programs that tests of machines, of the console and of failover use; it needs Debian and root."""
     missing = sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
     install = ("apt-get", "install", "-y", "-q", "--no-install-recommends", *missing)
     if not missing or (os.geteuid() == 0 and (_succeeds(*install) or (_apt_update() and _succeeds(*install)))):

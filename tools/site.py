@@ -28,6 +28,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
         "docs/howto/driver.md",
         "deploy/README.md",
         "deploy/postgresql.md",
+        "docs/howto/failover.md",
         "docs/howto/upgrade.md",
         "docs/howto/backup.md",
         "docs/howto/secure.md",

@@ -24,6 +24,7 @@ class Site:
         self.ledger_path = folder / "ledger"
         self.witness = Ledger(self.ledger_path, "storm")
         self.running: list[Running] = []
+        self.manners: tuple[str, ...] = ()  # options of every client
 
     def notes_path(self, client: str) -> Path:
         """Return where a client keeps its notes."""
@@ -37,18 +38,22 @@ class Site:
 
     async def client(self, name: str, *options: str) -> "Running":
         """Start a client, with the notes of the one of that name before it."""
-        return await self.start("client", name, str(self.notes_path(name)), *options)
+        return await self.start("client", name, str(self.notes_path(name)), *self.manners, *options)
 
     async def start(self, sort: str, name: str, where: str, *options: str) -> "Running":
         """Start a process; what it has to say goes into a file."""
         with (self.folder / f"{name}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", f"tests.chaos.{sort}_process", self.store, where, name, *options,
+                sys.executable, "-m", *self.program(sort), self.store, where, name, *options,
                 cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=log,
             )  # fmt: skip
         running = Running(self, name, process)
         self.running.append(running)
         return running
+
+    def program(self, sort: str) -> list[str]:
+        """Return the module that a sort of process runs."""
+        return [f"tests.chaos.{sort}_process"]
 
     def log_of(self, name: str) -> str:
         """Return what a process has said."""

@@ -26,7 +26,7 @@ def clause(name: str, table: str, sql: str, *, exact: bool = False, number: str 
 BORN = clause(
     "born",
     "objects",
-    "INSERT INTO objects SELECT {Object:r} FROM unnest({rows}::objects[]) r ON CONFLICT DO NOTHING RETURNING 1",
+    "INSERT INTO objects SELECT {Object:r} FROM unnest({rows}::objects_row[]) r ON CONFLICT DO NOTHING RETURNING 1",
     exact=True,
 )
 MOVED = clause(
@@ -46,7 +46,7 @@ REPLACED = clause(
     "objects",
     """
     UPDATE objects o SET {Object=r}
-    FROM unnest({rows}::objects[]) r
+    FROM unnest({rows}::objects_row[]) r
     WHERE {o.ns==r.ns} AND {o.id==r.id} AND o.version = r.version - 1
     RETURNING 1
     """,
@@ -55,7 +55,7 @@ REPLACED = clause(
 ACCEPTED = clause(
     "accepted",
     "operations",
-    "INSERT INTO operations SELECT {Operation:r} FROM unnest({rows}::operations[]) r RETURNING 1",
+    "INSERT INTO operations SELECT {Operation:r} FROM unnest({rows}::operations_row[]) r RETURNING 1",
 )
 STEPPED = clause(
     "stepped",
@@ -72,7 +72,7 @@ RECAST = clause(
     "operations",
     """
     UPDATE operations o SET origin = r.origin, via = r.via, desired = r.desired, failing = r.failing
-    FROM unnest({rows}::operations[]) r WHERE {o.ns==r.ns} AND {o.id==r.id}
+    FROM unnest({rows}::operations_row[]) r WHERE {o.ns==r.ns} AND {o.id==r.id}
     RETURNING 1
     """,
     exact=True,
@@ -92,7 +92,7 @@ ENDED = clause(
 ENQUEUED = clause(
     "enqueued",
     "work",
-    "INSERT INTO work SELECT {Work:r}, r.delayed FROM unnest({rows}::work[]) r RETURNING 1",
+    "INSERT INTO work SELECT {Work:r}, r.delayed FROM unnest({rows}::work_row[]) r RETURNING 1",
     number="coalesce(nullif(r.seq, 0), nextval('work_seq'))",
 )
 REQUEUED = clause(
@@ -100,7 +100,7 @@ REQUEUED = clause(
     "work",
     """
     UPDATE work w SET {Work=r}, delayed = r.delayed
-    FROM unnest({rows}::work[]) r WHERE {w.ns==r.ns} AND {w.op==r.op}
+    FROM unnest({rows}::work_row[]) r WHERE {w.ns==r.ns} AND {w.op==r.op}
     RETURNING 1
     """,
     exact=True,
@@ -130,13 +130,13 @@ RELIEVED = clause(
 PROGRESSED = clause(
     "progressed",
     "progress",
-    "INSERT INTO progress SELECT {Progress:r} FROM unnest({rows}::progress[]) r RETURNING 1",
+    "INSERT INTO progress SELECT {Progress:r} FROM unnest({rows}::progress_row[]) r RETURNING 1",
     number="nextval('progress_seq')",
 )
 LOCKED = clause(
     "locked",
     "locks",
-    "INSERT INTO locks SELECT {Lock:r} FROM unnest({rows}::locks[]) r RETURNING 1",
+    "INSERT INTO locks SELECT {Lock:r} FROM unnest({rows}::locks_row[]) r RETURNING 1",
     number="coalesce(nullif(r.seq, 0), nextval('lock_seq'))",
 )
 GRANTED = clause(
@@ -144,7 +144,7 @@ GRANTED = clause(
     "locks",
     """
     UPDATE locks l SET waiting = false
-    FROM unnest({rows}::locks[]) r
+    FROM unnest({rows}::locks_row[]) r
     WHERE {l.ns==r.ns} AND {l.tree==r.tree} AND {l.path==r.path} AND {l.op==r.op} AND {l.mode==r.mode}
     RETURNING 1
     """,
@@ -164,7 +164,7 @@ TIMED = clause(
     "timed",
     "timers",
     """
-    INSERT INTO timers SELECT {Timer:r} FROM unnest({rows}::timers[]) r
+    INSERT INTO timers SELECT {Timer:r} FROM unnest({rows}::timers_row[]) r
     ON CONFLICT (ns, id) DO UPDATE SET {Timer=excluded}
     RETURNING 1
     """,
@@ -172,14 +172,14 @@ TIMED = clause(
 ANSWERED = clause(
     "answered",
     "answers",
-    "INSERT INTO answers SELECT {Answer:r} FROM unnest({rows}::answers[]) r ON CONFLICT DO NOTHING RETURNING 1",
+    "INSERT INTO answers SELECT {Answer:r} FROM unnest({rows}::answers_row[]) r ON CONFLICT DO NOTHING RETURNING 1",
     exact=True,
 )
 LANED = clause(
     "laned",
     "lanes",
     """
-    INSERT INTO lanes SELECT {Lane:r} FROM unnest({rows}::lanes[]) r
+    INSERT INTO lanes SELECT {Lane:r} FROM unnest({rows}::lanes_row[]) r
     ON CONFLICT (lane) DO UPDATE SET grp = excluded.grp, {Lane=excluded}
     RETURNING 1
     """,
@@ -188,7 +188,7 @@ GROUPED = clause(
     "grouped",
     "lane_groups",
     """
-    INSERT INTO lane_groups SELECT r.grp, r.lanes FROM unnest({rows}::lane_groups[]) r
+    INSERT INTO lane_groups SELECT r.grp, r.lanes FROM unnest({rows}::lane_groups_row[]) r
     ON CONFLICT (grp) DO UPDATE SET lanes = excluded.lanes
     RETURNING 1
     """,
@@ -200,7 +200,7 @@ JOURNALED = clause(
     spelled(
         """
     INSERT INTO journal
-    SELECT {Line:r} FROM turn, unnest({rows}::journal[]) WITH ORDINALITY AS r(<columns>, place)
+    SELECT {Line:r} FROM turn, unnest({rows}::journal_row[]) WITH ORDINALITY AS r(<columns>, place)
     ORDER BY r.place
     RETURNING 1
     """,

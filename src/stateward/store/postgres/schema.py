@@ -1,5 +1,8 @@
 """Bringing a database up to this version's schema, by one process at a time."""
 
+import asyncio
+
+from stateward.store.errors import Conflict
 from stateward.store.migrations import pending, require_current
 from stateward.store.postgres.connections import Connection, quoted
 from stateward.store.postgres.faults import FAULTS, fault
@@ -14,8 +17,22 @@ CREATE TABLE IF NOT EXISTS schema_versions (
 """
 
 
+ATTEMPTS = 10
+"""How often it is tried where those who are at work are in the way."""
+
+
 async def migrate(connection: Connection, schema: str, names: Names) -> None:
     """Apply what is pending, all of it or nothing; whoever comes at the same time waits and finds it done."""
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return await _migrate(connection, schema, names)
+        except Conflict:
+            await connection.execute("ROLLBACK")
+            await asyncio.sleep(0.1 * attempt)
+    return await _migrate(connection, schema, names)
+
+
+async def _migrate(connection: Connection, schema: str, names: Names) -> None:
     try:
         await connection.execute("BEGIN")
         await connection.execute("SELECT pg_advisory_xact_lock($1)", names.migration_lock)

@@ -1,0 +1,66 @@
+"""A hundred agents over real sockets, whose every effect is witnessed outside of the deployment and its database."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+from stateward.agents.agent import Agent
+from stateward.agents.calling import Caller
+from stateward.agents.messages import Existing, Order
+from stateward.agents.simulated import SimulatedSite
+from stateward.agents.site import Tell
+from stateward.agents.succession import Unsucceeded
+from tests.chaos.ledger import Ledger, What
+
+PACE, STEPS = 0.1, 2
+
+
+class WitnessedSite(SimulatedSite):
+    """A site that writes down what is done there, and when."""
+
+    def __init__(self, cloudlet: str, ledger: Ledger) -> None:
+        super().__init__(PACE, STEPS)
+        self._cloudlet, self._ledger = cloudlet, ledger
+
+    async def do(self, order: Order, tell: Tell) -> None:
+        facts = {"op": order.id, "object": f"{self._cloudlet}:{order.name}", "epoch": order.operation}
+        self._ledger.note(What.BEGIN, **facts)
+        try:
+            await super().do(order, tell)
+            self._ledger.note(What.APPLY, **facts)
+        finally:
+            self._ledger.note(What.END, **facts)
+
+
+class Agents:
+    """Agents of the cloudlets named; each dials whichever controller answers, and not all the same one first."""
+
+    def __init__(self, controllers: Sequence[str], ns: str, cloudlets: Sequence[str], token: str, ledger: Path) -> None:
+        pen, chance = Ledger(ledger, "agents"), Random(1)
+        self._sites = {name: WitnessedSite(name, pen) for name in cloudlets}
+        self._agents: list[Agent] = []
+        for number, (name, site) in enumerate(self._sites.items()):
+            turned = [*controllers[number % len(controllers) :], *controllers[: number % len(controllers)]]
+            caller = Caller(turned, ns, name, token, chance)
+            self._agents.append(Agent(site, caller, "1.0", Unsucceeded(), look_every=3600.0))
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Let them all dial."""
+        self._tasks = [asyncio.create_task(one.run()) for one in self._agents]
+
+    async def settled(self) -> None:
+        """Wait until all are connected and have told what they have."""
+        await asyncio.gather(*(one.settled.wait() for one in self._agents))
+
+    async def stop(self) -> None:
+        """Let them all go."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def things(self) -> Mapping[str, Existing]:
+        """All that exists at the sites, by cloudlet and name."""
+        return {f"{name}:{thing}": what for name, site in self._sites.items() for thing, what in site.things.items()}

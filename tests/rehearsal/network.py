@@ -1,0 +1,170 @@
+"""Where the three nodes are: hosts of their own in a network that can be cut, or, without root, ports of this host.
+
+The whole rehearsal lives in a network namespace of its own, in which nothing leads outside: a bridge, and behind it
+one more namespace for each node. A namespace is held by a process that does nothing, and is gone with it, so nothing
+is ever left behind. Without root, a node that cannot be reached is one whose processes all stand still.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import create_server
+from typing import Protocol
+
+from msgspec import Struct
+
+NODES = (1, 2, 3)
+HUB = 254
+"""Where everybody else is: servers, workers, agents and callers."""
+
+INSIDE = "STATEWARD_REHEARSAL_INSIDE"
+"""Says to this program that it was started in its own network."""
+
+
+class Ports(Struct, frozen=True):
+    """Where the programs of a node listen."""
+
+    postgres: int = 5432
+    patroni: int = 8008
+    client: int = 2379
+    peer: int = 2380
+
+
+class Network(Protocol):
+    """Where nodes are, and how one of them is cut off."""
+
+    about: str
+    ports: dict[int, Ports]
+
+    def address(self, node: int) -> str:
+        """Return a node's address."""
+
+    def inside(self, node: int) -> list[str]:
+        """Return what stands before a command that is to run on a node."""
+
+    def cut(self, node: int) -> None:
+        """Let nothing reach a node any more, nor leave it."""
+
+    def mend(self, node: int) -> None:
+        """Undo that."""
+
+
+class Hosts:
+    """Nodes that are hosts of their own."""
+
+    about = "each node is a network namespace of its own; a node is cut off by taking its link away, without a word"
+
+    def __init__(self) -> None:
+        self._holders: dict[int, subprocess.Popen[bytes]] = {}
+        self.ports = dict.fromkeys(NODES, Ports())
+        ip("link", "set", "lo", "up")
+        ip("link", "add", "hub", "address", hardware(HUB), "type", "bridge")
+        ip("address", "add", f"{self.address(HUB)}/24", "dev", "hub")
+        ip("link", "set", "hub", "up")
+        for node in NODES:
+            self._add(node)
+        for node in (HUB, *NODES):
+            self._introduce(node)
+
+    def _add(self, node: int) -> None:
+        holder = self._holders[node] = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        ours = Path("/proc/self/ns/net").readlink()
+        while Path(f"/proc/{holder.pid}/ns/net").readlink() == ours:
+            time.sleep(0.01)
+        peer = ("name", "uplink", "address", hardware(node), "netns", str(holder.pid))
+        ip("link", "add", f"to{node}", "type", "veth", "peer", *peer)
+        ip("link", "set", f"to{node}", "master", "hub", "up")
+        for words in (
+            ("link", "set", "lo", "up"),
+            ("address", "add", f"{self.address(node)}/24", "dev", "uplink"),
+            ("link", "set", "uplink", "up"),
+        ):
+            ip(*words, before=self.inside(node))
+
+    def _introduce(self, node: int) -> None:
+        """Let a host know all others for good: what is sent to one that is cut off is then swallowed, not returned."""
+        before, device = ([], "hub") if node == HUB else (self.inside(node), "uplink")
+        for other in {HUB, *NODES} - {node}:
+            known = (self.address(other), "lladdr", hardware(other), "dev", device, "nud", "permanent")
+            ip("neighbour", "replace", *known, before=before)
+
+    def address(self, node: int) -> str:
+        return f"10.77.0.{node}"
+
+    def inside(self, node: int) -> list[str]:
+        return ["nsenter", f"--net=/proc/{self._holders[node].pid}/ns/net"]
+
+    def cut(self, node: int) -> None:
+        ip("link", "set", f"to{node}", "down")
+
+    def mend(self, node: int) -> None:
+        ip("link", "set", f"to{node}", "up")
+
+    def close(self) -> None:
+        """Let the namespaces go."""
+        for holder in self._holders.values():
+            holder.kill()
+            holder.wait()
+
+
+class OneHost:
+    """Nodes that are ports of this host."""
+
+    about = "all nodes are on this host; a node is cut off by stopping its processes (SIGSTOP)"
+
+    def __init__(self) -> None:
+        self.ports = {node: Ports(*free_ports(4)) for node in NODES}
+        self.still: Callable[[int, bool], None] = lambda _node, _still: None
+
+    def address(self, node: int) -> str:
+        return "127.0.0.1"
+
+    def inside(self, node: int) -> list[str]:
+        return []
+
+    def cut(self, node: int) -> None:
+        self.still(node, True)
+
+    def mend(self, node: int) -> None:
+        self.still(node, False)
+
+
+def hardware(node: int) -> str:
+    """Return the hardware address of a host."""
+    return f"02:00:00:00:00:{node:02x}"
+
+
+def ip(*words: str, before: list[str] | None = None) -> None:
+    """Change the network."""
+    subprocess.run([*(before or []), "ip", *words], check=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on now."""
+    held = [create_server(("127.0.0.1", 0)) for _ in range(count)]
+    found = [int(one.getsockname()[1]) for one in held]
+    for one in held:
+        one.close()
+    return found
+
+
+def enter_own_network() -> None:
+    """Start this program again, in a network of its own; returns only there."""
+    if os.environ.get(INSIDE) != "yes":
+        os.environ[INSIDE] = "yes"
+        program = [sys.executable, "-m", "tests.rehearsal", *sys.argv[1:]]
+        os.execvp("unshare", ["unshare", "--net", *program])
+
+
+@contextmanager
+def hosts() -> Iterator[Hosts]:
+    """Give three hosts for a while."""
+    found = Hosts()
+    try:
+        yield found
+    finally:
+        found.close()
