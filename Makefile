@@ -47,6 +47,7 @@ soak: .venv/.dev ## load over all domains for half an hour, with kills; nothing 
 	@$(VENV)/python -m tests.soak $(ARGS)
 
 audit: .venv/.dev ## look for known faults of what we depend on, and for secrets in the tree and its history
+	@$(VENV)/python -m pip install --quiet pip-audit
 	@$(VENV)/python -m tools.audit
 
 setup: .venv/.run .venv/.dev .venv/.bench .venv/.docs ## set up everything at once

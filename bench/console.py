@@ -4,12 +4,14 @@ import shutil
 from importlib import import_module
 from importlib.util import find_spec
 
+from bench.figures import Line
+
 NEEDED = "playwright (run tools/setup.py dev) and Chromium (apt-get install chromium)"
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Return the figures of bench.console_page."""
     if find_spec("playwright") is None or not (shutil.which("chromium") or shutil.which("chromium-browser")):
         return [f"console: nothing was measured; it needs {NEEDED}"]
-    figures: list[str] = import_module("bench.console_page").figures()
-    return ["console", *(f"  {line}" for line in figures)]
+    figures: list[Line] = import_module("bench.console_page").figures()
+    return ["console", *figures]

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwright
 
+from bench.figures import Better, Line, plain, ratio
 from tests.console.browser import launched, signed_in
 from tests.console.processes import Played, played
 
@@ -59,7 +60,7 @@ TRAFFIC = """async ({lines, batch, cells}) => {
 }"""
 
 
-def figures() -> list[str]:
+def figures() -> list[Line]:
     """Measure all of it, and return the figures."""
     expect.set_options(timeout=PATIENT)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -74,10 +75,10 @@ def figures() -> list[str]:
 
 
 def _line(name: str, value: str) -> str:
-    return f"{name:<40} {value}"
+    return f"  {name:<40} {value}"
 
 
-def _paint(browser: Browser, stage: Played) -> Iterator[str]:
+def _paint(browser: Browser, stage: Played) -> Iterator[Line]:
     """Measure how soon something, and everything, is seen; the second visit is that of a browser that knows us."""
     with signed_in(browser, stage.url, stage.token) as (_, page, _):
         for visit in ("first", "second"):
@@ -86,13 +87,14 @@ def _paint(browser: Browser, stage: Played) -> Iterator[str]:
             expect(page.locator(LOADED)).to_be_attached()
             whole = time.monotonic() - begun
             first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-            yield _line(f"{visit} visit: first paint", f"{first:.0f} ms; all {CELLS:,} cells {whole * 1000:.0f} ms")
+            yield plain(f"{visit} visit of the console, first paint", first, "ms")
+            yield plain(f"{visit} visit of the console, all {CELLS:,} cells", whole * 1000, "ms")
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
 
 
-def _frames(browser: Browser, stage: Played) -> Iterator[str]:
+def _frames(browser: Browser, stage: Played) -> Iterator[Line]:
     """Measure frames while cells move."""
     with signed_in(browser, stage.url, stage.token) as (context, page, _):
         expect(page.locator(LOADED)).to_be_attached()
@@ -108,7 +110,8 @@ def _frames(browser: Browser, stage: Played) -> Iterator[str]:
     gaps = sorted(later - sooner for sooner, later in pairwise(times))
     took = (times[-1] - times[0]) / 1000
     yield _line(f"{CELLS:,} cells", f"{(last - seq) / took:.0f} journal lines/s seen ({RATE} transitions/s asked for)")
-    yield _line("frames", f"{len(gaps) / took:.1f} per second; slowest of 100: {gaps[int(len(gaps) * 0.99)]:.0f} ms")
+    yield plain(f"frames, {CELLS:,} cells in motion", len(gaps) / took, "a second", None, Better.HIGHER)
+    yield plain("the slowest frame of a hundred", gaps[int(len(gaps) * 0.99)], "ms")
     each = {name: (after[name] - before[name]) / len(times) * 1000 for name in after}
     yield _line(
         "processor's cost of a frame", ", ".join(f"{_short(name)} {cost:.2f} ms" for name, cost in each.items())
@@ -143,7 +146,7 @@ def _profile(profile: dict[str, Any]) -> Iterator[str]:
 # --- the server ------------------------------------------------------------------------------------------------------
 
 
-def _server(browser: Browser, stage: Played) -> Iterator[str]:
+def _server(browser: Browser, stage: Played) -> Iterator[Line]:
     """Measure what open consoles cost the server: overviews of the whole fleet, fed by the stream."""
     alone, before = _used(stage)
     with signed_in(browser, stage.url, stage.token) as (context, first, _):
@@ -153,10 +156,9 @@ def _server(browser: Browser, stage: Played) -> Iterator[str]:
             expect(page.locator(LOADED)).to_be_attached()
         watched, after = _used(stage)
     each = (watched / after - alone / before) / CONSOLES
-    lines = (
-        f"{alone / before * 1e6:.0f} µs a journal line alone, {watched / after * 1e6:.0f} µs with {CONSOLES} consoles"
-    )
-    yield _line("server", f"{lines}: {each * RATE:.2%} of a processor for each console at {RATE} lines/s")
+    cost = watched / after / (alone / before)
+    yield ratio(f"a journal line, {CONSOLES} consoles open", cost, "the server's processor time with none")
+    yield plain(f"a console at {RATE} journal lines a second", each * RATE * 100, "% of the server's processor")
 
 
 def _used(stage: Played) -> tuple[float, int]:
@@ -183,7 +185,7 @@ def _ticks(pid: int) -> int:
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _memory(browser: Browser, stage: Played) -> Iterator[str]:
+def _memory(browser: Browser, stage: Played) -> Iterator[Line]:
     """Measure the page's memory over an hour of traffic."""
     with signed_in(browser, stage.url, stage.token) as (context, page, _):
         context.set_default_timeout(0)
@@ -193,8 +195,8 @@ def _memory(browser: Browser, stage: Played) -> Iterator[str]:
         early = _heap(session)
         page.evaluate(TRAFFIC, {"lines": HOUR - HOUR // 10, "batch": BATCH, "cells": FLEET})
         late = _heap(session)
-    growth = f"{early:.1f} MB after 6 minutes' traffic, {late:.1f} MB after an hour's ({HOUR:,} transitions)"
-    yield _line("memory of the page", growth)
+    yield ratio(f"memory of the page after {HOUR:,} transitions", late / early, "that after a tenth of them")
+    yield plain(f"memory of the page after {HOUR:,} transitions", late, "MB")
 
 
 def _heap(session: CDPSession) -> float:

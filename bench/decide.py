@@ -11,13 +11,15 @@ from statemachine import State as PeerState
 from statemachine import StateMachine
 from transitions import Machine
 
+from bench.figures import Line, gain, ratio
 from bench.measure import Case, duration, take_turns
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.lifecycle import FORCE, USER, Move, Refusal, decide
 
 ROUNDS = 201
+WHAT = "a guarded decision"
 FACTS = frozenset({FORCE})
-TARGETS = {"bare look-up": 0.5, "automaton": 2, "transitions": 20, "python-statemachine": 200}
+TARGETS = {"a bare look-up": 0.5, "automaton": 2, "transitions": 20, "python-statemachine": 200}
 TABLE = {(move.source.word, move.event): move.target.word for move in VM.every_move()}
 
 
@@ -73,7 +75,7 @@ def cases() -> list[Case]:
     guarded = "if FORCE in FACTS: lamp.process_event('go')\nif FORCE in FACTS: lamp.process_event('back')"
     return [
         Case("decide", "decide(VM, failed, 'terminate', USER, FACTS)", ours),
-        Case("bare look-up", "look_up(TABLE, 'Failed', 'terminate')", {"look_up": look_up, "TABLE": TABLE}),
+        Case("a bare look-up", "look_up(TABLE, 'Failed', 'terminate')", {"look_up": look_up, "TABLE": TABLE}),
         Case("automaton", guarded, {"lamp": lamp_of_automaton(), "FORCE": FORCE, "FACTS": FACTS}, 2),
         Case("transitions", there_and_back, {"lamp": lamp_of_transitions()}, 2),
         Case("python-statemachine", there_and_back, {"lamp": PeerLamp()}, 2),
@@ -82,18 +84,15 @@ def cases() -> list[Case]:
     ]
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     assert isinstance(decide(VM, VmState.FAILED, "terminate", USER, FACTS), Move)
     assert isinstance(decide(VM, VmState.FAILED, "terminate", USER), Refusal)
     ours, bare, *peers, word, refusal = timings = take_turns(cases(), ROUNDS)
     return [
         "decide: a guarded move, against the least that a decision costs and against other state machines",
-        *(
-            f"  {one.times(ours):7.2f} x the speed of {one.name:<20} target {TARGETS[one.name]}"
-            for one in (bare, *peers)
-        ),
-        f"  {word.times(ours):7.2f} x the time if the state is a plain word",
-        f"  {refusal.times(ours):7.2f} x the time if it is refused, with all reasons",
+        *(gain(WHAT, one.times(ours), f"the speed of {one.name}", TARGETS[one.name]) for one in (bare, *peers)),
+        ratio("the same, the state a plain word", word.times(ours), f"the time of {WHAT}"),
+        ratio("a refusal, with all reasons", refusal.times(ours), f"the time of {WHAT}"),
         *(f"  {duration(timing.seconds)}  {timing.name}" for timing in timings),
     ]

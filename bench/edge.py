@@ -26,6 +26,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from bench.figures import Line, plain, ratio
 from bench.measure import Timing
 from stateward.agents.fleet import Fleet
 from stateward.agents.messages import Beat, End, Hello, encode
@@ -40,7 +41,7 @@ from stateward.store.records import Object
 
 NS, MANY, EACH = "lab", 1_000, 20
 ROUNDS, BEATS = 7, 5
-CRASHES = 15
+CRASHES, RESTARTS = 15, 5
 BOTH: dict[str, int] = {AGENT: 1, CONTROLLER: 1}
 UPGRADES = (
     ("asked twice, 2 losses, 2 duplicates", 2, Faults(2, 2, spared=gathering)),
@@ -132,10 +133,10 @@ def row(id_: str, kind: str, state: str, parent: str | None, spec: str, seen: st
     return Object(NS, id_, kind, state, now, 1, 1, None, id_, parent, spec, "{}", None, now, seen=seen)
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     with place(0) as empty, place(EACH) as full:
         try:
-            return [*upgrades(), *round_trips(empty), *returns(full), *crashes(empty)]
+            return [*upgrades(), *round_trips(empty), *returns(full), *crashes(empty), *restarts(empty)]
         finally:
             for one in STARTED:
                 one.kill()
@@ -218,7 +219,7 @@ def beat(sockets: list[socket.socket], message: bytes) -> None:
                     found.sendall(message)
 
 
-def round_trips(folder: Path) -> list[str]:
+def round_trips(folder: Path) -> list[Line]:
     ours = Server(folder)
     echo = subprocess.Popen([sys.executable, "-m", "bench.edge_echo"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert echo.stdout is not None
@@ -248,7 +249,7 @@ def round_trips(folder: Path) -> list[str]:
     mine, limit = (Timing(name, tuple(rounds[1:])) for name, rounds in taken.items())
     return [
         f"an agent's sign of life and its answer, {MANY:,} agents, in processor time of the controller",
-        f"  {mine.times(limit):7.2f} x a bare WebSocket echo in the same run                       target at most 3",
+        ratio("an agent's sign of life and its answer", mine.times(limit), "the time of a bare WebSocket echo", 3),
         *(f"  {one.seconds * 1e6:7.0f} µs each  {one.name}" for one in (mine, limit)),
     ]
 
@@ -256,11 +257,11 @@ def round_trips(folder: Path) -> list[str]:
 # --- coming back -----------------------------------------------------------------------------------------------------
 
 
-def returns(folder: Path) -> list[str]:
+def returns(folder: Path) -> list[Line]:
     return asyncio.run(_returns(folder))
 
 
-async def _returns(folder: Path) -> list[str]:
+async def _returns(folder: Path) -> list[Line]:
     server = await asyncio.to_thread(Server, folder)
     fleet = Fleet([f"ws://127.0.0.1:{server.port}"], NS, names(), server.token())
     fleet.has({name: {f"c{n}": 7 for n in range(EACH)} for name in names()})
@@ -277,17 +278,19 @@ async def _returns(folder: Path) -> list[str]:
     used = server.seconds
     await fleet.stop()
     server.stop()
+    what = f"{MANY:,} agents back at once, {EACH} instances each"
     return [
         f"{MANY:,} agents with {EACH} instances each, all back at once after the controller was killed",
-        f"  {done - begun:7.1f} s from its restart until all are settled ({done - up:.1f} s after it answers)",
-        f"  {used / MANY * 1e3:7.2f} ms of the controller's processor time for each agent, its start included",
+        plain(f"{what}, from the restart", done - begun, "s"),
+        plain(f"{what}, after it answers", done - up, "s"),
+        plain(f"{what}, of the controller's processor", used / MANY * 1e3, "ms an agent"),
     ]
 
 
 # --- crashes ---------------------------------------------------------------------------------------------------------
 
 
-def crashes(folder: Path) -> list[str]:
+def crashes(folder: Path) -> list[Line]:
     server = Server(folder)
     token, taken = server.token(), []
     here = f"/api/v1/edge/ns/{NS}/cloudlets/site0000"
@@ -302,8 +305,44 @@ def crashes(folder: Path) -> list[str]:
     server.stop()
     return [
         "an agent that crashes",
-        f"  {median(taken) * 1e3:7.1f} ms until everybody sees its cloudlet Offline (median of {CRASHES})",
+        plain("an agent's crash, until everybody sees its cloudlet Offline", median(taken) * 1e3, "ms"),
     ]
+
+
+def restarts(folder: Path) -> list[Line]:
+    """Kill a real agent that has a real cluster, and start it again at once."""
+    server, taken = Server(folder), []
+    (folder / "token").write_text(server.token())
+    here = f"/api/v1/edge/ns/{NS}/cloudlets/site0001"
+    agent = working(server, "site0001")
+    until(server.client, here, "Ready")
+    server.client.post(f"{here}/clusterinsts", json={"name": "c1", "nodes": 2})
+    until(server.client, f"{here}/clusterinsts/c1", "Ready")
+    for _ in range(RESTARTS):
+        begun = time.perf_counter()
+        agent.kill()
+        agent.wait(60)
+        agent = working(server, "site0001")
+        until(server.client, here, "Offline")
+        until(server.client, here, "Ready")
+        taken.append(time.perf_counter() - begun)
+    server.client.delete(f"{here}/clusterinsts/c1")
+    until(server.client, f"{here}/clusterinsts/c1", "NotPresent")
+    agent.kill()
+    agent.wait(60)
+    server.stop()
+    return [
+        plain("an agent's crash, until its next process has told what it has, and all is settled", median(taken), "s")
+    ]
+
+
+def working(server: Server, cloudlet: str) -> subprocess.Popen[bytes]:
+    """Start a real agent."""
+    where = ("--controller", f"ws://127.0.0.1:{server.port}", "--cloudlet", cloudlet, "--namespace", NS)
+    files = ("--token-file", str(server.folder / "token"), "--data", str(server.folder / "agent"))
+    command = [str(STATEWARD), "agent", *where, *files]
+    STARTED.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    return STARTED[-1]
 
 
 def until(client: httpx.Client, path: str, state: str) -> None:

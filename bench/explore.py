@@ -8,6 +8,7 @@ from time import process_time
 
 from msgspec import Struct
 
+from bench.figures import Better, Line, plain
 from stateward.domains.edge.protocol import Scenario, instance_protocol, listing
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.lifecycle.explore import Bounds, Exploration, Faults, explore
@@ -33,14 +34,13 @@ CASES = (
 )
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     results = [timed(case) for case in CASES]
     lines = [line(case.name, found, seconds) for case, (found, seconds) in zip(CASES, results, strict=True)]
     visited = sum(found.visited for found, _ in results)
     seconds = sum(seconds for _, seconds in results)
     rate = visited / seconds
-    verdict = "good" if rate >= LEAST else "too slow"
-    total = f"  {'together':24} {visited:9,} states, {rate:9,.0f} states/s, at least {LEAST:,}: {verdict}"
+    total = plain("the agent protocol, explored", rate, "states a second of a processor", LEAST, Better.HIGHER)
     return ["explore: the agent protocol, two wishes of the user", *lines, total]
 
 

@@ -14,6 +14,7 @@ from tempfile import mkdtemp
 from time import perf_counter, time
 
 from bench.engine.places import new_database, new_file, store_at
+from bench.figures import Better, Line, plain, ratio
 from stateward.domains.leases.demand import Demand
 from stateward.domains.leases.house import LeasesWing
 from stateward.domains.leases.lifecycle import HOST, LEASE
@@ -34,16 +35,17 @@ SIZES = ((100, 1_000), (1_000, 10_000), (10_000, 10_000), (10_000, 100_000), (10
 SEARCHES = 300
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
-    lines = ["leases"]
+    lines: list[Line] = ["leases"]
     for name, url in (("embedded", new_file()), ("PostgreSQL", new_database())):
         rate, lateness, active = asyncio.run(_measured(url))
         cuts = quantiles(lateness, n=100)
         lines += [
-            f"  {rate:7,.0f} leases made a second, {CALLERS} callers  {name}",
-            f"  {cuts[49]:7.2f} s late, p50; {cuts[98]:.2f} s, p99: the start of {LEASES:,} leases due at once  {name}",
-            f"  {active:7.2f} s until the last of them is ACTIVE  {name}",
+            plain(f"leases made by {CALLERS} callers, {name}", rate, "a second", None, Better.HIGHER),
+            plain(f"the start of {LEASES:,} leases due at once, p50, {name}", cuts[49], "s late"),
+            plain(f"the start of {LEASES:,} leases due at once, p99, {name}", cuts[98], "s late"),
+            plain(f"{LEASES:,} leases due at once, until the last is ACTIVE, {name}", active, "s"),
         ]
     return [*lines, "a search for one host, of so many, with so many bookings", *_searches()]
 
@@ -97,7 +99,8 @@ async def _make(wing: LeasesWing, number: int, start: float, callers: int) -> fl
 # --- searching -------------------------------------------------------------------------------------------------------
 
 
-def _searches() -> Iterator[str]:
+def _searches() -> Iterator[Line]:
+    first = 0.0
     for hosts, bookings in SIZES:
         began = perf_counter()
         pool = _pool(hosts, bookings)
@@ -107,6 +110,10 @@ def _searches() -> Iterator[str]:
             f"  {free * 1e6:7.0f} µs, where many are free; {full * 1e6:7.0f} µs, where none is"
             f"  {hosts:>6,} hosts, {bookings:>7,} bookings (read in {built:.1f} s)"
         )
+        first = first or free
+        few, many = f"{SIZES[0][0]} hosts, {SIZES[0][1]:,} bookings", f"{hosts:,} hosts, {bookings:,} bookings"
+        if few != many:
+            yield ratio(f"a search among {many}", free / first, f"the time among {few}")
 
 
 _FULL = 400 * DAY

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
 
+from bench.figures import Line, ratio
 from stateward.locks import Conflict, LockQueue, LockTree, Mode, parse_path
 
 DEPTH = 10
@@ -13,16 +14,19 @@ ABOVE = "".join(f"/level{depth}" for depth in range(1, DEPTH))
 PATH = f"{ABOVE}/mine"
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     trees = {held: tree_with(held) for held in HELD}
     raw, *figures, reading, queued = fastest([raw_counts(), *map(one_lock, trees.values()), read_path, one_queued()])
-    lines = [f"locks: take and give back X on a path {DEPTH} deep (IX on {DEPTH} ancestors)"]
+    lines: list[Line] = []
     for held, seconds in zip(HELD, figures, strict=True):
-        flat = f"{seconds / figures[0]:.2f} x the time with {HELD[0]}"
-        lines.append(f"  {held:>7,} others held   {rate(seconds)}   {flat}   {seconds / raw:.1f} x raw counting")
+        what = f"take and give back X on a path {DEPTH} deep, {held:,} others held"
+        lines += [ratio(what, seconds / raw, f"the time of {DEPTH + 1} counts up and down"), f"  {rate(seconds)}"]
+    flat = f"take and give back X, {HELD[-1]:,} others held"
     return [
+        f"locks: take and give back X on a path {DEPTH} deep (IX on {DEPTH} ancestors)",
         *lines,
+        ratio(flat, figures[-1] / figures[0], f"the time with {HELD[0]} held"),
         f"  raw counting          {rate(raw)}   {DEPTH + 1} counts in a dict up and down, behind a call each",
         f"  with a fair queue     {rate(queued)}   {HELD[0]} others held, nobody waiting",
         f"  reading such a path   {rate(reading)}   not in the figures above",

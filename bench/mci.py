@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from uvloop import new_event_loop
 
 from bench import mci_hosts, mci_status
+from bench.figures import Line, plain, ratio
 from bench.mci_fleet import EACH, NS, PROVIDERS, everywhere, new_fleet
 from stateward.domains.mci.limits import limit_of
 from stateward.drivers.simulated import CALM
@@ -33,14 +34,14 @@ def _rounds(provider: str, vms: int, regions: int) -> int:
     return max(each, ceil(regions * each / limit.regions))
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         lines = runner.run(schedule())
     return [*lines, *mci_status.report(), *mci_hosts.report()]
 
 
-async def schedule() -> list[str]:
+async def schedule() -> list[Line]:
     """Suspend all VMs of one MCI over all regions."""
     async with new_fleet() as fleet:
         await fleet.made(everywhere("all", VMS_EACH))
@@ -55,13 +56,15 @@ async def schedule() -> list[str]:
     return told(accepted, seconds, used, sum(fleet.calls.values()))
 
 
-def told(accepted: float, seconds: float, used: float, calls: int) -> list[str]:
+def told(accepted: float, seconds: float, used: float, calls: int) -> list[Line]:
     """Return what was measured, to be printed."""
     best, regions = ideal(), EACH * len(PROVIDERS)
+    what = f"suspend of {VMS:,} VMs over {regions} regions"
     return [
-        f"suspend of {VMS:,} VMs over {len(PROVIDERS)} providers and {regions} regions, {CALL * 1e3:g} ms a call",
-        f"  {seconds / best:7.2f} x the ideal schedule of {best:.1f} s              target {TARGET}",
-        f"  {(seconds - accepted) / best:7.2f} x from acceptance on, which took {accepted:.2f} s",
-        f"  {used / seconds:7.2f} cores used ({used / VMS * 1e6:.0f} µs a VM)                target below 1",
-        f"  {calls:7,} calls to providers",
+        f"{what} of {len(PROVIDERS)} providers, {CALL * 1e3:g} ms a call; ideally {best:.1f} s",
+        ratio(what, seconds / best, "the ideal schedule", TARGET),
+        ratio(f"{what}, from acceptance on", (seconds - accepted) / best, "the ideal schedule"),
+        plain(what, used / seconds, "cores used", 1),
+        plain(what, used / VMS * 1e6, "µs of a processor for a VM"),
+        f"  {calls:7,} calls to providers; accepted in {accepted:.2f} s",
     ]

@@ -7,6 +7,7 @@ from time import perf_counter
 
 from uvloop import new_event_loop
 
+from bench.figures import Line, plain
 from bench.mci_fleet import ANN, NS, Fleet, new_fleet
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
 
@@ -15,18 +16,18 @@ ACTIONS = ("suspend", "resume", "reboot", "terminate")
 STEADY = {"suspend": "Suspended", "resume": "Running", "reboot": "Running", "terminate": "Terminated"}
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return ["machines on this host", *runner.run(processes()), *runner.run(guests())]
 
 
-async def processes() -> list[str]:
+async def processes() -> list[Line]:
     """Measure machines of the process driver."""
     return await _life("process", SubGroup("p", PROCESSES, "local+here+tiny", "sh"))
 
 
-async def guests() -> list[str]:
+async def guests() -> list[Line]:
     """Measure machines of the qemu driver, where there is one."""
     if not which("qemu-system-aarch64") and not which("qemu-system-x86_64"):
         return ["  qemu: left out, because no qemu-system program is installed"]
@@ -34,7 +35,7 @@ async def guests() -> list[str]:
     return await _life("qemu", SubGroup("q", GUESTS, "guest", "tick"), connection)
 
 
-async def _life(driver: str, group: SubGroup, connection: Connection | None = None) -> list[str]:
+async def _life(driver: str, group: SubGroup, connection: Connection | None = None) -> list[Line]:
     async with new_fleet(tick=0.05) as fleet:
         if connection is not None:
             await fleet.wing.service.add_connection(connection, ANN)
@@ -50,7 +51,10 @@ async def _life(driver: str, group: SubGroup, connection: Connection | None = No
             await _end(fleet, driver)
     words = ", ".join(f"{action} {taken:.2f} s" for action, taken in seconds.items())
     each = sum(seconds.values()) / len(seconds) / group.size
-    return [f"  {driver}: {group.size} machines: {words} ({each * 1e3:.1f} ms a machine and action)"]
+    return [
+        f"  {driver}: {group.size} machines: {words}",
+        plain(f"an action on a machine of driver {driver}, {group.size} at once", each * 1e3, "ms each"),
+    ]
 
 
 async def _timed(work: Awaitable[None]) -> float:

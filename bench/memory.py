@@ -12,10 +12,12 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from bench.decide import PeerLamp, lamp_of_automaton, lamp_of_transitions
+from bench.figures import Line, ratio
 from stateward.domains.mci.lifecycle import VmState
 
 OBJECTS = 1_000_000
 MACHINES = 1_000
+WHAT = "an object with its state, in memory"
 PEERS: dict[str, Callable[[int], object]] = {
     "automaton": lambda _: lamp_of_automaton(),
     "transitions": lambda _: lamp_of_transitions(),
@@ -30,14 +32,14 @@ class Record(Struct, gc=False):
     state: VmState
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     bare = bytes_each(lambda _: Record("", VmState.RUNNING), OBJECTS)
     ours = bytes_each(lambda number: Record(f"vm-{number}", VmState.RUNNING), OBJECTS)
     peers = {name: bytes_each(make, MACHINES) for name, make in PEERS.items()}
     return [
         f"memory: {OBJECTS:,} objects, each with its state",
-        *(f"  {each / ours:7.1f} x as much with {name}" for name, each in peers.items()),
+        *(ratio(WHAT, ours / each, f"the memory of one of {name}") for name, each in peers.items()),
         f"  {in_all(ours)}  ours ({bare:.0f} bytes without the id)",
         *(f"  {in_all(each)}  {name}" for name, each in peers.items()),
     ]

@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 from time import perf_counter
 
 from bench.engine.places import new_database, new_file, store_at
+from bench.figures import Better, Line, plain, ratio
 from stateward.domains.ovc.house import OvcWing
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, VmSpec
@@ -85,15 +86,15 @@ async def _cloud(url: str, driver: str, storage: str) -> AsyncIterator[Tenant]:
     rmtree(folder, ignore_errors=True)
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
-    lines = ["OpenvCloud objects, on nodes that take no time"]
+    lines: list[Line] = ["OpenvCloud objects, on nodes that take no time"]
     for name, url in (("embedded", new_file()), ("PostgreSQL", new_database())):
-        lines += [f"{line}  {name}" for line in asyncio.run(_actions(url))]
+        lines += asyncio.run(_actions(url, name))
     return [*lines, *asyncio.run(_moves())]
 
 
-async def _actions(url: str) -> list[str]:
+async def _actions(url: str, name: str) -> list[Line]:
     async with _cloud(url, "simulated", "none") as tenant:
         made, vms = await _timed(lambda: _gathered([tenant.vm(f"vm {number}") for number in range(VMS)]))
         disks = await asyncio.gather(*(tenant.disk(f"disk {number}") for number in range(VMS)))
@@ -103,15 +104,15 @@ async def _actions(url: str) -> list[str]:
         alone = [(await _timed(partial(tenant.do, vm, "resume")))[0] for vm in vms[:ALONE]]
         looked, _ = await _timed(Rounds(tenant.engine, tenant.wing.nodes, Random(1), every=0.0).look_around)
     return [
-        f"  {VMS / made:7,.0f} VMs made and deployed a second, {VMS} at once",
-        f"  {VMS / paused:7,.0f} plain actions a second, {VMS} at once",
-        f"  {both / paused:7.2f} x that for an action on a VM and its disk together",
-        f"  {median(alone) * 1e3:7.1f} ms for one action alone, from request to end",
-        f"  {looked * 1e3:7.1f} ms for a look at all {VMS} VMs, whether they are what they should be",
+        ratio(f"an action on a VM and its disk, {name}", both / paused, "the time of one on the VM alone"),
+        plain(f"VMs made and deployed, {VMS} at once, {name}", VMS / made, "a second", None, Better.HIGHER),
+        plain(f"actions, {VMS} at once, {name}", VMS / paused, "a second", None, Better.HIGHER),
+        plain(f"one action alone, from request to end, {name}", median(alone) * 1e3, "ms"),
+        plain(f"a look at {VMS} VMs, whether they are what they should be, {name}", looked * 1e3, "ms"),
     ]
 
 
-async def _moves() -> list[str]:
+async def _moves() -> list[Line]:
     if which("qemu-img") is None or which("qemu-system-x86_64") is None:
         return ["  (no live migration: QEMU is not installed)"]
     async with _cloud(new_file(), "qemu", "files") as tenant:
@@ -119,7 +120,7 @@ async def _moves() -> list[str]:
         moves = [(await _timed(lambda: tenant.do(vm, "migrate")))[0] for _ in range(MOVES)]
         await tenant.end()
     return [
-        f"  {median(moves) * 1e3:7.0f} ms for a live migration between two QEMU processes, the second's start included"
+        plain("a live migration between two QEMU processes, the second's start included", median(moves) * 1e3, "ms")
     ]
 
 

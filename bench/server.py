@@ -22,11 +22,13 @@ from typing import Any
 
 from bench.engine.lamps import NS, name_of
 from bench.engine.places import filled, new_file
+from bench.figures import Line, plain, ratio
 from bench.measure import Timing
 
 CALLS, ROUNDS, CONNECTIONS = 1_000, 9, 64
 READERS, A_SECOND, SECONDS = 1_000, 100, 10.0
 MANY = 1_000_000
+BARE = "the time of a bare Litestar handler with the same payload"
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -146,7 +148,7 @@ def read_answer(connection: socket.socket, status: bytes) -> bytes:
     return body
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     return [*calls(), *readers(), *pages()]
 
@@ -154,7 +156,7 @@ def report() -> list[str]:
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-def calls() -> list[str]:
+def calls() -> list[Line]:
     """Compare calls with the same calls to handlers that do nothing."""
     total = (ROUNDS + 1) * CALLS
     with ExitStack() as stack:
@@ -200,15 +202,15 @@ def in_turns(cases: dict[str, tuple[Child, Callable[[int], None]]]) -> dict[str,
     return {name: Timing(name, tuple(rounds[1:])) for name, rounds in taken.items()}
 
 
-def told(timings: dict[str, Timing]) -> list[str]:
+def told(timings: dict[str, Timing]) -> list[Line]:
     get, bare_get, post, bare_post, accept = timings.values()
     rounds = zip(post.rounds, bare_post.rounds, accept.rounds, strict=True)
     share = median((mine - http) / alone for mine, http, alone in rounds)
     return [
         "calls, in processor time of the server's process",
-        f"  {get.times(bare_get):7.2f} x a bare Litestar handler with the same payload (GET)     target at most 2",
-        f"  {post.times(bare_post):7.2f} x a bare Litestar handler with the same payload (POST)",
-        f"  {share:7.2f} x the engine's own accept, without the HTTP cost (POST)      target at most 1.5",
+        ratio("GET of an object", get.times(bare_get), BARE, 2),
+        ratio("POST of an action", post.times(bare_post), BARE),
+        ratio("POST of an action, without its HTTP", share, "the time of the engine's own accept", 1.5),
         *(f"  {one.seconds * 1e6:7.0f} µs each  {one.name}" for one in timings.values()),
     ]
 
@@ -216,7 +218,7 @@ def told(timings: dict[str, Timing]) -> list[str]:
 # --- readers ---------------------------------------------------------------------------------------------------------
 
 
-def readers() -> list[str]:
+def readers() -> list[Line]:
     """Open many streams, and see what they cost in memory, and in processor time while something happens."""
     with lamps(10) as database, child("ours", database) as ours:
         alone = busy(ours)
@@ -228,10 +230,10 @@ def readers() -> list[str]:
             stream.close()
     return [
         f"{READERS:,} idle readers of the stream",
-        f"  {each / 1024:7.1f} KiB of memory each",
+        plain("an idle reader of the stream", each / 1024, "KiB of memory"),
         f"  {alone:7.1%} of a core at {A_SECOND} transitions a second without readers",
         f"  {watched:7.1%} of a core at {A_SECOND} transitions a second with all of them",
-        f"  {(watched - alone) / READERS * 1e6:7.1f} µs of processor time a second for each reader",
+        plain(f"a reader at {A_SECOND} transitions a second", (watched - alone) / READERS * 1e6, "µs a second"),
     ]
 
 
@@ -271,7 +273,7 @@ def busy(server: Child, streams: list[socket.socket] | None = None) -> float:
 # --- pages -----------------------------------------------------------------------------------------------------------
 
 
-def pages() -> list[str]:
+def pages() -> list[Line]:
     """Compare the first and the last page of a thousand out of a million objects."""
     with lamps(MANY) as database, child("ours", database) as ours:
         caller = Caller(ours, 1)
@@ -286,7 +288,7 @@ def pages() -> list[str]:
     )
     return [
         f"a page of 1,000 of {MANY:,} objects",
-        f"  {later.times(first):7.2f} x the time of the first page (last page)                   target at most 1.5",
+        ratio(f"the last page of 1,000 of {MANY:,} objects", later.times(first), "the time of the first", 1.5),
         *(f"  {one.seconds * 1e3:7.1f} ms  {one.name} page" for one in (first, later)),
     ]
 

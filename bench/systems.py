@@ -8,6 +8,7 @@ from time import perf_counter
 
 from bench.engine.lamps import lamp, lamps
 from bench.engine.places import is_postgres, new_database, new_file, store_at
+from bench.figures import Better, Line, gain, plain, ratio
 from stateward.domains.systems.actions import Actions
 from stateward.domains.systems.backends.simulated import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
@@ -25,14 +26,16 @@ LOCKS, RAW, ROUNDS, TURNS = 500, 300, 20, 5
 NAMES = {True: "PostgreSQL", False: "SQLite"}
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
-    lines = [f"systems: {DEPLOYS} disjoint deploys at once, on a system of {DEPLOYS * EACH:,} simulated services"]
+    lines: list[Line] = [
+        f"systems: {DEPLOYS} disjoint deploys at once, on a system of {DEPLOYS * EACH:,} simulated services"
+    ]
     for url in (new_file(), new_database()):
         lines += asyncio.run(_deploys(url))
     lines.append("systems: take and give back a durable lock, each with an operation of its own")
     for url in (new_file(), new_database()):
-        lines.append(asyncio.run(_locks(url)))
+        lines += asyncio.run(_locks(url))
     return lines
 
 
@@ -49,7 +52,7 @@ async def _large(url: str, backend: SimulatedBackend) -> AsyncIterator[Engine]:
         yield engine
 
 
-async def _deploys(url: str) -> list[str]:
+async def _deploys(url: str) -> list[Line]:
     backend = SimulatedBackend()
     async with _large(url, backend) as engine:
         first = await _deploy_all(engine, "first")
@@ -57,13 +60,12 @@ async def _deploys(url: str) -> list[str]:
         second = await _deploy_all(engine, "second")
         ideal = -(-DEPLOYS * EACH // SLOTS) * DELAY
         rolled = await _roll_ups(engine)
-    many = DEPLOYS * EACH
-    found = (
-        f"{first:6.1f} s to make them all at once: {many / first:,.0f} services a second",
-        f"{second:6.1f} s to replace them all, {DELAY:g} s each, {SLOTS:,} at a time: {second / ideal:.2f} x ideal",
-        f"{rolled * 1000:6.1f} ms until the system reflects a change of one of its services",
-    )
-    return [f"  {NAMES[is_postgres(url)]:<10}{line}" for line in found]
+    many, name = DEPLOYS * EACH, NAMES[is_postgres(url)]
+    return [
+        ratio(f"{many:,} services replaced, {SLOTS:,} at a time, {name}", second / ideal, "the ideal schedule"),
+        plain(f"services made by {DEPLOYS} deploys at once, {name}", many / first, "a second", None, Better.HIGHER),
+        plain(f"a change of a service, until its system reflects it, {name}", rolled * 1000, "ms"),
+    ]
 
 
 async def _deploy_all(engine: Engine, word: str) -> float:
@@ -95,15 +97,19 @@ async def _roll_ups(engine: Engine) -> float:
 # --- durable locks ---------------------------------------------------------------------------------------------------
 
 
-async def _locks(url: str) -> str:
+async def _locks(url: str) -> list[Line]:
     async with Engine(store_at(url), [lamps()], slots=LOCKS) as engine:
         await _lamps(engine)
         rounds = [(await _flashed(engine, locked=False), await _flashed(engine, locked=True)) for _ in range(TURNS)]
         raw = await _raw(engine)
     locked = median(with_locks for _, with_locks in rounds)
     times = median(with_locks / bare for bare, with_locks in rounds)
-    rates = f"{LOCKS / locked:>7,.0f} a second   {times:.2f} x the time without"
-    return f"  {NAMES[is_postgres(url)]:<10}  {rates}   {raw / (locked / LOCKS):.2f} x the raw rate of single commits"
+    name = f"an action with a durable lock, {NAMES[is_postgres(url)]}"
+    return [
+        ratio(name, times, "the time without the lock"),
+        gain(name, raw / (locked / LOCKS), "the rate of single commits"),
+        plain(name, LOCKS / locked, "a second", None, Better.HIGHER),
+    ]
 
 
 async def _lamps(engine: Engine) -> None:

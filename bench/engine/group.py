@@ -6,12 +6,13 @@ journal of its own. How that compares with changing nothing but the objects is t
 
 from bench.engine.places import filled, new_database, new_file
 from bench.engine.race import Runner, race
+from bench.figures import Line, ratio
 
 OBJECTS, ROUNDS = 10_000, 5
 TARGET = 1.5
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     return [
         f"a group action on {OBJECTS:,} objects, accepted in one transaction",
@@ -20,7 +21,7 @@ def report() -> list[str]:
     ]
 
 
-def _on(name: str, dialect: str, places: list[str]) -> list[str]:
+def _on(name: str, dialect: str, places: list[str]) -> list[Line]:
     size = str(OBJECTS)
     ours, bare, objects = race(
         [
@@ -30,8 +31,9 @@ def _on(name: str, dialect: str, places: list[str]) -> list[str]:
         ],
         ROUNDS,
     )
+    what = f"one action on {OBJECTS:,} objects, {name}"
     return [
-        f"  {ours.timing.times(bare.timing):7.2f} x the time of the raw batch on {name:<14} target {TARGET}",
-        f"  {ours.timing.times(objects.timing):7.2f} x the time of changing the objects alone",
+        ratio(what, ours.timing.times(bare.timing), "the time of bare SQL in one batch", TARGET),
+        ratio(what, ours.timing.times(objects.timing), "the time of changing the objects alone"),
         *(f"  {one.timing.seconds * 1e6:7.1f} µs an object  {one.runner.name}" for one in (ours, bare, objects)),
     ]

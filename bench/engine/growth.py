@@ -8,13 +8,14 @@ from os import environ
 
 from bench.engine.places import filled, new_database, new_file
 from bench.engine.race import Result, Runner, race
+from bench.figures import Line, ratio
 
 FEW, MANY = 10_000, int(environ.get("STATEWARD_BENCH_OBJECTS", "1000000"))
 ACTIONS, CALLERS, ROUNDS = 2_000, 100, 5
 TARGET = 1.3
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     return [
         f"growth: actions on any of {MANY:,} stored objects, against {FEW:,}",
@@ -23,14 +24,15 @@ def report() -> list[str]:
     ]
 
 
-def _compared(name: str, dialect: str, new: Callable[[], str]) -> list[str]:
+def _compared(name: str, dialect: str, new: Callable[[], str]) -> list[Line]:
     few, many = ((filled(new(), stored), str(CALLERS), str(stored)) for stored in (FEW, MANY))
     small, large = race([Runner("engine", ("ours", *one), ACTIONS) for one in (few, many)], ROUNDS)
     bare = race([Runner("bare SQL", (f"bare-{dialect}", *one), ACTIONS) for one in (few, many)], ROUNDS)
+    among = f"among {MANY:,} objects, {name}"
     return [
-        f"  {large.timing.times(small.timing):7.2f} x the time of an action on {name:<12} target {TARGET}",
-        f"  {bare[1].timing.times(bare[0].timing):7.2f} x the time of bare SQL",
-        f"  {large.resident / small.resident:7.2f} x the memory of the process",
+        ratio(f"an action {among}", large.timing.times(small.timing), f"the time among {FEW:,}", TARGET),
+        ratio(f"bare SQL {among}", bare[1].timing.times(bare[0].timing), f"the time among {FEW:,}"),
+        ratio(f"the process {among}", large.resident / small.resident, f"the memory among {FEW:,}"),
         *(_weight(one, stored) for one, stored in ((small, FEW), (large, MANY))),
     ]
 

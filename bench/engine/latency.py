@@ -13,6 +13,7 @@ from bench.engine.crew import Crew
 from bench.engine.lamps import NS, lamps, name_of, tell_the_time
 from bench.engine.places import filled, new_database, new_file, store_at
 from bench.engine.race import Runner, race
+from bench.figures import Figure, Line, plain
 from stateward.engine import Engine
 
 REQUESTS, PAUSE = 200, 0.02
@@ -21,14 +22,14 @@ TARGETS = {"embedded": 2.0, "PostgreSQL": 5.0}
 QUIET = 1.0
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     embedded = asyncio.run(_delays(filled(new_file(), STORED), workers=0))
     apart = asyncio.run(_delays(filled(new_database(), STORED), workers=1))
     return [
         "from the request to the start of its work, the worker being idle",
-        _line("embedded", embedded),
-        _line("PostgreSQL", apart),
+        *_figures("embedded", embedded),
+        *_figures("PostgreSQL", apart),
         *_idle(),
     ]
 
@@ -53,14 +54,12 @@ async def _delay(engine: Engine, number: int) -> float:
     return msgspec.json.decode(ended.result, type=float) - asked
 
 
-def _line(name: str, delays: list[float]) -> str:
-    cuts = quantiles(delays, n=100)
-    return (
-        f"  {cuts[49] * 1e3:7.2f} ms, p50; {cuts[98] * 1e3:7.2f} ms, p99  {name:<12} target {TARGETS[name]} ms for p50"
-    )
+def _figures(name: str, delays: list[float]) -> list[Figure]:
+    cuts, what = quantiles(delays, n=100), f"from a request to the start of its work, {name}"
+    return [plain(f"{what}, p50", cuts[49] * 1e3, "ms", TARGETS[name]), plain(f"{what}, p99", cuts[98] * 1e3, "ms")]
 
 
-def _idle() -> list[str]:
+def _idle() -> list[Figure]:
     """Measure what an engine and its worker use of a processor while there is nothing to do."""
     callers, stored = "1", str(STORED)
     results = race(
@@ -70,4 +69,4 @@ def _idle() -> list[str]:
         ],
         1,
     )
-    return [f"  {one.cpu * 100:7.2f} % of a processor, idle  {one.runner.name:<12} target {QUIET} %" for one in results]
+    return [plain(f"idle, {one.runner.name}", one.cpu * 100, "% of a processor", QUIET) for one in results]

@@ -8,6 +8,7 @@ from time import perf_counter
 
 from bench.engine.lamps import LAMP, NS, name_of
 from bench.engine.places import filled, new_database, new_file, store_at
+from bench.figures import Figure, Line, ratio
 from stateward.engine import Engine, Handler, Kind, Route
 from stateward.store.records import Lane, LaneGroup, Object
 
@@ -43,7 +44,7 @@ def _route(lamp: Object, _: str) -> Route:
     return Route("cloud", _lane(int(lamp.id.rpartition("-")[2]) % LANES))
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     return [
         f"limits: {OPERATIONS} operations of {LASTING:g} s, {ACTIVE} of {LANES} lanes at once, {CAPACITY} in each",
@@ -52,7 +53,7 @@ def report() -> list[str]:
     ]
 
 
-async def _run(name: str, url: str) -> str:
+async def _run(name: str, url: str) -> Figure:
     room = Room()
     async with Engine(store_at(url), [Kind(LAMP, {"flash": Handler(room.flash)}, _route)]) as engine:
         lanes = [Lane(_lane(number), "cloud", CAPACITY, 0.0, 0.0, 0) for number in range(LANES)]
@@ -62,4 +63,4 @@ async def _run(name: str, url: str) -> str:
         await asyncio.gather(*(engine.wait(NS, one.operation.id) for one in asked if one.operation is not None))
         seconds = perf_counter() - began
     assert (room.most_lanes, room.most_operations) == (ACTIVE, CAPACITY), "the limits were not kept, or not used"
-    return f"  {seconds / IDEAL:7.2f} x the ideal schedule on {name:<12} target {TARGET}"
+    return ratio(f"{OPERATIONS} operations under limits, {name}", seconds / IDEAL, "the ideal schedule", TARGET)

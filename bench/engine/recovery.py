@@ -13,20 +13,21 @@ import msgspec
 
 from bench.engine.places import filled, new_database, new_file
 from bench.engine.survivor import Begun
+from bench.figures import Line, plain, ratio
 
 HELD, LEASE = 200, 2.0
 WITHIN = 1.0
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     since_start, since_alive = asyncio.run(_restarted(filled(new_file(), HELD)))
     seconds = asyncio.run(_taken_over(filled(new_database(), HELD)))
     return [
         f"recovery after kill -9, {HELD} operations under way",
-        f"  {since_start:7.2f} s from a new process's start until all have been begun again, embedded  target {WITHIN}",
-        f"  {since_alive:7.2f} s of these after Python and the program were loaded",
-        f"  {seconds / LEASE:7.2f} leases until another worker has begun all of them, on PostgreSQL",
+        plain("kill -9, from a new process's start until all goes on, embedded", since_start, "s", WITHIN),
+        plain("the same, after Python and the program were loaded", since_alive, "s"),
+        ratio("kill -9 of one of two workers, until all goes on, PostgreSQL", seconds / LEASE, "the lease"),
     ]
 
 

@@ -7,18 +7,20 @@ can be fed in batches by hand; how they do then is told as well.
 
 from bench.engine.places import filled, new_database, new_file
 from bench.engine.race import Result, Runner, race
+from bench.figures import Figure, Line, gain
 
 ACTIONS, CALLERS, ROUNDS = 3_000, 100, 5
 LIMIT = 0.4
+WHAT = "an action, accepted to ended"
 TARGETS = {"pgqueuer": 1, "Procrastinate": 20, "DBOS": 50}
 
 
-def report() -> list[str]:
+def report() -> list[Line]:
     """Measure and return lines to print."""
     return [*sqlite(), *postgres()]
 
 
-def sqlite() -> list[str]:
+def sqlite() -> list[Line]:
     """Measure on SQLite."""
     callers, stored = str(CALLERS), str(ACTIONS)
     bare, ours, waited = race(
@@ -31,13 +33,13 @@ def sqlite() -> list[str]:
     )
     return [
         f"actions that do nothing, end to end, on SQLite; {CALLERS} callers",
-        against(bare, ours),
-        against(bare, waited, "each caller waits for the end"),
+        against(bare, ours, "on SQLite"),
+        against(bare, waited, "on SQLite, each caller waiting for the end"),
         *(one.rate() for one in (bare, ours, waited)),
     ]
 
 
-def postgres() -> list[str]:
+def postgres() -> list[Line]:
     """Measure on PostgreSQL."""
     callers, stored = str(CALLERS), str(ACTIONS)
     bare, ours, spread, *peers, pgqueuer, procrastinate = results = race(
@@ -55,17 +57,18 @@ def postgres() -> list[str]:
     )
     return [
         f"actions that do nothing, end to end, on PostgreSQL; {CALLERS} callers",
-        against(bare, ours, "1 process"),
-        against(bare, spread, "3 worker processes"),
-        *(faster(one, ours, f"   target {TARGETS[one.runner.name]}") for one in peers),
-        *(faster(one, ours) for one in (pgqueuer, procrastinate)),
+        against(bare, ours, "on PostgreSQL"),
+        against(bare, spread, "on PostgreSQL, 3 worker processes"),
+        *(faster(one, ours) for one in (*peers, pgqueuer, procrastinate)),
         *(one.rate() for one in results),
     ]
 
 
-def against(bare: Result, ours: Result, how: str = "") -> str:
-    return f"  {bare.timing.times(ours.timing):7.2f} of the raw limit{f' ({how})' if how else '':<34} target {LIMIT}"
+def against(bare: Result, ours: Result, how: str) -> Figure:
+    speed = bare.timing.times(ours.timing)
+    return gain(f"{WHAT}, {how}", speed, "the speed of bare SQL with the same rows", LIMIT)
 
 
-def faster(peer: Result, ours: Result, target: str = "") -> str:
-    return f"  {peer.timing.times(ours.timing):7.2f} x the speed of {peer.runner.name}{target}"
+def faster(peer: Result, ours: Result) -> Figure:
+    speed, name = peer.timing.times(ours.timing), peer.runner.name
+    return gain(f"{WHAT}, on PostgreSQL", speed, f"the speed of {name}", TARGETS.get(name))

@@ -101,7 +101,7 @@ def _from_file(file: Path) -> dict[str, object]:
         settings = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
         raise BadInput("config", str(file), f"a file that can be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput("config", str(file), f"TOML: {error}") from error
     for name in settings:
         if name not in NAMES:

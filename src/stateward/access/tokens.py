@@ -101,7 +101,7 @@ class Tokens:
     async def check(self, text: str) -> Grant | None:
         """Return what a token opens, or None if it opens nothing."""
         parts = text.split("_", 2)
-        if len(parts) != 3 or parts[0] != PREFIX:
+        if len(parts) != 3 or parts[0] != PREFIX or not parts[1].isalnum():
             return None
         found = await self._engine.store.reader.object(Key(SYSTEM, _object(parts[1])))
         if found is None or found.removed or found.state != TokenState.ACTIVE:

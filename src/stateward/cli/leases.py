@@ -1,5 +1,6 @@
 """`stateward lease ...`: resources for a span of time, and the hosts that they are made of."""
 
+import re
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -61,6 +62,8 @@ Span = Annotated[str, typer.Option("--span", metavar="SPAN", help="How much of i
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is gone.")]
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+SPAN = re.compile(r"[0-9]{1,6}[mhd]")
+SPANS = "a number with m, h or d behind it"
 FORM = "%Y-%m-%d %H:%M"
 NOT_FOUND, PAUSE, PATIENCE = 404, 0.2, 600
 
@@ -293,9 +296,12 @@ def _wish(text: str) -> dict[str, Any]:
 
 def _time(text: str, after: str = "now") -> str:
     """Return a time as the server reads it; a span is from now, or from the start."""
-    if text == "now" or not text[:-1].isdigit() or text[-1:] not in UNITS:
+    if not SPAN.fullmatch(text):
         return text
-    return (_moment("--start", after) + _span(text)).strftime(FORM)
+    try:
+        return (_moment("--start", after) + _span(text)).strftime(FORM)
+    except OverflowError:
+        raise BadInput("span", text, SPANS) from None
 
 
 def _moment(field: str, text: str) -> datetime:
@@ -308,6 +314,6 @@ def _moment(field: str, text: str) -> datetime:
 
 
 def _span(text: str) -> timedelta:
-    if not text[:-1].isdigit() or text[-1:] not in UNITS or int(text[:-1]) == 0:
-        raise BadInput("span", text, "a number with m, h or d behind it")
+    if not SPAN.fullmatch(text) or int(text[:-1]) == 0:
+        raise BadInput("span", text, SPANS)
     return timedelta(**{UNITS[text[-1]]: int(text[:-1])})

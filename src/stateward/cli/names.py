@@ -80,7 +80,7 @@ def values(field: str, texts: Sequence[str]) -> dict[str, Any]:
 def _value(text: str) -> Any:  # noqa: ANN401 - whatever JSON can say
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return text
 
 

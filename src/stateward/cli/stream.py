@@ -163,7 +163,7 @@ def _hello(wish: Wish, after: int | None) -> dict[str, object]:
 def _page(url: str, text: str | bytes) -> Page:
     try:
         page = msgspec.json.decode(text, type=Page)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise NotOurs(url, 101, str(error)) from error
     return page if page.snapshot is None else Page(page.snapshot.seq)
 

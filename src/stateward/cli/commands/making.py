@@ -114,7 +114,7 @@ def read_spec(file: str) -> Any:  # noqa: ANN401 - whatever JSON can say
         return msgspec.json.decode(text)
     except OSError as error:
         raise BadInput("--spec", file, f"a file that can be read ({error.strerror})") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadInput("--spec", file, f"JSON: {error}") from error
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
+from stateward.documents import compose
 from stateward.errors import StatewardError
 
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 WHOLE = re.compile(r"[0-9]{1,9}")
 NOTHING = ("", "~", "null", "Null", "NULL")
 
@@ -40,7 +40,7 @@ class BadFile(StatewardError):
 def read_fleet(text: str, file: str) -> Body:
     """Read a fleet file; returns the body of the request that it stands for."""
     try:
-        node = yaml.compose(text, Loader=LOADER)
+        node = compose(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise BadFile(file, line, "", f"it is not YAML: {error.problem}") from error

@@ -1,0 +1,152 @@
+"""Whatever comes in from outside, each reader takes it or refuses it with an error of its own kind: nothing else.
+
+The bodies of the API are tried over HTTP (`tests/integration/server/test_fuzz*.py`, `test_schemathesis.py`), an agent's
+connection in `tests/integration/domains/edge/test_malice.py`; these are all other readers.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stateward.agents.line import UNREADABLE
+from stateward.agents.messages import clipped, read_agent, read_controller
+from stateward.cli import leases as lease_commands
+from stateward.cli import names, stream
+from stateward.cli.commands.making import read_spec
+from stateward.cli.events import events
+from stateward.cli.mci.file import read_fleet
+from stateward.config import load
+from stateward.domains.leases import properties
+from stateward.domains.leases.resources.mci import _decoded
+from stateward.domains.leases.times import read_time
+from stateward.domains.mci.api import lenient
+from stateward.domains.ovc.settings import FILE, read_settings
+from stateward.domains.systems.definition.reading import read as read_definition
+from stateward.drivers.aws.credentials import read_credential
+from stateward.drivers.aws.rules import wanted_rules
+from stateward.errors import StatewardError
+from stateward.locks import parse_path
+from stateward.server.audit import token_id
+from stateward.server.credentials import presented
+from stateward.server.etags import wanted_versions
+from stateward.server.stream import Closed, _first_word
+from stateward.store.postgres.topics import read as read_topics
+
+Read = Callable[[str, Path], Any]
+OURS = (StatewardError,)
+
+
+class Said:
+    """A socket over which one thing is said."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    async def receive_text(self) -> str:
+        return self._text
+
+    async def send_text(self, data: str) -> None: ...
+
+    async def close(self, code: int, reason: str) -> None: ...
+
+
+def from_file(read: Callable[[Path], Any], name: str = "file") -> Read:
+    """Return a reader of text of a reader of files."""
+
+    def reader(text: str, folder: Path) -> Any:
+        (folder / name).write_bytes(text.encode("utf-8", "surrogatepass"))
+        return read(folder / name)
+
+    return reader
+
+
+READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
+    "an agent's word": (lambda text, _: read_agent(text), UNREADABLE),
+    "a controller's word": (lambda text, _: read_controller(text), UNREADABLE),
+    "the first word of a stream": (lambda text, _: asyncio.run(_first_word(Said(text))), (Closed,)),
+    "a page of a stream": (lambda text, _: stream._page("ws://x", text), OURS),
+    "server-sent events": (lambda text, _: list(events(text.split("\n"))), ()),
+    "a definition of a system": (lambda text, _: read_definition(text), OURS),
+    "a fleet": (lambda text, _: read_fleet(text, "fleet.yaml"), OURS),
+    "a lenient body": (lambda text, _: lenient.read(text.encode("utf-8", "replace")), OURS),
+    "the configuration": (from_file(lambda file: load({}, {}, file)), OURS),
+    "the settings of a domain": (from_file(lambda file: read_settings(file.parent), FILE), OURS),
+    "a spec": (from_file(lambda file: read_spec(str(file))), OURS),
+    "a credential": (from_file(lambda file: read_credential(f"file:{file}")), OURS),
+    "a reference to a credential": (lambda text, _: read_credential(text), OURS),
+    "rules of a firewall": (lambda text, _: wanted_rules(text), OURS),
+    "a time": (lambda text, _: read_time("start", text, 1.0), OURS),
+    "a span": (lambda text, _: lease_commands._span(text), OURS),
+    "a time from now": (lambda text, _: lease_commands._moment("--start", text), OURS),
+    "a wish for a reservation": (lambda text, _: lease_commands._wish(text), OURS),
+    "an expression about hosts": (lambda text, _: properties.read("resource_properties", text), OURS),
+    "a template": (lambda text, _: _decoded(text), ()),
+    "a path": (lambda text, _: parse_path(text), OURS),
+    "a selector": (lambda text, _: names.selector([text]), OURS),
+    "values": (lambda text, _: names.values("--arg", [text]), OURS),
+    "tags": (lambda text, _: wanted_versions(text), OURS),
+    "the id of a token": (lambda text, _: token_id(text), ()),
+    "a token": (lambda text, _: presented([(b"authorization", text.encode("utf-8", "replace"))]), ()),
+    "a notification": (lambda text, _: read_topics(text), ()),
+    "what an agent tells people": (lambda text, _: clipped(text), ()),
+}
+
+DEEP = [
+    "[" * 100_000,
+    "[" * 5_000 + "]" * 5_000,
+    '{"a":' * 5_000 + "1" + "}" * 5_000,
+    '{"type":"beat","notify":1,"x":' + "[" * 5_000 + "]" * 5_000 + "}",
+    "a = " + "[" * 5_000 + "]" * 5_000,
+    "services: " + "{a: " * 2_000 + "1" + "}" * 2_000,
+    "a=" + "[" * 5_000 + "]" * 5_000,
+    "&a [*a, *a]",
+    "9" * 5_000 + "d",
+    "²d",
+    "999999d",
+    "/" * 100_000,
+    "Bearer " + "x" * 100_000,
+    "\x00",
+    "a\x00b: c",
+]
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+trees = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3))
+written = trees.map(lambda tree: msgspec.json.encode(tree).decode())
+words = st.sampled_from(
+    ["type", "hello", "notify", "name", "services", "2030-01-31 14:00", "8h", "$vcpus", ">=", "kind"]
+)
+signs = st.sampled_from(list("{}[]():=,;#\"'/\\$&*!|>-~ \n\t"))
+near = st.lists(words | signs | st.text(max_size=3), max_size=12).map("".join)
+texts = st.text(st.characters(exclude_categories=["Cs"])) | written | near
+
+
+@pytest.mark.parametrize("what", READERS)
+def test_any_text_is_read_or_refused(what: str, tmp_path: Path) -> None:
+    read, errors = READERS[what]
+
+    @settings(max_examples=80, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(texts)
+    def check(text: str) -> None:
+        read_or_refused(read, errors, text, tmp_path)
+
+    check()
+
+
+@pytest.mark.parametrize("what", READERS)
+def test_what_is_nested_or_long_beyond_reason_is_read_or_refused(what: str, tmp_path: Path) -> None:
+    read, errors = READERS[what]
+    for text in DEEP:
+        read_or_refused(read, errors, text, tmp_path)
+
+
+def read_or_refused(read: Read, errors: tuple[type[Exception], ...], text: str, folder: Path) -> None:
+    """Let a reader read: whatever else it raises fails the test."""
+    with suppress(*errors):
+        read(text, folder)
