@@ -51,10 +51,14 @@ class Machine:
             while (await self.engine.get(NS, name)).state != state:
                 await asyncio.sleep(0.01)
 
-    async def met(self, name: str, state: str) -> None:
-        """Wait until an object has been in a state once more than before its last rest."""
+    async def lines(self, name: str) -> int:
+        """Return how many lines an object has in the journal."""
+        return len(await self.engine.history(NS, name))
+
+    async def met(self, name: str, state: str, after: int) -> None:
+        """Wait until an object has been in a state, after so many of its lines."""
         async with asyncio.timeout(PATIENT):
-            while state not in [line.target for line in (await self.engine.history(NS, name))[-2:]]:
+            while state not in [line.target for line in (await self.engine.history(NS, name))[after:]]:
                 await asyncio.sleep(0.01)
 
 
@@ -148,8 +152,9 @@ async def test_a_service_whose_address_is_lost_is_updating_until_it_stands_again
     port = await machine.backend.address(Ref(HOME, "/web"), 0)
     state = next(tmp_path.glob("systems/*/shop/services/web/gate/state.json"))
     gate, before = msgspec.json.decode(state.read_bytes())["process"]["pid"], await machine.pids("/web")
+    lines = await machine.lines("shop:web")
     os.kill(gate, signal.SIGKILL)
-    await machine.met("shop:web", "updating")
+    await machine.met("shop:web", "updating", after=lines)
     await machine.becomes("shop:web", "stable")
     assert await machine.backend.address(Ref(HOME, "/web"), 0) == port
     assert await machine.pids("/web") == before
