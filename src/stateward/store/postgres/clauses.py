@@ -36,7 +36,7 @@ MOVED = clause(
     UPDATE objects o
     SET state = r.state, since = r.since, version = r.version, generation = r.generation, op = r.op, error = r.error
     FROM unnest({rows}::moved_row[]) r
-    WHERE {o.ns==r.ns} AND {o.id==r.id} AND o.version = r.version - 1
+    WHERE {o.ns==r.ns} AND o.id = r.id AND o.version = r.version - 1
     RETURNING 1
     """,
     exact=True,
@@ -47,7 +47,7 @@ REPLACED = clause(
     """
     UPDATE objects o SET {Object=r}
     FROM unnest({rows}::objects_row[]) r
-    WHERE {o.ns==r.ns} AND {o.id==r.id} AND o.version = r.version - 1
+    WHERE {o.ns==r.ns} AND o.id = r.id AND o.version = r.version - 1
     RETURNING 1
     """,
     exact=True,
@@ -62,7 +62,7 @@ STEPPED = clause(
     "operations",
     """
     UPDATE operations o SET steps = r.steps
-    FROM unnest({rows}::steps_row[]) r WHERE {o.ns==r.ns} AND {o.id==r.op}
+    FROM unnest({rows}::steps_row[]) r WHERE {o.ns==r.ns} AND o.id = r.op
     RETURNING 1
     """,
     exact=True,
@@ -72,7 +72,7 @@ RECAST = clause(
     "operations",
     """
     UPDATE operations o SET origin = r.origin, via = r.via, desired = r.desired, failing = r.failing
-    FROM unnest({rows}::operations_row[]) r WHERE {o.ns==r.ns} AND {o.id==r.id}
+    FROM unnest({rows}::operations_row[]) r WHERE {o.ns==r.ns} AND o.id = r.id
     RETURNING 1
     """,
     exact=True,
@@ -84,7 +84,7 @@ ENDED = clause(
     UPDATE operations o
     SET status = r.status, attempts = r.attempts, started = r.started, ended = r.ended, result = r.result,
         error = r.error
-    FROM unnest({rows}::ended_row[]) r WHERE {o.ns==r.ns} AND {o.id==r.op}
+    FROM unnest({rows}::ended_row[]) r WHERE {o.ns==r.ns} AND o.id = r.op
     RETURNING 1
     """,
     exact=True,
@@ -100,7 +100,7 @@ REQUEUED = clause(
     "work",
     """
     UPDATE work w SET {Work=r}, delayed = r.delayed
-    FROM unnest({rows}::work_row[]) r WHERE {w.ns==r.ns} AND {w.op==r.op}
+    FROM unnest({rows}::work_row[]) r WHERE {w.ns==r.ns} AND w.op = r.op
     RETURNING 1
     """,
     exact=True,
@@ -109,7 +109,7 @@ REQUEUED = clause(
 DEQUEUED = clause(
     "dequeued",
     "work",
-    "DELETE FROM work w USING unnest({rows}::row_key[]) r WHERE {w.ns==r.ns} AND {w.op==r.id} RETURNING 1",
+    "DELETE FROM work w USING unnest({rows}::row_key[]) r WHERE {w.ns==r.ns} AND w.op = r.id RETURNING 1",
 )
 # The parents are locked in a fixed order, as children of the same parents may end in several processes at once.
 RELIEVED = clause(
@@ -119,11 +119,11 @@ RELIEVED = clause(
     WITH parents AS MATERIALIZED (
         SELECT w.ns, w.op, e.ended
         FROM (SELECT ns, id, count(*)::integer AS ended FROM unnest({rows}::row_key[]) r GROUP BY ns, id) e
-        JOIN work w ON {w.ns==e.ns} AND {w.op==e.id}
+        JOIN work w ON {w.ns==e.ns} AND w.op = e.id
         ORDER BY w.seq
         FOR UPDATE OF w
     )
-    UPDATE work w SET children = greatest(w.children - p.ended, 0) FROM parents p WHERE {w.ns==p.ns} AND {w.op==p.op}
+    UPDATE work w SET children = greatest(w.children - p.ended, 0) FROM parents p WHERE {w.ns==p.ns} AND w.op = p.op
     RETURNING 1
     """,
 )
@@ -145,7 +145,7 @@ GRANTED = clause(
     """
     UPDATE locks l SET waiting = false
     FROM unnest({rows}::locks_row[]) r
-    WHERE {l.ns==r.ns} AND {l.tree==r.tree} AND {l.path==r.path} AND {l.op==r.op} AND {l.mode==r.mode}
+    WHERE {l.ns==r.ns} AND l.tree = r.tree AND l.path = r.path AND l.op = r.op AND l.mode = r.mode
     RETURNING 1
     """,
     exact=True,
@@ -153,12 +153,12 @@ GRANTED = clause(
 UNLOCKED = clause(
     "unlocked",
     "locks",
-    "DELETE FROM locks l USING unnest({rows}::row_key[]) r WHERE {l.ns || ''==r.ns} AND {l.op==r.id} RETURNING 1",
+    "DELETE FROM locks l USING unnest({rows}::row_key[]) r WHERE {l.ns || ''==r.ns} AND l.op = r.id RETURNING 1",
 )
 STOPPED = clause(
     "stopped",
     "timers",
-    "DELETE FROM timers t USING unnest({rows}::row_key[]) r WHERE {t.ns==r.ns} AND {t.id==r.id} RETURNING 1",
+    "DELETE FROM timers t USING unnest({rows}::row_key[]) r WHERE {t.ns==r.ns} AND t.id = r.id RETURNING 1",
 )
 TIMED = clause(
     "timed",

@@ -12,27 +12,27 @@ from stateward.store.postgres.rows import spelled
 NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 
 OBJECTS = spelled("""
-SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND {o.id==k.id}
+SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
 SELECTED = spelled("SELECT {Object:o} FROM objects o WHERE <chosen> ORDER BY o.ns, o.id FOR UPDATE OF o")
 LOCK_OBJECTS = spelled("""
-SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND {o.id==k.id}
+SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
 OPERATIONS = spelled("""
-SELECT {Operation:o} FROM unnest($1::row_key[]) k JOIN operations o ON {o.ns==k.ns} AND {o.id==k.id}
+SELECT {Operation:o} FROM unnest($1::row_key[]) k JOIN operations o ON {o.ns==k.ns} AND o.id = k.id
 """)
 WORK = spelled("""
-SELECT {Work:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns==k.ns} AND {w.op==k.id}
+SELECT {Work:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns==k.ns} AND w.op = k.id
 ORDER BY w.seq FOR UPDATE OF w
 """)
 QUEUES = spelled("""
-SELECT {Work:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns || ''==k.ns} AND {w.queue==k.id}
+SELECT {Work:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns || ''==k.ns} AND w.queue = k.id
 ORDER BY w.seq FOR UPDATE OF w
 """)
 ANSWERS = spelled("""
-SELECT {Answer:a} FROM unnest($1::row_key[]) k JOIN answers a ON {a.ns==k.ns} AND {a.key==k.id}
+SELECT {Answer:a} FROM unnest($1::row_key[]) k JOIN answers a ON {a.ns==k.ns} AND a.key = k.id
 """)
 
 POPULATION = """
@@ -41,7 +41,7 @@ SELECT count(*) FROM (SELECT FROM objects WHERE ns = $1 AND kind = $2 AND NOT re
 UNDER_WAY = "SELECT count(*) FROM (SELECT FROM work WHERE ns = $1 AND NOT fenced LIMIT $2) first"
 
 LOCK_TREES = spelled("""
-SELECT t.ns, t.id FROM unnest($1::row_key[]) k JOIN trees t ON {t.ns==k.ns} AND {t.id==k.id}
+SELECT t.ns, t.id FROM unnest($1::row_key[]) k JOIN trees t ON {t.ns==k.ns} AND t.id = k.id
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF t
 """)
 PLANT_TREES = """
@@ -49,20 +49,20 @@ INSERT INTO trees SELECT k.ns, k.id FROM unnest($1::row_key[]) k ORDER BY k.ns C
 ON CONFLICT DO NOTHING
 """
 LOCKS = spelled("""
-SELECT {Lock:l} FROM unnest($1::row_key[]) k JOIN locks l ON {l.ns==k.ns} AND {l.tree==k.id} ORDER BY l.seq
+SELECT {Lock:l} FROM unnest($1::row_key[]) k JOIN locks l ON {l.ns==k.ns} AND l.tree = k.id ORDER BY l.seq
 """)
 
 LOCK_DUE = spelled("""
 SELECT o.ns, o.id FROM objects o
 JOIN (SELECT DISTINCT ns, object FROM (
     SELECT ns, object FROM timers WHERE due <= $1 ORDER BY due, rank, ns, id LIMIT $2
-) first) d ON {o.ns==d.ns} AND {o.id==d.object}
+) first) d ON {o.ns==d.ns} AND o.id = d.object
 ORDER BY d.ns, d.object FOR UPDATE OF o SKIP LOCKED
 """)
 DUE = spelled("""
 SELECT {Timer:t} FROM timers t
 WHERE t.due <= $1 AND NOT EXISTS (
-    SELECT FROM objects o WHERE {o.ns==t.ns} AND {o.id==t.object} AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
+    SELECT FROM objects o WHERE {o.ns==t.ns} AND o.id = t.object AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
 )
 ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2 FOR UPDATE OF t SKIP LOCKED
 """)
@@ -75,7 +75,7 @@ WITH late AS (
     ORDER BY w.deadline LIMIT $2
 )
 SELECT o.ns, o.id FROM objects o
-JOIN (SELECT ns, object AS id FROM late UNION SELECT ns, queue FROM late) l ON {o.ns==l.ns} AND {o.id==l.id}
+JOIN (SELECT ns, object AS id FROM late UNION SELECT ns, queue FROM late) l ON {o.ns==l.ns} AND o.id = l.id
 ORDER BY l.ns, l.id FOR UPDATE OF o SKIP LOCKED
 """)
 OVERDUE = spelled("""
@@ -84,7 +84,11 @@ WHERE w.deadline <= $1
   AND NOT EXISTS (SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= $1)
   AND NOT EXISTS (
       SELECT FROM objects o
-      WHERE {o.ns==w.ns} AND o.id = ANY (ARRAY[w.object, w.queue]) AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
+      WHERE {o.ns==w.ns} AND o.id = w.object AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
+  )
+  AND NOT EXISTS (
+      SELECT FROM objects o
+      WHERE {o.ns==w.ns} AND o.id = w.queue AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
   )
 ORDER BY w.deadline LIMIT $2 FOR UPDATE OF w SKIP LOCKED
 """)
@@ -92,7 +96,7 @@ ORDER BY w.deadline LIMIT $2 FOR UPDATE OF w SKIP LOCKED
 LOCK_OWNED = spelled("""
 WITH mine AS MATERIALIZED (SELECT ns, object, queue FROM work WHERE owner = $1)
 SELECT FROM objects o
-JOIN (SELECT ns, object AS id FROM mine UNION SELECT ns, queue FROM mine) l ON {o.ns==l.ns} AND {o.id==l.id}
+JOIN (SELECT ns, object AS id FROM mine UNION SELECT ns, queue FROM mine) l ON {o.ns==l.ns} AND o.id = l.id
 ORDER BY l.ns, l.id FOR UPDATE OF o
 """)
 OWNED = spelled("SELECT {Work:w} FROM work w WHERE w.owner = $1 ORDER BY w.seq FOR UPDATE OF w")

@@ -36,7 +36,8 @@ def spelled(sql: str, **pieces: str) -> str:
     `<name>` stands for a piece; `{Record:alias}` for the columns of that record, and `{Record=alias}` for setting all
     that are not its key, which are the first two. `{column==value}` is equality in a form with which the planner can do
     nothing but look each value up in the column's index. With a plain `=` it may turn the join round and read the whole
-    table for each value, if it takes the table for empty.
+    table for each value, if it takes the table for empty. That is for the column that an index begins with, and for it
+    alone: up to PostgreSQL 16, further ones in this form may be left out of the look-up.
     """
     for name, piece in pieces.items():
         sql = sql.replace(f"<{name}>", piece)
