@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.store import EVERYTHING, Changes, Store, Topic, Tx
 from tests.contract.hands import Ear, ask, write
@@ -38,6 +39,17 @@ async def test_a_listener_hears_only_what_it_may_concern(store: Store) -> None:
     await write(store, journal=[a_line()])
     await ear.hears(Topic.JOURNAL)
     assert set(ear.heard) == {Topic.JOURNAL}
+
+
+async def test_work_that_has_its_owner_and_room_that_nobody_waits_for_are_no_news_for_workers(store: Store) -> None:
+    ear = Ear(store)
+    changes = accepted("a")
+    changes.new_work = [replace(one, owner="w/1") for one in changes.new_work]
+    await write(store, changes)
+    await write(store, journal=[a_line()], work_gone=[key("a")], vacant=False)
+    await write(store, timers=[a_timer("t", 1e12)])
+    await ear.hears(Topic.TIMER)
+    assert not any(heard & Topic.WORK for heard in ear.heard)
 
 
 async def test_a_program_that_failed_is_not_heard_of(store: Store) -> None:

@@ -153,6 +153,7 @@ class FaultyStore:
         self._committed = committed
         self._former = former
         self.reader = cast("Reader", FaultyReader(inner.reader, way))
+        self.pruning = inner.pruning
         self.takes_turns = way.chance.random() < 0.5
 
     async def open(self) -> None:
@@ -170,7 +171,7 @@ class FaultyStore:
         begun = way.loop.time()
         await way.there()
         twice = way.chance.random() < way.weather.conflict
-        asked = program.__qualname__.startswith(("accepting", "Worker.alongside"))
+        asked = program.__qualname__.startswith(("accepting", "Worker._alongside"))
         stale = self._former() if asked and way.chance.random() < way.weather.stale else FRESH
 
         async def taped(tx: Tx) -> T:

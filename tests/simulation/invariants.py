@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from stateward.lifecycle import CLOCK, GONE, TRANSITIONAL
 from stateward.locks.modes import Mode, compatible, intention
-from stateward.store.records import DEFAULT_CAPACITY, DEFAULT_LANES, Lock, Object, Status, Worker
+from stateward.store.records import DEFAULT_LANES, Lock, Object, Status, Worker, default_lane
 from tests.simulation.faulty import Tape
 from tests.simulation.kinds import LIFECYCLES
 from tests.simulation.loop import Party
@@ -218,8 +218,8 @@ class Inspector:
         if not given or any(changes.lanes and not tape.claims for changes in tape.changes):
             return
         running = Counter(row.lane for row in self.seen.work.values() if row.owner)
-        for lane in {row.lane: None for row in given if row.lane}:
-            most = self.seen.limits.get(lane, DEFAULT_CAPACITY)
+        for lane in {row.lane: None for row in given}:
+            most = self.seen.limits.get(lane, default_lane(lane, "").capacity)
             if running[lane] > most:
                 yield f"{running[lane]} run in lane {lane}, and {most} may"
         for grp in {row.grp: None for row in given if row.grp}:

@@ -182,9 +182,9 @@ def _new_box(name: str, site: str) -> Request:
     return Request("n", name, "create", "", birth=Birth("box", site, queue="b0" if name in ("b6", "b7") else None))
 
 
-LANES = {"east/1": "east", "east/2": "east", "east/images": "east", "west/1": "west"}
+LANES = {"east/1": "east", "east/2": "east", "east/images": "east", "west/1": "west", "": ""}
 
 
 def _route(box: Object, _action: str) -> Route:
-    lane = ("east/1", "east/2", "west/1")[int(box.id[1:]) % 3]
+    lane = ("east/1", "", "east/2", "west/1")[int(box.id[1:]) % 4]
     return Route(LANES[lane], lane)

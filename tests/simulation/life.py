@@ -4,6 +4,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 
 from stateward.lifecycle import CANCELLED, FAILED
 from stateward.store.errors import StoreError
@@ -50,10 +51,16 @@ async def _rest(world: World) -> None:
     quiet = 0
     while quiet < 10:  # whoever was held up in asking for something may still come
         await asyncio.sleep(0.5)
-        trouble = next(_unsettled(world), None)
+        trouble = next(chain(_unsettled(world), _pending(world)), None)
         quiet = quiet + 1 if trouble is None else 0
         if world.loop.time() > begun + world.size.rest:
             raise Violation(f"no rest after {world.size.rest:g} s: {trouble}")
+
+
+def _pending(world: World) -> Iterator[str]:
+    """Yield what will begin something by itself, and would do so in the middle of our looking around."""
+    for (timer,) in world.inspector.ask("SELECT id FROM timers"):
+        yield f"timer {timer} lies ahead"
 
 
 def _unsettled(world: World) -> Iterator[str]:

@@ -12,7 +12,7 @@ from stateward.engine.requests import Accepted, Birth, KeyReused, LockWish, Requ
 from stateward.errors import StatewardError
 from stateward.lifecycle import AGENT, CONTROLLER, FORCE, USER
 from stateward.store.errors import StoreError
-from stateward.store.records import Lane, LaneGroup, Object, Timer
+from stateward.store.records import UNLIMITED, Lane, LaneGroup, Object, Timer
 from stateward.store.selection import Selector
 from tests.simulation.invariants import TIMED
 from tests.simulation.kinds import LANES, LIFECYCLES
@@ -251,11 +251,12 @@ class Users:
         process.spawn(self._arm(engine, timer))
 
     async def _arm(self, engine: Engine, timer: Timer) -> None:
+        there = self._object(timer.object)  # before: once it is set, it may fire long before we hear of it
         try:
             await engine.set_timer(timer)
         except StoreError:
             return
-        self.timers[timer.id] = self._object(timer.object)
+        self.timers[timer.id] = there
 
     def _set_limits(self, process: Process) -> None:
         chance, engine = self._chance, self._engine(process)
@@ -264,7 +265,8 @@ class Users:
             process.spawn(self._quietly(engine.set_limits([group])))
         else:
             name = chance.choice(list(LANES))
-            lane = Lane(name, LANES[name], chance.choice((1, 1, 2, 3)), 0.0, 0.0, 0)
+            capacity = chance.choice((1, 1, 2, 3) if name else (1, 2, UNLIMITED, UNLIMITED))
+            lane = Lane(name, LANES[name], capacity, 0.0, 0.0, 0)
             process.spawn(self._quietly(engine.set_limits(lanes=[lane])))
 
     async def _quietly(self, asked: Any) -> None:

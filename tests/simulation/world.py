@@ -284,6 +284,7 @@ def _told(program: str, tape: Tape) -> str:
     parts = [f"claims {claim.work.op}/{claim.work.epoch}" for claim in tape.claims]
     for changes in tape.changes:
         parts += [f"begins {one.id} ({one.action} {one.object})" for one in changes.operations]
+        parts += [f"takes {one.op} at once" for one in changes.new_work if one.owner]
         parts += [f"ends {one.op} ({one.status})" for one in changes.ended]
         parts += [f"changes {one.op}/{one.epoch} {one.owner or 'free'}{' fenced' * one.fenced}" for one in changes.work]
         parts += [f"{line.object} {line.event} {line.target or ''}" for line in changes.journal]

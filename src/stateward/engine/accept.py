@@ -17,6 +17,7 @@ from stateward.engine.change import change_state, fence
 from stateward.engine.desk import Desk
 from stateward.engine.endings import advance
 from stateward.engine.following import follow
+from stateward.engine.hands import Hands
 from stateward.engine.kinds import Kind, Kinds
 from stateward.engine.promotion import bring_forward
 from stateward.engine.requests import (
@@ -43,8 +44,8 @@ STRIDE = 64
 """After how many requests of a batch the store is offered what was decided so far."""
 
 
-def accepting(kinds: Kinds, requests: Sequence[Request]) -> Program[list[Verdict]]:
-    """Return a batch of requests as a program.
+def accepting(kinds: Kinds, requests: Sequence[Request], hands: Hands | None = None) -> Program[list[Verdict]]:
+    """Return a batch of requests as a program; what free hands can take at once is theirs.
 
     Hardly any request was accepted before. So the program looks for that only when it cannot be accepted now: when it
     is denied, or when its operation's id is taken, by which the program fails and is run again.
@@ -52,12 +53,14 @@ def accepting(kinds: Kinds, requests: Sequence[Request]) -> Program[list[Verdict
     runs = count()
 
     async def program(tx: Tx) -> list[Verdict]:
-        return await accept(tx, kinds, requests, repeated=next(runs) > 0)
+        return await accept(tx, kinds, requests, hands, repeated=next(runs) > 0)
 
     return program
 
 
-async def accept(tx: Tx, kinds: Kinds, requests: Sequence[Request], *, repeated: bool = True) -> list[Verdict]:
+async def accept(
+    tx: Tx, kinds: Kinds, requests: Sequence[Request], hands: Hands | None = None, *, repeated: bool = True
+) -> list[Verdict]:
     """Decide a batch of requests and write what was accepted; the answers are in the order of the requests."""
     desk = Desk(tx)
     if repeated:
@@ -66,6 +69,8 @@ async def accept(tx: Tx, kinds: Kinds, requests: Sequence[Request], *, repeated:
     if not repeated and any(isinstance(verdict, StatewardError) for verdict in verdicts):
         verdicts = await _reconsidered(desk, kinds, requests, verdicts)
     await bring_forward(desk)
+    if hands is not None:
+        hands.take(desk)
     await desk.apply()
     return verdicts
 

@@ -6,14 +6,14 @@ by then), except what the desk itself has put there.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
 from stateward.engine.locking import granted
 from stateward.store.changes import Changes, Ended
 from stateward.store.port import Tx
-from stateward.store.records import Key, Line, Lock, Object, Operation, Status, Work
+from stateward.store.records import Claim, Key, Line, Lock, Object, Operation, Status, Work
 
 AHEAD = 500
 """From how many new operations on a store may write them while more is decided: a few are sooner written at once."""
@@ -38,6 +38,7 @@ class Desk:
         self._new_work: dict[Key, Work] = {}
         self._work_changed: dict[Key, Work] = {}
         self._work_gone: dict[Key, None] = {}
+        self._vacant = False  # work has left a lane that may have limits
         self._left: dict[Key, Key] = {}  # operations whose work is gone, with the queue that they have left
         self._told = 0  # of how many ends the kinds have been told
         self._locks: dict[Key, list[Lock]] = {}
@@ -120,9 +121,23 @@ class Desk:
         line = self._queues[Key(work.ns, work.queue)]
         line[:] = [work if one.op == work.op else one for one in line]
 
+    @property
+    def new_work(self) -> Collection[Work]:
+        """The work that was added here."""
+        return self._new_work.values()
+
+    def hand_over(self, work: Work, owner: str) -> Claim:
+        """Give new work an owner, as a claim does; the last thing that is done with it before it is written."""
+        operation = self.operations[work.key]
+        deadline = self.now + operation.within if work.deadline is None else work.deadline
+        taken = replace(work, owner=owner, epoch=work.epoch + 1, attempts=work.attempts + 1, deadline=deadline)
+        self._new_work[work.key] = taken
+        return Claim(taken, operation, self.objects[Key(work.ns, work.object)])
+
     def drop(self, work: Work) -> None:
         """Remove a work row with its locks; `bring_forward` sees to whoever waited behind it."""
         key = work.key
+        self._vacant |= bool(work.lane or work.grp)
         del self._work[key]
         self._work_changed.pop(key, None)
         if self._new_work.pop(key, None) is None:
@@ -219,4 +234,5 @@ class Desk:
         changes.new_work = list(self._new_work.values())
         changes.work = list(self._work_changed.values())
         changes.work_gone = list(self._work_gone)
+        changes.vacant = self._vacant or not self.tx.unlimited
         await self.tx.apply(changes)

@@ -225,8 +225,9 @@ class Engine:
         return watch(self.store, after, only or JournalFilter())
 
     async def _accept(self, requests: Sequence[Request]) -> Sequence[Accepted | StatewardError]:
-        program = accepting(self.kinds, requests)
-        return await (self.store.transact(program) if self.worker is None else self.worker.alongside(program))
+        if self.worker is not None:
+            return await self.worker.accept(requests)
+        return await self.store.transact(accepting(self.kinds, requests))
 
     async def _hear(self, words: Sequence[Word]) -> Sequence[bool | StatewardError]:
         return await self.store.transact(lambda tx: _heard(tx, self.kinds, words))

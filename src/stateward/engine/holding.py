@@ -1,6 +1,6 @@
 """What the holder of a claim does with it besides ending it: keep notes, and make sure that it still holds it."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
@@ -26,10 +26,10 @@ async def keep(tx: Tx, owner: str, job: Job, progress: Collection[Progress] = ()
     await tx.apply(Changes(progress=list(progress), steps=[] if steps is None else [(job.key, steps)]))
 
 
-async def review(tx: Tx, owner: str, running: Collection[Key]) -> list[Work]:
-    """Return what a worker owns; what it owns without working on it (an answer was lost) is put back."""
+async def review(tx: Tx, owner: str, is_known: Callable[[Key], bool]) -> list[Work]:
+    """Return what a worker owns; what it owns without knowing of it (an answer was lost) is put back."""
     owned = await tx.owned(owner)
-    strays = [work for work in owned if work.key not in running]
+    strays = [work for work in owned if not is_known(work.key)]
     if strays:
         desk = Desk(tx)
         await desk.load({Key(work.ns, work.object) for work in strays})

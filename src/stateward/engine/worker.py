@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from random import Random
@@ -17,11 +17,13 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from stateward.engine.accept import Verdict, accepting
 from stateward.engine.batching import Batcher
 from stateward.engine.claiming import Catch, claim, throttle
 from stateward.engine.conduct import Conduct
 from stateward.engine.endings import report
 from stateward.engine.handlers import Fenced, HandedOn, Handler, Job, Permanent
+from stateward.engine.hands import Hands
 from stateward.engine.healer import bury, bury_dead, settle_overdue
 from stateward.engine.holding import keep, review, sign_of_life
 from stateward.engine.kinds import Kinds
@@ -103,6 +105,7 @@ class Worker:
         self._unsubscribe: Callable[[], None] = lambda: None
         self._seen = 0.0
         self._context = copy_context()
+        self._coming: Collection[Key] = frozenset()  # what is being accepted, and may be ours from then on
         self._caught = 0  # how many operations the last claim brought
         self._full = False  # no slot was free when there was something to claim
 
@@ -190,32 +193,49 @@ class Worker:
             return self._take(await self._patiently(lambda tx: claim(tx, self._record, room)))
 
     def _take(self, catch: Catch) -> bool:
+        self._caught = len(catch.claims)
+        return self._begin_all(catch.claims, catch.at) and catch.more
+
+    def _begin_all(self, claims: Sequence[Claim], at: float) -> bool:
         if self._left <= 0:  # the answer took too long: it may have been taken over already
             self._fences.set()
             return False
-        self._caught = len(catch.claims)
-        for one in catch.claims:
-            self._begin(one, catch.at)
-        return catch.more
+        for one in claims:
+            self._begin(one, at)
+        return True
 
-    async def alongside(self, program: Program[T]) -> T:
-        """Run a program, and claim in the same transaction what there is then: one commit less before it begins.
+    async def accept(self, requests: Sequence[Request]) -> Sequence[Verdict]:
+        """Accept requests, and take in the same transaction what can begin at once: one commit less before it does."""
+        room = self._slots - len(self._running) if self._left > 0 else 0
+        hands = Hands(self._record, room)
+        program = accepting(self._kinds, requests, hands)
+        self._coming = {Key(one.ns, one.op) for one in requests}
+        try:
+            if not self._store.takes_turns or room <= 0 or self._claim_lock.locked():
+                verdicts = await self._store.transact(program)
+            else:
+                verdicts = await self._alongside(program, hands, room)
+            self._begin_all(hands.claims, hands.at)
+        except BaseException:
+            self._fences.set()  # what was taken, and the answer to it lost, is a stray
+            raise
+        finally:
+            self._coming = frozenset()
+        return verdicts
+
+    async def _alongside(self, program: Program[T], hands: Hands, room: int) -> T:
+        """Run a program, and claim in the same transaction what hands could not take.
 
         Only where transactions take turns anyway: elsewhere, what the program has locked would be held for longer.
         """
-        room = self._slots - len(self._running)
-        if not self._store.takes_turns or room <= 0 or self._left <= 0 or self._claim_lock.locked():
-            return await self._store.transact(program)
 
         async def both(tx: Tx) -> tuple[T, Catch]:
-            return await program(tx), await claim(tx, self._record, room)
+            answer = await program(tx)
+            left = room - len(hands.claims) if hands.left else 0
+            return answer, await claim(tx, self._record, left) if left > 0 else Catch(tx.now, [], more=False)
 
         async with self._claim_lock:
-            try:
-                answer, catch = await self._store.transact(both)
-            except BaseException:
-                self._fences.set()  # a claim whose answer was lost is a stray
-                raise
+            answer, catch = await self._store.transact(both)
             if self._take(catch):
                 self._hungry.set()
         return answer
@@ -330,10 +350,14 @@ class Worker:
     async def _compare(self) -> None:
         """Compare what runs here with what the store says is ours."""
         running = dict(self._running)
-        held = await self._patiently(lambda tx: review(tx, self.name, running.keys()))
+        held = await self._patiently(lambda tx: review(tx, self.name, self._is_known))
         owned = {work.key: work for work in held}
         for key, one in running.items():
             _heed(one, owned.get(key))
+
+    def _is_known(self, key: Key) -> bool:
+        """Tell whether a claim is no stray: it runs, or it comes with an answer that is on its way."""
+        return key in self._running or key in self._coming
 
     # --- time --------------------------------------------------------------------------------------------------------
 

@@ -58,4 +58,5 @@ class Changes(Struct):
     answers: list[Answer] = field(default_factory=list)
     lanes: list[Lane] = field(default_factory=list)
     groups: list[LaneGroup] = field(default_factory=list)
+    vacant: bool = True  # what is gone may have made room that others wait for
     fences: bool = False  # a worker somewhere has to stop something

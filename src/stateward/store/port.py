@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from stateward.store.changes import Changes
+from stateward.store.pruning import Pruning
 from stateward.store.records import (
     Answer,
     Claim,
@@ -77,6 +78,10 @@ class Tx(Protocol):
     @property
     def now(self) -> float:
         """The store's clock, at the transaction's beginning."""
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether the default lane has neither limits nor a pause, so that nobody has to count what runs in it."""
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         """Return the objects there are, removed ones included, locked in the order of their keys."""
@@ -220,6 +225,10 @@ class Store(Protocol):
     @property
     def reader(self) -> Reader:
         """Reads beside the writer."""
+
+    @property
+    def pruning(self) -> Pruning:
+        """Finds and drops what ended long ago."""
 
     async def open(self) -> None:
         """Connect; migrate if embedded, else refuse a schema that is not this version's."""

@@ -14,8 +14,10 @@ ANYTHING: int = EVERYTHING.value
 def topics_of(changes: Changes) -> int:
     """Return what a commit of these changes is to be announced as."""
     topics = NOTHING
-    moved = changes.new_work or changes.work or changes.work_gone or changes.children_ended
-    if moved or changes.lanes or changes.groups:
+    moved = changes.work or changes.children_ended or changes.lanes or changes.groups
+    # Whoever waits for an end looks when a line or work is announced: an end that wrote no line must be heard as well.
+    gone = changes.work_gone and (changes.vacant or not changes.journal)
+    if moved or gone or any(one.owner is None for one in changes.new_work):
         topics |= WORK
     if changes.journal:
         topics |= JOURNAL

@@ -8,8 +8,19 @@ found, which are the same, because an order that an index has is one more reason
 """
 
 from stateward.store.postgres.rows import spelled
+from stateward.store.records import UNLIMITED
 
 NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
+BEGUN = spelled(
+    """
+WITH clock AS MATERIALIZED (<now> AS now)
+SELECT now, NOT EXISTS (
+    SELECT FROM lanes WHERE lane = '' AND (grp <> '' OR capacity <> <unlimited> OR back_off > now)
+) FROM clock
+""",
+    now=NOW,
+    unlimited=str(UNLIMITED),
+)
 
 OBJECTS = spelled("""
 SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id

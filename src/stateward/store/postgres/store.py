@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from stateward.store.errors import Conflict, Unavailable
 from stateward.store.port import Program, Topic
 from stateward.store.postgres import schema as schemas
-from stateward.store.postgres.connections import Address, Connection, Connections, let_go
+from stateward.store.postgres.connections import Address, Connection, Connections, Row, let_go
 from stateward.store.postgres.faults import FAULTS, fault, is_lost
 from stateward.store.postgres.listener import Listener
 from stateward.store.postgres.names import Names
+from stateward.store.postgres.pruning import PostgresPruning
 from stateward.store.postgres.reader import PostgresReader
-from stateward.store.postgres.reading import NOW
+from stateward.store.postgres.reading import BEGUN
 from stateward.store.postgres.settings import CALM, READING, writing
 from stateward.store.postgres.tx import PostgresTx
 
@@ -59,6 +60,8 @@ class PostgresStore:
         self._listener = Listener(self._address, self._names, self._tell, ask_every)
         self._listeners: dict[object, Callable[[Topic], None]] = {}
         self.reader = PostgresReader(self._readers)
+        self._pruners = Connections(self._address, 1, writing(idle_within))
+        self.pruning = PostgresPruning(self._pruners)
 
     async def open(self) -> None:
         """Connect and begin to listen; migrate if asked to, else refuse a schema that is not this version's."""
@@ -76,6 +79,7 @@ class PostgresStore:
         await self._listener.close()
         await self._writers.close()
         await self._readers.close()
+        await self._pruners.close()
 
     async def transact(self, program: Program[T]) -> T:
         """Run a program as one durable transaction, again where it lost a race."""
@@ -103,13 +107,12 @@ class PostgresStore:
     async def _once(self, program: Program[T]) -> T:
         for _ in range(self._writers.size + 1):
             async with self._writers.lent() as connection:
-                now = await _begun(connection)
-                if now is not None:
-                    return await self._run(connection, now, program)
+                begun = await _begun(connection)
+                if begun is not None:
+                    return await self._run(PostgresTx(connection, self._names, *begun), connection, program)
         raise Unavailable("connections are lost as soon as they are made")
 
-    async def _run(self, connection: Connection, now: float, program: Program[T]) -> T:
-        tx = PostgresTx(connection, self._names, now)
+    async def _run(self, tx: PostgresTx, connection: Connection, program: Program[T]) -> T:
         try:
             result = await program(tx)
             await tx.commit()
@@ -126,11 +129,14 @@ class PostgresStore:
                 loop.call_soon(listener, topics)
 
 
-async def _begun(connection: Connection) -> float | None:
-    """Begin a transaction and return the time; None if this connection was lost since it was last used."""
+async def _begun(connection: Connection) -> Row | None:
+    """Begin a transaction and return the time, and whether the default lane is unlimited.
+
+    None if this connection was lost since it was last used.
+    """
     try:
         await connection.execute("BEGIN")
-        return float(await connection.fetchval(NOW))
+        return await connection.fetchrow(BEGUN)
     except FAULTS as error:
         connection.terminate()
         if isinstance(error, TimeoutError) or not is_lost(fault(error)):

@@ -34,10 +34,11 @@ from stateward.store.topics import NOTHING, topics_of
 class PostgresTx:
     """A transaction that may write. It remembers what failed: after that it can only be rolled back."""
 
-    def __init__(self, connection: Connection, names: Names, now: float) -> None:
+    def __init__(self, connection: Connection, names: Names, now: float, unlimited: bool) -> None:
         self._connection = connection
         self._names = names
         self._now = now
+        self._unlimited = unlimited
         self._held: set[Key] = set()  # objects that this transaction has locked, or found missing
         self._known: dict[Key, Object] = {}
         self._past_objects = False  # something is locked that comes after the objects in the common order
@@ -51,6 +52,11 @@ class PostgresTx:
     def now(self) -> float:
         """The database's clock, at the transaction's beginning."""
         return self._now
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether the default lane had neither limits nor a pause, at the transaction's beginning."""
+        return self._unlimited
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         """Return the objects there are, removed ones included, locked in the order of their keys."""

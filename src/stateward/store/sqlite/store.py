@@ -8,8 +8,10 @@ from typing import TypeVar
 
 from stateward.store.errors import Busy
 from stateward.store.port import Program, Reader, Topic, Tx
+from stateward.store.pruning import Pruning
 from stateward.store.sqlite.desk import furnish
 from stateward.store.sqlite.listeners import Listeners
+from stateward.store.sqlite.pruning import SqlitePruning
 from stateward.store.sqlite.reader import SqliteReader
 from stateward.store.sqlite.reading import InlineReading, Pool, Reading
 from stateward.store.sqlite.settings import Settings, Synchronous
@@ -27,6 +29,7 @@ class SqliteStore:
     """
 
     reader: Reader
+    pruning: Pruning
     takes_turns = True
 
     def __init__(
@@ -52,6 +55,7 @@ class SqliteStore:
             self._writing = Writer(desk, self._listeners.tell)
             self._reading = Pool(self.settings, readers)
         self.reader = SqliteReader(self._reading, clock)
+        self.pruning = SqlitePruning(self._reading, self._writing)
 
     async def open(self) -> None:
         await self._writing.start()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from stateward.store.changes import Changes
 from stateward.store.port import LaneLoad
 from stateward.store.records import (
+    UNLIMITED,
     Answer,
     Claim,
     Key,
@@ -46,6 +47,7 @@ SELECT count(*) FROM (
 )
 """
 UNDER_WAY = "SELECT count(*) FROM (SELECT 1 FROM work INDEXED BY work_by_queue WHERE ns = ? AND fenced = 0 LIMIT ?)"
+LIMITED = f"SELECT 1 FROM lanes WHERE lane = '' AND (grp <> '' OR capacity <> {UNLIMITED} OR back_off > ?)"  # noqa: S608
 GONE = "DELETE FROM workers WHERE id = ?"
 DEAD = packed("{Worker}", "FROM workers WHERE seen + lease < ? ORDER BY id")
 OWNED = packed("{Work}", "FROM work INDEXED BY work_owned WHERE owner = ? ORDER BY seq")
@@ -61,6 +63,13 @@ class SqliteTx:
         self._connection = connection
         self._numbers = numbers
         self._known: dict[tuple[str, str], Object] = {}
+        self._unlimited: bool | None = None
+
+    @property
+    def unlimited(self) -> bool:
+        if self._unlimited is None:
+            self._unlimited = not self._connection.execute(LIMITED, (self.now,)).fetchone()
+        return self._unlimited
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         found = {one.key: one for one in asking.objects(self._connection, keys)}
@@ -134,6 +143,10 @@ class SqliteTx:
             self.spoiled = error
             raise
         self.topics |= topics_of(changes)
+
+    def drop(self, sql: str, values: tuple[object, ...]) -> int:
+        """Drop what ended long ago; returns how many rows there were."""
+        return self._connection.execute(sql, values).rowcount
 
     def _count(self, sql: str, *values: object) -> int:
         count: int = self._connection.execute(sql, values).fetchone()[0]

@@ -1,0 +1,40 @@
+"""Free hands: the worker beside whoever accepts takes what needs nobody's leave, in the same transaction.
+
+Work that is claimed later is written, announced, counted, locked and written again, with a commit more. Where no limit
+is set (the default lane) nobody has to count, and work that is ready when it is accepted has its owner from the start.
+"""
+
+from collections.abc import Iterator
+
+from stateward.engine.desk import Desk
+from stateward.store.records import Claim, Work, Worker
+
+
+class Hands:
+    """A worker with so much room; what it has taken counts once the transaction is committed."""
+
+    def __init__(self, worker: Worker, room: int) -> None:
+        self._worker = worker
+        self._room = room
+        self.claims: list[Claim] = []
+        self.left = False  # something new was not taken, and may be claimed in the common way
+        self.at = 0.0
+
+    def take(self, desk: Desk) -> None:
+        """Take what is new on a desk, just before it is written: by then nothing changes it any more.
+
+        A worker whose last sign of life was a while ago takes nothing so: it may be taken for dead by now.
+        """
+        worker, self.at = self._worker, desk.now
+        allowed = desk.tx.unlimited and desk.now - worker.seen <= worker.lease / 3
+        wanted = list(_free(desk))[: self._room] if allowed else []
+        self.claims = [desk.hand_over(one, worker.id) for one in wanted]
+        self.left = len(self.claims) < len(desk.new_work)
+
+
+def _free(desk: Desk) -> Iterator[Work]:
+    for one in desk.new_work:
+        unlimited = not one.lane and not one.grp
+        waits = one.remote or one.fenced or one.cancelled or one.children or one.not_before > desk.now
+        if unlimited and one.ready and not waits:
+            yield one

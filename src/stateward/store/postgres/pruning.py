@@ -1,0 +1,246 @@
+"""Pruning on PostgreSQL, on a connection of its own: each statement is a short transaction, and none waits for workers.
+
+The statements are planned like those of the writers: by key, whatever the planner believes of the tables.
+"""
+
+from collections.abc import Collection, Sequence
+
+from stateward.store.errors import StoreError, Unavailable
+from stateward.store.postgres.connections import Connection, Connections, Row
+from stateward.store.postgres.faults import FAULTS, fault, is_lost
+from stateward.store.postgres.rows import spelled
+from stateward.store.pruning import FIRST, Old, Span, Walked
+from stateward.store.records import Key
+
+PORTION = 2_000
+"""How many rows are looked at, or dropped, in one go where nobody else says how many."""
+
+SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) page"
+
+# With an offset each look-up stays one; the planner would rather join, and read whole indexes of tables that it takes
+# for empty. An operation holds no other object than its own, so that only this one is asked.
+OPERATIONS = spelled("""
+WITH RECURSIVE
+named AS MATERIALIZED (
+    SELECT o.ns, o.id, o.parent, bool_or(o.object = j.object AND o.created = j.at) AS begun
+    FROM journal j
+    CROSS JOIN LATERAL (SELECT p.* FROM operations p WHERE {p.ns==j.ns} AND p.id = j.op OFFSET 0) o
+    WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 GROUP BY o.ns, o.id, o.parent
+),
+up(ns, id, parent) AS (
+    SELECT n.ns, n.id, n.parent FROM named n
+    UNION
+    SELECT o.ns, o.id, o.parent FROM up
+    CROSS JOIN LATERAL (SELECT p.* FROM operations p WHERE {p.ns==up.ns} AND p.id = up.parent OFFSET 0) o
+),
+family(ns, id, root, depth) AS (
+    SELECT ns, id, id, 0 FROM up
+    WHERE NOT EXISTS (SELECT FROM operations o WHERE {o.ns==up.ns} AND o.id = up.parent OFFSET 0)
+    UNION ALL
+    SELECT o.ns, o.id, f.root, f.depth + 1 FROM family f
+    CROSS JOIN LATERAL (SELECT p.* FROM operations p WHERE {p.ns==f.ns} AND p.parent = f.id OFFSET 0) o
+),
+bound AS MATERIALIZED (
+    SELECT DISTINCT f.ns, f.root FROM family f
+    CROSS JOIN LATERAL (SELECT p.* FROM operations p WHERE {p.ns==f.ns} AND p.id = f.id OFFSET 0) o
+    WHERE o.ended IS NULL OR o.ended >= $3
+       OR EXISTS (SELECT FROM objects s WHERE {s.ns==o.ns} AND s.id = o.object AND s.op = o.id)
+       OR EXISTS (SELECT FROM work w WHERE {w.ns==o.ns} AND w.op = o.id)
+       OR EXISTS (SELECT FROM locks l WHERE {l.ns || ''==o.ns} AND l.op = o.id)
+)
+SELECT f.ns, f.id, (f.ns, f.id) IN (SELECT n.ns, n.id FROM named n WHERE n.begun)
+FROM family f WHERE (f.ns, f.root) NOT IN (SELECT b.ns, b.root FROM bound b)
+ORDER BY f.depth DESC
+""")
+FREE = """
+o.removed AND o.since < <before>
+AND NOT EXISTS (SELECT FROM work w WHERE {w.ns || ''==o.ns} AND w.queue = o.id OFFSET 0)
+AND NOT EXISTS (SELECT FROM work w WHERE {w.ns || ''==o.ns} AND w.queue = o.queue AND w.object = o.id OFFSET 0)
+AND NOT EXISTS (SELECT FROM locks l WHERE {l.ns==o.ns} AND l.tree = o.id OFFSET 0)
+AND NOT EXISTS (
+    SELECT FROM operations p
+    WHERE {p.ns || ''==o.ns} AND p.object = o.id AND (p.ended IS NULL OR p.ended >= <before>) OFFSET 0
+)
+AND NOT EXISTS (
+    SELECT FROM objects c WHERE {c.ns==o.ns} AND c.parent = o.id AND NOT (c.removed AND c.since < <before>) OFFSET 0
+)
+"""
+OBJECTS = spelled(
+    """
+SELECT o.ns, o.id, bool_or(o.since = j.at AND j.target IS NOT NULL)
+FROM journal j
+CROSS JOIN LATERAL (SELECT p.* FROM objects p WHERE {p.ns==j.ns} AND p.id = j.object OFFSET 0) o
+WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 AND <free> GROUP BY o.ns, o.id
+""",
+    free=FREE,
+    before="$3",
+)
+LINES = spelled("""
+SELECT j.seq FROM journal j
+WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 AND (
+    NOT EXISTS (
+        SELECT FROM objects o WHERE {o.ns==j.ns} AND o.id = j.object
+        AND (o.ns, o.id) NOT IN (SELECT k.ns, k.id FROM unnest($6::row_key[]) k)
+    )
+    OR (
+        NOT EXISTS (
+            SELECT FROM operations p WHERE {p.ns==j.ns} AND p.id = j.op AND p.object = j.object
+            AND (p.ns, p.id) NOT IN (SELECT k.ns, k.id FROM unnest($5::row_key[]) k)
+        )
+        AND (j.target IS NULL OR EXISTS (
+            SELECT FROM journal n
+            WHERE {n.ns==j.ns} AND n.object = j.object AND n.seq > j.seq AND n.seq <= $4
+              AND n.at < $3 AND n.target IS NOT NULL
+        ))
+    )
+) ORDER BY j.seq
+""")
+
+# So many rows that follow a key: what is wanted of them, and the last one, by which the next look begins.
+WALK = """
+WITH page AS MATERIALIZED (
+    SELECT ns, <key> AS id, <wanted> AS wanted, <if> AS chosen
+    FROM <table> WHERE (ns, <key>) > ($1, $2) ORDER BY ns, <key> LIMIT $4
+)
+SELECT DISTINCT ns, wanted, false FROM page WHERE chosen
+UNION ALL
+(SELECT ns, id, true FROM page ORDER BY ns DESC, id DESC LIMIT 1)
+"""
+ANSWERS = spelled(WALK, table="answers", key="key", wanted="key", **{"if": "at < $3"})
+GUESTS = spelled(
+    WALK,
+    table="objects",
+    key="id",
+    wanted='queue COLLATE "C"',
+    **{"if": "queue <> id AND NOT (removed AND since < $3)"},
+)
+TIMERS = spelled(WALK, table="timers", key="id", wanted="object", **{"if": "$3::double precision IS NOT NULL"})
+
+DROP_PROGRESS = spelled("""
+DELETE FROM progress p USING (
+    SELECT q.ns, q.op, q.seq FROM unnest($1::row_key[]) k
+    CROSS JOIN LATERAL (SELECT r.* FROM progress r WHERE {r.ns==k.ns} AND r.op = k.id OFFSET 0) q LIMIT $2
+) first
+WHERE {p.ns==first.ns} AND p.op = first.op AND p.seq = first.seq RETURNING 1
+""")
+DROP_OPERATIONS = spelled("""
+DELETE FROM operations o USING unnest($1::row_key[]) k WHERE {o.ns==k.ns} AND o.id = k.id RETURNING 1
+""")
+LOCK_OBJECTS = spelled("""
+SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id
+ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
+""")
+DROP_OBJECTS = spelled(
+    """
+DELETE FROM objects o USING unnest($1::row_key[]) k WHERE {o.ns==k.ns} AND o.id = k.id AND <free> RETURNING 1
+""",
+    free=FREE,
+    before="$2",
+)
+DROP_LINES = "DELETE FROM journal WHERE seq = ANY ($1::bigint[]) RETURNING 1"
+DROP_ANSWERS = spelled("""
+DELETE FROM answers a USING unnest($1::row_key[]) k
+WHERE {a.ns==k.ns} AND a.key = k.id AND a.at < $2 RETURNING 1
+""")
+
+
+class PostgresPruning:
+    """Finds what ended long ago, and drops it."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def span(self, after: int, last: int, most: int) -> Span | None:
+        """Return the next so many lines that follow a number and do not go beyond another."""
+        upto = (await self._fetch(SPAN, after, last, most))[0][0]
+        return None if upto is None else Span(after, upto)
+
+    async def operations(self, span: Span, before: float) -> list[Old]:
+        """Return the operations that may go, children before parents."""
+        return _old(await self._fetch(OPERATIONS, *span, before))
+
+    async def objects(self, span: Span, before: float) -> list[Old]:
+        """Return the removed objects that may go."""
+        return _old(await self._fetch(OBJECTS, *span, before))
+
+    async def named(self, before: float) -> set[Key]:
+        """Return the objects that a timer is for, or in whose queue another one stands."""
+        return {key for sql in (GUESTS, TIMERS) for key in await self._walked(sql, before)}
+
+    async def lines(
+        self, span: Span, before: float, last: int, operations: Collection[Key] = (), objects: Collection[Key] = ()
+    ) -> list[int]:
+        """Return the old lines of a span that may go."""
+        rows = await self._fetch(LINES, *span, before, last, list(operations), list(objects))
+        return [row[0] for row in rows]
+
+    async def answers(self, after: Key, before: float, most: int) -> Walked:
+        """Look at so many answers that follow a key."""
+        return await self._page(ANSWERS, after, before, most)
+
+    async def drop_operations(self, keys: Collection[Key]) -> int:
+        """Drop operations with their lines of progress, these in portions."""
+        while len(await self._fetch(DROP_PROGRESS, list(keys), PORTION)) == PORTION:
+            pass
+        return len(await self._fetch(DROP_OPERATIONS, list(keys)))
+
+    async def drop_objects(self, keys: Collection[Key], before: float) -> int:
+        """Drop removed objects: locked first, in the common order, and looked at when they are."""
+        async with self._connections.lent() as connection:
+            try:
+                await connection.execute("BEGIN")
+                await connection.fetch(LOCK_OBJECTS, list(keys))
+                dropped = await connection.fetch(DROP_OBJECTS, list(keys), before)
+                await connection.execute("COMMIT")
+            except FAULTS as error:
+                connection.terminate()
+                raise fault(error) from error
+            except BaseException:
+                connection.terminate()
+                raise
+            return len(dropped)
+
+    async def drop_lines(self, numbers: Collection[int]) -> int:
+        """Drop lines of the journal."""
+        return len(await self._fetch(DROP_LINES, list(numbers)))
+
+    async def drop_answers(self, keys: Collection[Key], before: float) -> int:
+        """Drop answers that are older than the time."""
+        return len(await self._fetch(DROP_ANSWERS, list(keys), before))
+
+    async def _walked(self, sql: str, before: float) -> set[Key]:
+        found, after = set[Key](), FIRST
+        while True:
+            page = await self._page(sql, after, before, PORTION)
+            found.update(page.keys)
+            if page.next is None:
+                return found
+            after = page.next
+
+    async def _page(self, sql: str, after: Key, before: float, most: int) -> Walked:
+        rows = await self._fetch(sql, *after, before, most)
+        last = [Key(ns, id_) for ns, id_, is_last in rows if is_last]
+        return Walked([Key(ns, wanted) for ns, wanted, is_last in rows if not is_last], last[0] if last else None)
+
+    async def _fetch(self, sql: str, *values: object) -> list[Row]:
+        """Run a statement by itself, once more where its connection was lost since it was last used."""
+        for _ in range(self._connections.size + 1):
+            async with self._connections.lent() as connection:
+                found = await _tried(connection, sql, values)
+                if not isinstance(found, StoreError):
+                    return found
+        raise Unavailable("connections are lost as soon as they are made")
+
+
+async def _tried(connection: Connection, sql: str, values: Sequence[object]) -> list[Row] | StoreError:
+    try:
+        return await connection.fetch(sql, *values)
+    except FAULTS as error:
+        if isinstance(error, TimeoutError) or not is_lost(found := fault(error)):
+            raise fault(error) from error
+        connection.terminate()
+        return found
+
+
+def _old(rows: Sequence[Row]) -> list[Old]:
+    return [Old(Key(ns, id_), begun) for ns, id_, begun in rows]

@@ -1,0 +1,242 @@
+"""Pruning on SQLite: found on the connections that read, dropped by the one that writes, a portion at a time."""
+
+import sqlite3
+from collections.abc import Collection
+from typing import Any
+
+from msgspec.json import decode, encode
+
+from stateward.store.port import Program, Tx
+from stateward.store.pruning import FIRST, Old, Span, Walked
+from stateward.store.records import Key
+from stateward.store.sqlite.reading import Reading
+from stateward.store.sqlite.spelling import spelled
+from stateward.store.sqlite.tx import SqliteTx
+from stateward.store.sqlite.writing import Writing
+
+PORTION = 2_000
+"""How many rows are looked at, or dropped, in one go where nobody else says how many."""
+
+PACKED = "SELECT coalesce(json_group_array(json_array(<columns>)), '[]') FROM (<rows>)"
+SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3)"
+
+# An operation holds no other object than its own, so that only this one is asked.
+OPERATIONS = spelled(
+    PACKED,
+    columns="ns, id, begun",
+    rows="""
+WITH RECURSIVE
+named AS MATERIALIZED (
+    SELECT o.ns, o.id, max(o.object = j.object AND o.created = j.at) AS begun
+    FROM journal j CROSS JOIN operations o ON o.ns = j.ns AND o.id = j.op
+    WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 GROUP BY o.ns, o.id
+),
+up(ns, id, parent) AS (
+    SELECT o.ns, o.id, o.parent FROM named n CROSS JOIN operations o ON o.ns = n.ns AND o.id = n.id
+    UNION
+    SELECT o.ns, o.id, o.parent FROM up CROSS JOIN operations o ON o.ns = up.ns AND o.id = up.parent
+),
+family(ns, id, root, depth) AS (
+    SELECT ns, id, id, 0 FROM up
+    WHERE NOT EXISTS (SELECT 1 FROM operations o WHERE o.ns = up.ns AND o.id = up.parent)
+    UNION ALL
+    SELECT o.ns, o.id, f.root, f.depth + 1 FROM family f CROSS JOIN operations o ON o.ns = f.ns AND o.parent = f.id
+),
+bound AS MATERIALIZED (
+    SELECT DISTINCT f.ns, f.root FROM family f CROSS JOIN operations o ON o.ns = f.ns AND o.id = f.id
+    WHERE o.ended IS NULL OR o.ended >= ?3
+       OR EXISTS (SELECT 1 FROM objects s WHERE s.ns = o.ns AND s.id = o.object AND s.op = o.id)
+       OR EXISTS (SELECT 1 FROM work w WHERE w.ns = o.ns AND w.op = o.id)
+       OR EXISTS (SELECT 1 FROM locks l WHERE l.ns = o.ns AND l.op = o.id)
+)
+SELECT f.ns, f.id, coalesce((SELECT n.begun FROM named n WHERE n.ns = f.ns AND n.id = f.id), 0) AS begun
+FROM family f WHERE NOT EXISTS (SELECT 1 FROM bound b WHERE b.ns = f.ns AND b.root = f.root)
+ORDER BY f.depth DESC
+""",
+)
+FREE = """
+o.removed = 1 AND o.since < <before>
+AND NOT EXISTS (SELECT 1 FROM work w WHERE w.ns = o.ns AND w.queue = o.id)
+AND NOT EXISTS (SELECT 1 FROM work w WHERE w.ns = o.ns AND w.queue = o.queue AND w.object = o.id)
+AND NOT EXISTS (SELECT 1 FROM locks l WHERE l.ns = o.ns AND l.tree = o.id)
+AND NOT EXISTS (
+    SELECT 1 FROM operations p WHERE p.ns = o.ns AND p.object = o.id AND (p.ended IS NULL OR p.ended >= <before>)
+)
+AND NOT EXISTS (
+    SELECT 1 FROM objects c WHERE c.ns = o.ns AND c.parent = o.id AND NOT (c.removed = 1 AND c.since < <before>)
+)
+"""
+OBJECTS = spelled(
+    PACKED,
+    columns="ns, id, begun",
+    rows="""
+SELECT o.ns, o.id, max(o.since = j.at AND j.target IS NOT NULL) AS begun
+FROM journal j CROSS JOIN objects o ON o.ns = j.ns AND o.id = j.object
+WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 AND <free> GROUP BY o.ns, o.id
+""",
+    free=FREE,
+    before="?3",
+)
+LINES = spelled(
+    PACKED,
+    columns="seq",
+    rows="""
+SELECT j.seq FROM journal j
+WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 AND (
+    NOT EXISTS (
+        SELECT 1 FROM objects o WHERE o.ns = j.ns AND o.id = j.object AND (o.ns, o.id) NOT IN <objects>
+    )
+    OR (
+        NOT EXISTS (
+            SELECT 1 FROM operations p WHERE p.ns = j.ns AND p.id = j.op AND p.object = j.object
+            AND (p.ns, p.id) NOT IN <operations>
+        )
+        AND (j.target IS NULL OR EXISTS (
+            SELECT 1 FROM journal n
+            WHERE n.ns = j.ns AND n.object = j.object AND n.seq > j.seq AND n.seq <= ?4
+              AND n.at < ?3 AND n.target IS NOT NULL
+        ))
+    )
+) ORDER BY j.seq
+""",
+    operations="(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?5))",
+    objects="(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?6))",
+)
+
+# So many rows that follow a key: what is wanted of them, and the last one, by which the next look begins.
+WALK = spelled(
+    PACKED,
+    columns="ns, wanted, last",
+    rows="""
+WITH page AS MATERIALIZED (
+    SELECT ns, <key> AS id, <wanted> AS wanted, <if> AS chosen
+    FROM <table> WHERE (ns, <key>) > (?1, ?2) ORDER BY ns, <key> LIMIT ?4
+)
+SELECT DISTINCT ns, wanted, 0 AS last FROM page WHERE chosen
+UNION ALL
+SELECT * FROM (SELECT ns, id, 1 FROM page ORDER BY ns DESC, id DESC LIMIT 1)
+""",
+)
+ANSWERS = spelled(WALK, table="answers", key="key", wanted="key", **{"if": "at < ?3"})
+GUESTS = spelled(
+    WALK, table="objects", key="id", wanted="queue", **{"if": "queue <> id AND NOT (removed = 1 AND since < ?3)"}
+)
+TIMERS = spelled(WALK, table="timers", key="id", wanted="object", **{"if": "?3 IS NOT NULL"})
+
+KEYS = "json_each(?1) k CROSS JOIN"
+KEY = "= json_extract(k.value, '$[0]') AND"
+NAME = "= json_extract(k.value, '$[1]')"
+DROP_PROGRESS = spelled(
+    """
+DELETE FROM progress WHERE seq IN (SELECT p.seq FROM <keys> progress p ON p.ns <key> p.op <name> LIMIT ?2)
+""",
+    keys=KEYS,
+    key=KEY,
+    name=NAME,
+)
+DROP_OPERATIONS = spelled(
+    "DELETE FROM operations WHERE rowid IN (SELECT o.rowid FROM <keys> operations o ON o.ns <key> o.id <name>)",
+    keys=KEYS,
+    key=KEY,
+    name=NAME,
+)
+DROP_OBJECTS = spelled(
+    "DELETE FROM objects WHERE rowid IN (SELECT o.rowid FROM <keys> objects o ON o.ns <key> o.id <name> WHERE <free>)",
+    keys=KEYS,
+    key=KEY,
+    name=NAME,
+    free=FREE,
+    before="?2",
+)
+DROP_LINES = "DELETE FROM journal WHERE seq IN (SELECT value FROM json_each(?1))"
+DROP_ANSWERS = spelled(
+    """
+DELETE FROM answers WHERE at < ?2 AND (ns, key) IN (
+    SELECT json_extract(k.value, '$[0]'), json_extract(k.value, '$[1]') FROM json_each(?1) k
+)
+"""
+)
+
+
+class SqlitePruning:
+    """Finds what ended long ago, and drops it."""
+
+    def __init__(self, reading: Reading, writing: Writing) -> None:
+        self._reading = reading
+        self._writing = writing
+
+    async def span(self, after: int, last: int, most: int) -> Span | None:
+        upto = await self._one(SPAN, after, last, most)
+        return None if upto is None else Span(after, upto)
+
+    async def operations(self, span: Span, before: float) -> list[Old]:
+        return [Old(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OPERATIONS, *span, before)]
+
+    async def objects(self, span: Span, before: float) -> list[Old]:
+        return [Old(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OBJECTS, *span, before)]
+
+    async def named(self, before: float) -> set[Key]:
+        return {key for sql in (GUESTS, TIMERS) for key in await self._walked(sql, before)}
+
+    async def lines(
+        self, span: Span, before: float, last: int, operations: Collection[Key] = (), objects: Collection[Key] = ()
+    ) -> list[int]:
+        rows = await self._all(LINES, *span, before, last, _packed(operations), _packed(objects))
+        return [seq for (seq,) in rows]
+
+    async def answers(self, after: Key, before: float, most: int) -> Walked:
+        return await self._page(ANSWERS, after, before, most)
+
+    async def drop_operations(self, keys: Collection[Key]) -> int:
+        while await self._drop(DROP_PROGRESS, _packed(keys), PORTION) == PORTION:
+            pass
+        return await self._drop(DROP_OPERATIONS, _packed(keys))
+
+    async def drop_objects(self, keys: Collection[Key], before: float) -> int:
+        return await self._drop(DROP_OBJECTS, _packed(keys), before)
+
+    async def drop_lines(self, numbers: Collection[int]) -> int:
+        return await self._drop(DROP_LINES, encode(numbers).decode())
+
+    async def drop_answers(self, keys: Collection[Key], before: float) -> int:
+        return await self._drop(DROP_ANSWERS, _packed(keys), before)
+
+    async def _walked(self, sql: str, before: float) -> set[Key]:
+        found, after = set[Key](), FIRST
+        while True:
+            page = await self._page(sql, after, before, PORTION)
+            found.update(page.keys)
+            if page.next is None:
+                return found
+            after = page.next
+
+    async def _page(self, sql: str, after: Key, before: float, most: int) -> Walked:
+        rows = await self._all(sql, *after, before, most)
+        last = [Key(ns, id_) for ns, id_, is_last in rows if is_last]
+        return Walked([Key(ns, wanted) for ns, wanted, is_last in rows if not is_last], last[0] if last else None)
+
+    async def _all(self, sql: str, *values: object) -> list[list[Any]]:
+        rows: list[list[Any]] = decode(await self._one(sql, *values))
+        return rows
+
+    async def _one(self, sql: str, *values: object) -> Any:  # noqa: ANN401 - one value of any type
+        return await self._reading.ask(lambda connection: _answer(connection, sql, values))
+
+    async def _drop(self, sql: str, *values: object) -> int:
+        return await self._writing.run(_dropping(sql, values))
+
+
+def _answer(connection: sqlite3.Connection, sql: str, values: tuple[object, ...]) -> Any:  # noqa: ANN401
+    return connection.execute(sql, values).fetchone()[0]
+
+
+def _dropping(sql: str, values: tuple[object, ...]) -> Program[int]:
+    async def dropping(tx: Tx) -> int:
+        assert isinstance(tx, SqliteTx)
+        return tx.drop(sql, values)
+
+    return dropping
+
+
+def _packed(keys: Collection[Key]) -> str:
+    return encode(keys).decode()
