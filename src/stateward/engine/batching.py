@@ -12,6 +12,9 @@ from stateward.store.errors import StoreError
 GATHER = 0.002
 """How many seconds a batch is given to gather after one of several items; whoever asks alone never waits."""
 
+FIRST = 64
+"""How many items the first batch takes at most, each further one twice as many: who comes with many begins soon."""
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -65,8 +68,11 @@ class Batcher(Generic[Item, Answer]):
             self._begin()
 
     async def _flush(self) -> None:
+        size = FIRST
         while self._waiting:
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            size = min(size, self._most)
+            batch, self._waiting = self._waiting[:size], self._waiting[size:]
+            size *= 2
             await self._answer(batch)
             if len(batch) > 1:
                 await asyncio.sleep(GATHER)

@@ -45,7 +45,7 @@ LEASE = 15.0
 """How many seconds a worker may be silent before others take it for dead."""
 
 GATHER = 0.005
-"""How many seconds pass after a claim of several operations: where much comes in, more of it is claimed at once."""
+"""How many seconds lie between two claims of several operations: where much comes in, more of it is claimed at once."""
 
 SAFETY = 5.0
 """How many seconds pass at most between two looks around, should every wake-up call be lost."""
@@ -107,6 +107,7 @@ class Worker:
         self._context = copy_context()
         self._coming: Collection[Key] = frozenset()  # what is being accepted, and may be ours from then on
         self._caught = 0  # how many operations the last claim brought
+        self._claimed = 0.0  # when that was
         self._full = False  # no slot was free when there was something to claim
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ class Worker:
         while True:
             await self._hungry.wait()
             if self._caught > 1:
-                await asyncio.sleep(GATHER)
+                await asyncio.sleep(self._claimed + GATHER - asyncio.get_running_loop().time())
             self._caught = 0
             self._hungry.clear()
             room = self._slots - len(self._running)
@@ -193,7 +194,7 @@ class Worker:
             return self._take(await self._patiently(lambda tx: claim(tx, self._record, room)))
 
     def _take(self, catch: Catch) -> bool:
-        self._caught = len(catch.claims)
+        self._caught, self._claimed = len(catch.claims), asyncio.get_running_loop().time()
         return self._begin_all(catch.claims, catch.at) and catch.more
 
     def _begin_all(self, claims: Sequence[Claim], at: float) -> bool:
