@@ -15,6 +15,7 @@ from time import perf_counter, time
 
 from bench.engine.places import new_database, new_file, store_at
 from bench.figures import Better, Line, plain, ratio
+from bench.loops import run
 from stateward.domains.leases.demand import Demand
 from stateward.domains.leases.house import LeasesWing
 from stateward.domains.leases.lifecycle import HOST, LEASE
@@ -39,7 +40,7 @@ def report() -> list[Line]:
     """Measure and return lines to print."""
     lines: list[Line] = ["leases"]
     for name, url in (("embedded", new_file()), ("PostgreSQL", new_database())):
-        rate, lateness, active = asyncio.run(_measured(url))
+        rate, lateness, active = run(_measured(url))
         cuts = quantiles(lateness, n=100)
         lines += [
             plain(f"leases made by {CALLERS} callers, {name}", rate, "a second", None, Better.HIGHER),

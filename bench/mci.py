@@ -5,15 +5,14 @@ region that has V VMs at once needs ceil(n / V) rounds of that for its n VMs, an
 does R rounds at a time, its regions taking turns. The slowest provider tells how long it takes.
 """
 
-import asyncio
 from math import ceil
 from time import perf_counter, process_time
 
 from msgspec.structs import replace
-from uvloop import new_event_loop
 
 from bench import mci_hosts, mci_status
 from bench.figures import Line, plain, ratio
+from bench.loops import run
 from bench.mci_fleet import EACH, NS, PROVIDERS, everywhere, new_fleet
 from stateward.domains.mci.limits import limit_of
 from stateward.drivers.simulated import CALM
@@ -36,8 +35,7 @@ def _rounds(provider: str, vms: int, regions: int) -> int:
 
 def report() -> list[Line]:
     """Measure and return lines to print."""
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        lines = runner.run(schedule())
+    lines = run(schedule())
     return [*lines, *mci_status.report(), *mci_hosts.report()]
 
 

@@ -1,13 +1,11 @@
 """Machines on this host, through the whole house: created, suspended, resumed, rebooted and terminated, for real."""
 
-import asyncio
 from collections.abc import Awaitable
 from shutil import which
 from time import perf_counter
 
-from uvloop import new_event_loop
-
 from bench.figures import Line, plain
+from bench.loops import run
 from bench.mci_fleet import ANN, NS, Fleet, new_fleet
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
 
@@ -18,8 +16,7 @@ STEADY = {"suspend": "Suspended", "resume": "Running", "reboot": "Running", "ter
 
 def report() -> list[Line]:
     """Measure and return lines to print."""
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return ["machines on this host", *runner.run(processes()), *runner.run(guests())]
+    return ["machines on this host", *run(processes()), *run(guests())]
 
 
 async def processes() -> list[Line]:

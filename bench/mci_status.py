@@ -13,10 +13,9 @@ from pathlib import Path
 from shutil import copy
 from time import perf_counter
 
-from uvloop import new_event_loop
-
 from bench.engine.places import new_file
 from bench.figures import Line, ratio
+from bench.loops import run
 from bench.mci_fleet import ANN, NS, PLACES, Fleet, everywhere, new_fleet
 from bench.measure import Timing
 from bench.server import read_answer
@@ -54,8 +53,7 @@ class Place:
 
 def report() -> list[Line]:
     """Measure and return lines to print."""
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return [*runner.run(calls()), *runner.run(times())]
+    return [*run(calls()), *run(times())]
 
 
 @asynccontextmanager

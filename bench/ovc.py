@@ -17,6 +17,7 @@ from time import perf_counter
 
 from bench.engine.places import new_database, new_file, store_at
 from bench.figures import Better, Line, plain, ratio
+from bench.loops import run
 from stateward.domains.ovc.house import OvcWing
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, VmSpec
@@ -90,8 +91,8 @@ def report() -> list[Line]:
     """Measure and return lines to print."""
     lines: list[Line] = ["OpenvCloud objects, on nodes that take no time"]
     for name, url in (("embedded", new_file()), ("PostgreSQL", new_database())):
-        lines += asyncio.run(_actions(url, name))
-    return [*lines, *asyncio.run(_moves())]
+        lines += run(_actions(url, name))
+    return [*lines, *run(_moves())]
 
 
 async def _actions(url: str, name: str) -> list[Line]:

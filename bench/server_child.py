@@ -13,8 +13,8 @@ from typing import Any
 
 from litestar import Litestar, get, post
 from litestar.types import ASGIApp
-from uvloop import new_event_loop
 
+from bench import loops
 from bench.engine.lamps import LAMP, NS, lamp, lamps, name_of
 from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
@@ -140,5 +140,4 @@ async def words() -> AsyncIterator[dict[str, Any]]:
 
 if __name__ == "__main__":
     programs: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"ours": ours, "bare": bare, "accept": accept}
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(programs[sys.argv[1]](*sys.argv[2:]))
+    loops.run(programs[sys.argv[1]](*sys.argv[2:]))

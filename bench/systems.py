@@ -9,6 +9,7 @@ from time import perf_counter
 from bench.engine.lamps import lamp, lamps
 from bench.engine.places import is_postgres, new_database, new_file, store_at
 from bench.figures import Better, Line, gain, plain, ratio
+from bench.loops import run
 from stateward.domains.systems.actions import Actions
 from stateward.domains.systems.backends.simulated import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
@@ -32,10 +33,10 @@ def report() -> list[Line]:
         f"systems: {DEPLOYS} disjoint deploys at once, on a system of {DEPLOYS * EACH:,} simulated services"
     ]
     for url in (new_file(), new_database()):
-        lines += asyncio.run(_deploys(url))
+        lines += run(_deploys(url))
     lines.append("systems: take and give back a durable lock, each with an operation of its own")
     for url in (new_file(), new_database()):
-        lines += asyncio.run(_locks(url))
+        lines += run(_locks(url))
     return lines
 
 

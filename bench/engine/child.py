@@ -12,6 +12,7 @@ import msgspec
 
 from bench.engine import ours
 from bench.engine.contest import Contestant, Lap, resident_bytes
+from bench.loops import run
 
 
 def contestant(name: str, url: str, *numbers: int) -> Contestant:
@@ -42,4 +43,4 @@ async def race(name: str, url: str, *numbers: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(race(*sys.argv[1:]))
+    run(race(*sys.argv[1:]))

@@ -7,6 +7,7 @@ from asyncio.subprocess import DEVNULL, Process, create_subprocess_exec
 
 from bench.engine.lamps import lamps, tell_the_time
 from bench.engine.places import store_at
+from bench.loops import run
 from stateward.engine import Engine
 from stateward.store import Store
 
@@ -43,4 +44,4 @@ async def work(url: str, lease: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(work(sys.argv[1], float(sys.argv[2])))
+    run(work(sys.argv[1], float(sys.argv[2])))

@@ -14,6 +14,7 @@ from bench.engine.lamps import NS, lamps, name_of, tell_the_time
 from bench.engine.places import filled, new_database, new_file, store_at
 from bench.engine.race import Runner, race
 from bench.figures import Figure, Line, plain
+from bench.loops import run
 from stateward.engine import Engine
 
 REQUESTS, PAUSE = 200, 0.02
@@ -24,8 +25,8 @@ QUIET = 1.0
 
 def report() -> list[Line]:
     """Measure and return lines to print."""
-    embedded = asyncio.run(_delays(filled(new_file(), STORED), workers=0))
-    apart = asyncio.run(_delays(filled(new_database(), STORED), workers=1))
+    embedded = run(_delays(filled(new_file(), STORED), workers=0))
+    apart = run(_delays(filled(new_database(), STORED), workers=1))
     return [
         "from the request to the start of its work, the worker being idle",
         *_figures("embedded", embedded),

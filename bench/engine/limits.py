@@ -9,6 +9,7 @@ from time import perf_counter
 from bench.engine.lamps import LAMP, NS, name_of
 from bench.engine.places import filled, new_database, new_file, store_at
 from bench.figures import Figure, Line, ratio
+from bench.loops import run
 from stateward.engine import Engine, Handler, Kind, Route
 from stateward.store.records import Lane, LaneGroup, Object
 
@@ -48,8 +49,8 @@ def report() -> list[Line]:
     """Measure and return lines to print."""
     return [
         f"limits: {OPERATIONS} operations of {LASTING:g} s, {ACTIVE} of {LANES} lanes at once, {CAPACITY} in each",
-        asyncio.run(_run("SQLite", filled(new_file(), OPERATIONS))),
-        asyncio.run(_run("PostgreSQL", filled(new_database(), OPERATIONS))),
+        run(_run("SQLite", filled(new_file(), OPERATIONS))),
+        run(_run("PostgreSQL", filled(new_database(), OPERATIONS))),
     ]
 
 

@@ -4,7 +4,6 @@ Embedded, the process is killed and started again. On PostgreSQL, one of two wor
 leases, and ends when the other worker has begun all that the dead one held.
 """
 
-import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from time import time
@@ -14,6 +13,7 @@ import msgspec
 from bench.engine.places import filled, new_database, new_file
 from bench.engine.survivor import Begun
 from bench.figures import Line, plain, ratio
+from bench.loops import run
 
 HELD, LEASE = 200, 2.0
 WITHIN = 1.0
@@ -21,8 +21,8 @@ WITHIN = 1.0
 
 def report() -> list[Line]:
     """Measure and return lines to print."""
-    since_start, since_alive = asyncio.run(_restarted(filled(new_file(), HELD)))
-    seconds = asyncio.run(_taken_over(filled(new_database(), HELD)))
+    since_start, since_alive = run(_restarted(filled(new_file(), HELD)))
+    seconds = run(_taken_over(filled(new_database(), HELD)))
     return [
         f"recovery after kill -9, {HELD} operations under way",
         plain("kill -9, from a new process's start until all goes on, embedded", since_start, "s", WITHIN),

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from bench.engine.lamps import NS, lamps, name_of
 from bench.engine.places import store_at
+from bench.loops import run
 from stateward.engine import Engine, Job
 
 ALIVE = time()
@@ -49,4 +50,4 @@ async def live(url: str, lease: float, asked: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(live(sys.argv[1], float(sys.argv[2]), int(sys.argv[3])))
+    run(live(sys.argv[1], float(sys.argv[2]), int(sys.argv[3])))

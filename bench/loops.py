@@ -1,0 +1,15 @@
+"""The event loop on which everything is measured, ours and others': the one that the server and the workers run on."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from uvloop import new_event_loop
+
+T = TypeVar("T")
+
+
+def run(program: Coroutine[Any, Any, T]) -> T:
+    """Run a program to its end."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(program)
