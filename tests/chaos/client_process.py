@@ -1,6 +1,7 @@
 """A client as a process of its own: it asks for actions, and keeps notes that outlive it.
 
-Whatever was asked and not answered before it was killed is asked again, with the same operation's id.
+Whatever was asked and not answered before it was killed is asked again, with the same operation's id. With a ledger it
+works as well, and does what it asks for itself where nothing speaks against it.
 
     python -m tests.chaos.client_process STORE NOTES NAME
 """
@@ -9,7 +10,8 @@ import argparse
 import asyncio
 import logging
 import signal
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 
@@ -21,12 +23,15 @@ from stateward.lifecycle import FORCE
 from stateward.store import Selector, open_store
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object, Timer
-from tests.chaos.crane import CRANE, NS, TREE, YARD_NAME, unworked
+from tests.chaos.crane import CRANE, NS, TREE, YARD_NAME, Hands, unworked
+from tests.chaos.ledger import Ledger
 from tests.chaos.notes import Answered, Asked, Notebook, Sort, read_notes
 from tests.chaos.saying import announce
+from tests.chaos.worker_process import confess
 
 STEPS = {"broken": "mend", "lost": "mend", "scrapped": "forget"}
 BERTHS = 3
+PACE = 0.05
 
 
 class Client:
@@ -121,6 +126,21 @@ class Client:
         return () if accepted.operation is None else (accepted.operation.id,)
 
 
+@asynccontextmanager
+async def opened(options: argparse.Namespace) -> AsyncIterator[Engine]:
+    """Open an engine that only asks, or one that works as well."""
+    if options.ledger is None:
+        async with Engine(open_store(options.store), unworked(), works=False) as engine:
+            yield engine
+        return
+    ledger = Ledger(options.ledger, options.name)
+    kinds = Hands(ledger, Random(), PACE, punctual=False).kinds()
+    async with Engine(open_store(options.store), kinds, lease=options.lease, slots=20, process=options.name) as engine:
+        confession = asyncio.create_task(confess(ledger, options.lease))
+        yield engine
+        confession.cancel()
+
+
 async def main(options: argparse.Namespace) -> None:
     """Ask until told to stop, and then until everything asked is answered; a database that is down is waited for."""
     stop = asyncio.Event()
@@ -128,7 +148,7 @@ async def main(options: argparse.Namespace) -> None:
     announce()
     while True:
         try:
-            async with Engine(open_store(options.store), unworked(), works=False) as engine:
+            async with opened(options) as engine:
                 client = Client(engine, Notebook(options.notes), Random(), options.cranes, stop)
                 await client.catch_up(read_notes(options.notes).unanswered)
                 await asyncio.gather(*(client.keep_asking() for _ in range(options.callers)))
@@ -146,6 +166,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("store")
     found.add_argument("notes", type=Path)
     found.add_argument("name")
+    found.add_argument("--ledger", type=Path, help="where to note what it works on; without one, it only asks")
+    found.add_argument("--lease", type=float, default=1.5)
     found.add_argument("--callers", type=int, default=16)
     found.add_argument("--cranes", type=int, default=96)
     return found

@@ -89,7 +89,7 @@ class Storm:
 
     async def _begin(self) -> None:
         self._workers = list(await asyncio.gather(*(self._new_worker(n) for n in range(WORKERS))))
-        self._clients = [await self.site.client(f"c{number}") for number in range(CLIENTS)]
+        self._clients = [await self._new_client(number) for number in range(CLIENTS)]
         await asyncio.gather(*(worker.ready() for worker in self._workers))
 
     async def _new_worker(self, number: int) -> Running:
@@ -97,6 +97,15 @@ class Storm:
         self._names[f"w{number}"] += 1
         name = f"w{number}.{self._names[f'w{number}']}"
         return await self.site.start("worker", name, str(self.site.ledger_path), "--lease", str(self.site.lease))
+
+    async def _new_client(self, number: int) -> Running:
+        """Start a client; the first one works as well, as a server does that is all in one process."""
+        if number:
+            return await self.site.client(f"c{number}")
+        self._names["c0"] += 1
+        working = ("--ledger", str(self.site.ledger_path), "--lease", str(self.site.lease))
+        notes = str(self.site.notes_path("c0"))
+        return await self.site.start("client", f"c0.{self._names['c0']}", notes, *self.site.manners, *working)
 
     async def _revive(self) -> None:
         """Note who died by itself, and go on with others in their place."""
@@ -107,7 +116,7 @@ class Storm:
         for number, running in enumerate(self._clients):
             if not running.alive:
                 self._note_death(running)
-                self._clients[number] = await self.site.client(running.name)
+                self._clients[number] = await self._new_client(number)
 
     def _note_death(self, running: Running) -> None:
         log = self.site.log_of(running.name)[-1500:]
@@ -159,7 +168,7 @@ class Storm:
     async def _kill_client(self) -> None:
         number = self._chance.randrange(CLIENTS)
         await self._clients[number].kill()
-        self._clients[number] = await self.site.client(f"c{number}")
+        self._clients[number] = await self._new_client(number)
 
     async def _cut(self) -> None:
         """Cut some connections, in whatever they are doing."""

@@ -43,14 +43,14 @@ async def _work(options: argparse.Namespace, ledger: Ledger, stop: asyncio.Event
         open_store(options.store), hands.kinds(), slots=options.slots, lease=options.lease, process=options.name
     )
     async with engine:
-        confession = asyncio.create_task(_confess(ledger, options.lease))
+        confession = asyncio.create_task(confess(ledger, options.lease))
         announce()
         await raise_cranes(engine, range(0, 2 * options.cranes, 2))
         await stop.wait()
         confession.cancel()
 
 
-async def _confess(ledger: Ledger, lease: float) -> None:
+async def confess(ledger: Ledger, lease: float) -> None:
     """Tell the witness when this process stood still for long, whoever made it: then others could take it for dead."""
     last = time.time()
     while True:
