@@ -118,14 +118,16 @@ class Follower:
             await asyncio.sleep(9.0)
 
     async def finish(self) -> None:
-        """Read what is left."""
-        self._begin()
-        await asyncio.sleep(1.0)
+        """Read what is left; a session that fails is followed by another one."""
+        for _ in range(5):
+            self._begin()
+            await asyncio.sleep(1.0)
+            if self._last_told() == self._last_line():
+                return
 
     def _begin(self) -> None:
         for process in self._world.up[:1]:
-            after = max((seen[-1] for _, seen in self._sessions if seen), default=0)
-            self._sessions.append((after, []))
+            self._sessions.append((self._last_told(), []))
             process.spawn(self._follow(process, *self._sessions[-1]))
 
     async def _follow(self, process: Process, after: int, seen: list[int]) -> None:
@@ -141,5 +143,12 @@ class Follower:
             start = bisect_right(numbers, after)
             if seen != numbers[start : start + len(seen)]:
                 yield f"a reader that went on from {after} was told {seen[:20]}..."
-        if numbers and max((seen[-1] for _, seen in self._sessions if seen), default=0) != numbers[-1]:
+        if self._last_told() != self._last_line():
             yield "no reader has been told of the journal's last line"
+
+    def _last_told(self) -> int:
+        return max((seen[-1] for _, seen in self._sessions if seen), default=0)
+
+    def _last_line(self) -> int:
+        last: int = self._world.inspector.ask("SELECT coalesce(max(seq), 0) FROM journal")[0][0]
+        return last
