@@ -34,11 +34,16 @@ class UnknownName(StatewardError):
 class BadInput(StatewardError):
     """A value that cannot be used; names the field and what would be allowed."""
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
+    state: str | None = None
+    """In what state the object is that it was meant for, if there is one."""
+
+    def __init__(self, field: str, value: object, allowed: str, *, state: str | None = None) -> None:
         super().__init__(field, value, allowed)
         self.field = field
         self.value = value
         self.allowed = allowed
+        if state is not None:
+            self.state = state
 
     def __str__(self) -> str:
         return f"{self.field}: {self.value!r} is not {self.allowed}"

@@ -79,13 +79,18 @@ def test_an_mci_of_several_subgroups_is_made_with_one_form(opened: tuple[Page, C
     another = page.locator("#question form").get_by_role("button", name="Another subgroup")
     another.click()
     another.click()
+    sizes = [page.locator(f"#question [name=subGroupSize{turn}]") for turn in ("", "-2", "-3")]
+    assert [one.input_value() for one in sizes] == ["2", "1", "1"]
+    expect(page.locator("#question [name=group-3]")).to_have_value("")
     places = {"": "aws+ap-northeast-2+t3.nano", "-2": "gcp+europe-west1+e2-micro", "-3": "aws+us-east-1+t3.nano"}
     values = {"ns": "wide", "name": "wide"}
     for number, (turn, place) in enumerate(places.items()):
-        values |= {f"group{turn}": f"g{number}", f"subGroupSize{turn}": str(number + 1), f"commonSpec{turn}": place}
-    filled(page, "Make it", **values)
+        values |= {f"group{turn}": f"g{number}", f"commonSpec{turn}": place}
+    filled(page, "Make it", **{**values, "subGroupSize-3": "3"})
     expect(page.locator("[data-mci=wide] .status-text")).to_have_text("Running:6 (R:6/6)")
-    assert api.get("/tumblebug/ns/wide/mci/wide/subgroup").json()["output"] == ["g0", "g1", "g2"]
+    groups = api.get("/tumblebug/ns/wide/mci/wide/subgroup").json()["output"]
+    in_each = [api.get(f"/tumblebug/ns/wide/mci/wide/subgroup/{one}").json()["output"] for one in groups]
+    assert (groups, [len(one) for one in in_each]) == (["g0", "g1", "g2"], [2, 1, 3])
     assert complaints.errors == []
 
 

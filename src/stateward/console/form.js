@@ -58,7 +58,7 @@ export function askFor(title, about, asked, yes, submit, others, repeat) {
   const again = () => {
     const first = asked.findIndex((field) => field.name === repeat?.from);
     const turn = (fields.length - first) / (asked.length - first) + 1;
-    add(asked.slice(first).map((field) => ({ ...field, name: inTurn(field.name, turn), value: "" })))?.focus();
+    add(asked.slice(first).map((field) => ({ ...field, name: inTurn(field.name, turn), value: anew(field) })))?.focus();
   };
   add(asked);
   const sent = async (/** @type {Event} */ event) => {
@@ -93,6 +93,9 @@ export function askFor(title, about, asked, yes, submit, others, repeat) {
   );
   dialog.showModal();
 }
+
+/** @param {Field} field @returns {string} what stands there at first in another turn: a name is to be another one */
+const anew = ({ type, least = 1 }) => (type === "number" ? String(least) : "");
 
 /** @param {Field} field @param {HTMLElement} input */
 function shown(field, input) {

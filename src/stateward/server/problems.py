@@ -95,7 +95,7 @@ def _(error: StatewardError) -> Problem:
 
 @problem_of.register
 def _(error: BadInput) -> Problem:
-    return problem(400, "bad_input", f"{error.field}: it is not {error.allowed}", field=error.field)
+    return problem(400, "bad_input", f"{error.field}: it is not {error.allowed}", field=error.field, state=error.state)
 
 
 @problem_of.register

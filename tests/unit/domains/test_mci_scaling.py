@@ -54,7 +54,7 @@ def test_the_record_follows_from_the_arguments(action: str, group: SubGroup, cou
 def test_a_scaling_that_does_not_say_how_is_refused_with_field_and_state(action: str, args: object, field: str) -> None:
     with pytest.raises(BadInput) as refused:
         scaled(asked(action, args), record())
-    assert refused.value.field == field
+    assert (refused.value.field, refused.value.state) == (field, "Running")
     assert "which is Running" in refused.value.allowed
 
 
@@ -81,4 +81,4 @@ def test_a_new_subgroup_comes_along_with_the_record() -> None:
 def test_a_record_that_changes_anything_else_is_refused(wrong: MciSpec) -> None:
     with pytest.raises(BadInput) as refused:
         scaled(asked(args={"group": "web", "count": 1}, spec=wrong), record())
-    assert refused.value.field == "spec"
+    assert (refused.value.field, refused.value.state) == ("spec", "Running")

@@ -35,8 +35,11 @@ Waiting = tuple[Wanted, "asyncio.Future[Look]"]
 class Cloud:
     """A connection's driver, shared by all who ask."""
 
-    def __init__(self, driver: Driver, clock: Callable[[], float], *, tick: float = TICK) -> None:
+    def __init__(
+        self, driver: Driver, clock: Callable[[], float], *, tick: float = TICK, serves: float | None = None
+    ) -> None:
         self.driver, self.clock = driver, clock
+        self.serves = serves  # for how many seconds a listing serves readers; None: as long as anywhere
         self._tick = tick
         bulk = driver.caps.bulk
         self._creates: Gatherer[Want, Outcome] = Gatherer(driver.create, bulk)

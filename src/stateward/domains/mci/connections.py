@@ -1,7 +1,7 @@
 """The clouds of this process: one for each connection in use, made when it is first needed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic
 
@@ -12,8 +12,12 @@ from stateward.drivers import Driver, Place
 from stateward.drivers.registry import Drivers
 from stateward.drivers.simulated import CloudUnavailable
 from stateward.engine import Temporary
+from stateward.errors import BadInput
 
 Called = Callable[[str, str], None]
+
+FRESH, LONGEST = "fresh", 3_600.0
+"""The option of every connection, whatever its driver: for how many seconds a listing serves readers; and its limit."""
 
 KNOWN_FOR = 1.0
 """For how many seconds a connection is used as it was last read: whoever works on 10,000 VMs reads it once."""
@@ -60,7 +64,8 @@ class Clouds:
             return known[1]
         if known is not None:
             await known[1].close()
-        cloud = Cloud(self._make(connection), monotonic, tick=self._tick)
+        serves = _fresh_for(connection.options)
+        cloud = Cloud(self._make(connection), monotonic, tick=self._tick, serves=serves)
         self._open[connection.name] = connection, cloud
         return cloud
 
@@ -69,9 +74,8 @@ class Clouds:
         return (await self.at(connection)).driver
 
     def _make(self, connection: Connection) -> Driver:
-        place = Place(
-            connection.provider, connection.region, connection.zone, connection.credential, connection.options
-        )
+        options = {name: value for name, value in connection.options.items() if name != FRESH}
+        place = Place(connection.provider, connection.region, connection.zone, connection.credential, options)
         try:
             return self._drivers.make(connection.driver, place, partial(self._called, connection.provider))
         except CloudUnavailable as error:  # another process has it: nobody here can say what is in it
@@ -82,3 +86,15 @@ class Clouds:
         for _, cloud in self._open.values():
             await cloud.close()
         self._open.clear()
+
+
+def _fresh_for(options: Mapping[str, str]) -> float | None:
+    if FRESH not in options:
+        return None
+    try:
+        seconds = float(options[FRESH])
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds <= LONGEST:
+        raise BadInput(FRESH, options[FRESH], f"a number of seconds from 0 to {LONGEST:g}")
+    return seconds

@@ -62,16 +62,19 @@ def check_form(request: Request, found: Object) -> None:
     if request.birth is not None:
         _check_name(FORMS[found.kind], read(found.kind, request.spec or EMPTY), found)
     elif request.spec is not None:
-        _check_fixed(FORMS[found.kind], read(found.kind, request.spec), read(found.kind, found.spec))
+        _check_fixed(FORMS[found.kind], read(found.kind, request.spec, found.state), found)
 
 
-def read(kind: str, spec: str) -> Any:  # noqa: ANN401 - the record of the kind
-    """Return a spec as the record that it is; what is none is told with the place of what is wrong."""
+def read(kind: str, spec: str, state: str | None = None) -> Any:  # noqa: ANN401 - the record of the kind
+    """Return a spec as the record that it is; what is none is told with the place of what is wrong.
+
+    `state` is that of the object which it is to become the spec of, if there is one.
+    """
     try:
         return msgspec.json.decode(spec, type=FORMS[kind].record)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$")
-        raise BadInput(f"spec{place.rstrip('`')}", spec, f"what {kind} expects: {what}") from error
+        raise BadInput(f"spec{place.rstrip('`')}", spec, f"what {kind} expects: {what}", state=state) from error
 
 
 def _check_name(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
@@ -81,7 +84,9 @@ def _check_name(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
         raise BadInput("id", found.id, f"{wanted!r}, by which its spec goes")
 
 
-def _check_fixed(form: Form, want: Any, was: Any) -> None:  # noqa: ANN401
+def _check_fixed(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
+    was = read(found.kind, found.spec)
     for name in form.fixed:
-        if getattr(want, name) != getattr(was, name):
-            raise BadInput(f"spec.{name}", getattr(want, name), f"{getattr(was, name)!r}, which it always was")
+        before, after = getattr(was, name), getattr(want, name)
+        if after != before:
+            raise BadInput(f"spec.{name}", after, f"{before!r}, which it always was", state=found.state)

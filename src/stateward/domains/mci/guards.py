@@ -68,4 +68,5 @@ async def guard_network(_desk: Desk, request: Request, found: Object) -> None:
     """Refuse to reshape a network without saying into what."""
     check_form(request, found)
     if request.action == "reshape" and request.spec is None:
-        raise BadInput("spec", None, f"given: the subnets that {found.id!r}, which is {found.state}, is to have")
+        allowed = f"given: the subnets that {found.id!r}, which is {found.state}, is to have"
+        raise BadInput("spec", None, allowed, state=found.state)

@@ -64,7 +64,7 @@ class Mcis:
             "withdraw": self._withdraw,
             "delete": self._delete,
         }
-        handlers |= dict.fromkeys(("suspend", "resume", "reboot", "terminate"), self._sum)
+        handlers |= dict.fromkeys(("suspend", "resume", "reboot"), self._sum) | {"terminate": self._terminate}
         return Kind(MCI, {action: Handler(run) for action, run in handlers.items()}, guard=guard)
 
     # --- creating ----------------------------------------------------------------------------------------------------
@@ -190,6 +190,18 @@ class Mcis:
         bad = [id_ for id_ in found if among is None or id_ in among]
         await self._terminate_and_remove(job, "bad ones", bad)
         return bad
+
+    async def _terminate(self, job: Job) -> Ending:
+        """Add up; an MCI that was forced to its end as a whole takes along the VMs that it has got just then."""
+        alone: list[str] = await job.once("not asked", lambda: self._not_asked(job))
+        await job.spawn("terminate", [self._forced(job, id_, "terminate") for id_ in alone])
+        return await self._sum(job)
+
+    async def _not_asked(self, job: Job) -> list[str]:
+        if FORCE not in msgspec.json.decode(job.claim.operation.facts):
+            return []
+        alive = [one.id for one in await self._vms(job) if one.state != VmState.TERMINATED]
+        return alive if alive and not await self._reader.children_of(job.key) else []
 
     async def _delete(self, job: Job) -> Ending:
         await self._remove_all(job)

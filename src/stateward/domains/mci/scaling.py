@@ -18,13 +18,15 @@ def scaled(request: Request, found: Object) -> Request:
     A record that comes along may add a subgroup, and must be the one that follows from the arguments.
     """
     scale, was = _scale(request, found), mci_of(found)
-    given: MciSpec | None = None if request.spec is None else read(found.kind, request.spec)
+    given: MciSpec | None = None if request.spec is None else read(found.kind, request.spec, found.state)
     want = _scaled(was, given, scale, SIGNS[request.action])
     if want is None:
         names = ", ".join(one.name for one in was.groups) or "none"
-        raise BadInput("args.group", scale.group, f"a subgroup of {found.id!r}, which is {found.state} and has {names}")
+        allowed = f"a subgroup of {found.id!r}, which is {found.state} and has {names}"
+        raise BadInput("args.group", scale.group, allowed, state=found.state)
     if given not in (None, want):
-        raise BadInput("spec", request.spec, f"{found.id!r} as it is, but for {scale.count} VMs of {scale.group!r}")
+        allowed = f"{found.id!r} as it is, but for {scale.count} VMs of {scale.group!r}"
+        raise BadInput("spec", request.spec, allowed, state=found.state)
     return replace(request, spec=text(want))
 
 
@@ -33,9 +35,9 @@ def _scale(request: Request, found: Object) -> Scale:
     try:
         scale = msgspec.json.decode(request.args, type=Scale)
     except msgspec.ValidationError as error:
-        raise BadInput("args", request.args, f"{how} ({error})") from error
+        raise BadInput("args", request.args, f"{how} ({error})", state=found.state) from error
     if scale.count < 1:
-        raise BadInput("args.count", scale.count, f"at least 1 in {how}")
+        raise BadInput("args.count", scale.count, f"at least 1 in {how}", state=found.state)
     return scale
 
 

@@ -97,7 +97,10 @@ class Service:
         )
 
     async def control(self, ns: str, mci: str, action: str, by: Caller, *, force: bool = False) -> GroupVerdict:
-        """Do something to all VMs of an MCI whose states allow it; the others are told, with the reason."""
+        """Do something to all VMs of an MCI whose states allow it; the others are told, with the reason.
+
+        With force, an MCI that has no VMs yet is terminated all the same: its creation is given up.
+        """
         if action not in ON_ALL:
             raise BadInput("action", action, ", ".join(ON_ALL))
         found = await self.mci(ns, mci)
@@ -106,7 +109,9 @@ class Service:
         each = self.engine.request(ns, "", action, actor=by.actor, who=by.who, facts=facts)
         try:
             return await self.engine.group(whole, Selector(ns, VM.kind, mci), each)
-        except NoneAllowed:
+        except NoneAllowed as error:
+            if force and action == "terminate" and found.op is not None and not error.skipped:
+                return GroupVerdict(await self.engine.submit(whole), [], {})
             (verdict,) = await self.engine.plan([whole])
             if isinstance(verdict, StatewardError):
                 raise verdict from None  # what is done to the MCI as a whole says more than what each VM does

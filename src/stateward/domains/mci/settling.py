@@ -13,6 +13,7 @@ from random import Random
 from stateward.domains.mci.lifecycle import MCI, VM, MciState
 from stateward.domains.mci.mcis import told
 from stateward.engine import Denied, Engine
+from stateward.engine.horizon import LinesGone
 from stateward.engine.pacing import back_off
 from stateward.lifecycle import CONTROLLER, TRANSITIONAL
 from stateward.store.errors import StoreError
@@ -61,6 +62,8 @@ class Settling:
                 await self._read()
             except StoreError as error:
                 log.warning("the journal is read again soon: %s", error)
+            except LinesGone as gone:  # no VM had news for so long that all since then was pruned but what is new
+                self._last = gone.horizon
             except Exception:
                 log.exception("the reading of the journal has failed and goes on")
             failures = 1 if self._last != before else failures + 1

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -100,4 +100,13 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
 async def house(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[House]:
     """An mci domain at work."""
     async with open_house(new_store(), tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def houses(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[list[House]]:
+    """Two engines on one store, in front of the same clouds."""
+    cloud = SimulatedCloud(temper=CALM, chance=Random(1))
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(open_house(new_store(), tmp_path, cloud=cloud)) for _ in range(2)]
         yield opened

@@ -176,6 +176,27 @@ async def test_force_pre_empts_what_is_under_way(api: ApiHouse) -> None:
     await api.until("Terminated:2 (R:0/2)")
 
 
+async def test_a_create_that_has_no_vms_yet_is_given_up_by_force_and_nothing_else_is_done_to_it(api: ApiHouse) -> None:
+    await api.post(f"/ns/{NS}/mciDynamic?option=hold", mci())
+    await api.held()
+    refused = await api.post(f"{M1}?action=suspend&force=true")
+    assert (refused.status_code, refused.json()["code"]) == (409, "none_allowed")
+    refused = await api.post(f"{M1}?action=terminate")
+    assert (refused.status_code, refused.json()["blocker"]["action"]) == (409, "create")
+    await api.done(f"{M1}?action=terminate&force=true")
+    assert (await api.status())["status"] == "Empty"
+    assert (await api.delete(M1)).status_code == 200
+
+
+@pytest.mark.parametrize("action", ["suspend", "reboot", "terminate"])
+async def test_targets_are_none_again_when_all_vms_have_reached_their_end(api: ApiHouse, action: str) -> None:
+    await api.created()
+    await api.done(f"{M1}?action={action}")
+    status = await api.status()
+    for one in (status, *status["vm"]):
+        assert (one["targetAction"], one["targetStatus"]) == ("None", "None")
+
+
 async def test_a_vm_is_controlled_in_both_forms(api: ApiHouse) -> None:
     await api.created()
     assert (await api.done(f"{M1}/vm/G1-1?action=suspend"))["message"] == "Working on suspend"
@@ -268,6 +289,15 @@ async def test_a_terminated_mci_is_deleted_line_by_line(api: ApiHouse) -> None:
     lines = ["[Done] VM: g1-1", "[Done] VM: g1-2", "[Done] SubGroup: g1", "[Done] MCI: m1"]
     assert (answer.status_code, answer.json()) == (200, {"output": lines})
     assert (await api.get(M1)).status_code == 404
+
+
+async def test_the_journal_of_an_mci_stays_readable_when_it_is_deleted(api: ApiHouse) -> None:
+    await api.created()
+    assert (await api.delete(f"{M1}?option=terminate")).status_code == 200
+    assert (await api.get(M1)).status_code == 404
+    for id_, events in (("m1", {"create", "delete"}), ("m1.g1-1", {"create", "terminate", "remove"})):
+        answer = await api.get(f"http://test/api/v1/ns/{NS}/objects/{id_}/history")
+        assert events <= {line["event"] for line in answer.json()["items"]}, answer.text
 
 
 async def test_a_deletion_terminates_first_and_is_waited_for(api: ApiHouse) -> None:

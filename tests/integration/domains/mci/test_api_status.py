@@ -70,6 +70,27 @@ async def test_a_listing_serves_for_as_long_as_it_is_fresh(tmp_path: Path) -> No
         assert len(api.calls) - asked == 2
 
 
+async def test_a_connection_says_for_how_long_its_listings_serve(api: ApiHouse) -> None:
+    for name, seconds in (("often", "0"), ("seldom", "3600")):
+        body = {"name": name, "provider": "aws", "region": "us-east-1", "options": {"fresh": seconds}}
+        (await api.post("http://test/api/v1/mci/connections", body)).raise_for_status()
+    groups = [group("g1", 2, connectionName="often"), group("g2", 2, connectionName="seldom")]
+    await api.created(mci("m1", *groups))
+    asked = len(api.calls)
+    for _ in range(3):
+        status = await api.status(more="&fresh=true")
+        assert {one["nativeStatus"] for one in status["vm"]} == {"running"}
+    assert len(api.calls) - asked == 3 + 1
+
+
+@pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "3601"])
+async def test_a_time_that_is_none_is_bad_input(api: ApiHouse, seconds: str) -> None:
+    body = {"name": "mine", "provider": "aws", "region": "us-east-1", "options": {"fresh": seconds}}
+    answer = await api.post("http://test/api/v1/mci/connections", body)
+    assert (answer.status_code, answer.json()["field"]) == (400, "fresh")
+    assert (await api.get("/connConfig/mine")).status_code == 404
+
+
 async def test_a_fresh_status_shows_what_happened_behind_our_back_and_leaves_the_record_alone(api: ApiHouse) -> None:
     stopped, ended = [one["uid"] for one in (await api.created())["vm"]]
     api.wing.cloud.stop(HERE, stopped)

@@ -51,7 +51,7 @@ async def test_what_is_wrong_with_a_spec_is_told_with_its_place(house: House) ->
     spec = plain(mci()) | {"groups": [{"name": "g1", "size": "many", "spec": "s", "image": "i"}]}
     with pytest.raises(BadInput) as error:
         await house.engine.create(NS, "m1", MCI.kind, spec=spec)
-    assert error.value.field == "spec.groups[0].size"
+    assert (error.value.field, error.value.state) == ("spec.groups[0].size", None)
 
 
 async def test_an_object_goes_by_the_name_in_its_spec(house: House) -> None:
@@ -71,6 +71,9 @@ async def test_a_connection_cannot_be_changed_into_what_nobody_can_read(house: H
 
 async def test_a_network_is_reshaped_into_something_and_stays_itself(house: House) -> None:
     await house.service.make_part(NS, "vNet", NET, ANN, 60.0)
-    assert (await refused(house, "reshape", "vNet:net")).field == "spec"
+    error = await refused(house, "reshape", "vNet:net")
+    assert (error.field, error.state) == ("spec", "Available")
     error = await refused(house, "reshape", "vNet:net", spec=plain(NET) | {"uid": "another"})
-    assert (error.field, "'uid-net'" in error.allowed) == ("spec.uid", True)
+    assert (error.field, error.state, "'uid-net'" in error.allowed) == ("spec.uid", "Available", True)
+    error = await refused(house, "reshape", "vNet:net", spec=plain(NET) | {"subnets": 7})
+    assert (error.field, error.state) == ("spec.subnets", "Available")

@@ -6,6 +6,7 @@ from stateward.domains.mci.guards import StillAlive
 from stateward.domains.mci.lifecycle import MciState
 from stateward.engine import AlreadyExists, Refused
 from stateward.engine.groups import NoneAllowed
+from stateward.lifecycle import FORCE
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 
@@ -71,6 +72,13 @@ async def test_an_mci_is_terminated_first_and_deleted_when_that_is_asked_for(hou
     accepted, _ = await house.service.delete(NS, "m1", "terminate", ANN)
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
     assert await house.service.mcis(NS) == []
+
+
+async def test_an_mci_that_is_forced_to_its_end_without_its_vms_takes_them_along(house: House) -> None:
+    await house.created(mci())
+    forced = await house.engine.act(NS, "m1", "terminate", facts={FORCE})
+    assert (await house.ended(forced)).status is Status.SUCCEEDED
+    assert (await house.status()).status == "Terminated:2 (R:0/2)"
 
 
 async def test_a_held_mci_waits_until_it_is_continued(house: House) -> None:

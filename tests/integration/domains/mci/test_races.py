@@ -2,10 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
 from itertools import cycle, islice
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,97 +13,39 @@ from msgspec.structs import replace
 from stateward.domains.mci import clouds
 from stateward.domains.mci.guards import StillAlive
 from stateward.domains.mci.lifecycle import MciState, VmState
-from stateward.domains.mci.model import vm_of
-from stateward.drivers import MachineState, Place
-from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
+from stateward.drivers import MachineState
+from stateward.drivers.simulated import SimulatedDriver
 from stateward.drivers.simulated.machine import state_at
 from stateward.drivers.simulated.temper import CALM
-from stateward.engine import Accepted, AlreadyExists, Handler, Job, NotFound, Refused
-from stateward.engine.groups import GroupVerdict
+from stateward.engine import AlreadyExists, Handler, Job, NotFound, Refused
 from stateward.engine.handlers import Run
-from stateward.errors import StatewardError
-from stateward.store.port import Store
 from stateward.store.records import Status
-from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci, open_house
+from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
+from tests.integration.domains.mci.racing import (
+    SEOUL,
+    SLOW,
+    Racer,
+    alive,
+    control,
+    control_vm,
+    delete,
+    go_on,
+    names,
+    operation_of,
+    quiet,
+    race,
+    scale,
+    states,
+)
 
-SEOUL = Place("aws", "ap-northeast-2")
-SLOW = replace(CALM, pending=3600.0, suspending=3600.0, rebooting=3600.0, terminating=3600.0)
 PAIRS = [("suspend", "terminate"), ("terminate", "suspend"), ("suspend", "reboot"), ("reboot", "terminate")]
 RACERS = 8
 ENDS = {"suspend": MciState.SUSPENDED, "terminate": MciState.TERMINATED, "reboot": MciState.RUNNING}
-
-Racer = Callable[[House], Coroutine[Any, Any, Any]]
 
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
-
-
-@pytest.fixture
-async def houses(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[list[House]]:
-    """Two engines on one store, in front of the same clouds."""
-    cloud = SimulatedCloud(temper=CALM, chance=Random(1))
-    async with AsyncExitStack() as stack:
-        opened = [await stack.enter_async_context(open_house(new_store(), tmp_path, cloud=cloud)) for _ in range(2)]
-        yield opened
-
-
-async def race(houses: Sequence[House], *racers: Racer) -> tuple[list[Any], list[StatewardError]]:
-    """Let requests run against each other, over all engines in turn; returns who won, and why the others did not."""
-    ways = cycle(houses)
-    answers = await asyncio.gather(*(racer(next(ways)) for racer in racers), return_exceptions=True)
-    lost = [one for one in answers if isinstance(one, StatewardError)]
-    broken = [one for one in answers if isinstance(one, BaseException) and not isinstance(one, StatewardError)]
-    assert not broken
-    return [one for one in answers if not isinstance(one, BaseException)], lost
-
-
-def control(action: str, *, force: bool = False) -> Racer:
-    return lambda house: house.service.control(NS, "m1", action, ANN, force=force)
-
-
-def control_vm(action: str, *, force: bool = False) -> Racer:
-    return lambda house: house.service.control_vm(NS, "m1", "g1-1", action, ANN, force=force)
-
-
-def scale(count: int) -> Racer:
-    return lambda house: house.service.scale(NS, "m1", "g1", count, ANN)
-
-
-def delete(option: str) -> Racer:
-    return lambda house: house.service.delete(NS, "m1", option, ANN)
-
-
-def operation_of(won: Any) -> Accepted:
-    """Return the MCI's own operation of whatever was accepted."""
-    found = won[0] if isinstance(won, tuple) else won.whole if isinstance(won, GroupVerdict) else won
-    assert isinstance(found, Accepted)
-    return found
-
-
-def names(refusal: StatewardError) -> str:
-    """Return the operation that a refusal says is in the way."""
-    assert isinstance(refusal, Refused), repr(refusal)
-    assert refusal.blocker is not None
-    return refusal.blocker.op
-
-
-async def states(house: House) -> dict[str, str]:
-    return {vm_of(one).name: one.state for one in await house.service.vms(NS, "m1")}
-
-
-def alive(house: House, place: Place = SEOUL) -> list[str]:
-    """Return the keys of all machines that live at a provider."""
-    now, machines = house.cloud.clock(), house.cloud.region(place).machines
-    return [key for key, one in machines.items() if state_at(one, now) is not MachineState.TERMINATED]
-
-
-def go_on(house: House, place: Place = SEOUL) -> None:
-    """Let end at once whatever is slow at a provider."""
-    house.cloud.set_temper(place, CALM)
-    for machine in house.cloud.region(place).machines.values():
-        machine.until = min(machine.until, house.cloud.clock())
 
 
 # --- control against control -----------------------------------------------------------------------------------------
@@ -145,7 +85,9 @@ async def test_of_racing_actions_on_a_vm_one_wins_and_the_others_are_told_which(
 async def test_an_action_on_the_mci_leaves_alone_a_vm_that_was_quicker(houses: list[House]) -> None:
     house = houses[0]
     await house.created(mci())
+    house.cloud.set_temper(SEOUL, SLOW)  # a VM that was so quick that it is Suspended already is terminated too
     won, lost = await race(houses, control_vm("suspend"), control("terminate"))
+    go_on(house)
     for one in won:
         await house.ended(operation_of(one))
     if len(won) == 2:  # the VM was first: the MCI has skipped it, and says so
@@ -273,13 +215,6 @@ async def test_a_deletion_by_force_amid_a_create_leaves_no_record_and_tells_ever
     assert await house.service.mcis(NS) == await house.service.vms(NS, "m1") == []
     assert set(alive(house)) <= set(remains)
     assert (await house.created(mci("m1", group(size=4)))).status is Status.SUCCEEDED
-
-
-async def quiet(houses: Sequence[House]) -> None:
-    """Wait until no worker is at anything."""
-    async with asyncio.timeout(60):
-        while any(house.engine.worker and house.engine.worker.busy for house in houses):
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("option", ["terminate", "force"])

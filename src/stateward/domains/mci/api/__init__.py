@@ -1,7 +1,8 @@
 """The mci domain over HTTP: the original's API under `/tumblebug`, and routes of ours under `/api/v1/mci`.
 
 lenient, names, bodies, part_bodies         reading what is asked for
-wire, views, places, targets, part_views    showing what there is
+wire, views, places, targets, part_views,   showing what there is
+states
 fresh, usage, access, review, orphans       finding it out
 mcis, vms, control, resources, subnets,     the routes
 records, namespaces, system, own

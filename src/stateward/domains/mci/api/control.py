@@ -7,6 +7,7 @@ from stateward.domains.mci.api.hall import Call
 from stateward.domains.mci.api.lenient import flag
 from stateward.domains.mci.api.names import Mci, Ns, Vm, Wait, Word, id_form, one_of
 from stateward.domains.mci.api.rights import ACT
+from stateward.domains.mci.api.states import of_mci, of_vm, tells_state
 from stateward.domains.mci.service import ON_ALL
 from stateward.engine import Denied, Refused
 from stateward.engine.groups import GroupVerdict, NoneAllowed
@@ -30,6 +31,7 @@ VM_ACTIONS = (*ON_ALL, "reconcile")
 
 
 @post("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
+@tells_state(of_mci)
 async def control_mci(
     request: Call, ns: Ns, mci: Mci, action: Word = None, force: Word = None, wait: Wait = None
 ) -> Begun:
@@ -38,6 +40,7 @@ async def control_mci(
 
 
 @get("/ns/{ns:str}/control/mci/{mci:str}", opt=ACT)
+@tells_state(of_mci)
 async def control_mci_by_get(
     request: Call, ns: Ns, mci: Mci, action: Word = None, force: Word = None, wait: Wait = None
 ) -> Begun:
@@ -46,6 +49,7 @@ async def control_mci_by_get(
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
+@tells_state(of_vm)
 async def control_vm(
     request: Call, ns: Ns, mci: Mci, vm: Vm, action: Word = None, force: Word = None, wait: Wait = None
 ) -> Begun:
@@ -54,6 +58,7 @@ async def control_vm(
 
 
 @get("/ns/{ns:str}/control/mci/{mci:str}/vm/{vm:str}", opt=ACT)
+@tells_state(of_vm)
 async def control_vm_by_get(
     request: Call, ns: Ns, mci: Mci, vm: Vm, action: Word = None, force: Word = None, wait: Wait = None
 ) -> Begun:
@@ -92,7 +97,7 @@ async def _on_all(request: Call, ns: str, mci: str, action: str, *, force: bool)
     except NoneAllowed as error:
         op = (await service.mci(ns, mci)).op
         holder = None if op is None else await service.engine.store.reader.operation(Key(ns, op))
-        if holder is None:
+        if holder is None or force:  # who uses force is not stopped by what is under way
             raise
         raise Occupied(action, blocker_of(holder)) from error
 

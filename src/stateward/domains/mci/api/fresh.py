@@ -2,7 +2,8 @@
 
 VMs that are Terminated, Failed or Suspended do not change by themselves and are not asked about. The rest costs one
 listing per connection, however many VMs and readers there are: readers share a listing while it is made, and it serves
-for a short time after. Nothing is written: to take over what is shown is the business of the reconciling round.
+for a short time after, which a connection may set (option `fresh`). Nothing is written: to take over what is shown is
+the business of the reconciling round.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from stateward.drivers import Listing
 from stateward.errors import StatewardError
 
 FRESH_FOR = 1.0
-"""For how many seconds a listing serves."""
+"""For how many seconds a listing serves, where the connection does not say."""
 
 SETTLED = frozenset({VmState.TERMINATED, VmState.FAILED, VmState.SUSPENDED})
 NOT_LISTED, UNKNOWN = "not listed", "unknown"
@@ -83,12 +84,15 @@ class Fresh:
         shelf, now = self._shelves.get(connection), self._clock()
         if shelf is not None and (shelf.until > now or not shelf.listing.done()):
             return 0, await asyncio.shield(shelf.listing)
-        task = asyncio.ensure_future(self._ask(connection))
+        task = asyncio.ensure_future(self._ask(connection, now))
         self._shelves[connection] = _Shelf(now + self._serves, task)
         return 1, await asyncio.shield(task)
 
-    async def _ask(self, connection: str) -> Listing:
+    async def _ask(self, connection: str, now: float) -> Listing:
         try:
-            return await (await self._clouds.of(connection)).listing()
+            cloud = await self._clouds.of(connection)
+            if cloud.serves is not None:
+                self._shelves[connection].until = now + cloud.serves
+            return await cloud.listing()
         except StatewardError as error:  # the connection is gone, or its driver is
             return Listing((), complete=False, trouble=str(error))

@@ -11,6 +11,7 @@ from stateward.domains.mci.api.hall import Answer, Call
 from stateward.domains.mci.api.lenient import flag
 from stateward.domains.mci.api.names import FilterKey, FilterVal, Mci, Ns, Wait, Word, one_of
 from stateward.domains.mci.api.rights import ACT, READ
+from stateward.domains.mci.api.states import of_mci, tells_state
 from stateward.domains.mci.api.views import Views
 from stateward.domains.mci.api.wire import Associated, MciInfo, fits
 from stateward.domains.mci.model import vm_of
@@ -78,6 +79,7 @@ async def list_mcis(request: Call, ns: Ns, option: Word = None, fresh: Word = No
 
 
 @get("/ns/{ns:str}/mci/{mci:str}", opt=READ)
+@tells_state(of_mci)
 async def get_mci(
     request: Call,
     ns: Ns,
@@ -124,6 +126,7 @@ async def _ids(look: Views, found: Object, key: str | None, value: str | None) -
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
+@tells_state(of_mci)
 async def delete_mci(request: Call, ns: Ns, mci: Mci, option: Word = None, wait: Wait = None) -> Answer:
     """Delete an MCI; with `terminate`, its VMs first, and that is waited for, up to a limit."""
     word = one_of("option", option, "terminate", "force")

@@ -13,6 +13,7 @@ from stateward.domains.mci.api.orphans import Orphans, orphans_at, terminate_orp
 from stateward.domains.mci.api.part_bodies import connection_wish
 from stateward.domains.mci.api.places import image_view, spec_view
 from stateward.domains.mci.api.rights import GOVERN_ALL, READ_ALL
+from stateward.domains.mci.api.states import of_mci, tells_state
 from stateward.domains.mci.api.vms import scale
 from stateward.domains.mci.api.wire import ImageView, MciInfo, SpecView
 from stateward.domains.mci.catalogue import BUILT_IN, known_images, known_specs
@@ -113,6 +114,7 @@ async def reconcile_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, wait: Wait = Non
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=needs(Right.ACT) | reads(A_CHANGE), status_code=202)
+@tells_state(of_mci)
 async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
     """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
     return await scale(request, ns, mci, group, wait)

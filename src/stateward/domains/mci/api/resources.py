@@ -13,6 +13,7 @@ from stateward.domains.mci.api.names import FilterKey, FilterVal, Named, Ns, Wor
 from stateward.domains.mci.api.part_bodies import group_part_wish, key_wish, network_wish
 from stateward.domains.mci.api.part_views import PartView, part_view
 from stateward.domains.mci.api.rights import ACT, READ
+from stateward.domains.mci.api.states import of_part, tells_state
 from stateward.domains.mci.api.usage import usage_of
 from stateward.domains.mci.api.wire import fits
 from stateward.domains.mci.lifecycle import PartState
@@ -72,6 +73,7 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
         return part_view(word, found, usage.get((word, name), ()))
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
+    @tells_state(of_part(word))
     async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None, action: Word = None) -> Begun:
         """Delete a part that nothing uses, and wait for it."""
         anyway = flag("force", force) or one_of("action", action, "withsubnets", "refine", "force") == "force"

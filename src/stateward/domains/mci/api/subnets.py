@@ -12,6 +12,7 @@ from stateward.domains.mci.api.part_bodies import fit, subnet_wish
 from stateward.domains.mci.api.part_views import SubnetView, subnet_views
 from stateward.domains.mci.api.resources import MADE_WITHIN
 from stateward.domains.mci.api.rights import ACT, READ
+from stateward.domains.mci.api.states import of_part, tells_state
 from stateward.domains.mci.model import network_of
 from stateward.domains.mci.networks import add_subnet, remove_subnet
 from stateward.domains.wing import reads
@@ -24,6 +25,7 @@ A_SUBNET = {"name": "back", "ipv4_CIDR": "10.0.2.0/24", "zone": "a"}
 
 
 @get(PATH, opt=READ)
+@tells_state(of_part("vNet"))
 async def list_subnets(request: Call, ns: Ns, name: Named, option: Word = None) -> Answer:
     """Return the subnets of a network."""
     found = subnet_views(await request.service.part(ns, "vNet", name))
@@ -39,6 +41,7 @@ async def get_subnet(request: Call, ns: Ns, name: Named, subnet: Named) -> Subne
 
 
 @post(PATH, opt=ACT | reads(A_SUBNET), status_code=201)
+@tells_state(of_part("vNet"))
 async def make_subnet(request: Call, ns: Ns, name: Named) -> SubnetView:
     """Give a network one more subnet."""
     wanted = subnet_wish(await request.fields())
@@ -51,6 +54,7 @@ async def make_subnet(request: Call, ns: Ns, name: Named) -> SubnetView:
 
 
 @delete(f"{PATH}/{{subnet:str}}", opt=ACT, status_code=200)
+@tells_state(of_part("vNet"))
 async def delete_subnet(
     request: Call, ns: Ns, name: Named, subnet: Named, force: Word = None, action: Word = None
 ) -> Begun:

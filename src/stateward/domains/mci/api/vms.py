@@ -10,6 +10,7 @@ from stateward.domains.mci.api.lenient import flag
 from stateward.domains.mci.api.mcis import shown, views
 from stateward.domains.mci.api.names import Group, Mci, Ns, Vm, Wait, Word, id_form, one_of
 from stateward.domains.mci.api.rights import ACT, READ
+from stateward.domains.mci.api.states import of_mci, of_vm, tells_state
 from stateward.domains.mci.api.wire import MciInfo, VmIds
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
 from stateward.domains.mci.plans import free_numbers
@@ -26,6 +27,7 @@ TRIES = 5
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/vm", opt=ACT | reads(A_GROUP), status_code=200)
+@tells_state(of_mci)
 async def add_group(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
     """Add a subgroup that stands on existing resources."""
     return await _add(request, ns, mci, wait, dynamic=False)
@@ -36,6 +38,7 @@ async def add_group(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciIn
     opt=ACT | reads(A_DYNAMIC_GROUP),
     status_code=200,
 )
+@tells_state(of_mci)
 async def add_group_dynamic(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
     """Add a subgroup, and whatever it stands on."""
     return await _add(request, ns, mci, wait, dynamic=True)
@@ -73,6 +76,7 @@ async def names_in(request: Call, ns: str, mci: str, group: str) -> list[str]:
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=ACT | reads(A_CHANGE), status_code=200)
+@tells_state(of_mci)
 async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
     """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
     return await scale(request, ns, mci, group, wait)
@@ -107,6 +111,7 @@ def _change(wish: Wish, now: int) -> int:
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=READ)
+@tells_state(of_vm)
 async def get_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, fresh: Word = None) -> Answer:
     """Return a VM: in full, in short, all its names, or how to reach it."""
     whole = await request.service.mci(ns, mci)
@@ -124,6 +129,7 @@ async def get_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, f
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
+@tells_state(of_vm)
 async def delete_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None) -> Begun:
     """Forget a VM that is terminated or failed; with `force`, any."""
     force = one_of("option", option, "force") == "force"

@@ -1,0 +1,40 @@
+"""A pool that nobody asked for long enough is loaded anew, because the removal of a host may have left no trace."""
+
+import msgspec
+import pytest
+
+from stateward.domains.leases import pools
+from stateward.domains.leases.lifecycle import HOST, HostState
+from stateward.domains.leases.model import HostSpec, host_key
+from stateward.domains.leases.pools import Pools
+from stateward.engine.pruning import prune
+from stateward.store.records import Object
+from stateward.store.sqlite import SqliteStore
+from tests.contract.hands import write
+from tests.contract.samples import a_line, an_object
+
+NS = "acme"
+
+
+def a_host(name: str, **fields: object) -> Object:
+    """Make a host that is up."""
+    spec = msgspec.json.encode(HostSpec(name)).decode()
+    return an_object(host_key(NS, name).id, kind=HOST.kind, state=HostState.UP.word, spec=spec, **fields)
+
+
+async def test_a_host_whose_removal_was_pruned_is_in_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "LONG", -1.0)
+    store = SqliteStore(":memory:")
+    await store.open()
+    key, left = host_key(NS, "h1"), host_key(NS, "h2")
+    await write(store, objects=[a_host("h1"), a_host("h2")], journal=[a_line(left.id, kind=HOST.kind, at=90.0)])
+    known = Pools(store.reader)
+    assert len(await known.of(NS)) == 2
+    await write(
+        store,
+        objects=[a_host("h1", version=2, removed=True)],
+        journal=[a_line(key.id, kind=HOST.kind, at=100.25), a_line("z", at=5000.0)],
+    )
+    assert (await prune(store, 1000.0)).objects == 1
+    assert [host.spec.name for host in (await known.of(NS)).hosts()] == ["h2"]
+    await store.close()

@@ -1,0 +1,86 @@
+"""Requests that run against each other, over several engines on one store; and the clouds behind them, made slow."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import cycle
+from typing import Any
+
+from msgspec.structs import replace
+
+from stateward.domains.mci.model import vm_of
+from stateward.drivers import MachineState, Place
+from stateward.drivers.simulated.machine import state_at
+from stateward.drivers.simulated.temper import CALM
+from stateward.engine import Accepted, Refused
+from stateward.engine.groups import GroupVerdict
+from stateward.errors import StatewardError
+from tests.integration.domains.mci.conftest import ANN, NS, House
+
+SEOUL = Place("aws", "ap-northeast-2")
+SLOW = replace(CALM, pending=3600.0, suspending=3600.0, rebooting=3600.0, terminating=3600.0)
+
+Racer = Callable[[House], Coroutine[Any, Any, Any]]
+
+
+async def race(houses: Sequence[House], *racers: Racer) -> tuple[list[Any], list[StatewardError]]:
+    """Let requests run against each other, over all engines in turn; returns who won, and why the others did not."""
+    ways = cycle(houses)
+    answers = await asyncio.gather(*(racer(next(ways)) for racer in racers), return_exceptions=True)
+    lost = [one for one in answers if isinstance(one, StatewardError)]
+    broken = [one for one in answers if isinstance(one, BaseException) and not isinstance(one, StatewardError)]
+    assert not broken
+    return [one for one in answers if not isinstance(one, BaseException)], lost
+
+
+def control(action: str, *, force: bool = False) -> Racer:
+    return lambda house: house.service.control(NS, "m1", action, ANN, force=force)
+
+
+def control_vm(action: str, *, force: bool = False) -> Racer:
+    return lambda house: house.service.control_vm(NS, "m1", "g1-1", action, ANN, force=force)
+
+
+def scale(count: int) -> Racer:
+    return lambda house: house.service.scale(NS, "m1", "g1", count, ANN)
+
+
+def delete(option: str) -> Racer:
+    return lambda house: house.service.delete(NS, "m1", option, ANN)
+
+
+def operation_of(won: Any) -> Accepted:
+    """Return the MCI's own operation of whatever was accepted."""
+    found = won[0] if isinstance(won, tuple) else won.whole if isinstance(won, GroupVerdict) else won
+    assert isinstance(found, Accepted)
+    return found
+
+
+def names(refusal: StatewardError) -> str:
+    """Return the operation that a refusal says is in the way."""
+    assert isinstance(refusal, Refused), repr(refusal)
+    assert refusal.blocker is not None
+    return refusal.blocker.op
+
+
+async def states(house: House) -> dict[str, str]:
+    return {vm_of(one).name: one.state for one in await house.service.vms(NS, "m1")}
+
+
+def alive(house: House, place: Place = SEOUL) -> list[str]:
+    """Return the keys of all machines that live at a provider."""
+    now, machines = house.cloud.clock(), house.cloud.region(place).machines
+    return [key for key, one in machines.items() if state_at(one, now) is not MachineState.TERMINATED]
+
+
+def go_on(house: House, place: Place = SEOUL) -> None:
+    """Let end at once whatever is slow at a provider."""
+    house.cloud.set_temper(place, CALM)
+    for machine in house.cloud.region(place).machines.values():
+        machine.until = min(machine.until, house.cloud.clock())
+
+
+async def quiet(houses: Sequence[House]) -> None:
+    """Wait until no worker is at anything."""
+    async with asyncio.timeout(60):
+        while any(house.engine.worker and house.engine.worker.busy for house in houses):
+            await asyncio.sleep(0.01)

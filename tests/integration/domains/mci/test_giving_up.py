@@ -1,0 +1,64 @@
+"""Who gives up a creation by force: nothing stays behind of it, at whatever moment that is."""
+
+import asyncio
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci import clouds, vms
+from stateward.domains.mci.lifecycle import MciState
+from stateward.drivers.simulated.temper import CALM
+from stateward.engine.groups import NoneAllowed
+from stateward.store.records import Status
+from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
+from tests.integration.domains.mci.racing import SEOUL, alive, control, go_on, operation_of, quiet, race, states
+
+
+@pytest.fixture(autouse=True)
+def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
+
+
+@pytest.mark.parametrize("hold", [False, True], ids=["under way", "held"])
+async def test_a_create_that_has_no_vms_yet_is_given_up_by_force(houses: list[House], hold: bool) -> None:
+    house = houses[0]
+    house.cloud.set_temper(SEOUL, CALM if hold else replace(CALM, latency=0.0, patience=0.01, dead=True))
+    created = await house.service.create(NS, mci(hold=hold), ANN)
+    await house.until(lambda state: state == (MciState.PREPARED if hold else MciState.PREPARING))
+    won, lost = await race(houses, *[control("terminate", force=True)] * 2)
+    assert won
+    assert {type(one) for one in lost} <= {NoneAllowed}  # whoever comes when it is given up finds nothing to do
+    assert {(await house.ended(operation_of(one))).status for one in won} <= {Status.SUCCEEDED, Status.CANCELLED}
+    assert (await house.ended(created)).status is Status.CANCELLED
+    assert (await house.state(), await states(house), alive(house)) == (MciState.EMPTY, {}, [])
+    go_on(house)
+    await house.service.delete(NS, "m1", "", ANN)
+    assert (await house.created(mci())).status is Status.SUCCEEDED
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_create_that_is_forced_away_at_any_moment_leaves_no_machine(
+    houses: list[House], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vms, "YOUNG", 0.1)  # machines are shown at once here: one that was never asked for is not late
+    house, chance = houses[0], Random(seed)
+    house.cloud.set_temper(SEOUL, replace(CALM, latency=0.002))
+    await house.service.create(NS, mci("m1", group(size=4)), ANN)
+    await asyncio.sleep(chance.uniform(0.0, 0.06))
+    verdict = await house.service.control(NS, "m1", "terminate", ANN, force=True)
+    await house.ended(verdict.whole)
+    await quiet(houses)
+    assert await house.state() in (MciState.EMPTY, MciState.TERMINATED)
+    assert set((await states(house)).values()) <= {"Terminated"}
+    assert alive(house) == []
+
+
+@pytest.mark.parametrize("action", ["suspend", "resume", "reboot"])
+async def test_force_does_nothing_to_vms_that_are_not_there(houses: list[House], action: str) -> None:
+    house = houses[0]
+    await house.service.create(NS, mci(hold=True), ANN)
+    await house.until(lambda state: state == MciState.PREPARED)
+    with pytest.raises(NoneAllowed, match="no members"):
+        await house.service.control(NS, "m1", action, ANN, force=True)
+    assert await house.state() == MciState.PREPARED

@@ -1,0 +1,22 @@
+"""MCIs follow their VMs although what was read of the journal was pruned."""
+
+import asyncio
+from random import Random
+
+from stateward.domains.mci.settling import Settling
+from stateward.engine.horizon import LinesGone
+from tests.integration.domains.mci.conftest import PATIENT, House
+from tests.integration.domains.mci.test_settling import Unwell, no_time
+
+
+async def test_who_comes_back_after_a_pruning_goes_on_behind_the_horizon(house: House) -> None:
+    engine = Unwell(house, watch=[LinesGone(0, 7)])
+    task = asyncio.create_task(Settling(engine, Random(1)).follow(no_time))  # type: ignore[arg-type]
+    try:
+        async with asyncio.timeout(PATIENT):
+            while len(engine.after) < 2:
+                await asyncio.sleep(0.005)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert engine.after[1] == 7
