@@ -33,6 +33,7 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
         "docs/howto/backup.md",
         "docs/howto/secure.md",
         "docs/howto/operate.md",
+        "docs/howto/history.md",
     ),
     "Domains": ("docs/mci.md", "docs/edge.md", "docs/ovc.md", "docs/leases.md", "docs/systems.md"),
     "People": ("docs/cli.md", "docs/console.md"),

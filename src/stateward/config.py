@@ -16,6 +16,7 @@ PREFIX = "STATEWARD_"
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Some = Annotated[int, Meta(ge=1)]
+Days = Annotated[int, Meta(ge=0, le=36_500)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
@@ -34,6 +35,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     worker: Annotated[bool, about("run a worker in the server's process")] = True
     slots: Annotated[Some, about("operations that one worker runs at once")] = 500
     lease: Annotated[Seconds, about("seconds of silence after which a worker is taken for dead")] = 15.0
+    history: Annotated[Days, about("days after which workers prune what has ended; 0 keeps it for ever")] = 0
     demo: Annotated[bool, about("keep a living demo fleet on simulated clouds")] = False
     tls_cert: Annotated[str, about("certificate file; with tls_key, HTTPS is served")] = ""
     tls_key: Annotated[str, about("private key file")] = ""

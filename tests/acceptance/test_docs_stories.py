@@ -27,6 +27,7 @@ PAGES = (
     "docs/howto/secure.md",
     "docs/howto/upgrade.md",
     "docs/howto/operate.md",
+    "docs/howto/history.md",
 )
 
 

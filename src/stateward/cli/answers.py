@@ -110,12 +110,21 @@ class Line(Struct, frozen=True, kw_only=True):
     spec: Any = None
 
 
+class LineList(Struct, frozen=True):
+    """A page of the journal, where the next one begins, and up to which number some lines are gone."""
+
+    items: list[Line]
+    next: str | None = None
+    pruned: int | None = None
+
+
 class JournalPage(Struct, frozen=True):
     """Lines of the journal, the number to go on from, and whether there is more already."""
 
     lines: list[Line]
     after: int
     more: bool
+    pruned: int | None = None  # of the lines up to this number some are gone
 
 
 class Progress(Struct, frozen=True):
@@ -272,6 +281,17 @@ class Healed(Struct, frozen=True):
 
     freed: int
     settled: int
+
+
+class Pruned(Struct, frozen=True):
+    """What has gone of the history, or would go; `next` is where to go on, if there is more."""
+
+    before: datetime
+    operations: int
+    objects: int
+    lines: int
+    answers: int
+    next: int | None = None
 
 
 class Stuck(Struct, frozen=True, kw_only=True):

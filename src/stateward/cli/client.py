@@ -16,12 +16,14 @@ from stateward.cli.answers import (
     LaneGroup,
     Lanes,
     Line,
+    LineList,
     Listed,
     Namespace,
     NewToken,
     ObjectInfo,
     OperationInfo,
     Planned,
+    Pruned,
     Stuck,
     Token,
     Why,
@@ -153,10 +155,10 @@ class Client:
     def journal(self, after: int, limit: int = PAGE, **only: str | None) -> JournalPage:
         """Return the journal's lines that follow a number, of what the token opens."""
         params: Params = {"after": after, "limit": limit, **only}
-        page = self.wire.call(Listed[Line], "GET", "/journal", params=params)
+        page = self.wire.call(LineList, "GET", "/journal", params=params)
         if page.next is not None:
-            return JournalPage(page.items, int(page.next), more=True)
-        return JournalPage(page.items, page.items[-1].seq if page.items else after, more=False)
+            return JournalPage(page.items, int(page.next), True, page.pruned)
+        return JournalPage(page.items, page.items[-1].seq if page.items else after, False, page.pruned)
 
     # --- the deployment ----------------------------------------------------------------------------------------------
 
@@ -176,6 +178,11 @@ class Client:
     def heal(self) -> Healed:
         """Let the healer look now."""
         return self.wire.call(Healed, "POST", "/heal")
+
+    def prune(self, older: int, *, dry_run: bool, after: int = 0) -> Pruned:
+        """Drop what ended longer ago than so many seconds, or some of it."""
+        body = {"older": older, "dry_run": dry_run, "after": after}
+        return self.wire.call(Pruned, "POST", "/prune", body=body)
 
     def stuck(self) -> list[Stuck]:
         """Return the work that does not end, of the namespaces that the token opens."""

@@ -30,6 +30,9 @@ Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a fre
 Worker = Annotated[bool | None, typer.Option("--worker/--no-worker", help="Run a worker in the server's process.")]
 Slots = Annotated[int | None, typer.Option(help="Operations that one worker runs at once.")]
 Lease = Annotated[float | None, typer.Option(help="Seconds of silence after which a worker is taken for dead.")]
+History = Annotated[
+    int | None, typer.Option(metavar="DAYS", help="Days after which workers prune what has ended; 0 keeps it for ever.")
+]
 Demo = Annotated[bool | None, typer.Option("--demo/--no-demo", help="Keep a living demo fleet on simulated clouds.")]
 TlsCert = Annotated[str | None, typer.Option(metavar="FILE", help="Certificate; with --tls-key, HTTPS is served.")]
 TlsKey = Annotated[str | None, typer.Option(metavar="FILE", help="Private key.")]
@@ -49,6 +52,7 @@ def serve(
     worker: Worker = None,
     slots: Slots = None,
     lease: Lease = None,
+    history: History = None,
     demo: Demo = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -73,6 +77,7 @@ def worker(
     database: Database = None,
     slots: Slots = None,
     lease: Lease = None,
+    history: History = None,
     demo: Demo = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,

@@ -1,6 +1,7 @@
 """The journal as it grows: over one WebSocket from a server, or by looking again and again into a local folder.
 
 Every line comes exactly once and in order. Where the connection breaks, it goes on from the last number that was seen.
+If some of what followed was pruned meanwhile, that is said.
 """
 
 import logging
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.cli.answers import Line
+from stateward.cli.output import err
 from stateward.cli.problems import NotOurs, Unreachable, exit_code_of
 from stateward.errors import StatewardError
 
@@ -50,12 +52,20 @@ class Page(Struct, frozen=True):
     seq: int = 0
     lines: list[Line] = []
     snapshot: "Snapshot | None" = None
+    gap: "Gap | None" = None
 
 
 class Snapshot(Struct, frozen=True):
     """Where the stream begins."""
 
     seq: int
+
+
+class Gap(Struct, frozen=True):
+    """Between these numbers some lines were pruned."""
+
+    after: int
+    horizon: int
 
 
 class Closed(StatewardError):
@@ -106,6 +116,8 @@ def _looked(session: "Session", wish: Wish) -> Iterator[list[Line]]:
     after = newest(session) if wish.after is None else wish.after
     while True:
         page = session.client.journal(after, ns=wish.ns, kind=wish.kind, object=wish.object)
+        if page.pruned is not None and after == wish.after:
+            _tell(Gap(after, page.pruned))
         after = page.after
         yield page.lines
         if not page.more:
@@ -119,6 +131,8 @@ def _streamed(session: "Session", wish: Wish) -> Iterator[list[Line]]:
         try:
             for page in _connection(session, wish, after):
                 after, pauses = page.seq, iter(PAUSES)
+                if page.gap is not None:
+                    _tell(page.gap)
                 yield page.lines
         except Unreachable:
             pause = next(pauses, None)
@@ -165,7 +179,13 @@ def _page(url: str, text: str | bytes) -> Page:
         page = msgspec.json.decode(text, type=Page)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise NotOurs(url, 101, str(error)) from error
-    return page if page.snapshot is None else Page(page.snapshot.seq)
+    return page if page.snapshot is None else Page(page.snapshot.seq, gap=page.gap)
+
+
+def _tell(gap: Gap) -> None:
+    """Say on the side that something is missing: what is piped on stays lines and nothing else."""
+    text = f"note: of the lines from {gap.after + 1} to {gap.horizon} some were pruned"
+    err().print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _closed(url: str, code: int | None, reason: str) -> StatewardError:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from math import inf, nextafter
 from random import Random
 from typing import Any
 
@@ -12,6 +11,7 @@ from stateward.engine import cancelling, groups, remote
 from stateward.engine.accept import Verdict, accepting, plan
 from stateward.engine.batching import Batcher
 from stateward.engine.healing import Healed, Stuck, healed, stuck
+from stateward.engine.horizon import state_at
 from stateward.engine.ids import new_id
 from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.recasting import refuse_strays
@@ -206,11 +206,8 @@ class Engine:
         return await self.store.reader.lines(0, limit, JournalFilter(ns=ns, object=object))
 
     async def state_at(self, ns: str, object: str, time: float) -> str | None:  # noqa: A002
-        """Return the state that an object was in at a time, or None if it did not exist."""
-        lines = await self.store.reader.lines(
-            0, 1_000_000, JournalFilter(ns=ns, object=object, until=nextafter(time, inf))
-        )
-        return next((line.target for line in reversed(lines) if line.target is not None), None)
+        """Return the state that an object was in at a time, or None if it did not exist, or that time was pruned."""
+        return (await state_at(self.store.reader, Key(ns, object), time)).state
 
     async def stuck(self) -> list[Stuck]:
         """Return what has passed its deadline and has no live worker; the healer is about to settle it."""

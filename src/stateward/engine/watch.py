@@ -1,12 +1,13 @@
 """Watching: the journal's numbers are the stream. A snapshot, then every line that follows it, each exactly once.
 
 The stream is pulled by its reader, page by page, so that a slow reader holds nobody up; whoever reconnects goes on from
-the number that it saw last.
+the number that it saw last. If some of what followed was pruned meanwhile, it is told so instead.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 
+from stateward.engine.horizon import require_lines
 from stateward.store.port import Store, Topic
 from stateward.store.records import Line
 from stateward.store.selection import JournalFilter
@@ -15,8 +16,8 @@ EVERYTHING = JournalFilter()
 
 
 async def watch(store: Store, after: int, only: JournalFilter = EVERYTHING, page: int = 500) -> AsyncIterator[Line]:
-    """Yield journal lines that follow a number, for ever, in the order of their commits."""
-    news = asyncio.Event()
+    """Yield journal lines that follow a number, for ever, in the order of their commits; or raise `LinesGone`."""
+    news, behind = asyncio.Event(), True
 
     def told(topics: Topic) -> None:
         if topics & Topic.JOURNAL:
@@ -27,6 +28,9 @@ async def watch(store: Store, after: int, only: JournalFilter = EVERYTHING, page
         while True:
             news.clear()
             lines = await store.reader.lines(after, page, only)
+            if behind:  # who has caught up reads what is new, and nothing of that is ever pruned
+                await require_lines(store.reader, after)
+                behind = len(lines) == page
             for line in lines:
                 yield line
                 after = line.seq

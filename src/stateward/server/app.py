@@ -29,6 +29,7 @@ from stateward.server import (
     looking,
     objects,
     operations,
+    pruning,
     quotas,
     stuck,
     waiting,
@@ -49,7 +50,7 @@ from stateward.server.wholes import Wholes
 
 BASE = "/api/v1"
 NO_WHOLES = Wholes()
-MODULES = (kinds, objects, looking, waiting, actions, operations, journal, admin, stuck, token_routes, quotas)
+MODULES = (kinds, objects, looking, waiting, actions, operations, journal, admin, stuck, pruning, token_routes, quotas)
 
 
 def create_app(

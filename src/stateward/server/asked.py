@@ -115,6 +115,14 @@ class GroupLimit(Body, frozen=True):
     lanes: Most
 
 
+class Prune(Body, frozen=True, kw_only=True):
+    """What is to go: whatever ended longer ago than so many seconds."""
+
+    older: Annotated[int, Meta(ge=3_600, le=10**10, description="seconds: an hour at least")]
+    dry_run: Annotated[bool, Meta(description="only say how much it would be")] = False
+    after: Annotated[int, Meta(ge=0, le=10**15, description="`next` of the call before")] = 0
+
+
 class NewToken(Body, frozen=True, kw_only=True):
     """A token to be made."""
 

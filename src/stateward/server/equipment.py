@@ -6,8 +6,9 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.domains.wing import Wing
 from stateward.engine import Kind
+from stateward.engine.pruning import history_kind
 
 
 def kinds_of(wings: Sequence[Wing]) -> list[Kind]:
     """Return every kind that a server knows: those of the domains, and the deployment's own."""
-    return [*(kind for wing in wings for kind in wing.kinds), token_kind(), quota_kind()]
+    return [*(kind for wing in wings for kind in wing.kinds), token_kind(), quota_kind(), history_kind()]

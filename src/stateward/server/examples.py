@@ -73,6 +73,7 @@ EXAMPLES: dict[str, Any] = {
     "LaneLimit": {"grp": "aws", "capacity": 30},
     "GroupLimit": {"lanes": 10},
     "NewToken": {"name": "ann", "role": "operator", "namespaces": ["shop"], "expires": "2030-01-01T00:00:00Z"},
+    "Prune": {"older": 7776000, "dry_run": True},
     "NewQuota": {"objects": {"ovc.vm": 100}, "operations": 50},
     "ObjectView": _OBJECT,
     "OperationView": _OPERATION,
@@ -80,5 +81,13 @@ EXAMPLES: dict[str, Any] = {
     "LineView": _LINE,
     "ObjectPage": {"items": [_OBJECT], "next": "web-1"},
     "OperationPage": {"items": [_OPERATION], "next": None},
-    "LinePage": {"items": [_LINE], "next": "42"},
+    "LinePage": {"items": [_LINE], "next": "42", "pruned": None},
+    "PrunedView": {
+        "before": "2026-08-17T02:57:12.123456Z",
+        "operations": 1200,
+        "objects": 31,
+        "lines": 4816,
+        "answers": 977,
+        "next": None,
+    },
 }

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from stateward.access.tokens import ANY, SYSTEM
+from stateward.engine.horizon import require_lines
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
 from stateward.store.records import Line
@@ -136,7 +137,10 @@ class Feed:
             await asyncio.shield(self._wakening)
 
     async def page(self, interest: Interest, after: int) -> News:
-        """Return what follows a number: from memory, or from the store where it is older than what is kept."""
+        """Return what follows a number: from memory, or from the store where it is older than what is kept.
+
+        If some of that was pruned, `LinesGone` is raised.
+        """
         known = self._pages.get((interest, after))
         if known is not None:
             return known
@@ -149,6 +153,7 @@ class Feed:
     async def _older(self, interest: Interest, after: int) -> News:
         kept = self._first
         lines = await self._store.reader.lines(after, PAGE, _filter(interest))
+        await require_lines(self._store.reader, after)
         texts, seq = _fitting(interest, [self._note(line) for line in lines], after)
         everything = len(lines) < PAGE and (not lines or seq == lines[-1].seq)
         return _news(texts, max(kept, seq) if everything else seq)  # up to what was kept by then, nothing is missing

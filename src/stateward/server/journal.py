@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stateward.access import Grant, Right
 from stateward.access.tokens import ANY, SYSTEM
+from stateward.engine.horizon import horizon
 from stateward.server.answers import problems
 from stateward.server.auth import needs, require
 from stateward.server.description import CONTENTS
@@ -94,7 +95,14 @@ async def read_journal(
     if accept is not None and NDJSON in accept:
         return Stream(_ndjson(lines, after), media_type=NDJSON)  # type: ignore[return-value]
     found, more = await lines.page(after, request.service.page(limit))
-    return Response(LinePage([shown(line) for line in found], None if more is None else str(more)))
+    pruned = await pruned_after(request.service.reader, after)
+    return Response(LinePage([shown(line) for line in found], None if more is None else str(more), pruned))
+
+
+async def pruned_after(reader: Reader, after: int) -> int | None:
+    """Return the horizon, if lines that follow a number may be missing; to be asked when they were read."""
+    kept = await horizon(reader)
+    return kept.seq if after < kept.seq else None
 
 
 def shown(line: Line) -> LineView:

@@ -6,9 +6,11 @@ from msgspec import Struct
 from stateward.access import Right
 from stateward.access.roles import ACTORS
 from stateward.engine import NotFound
+from stateward.engine.horizon import state_at
 from stateward.lifecycle import StateClass
 from stateward.server.answers import problems
 from stateward.server.auth import needs
+from stateward.server.journal import pruned_after
 from stateward.server.names import AfterNumber, Id, Limit, Ns, When, aware, end
 from stateward.server.possible import Possible, possible
 from stateward.server.service import Call, Service
@@ -28,11 +30,12 @@ class AllowedView(Struct, frozen=True):
 
 
 class StateView(Struct, frozen=True):
-    """The state that an object was in at a time; null if it did not exist."""
+    """The state that an object was in at a time; null if it did not exist, or if that is not `known` any more."""
 
     time: Moment
     state: str | None
     state_class: StateClass | None
+    known: bool
 
 
 @get(
@@ -66,7 +69,8 @@ async def get_history(request: Call, ns: Ns, id: Id, after: AfterNumber = 0, lim
     lines = await service.reader.lines(after, most, JournalFilter(ns=ns, object=id))
     if not lines:
         await _known(service, Key(ns, id))
-    return LinePage([line_view(line) for line in lines], str(lines[-1].seq) if len(lines) == most else None)
+    pruned = await pruned_after(service.reader, after)
+    return LinePage([line_view(line) for line in lines], str(lines[-1].seq) if len(lines) == most else None, pruned)
 
 
 @get(
@@ -77,11 +81,12 @@ async def get_history(request: Call, ns: Ns, id: Id, after: AfterNumber = 0, lim
     responses=problems(404),
 )
 async def get_state_at(request: Call, ns: Ns, id: Id, time: When) -> StateView:  # noqa: A002
-    """Return the state that an object was in at a time."""
+    """Return the state that an object was in at a time; what was pruned is not known any more."""
     service = request.service
     found = await _known(service, Key(ns, id))
-    state = await service.engine.state_at(ns, id, end(time))
-    return StateView(aware(time), state, None if state is None else service.classes.get((found.kind, state)))
+    past = await state_at(service.reader, found.key, end(time))
+    state_class = None if past.state is None else service.classes.get((found.kind, past.state))
+    return StateView(aware(time), past.state, state_class, past.known)
 
 
 async def _known(service: Service, key: Key) -> Object:

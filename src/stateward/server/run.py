@@ -33,6 +33,7 @@ from stateward.server.folder import DataFolder
 from stateward.server.metrics import CountingCalls, ProviderCalls
 from stateward.server.observing import ObservedEngine
 from stateward.server.protocols import HEAD_LIMIT, Http, WebSockets
+from stateward.server.pruning import pruning
 from stateward.server.traces import NoTraces, Traces, TracingCalls, start_traces
 from stateward.server.wholes import Wholes
 from stateward.server.windows import Windows
@@ -113,6 +114,7 @@ async def engine_of(config: Config, traces: Traces, wings: Sequence[Wing]) -> As
     async with engine, AsyncExitStack() as stack:
         for wing in wings:
             await stack.enter_async_context(wing.live(engine, works=config.worker))
+        await stack.enter_async_context(pruning(engine.store, config.history if config.worker else 0))
         yield engine
 
 

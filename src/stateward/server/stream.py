@@ -1,9 +1,11 @@
 """The stream: a snapshot, then every line of the journal that follows it, over one WebSocket.
 
 The client speaks once, first: `{"token"?, "after"?, "ns"?, "kind"?}`. Without `after` it gets a snapshot; with it, it
-goes on from the number that it saw last. From then on it is sent `{"lines": [...], "seq": n}`, and in quiet times an
-empty one, so that both sides know that the other is there. Who does not read is not waited for: its connection is
-closed after a while, and it may come back with the number that it saw last.
+goes on from the number that it saw last. If some of what followed was pruned meanwhile, it gets a snapshot all the
+same, and beside it `"gap": {"after": n, "horizon": m}`: of the lines between these numbers some are lost. From then on
+it is sent `{"lines": [...], "seq": n}`, and in quiet times an empty one, so that both sides know that the other is
+there. Who does not read is not waited for: its connection is closed after a while, and it may come back with the number
+that it saw last.
 """
 
 import asyncio
@@ -18,6 +20,7 @@ from msgspec import Meta, Struct
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.tokens import SYSTEM
+from stateward.engine.horizon import LinesGone
 from stateward.server.feed import Feed, Interest
 from stateward.store.errors import StoreError
 from stateward.store.records import Line
@@ -167,13 +170,20 @@ class Reader:
         if self._word.after is not None and self._word.after <= self._stream.feed.seq:
             self._after = self._word.after
             return
+        await self._afresh(interest, {})
+
+    async def _afresh(self, interest: Interest, why: Mapping[str, object]) -> None:
         snapshot = await self._stream.look(interest)
-        await self._say(msgspec.json.encode({"snapshot": snapshot}).decode())
+        await self._say(msgspec.json.encode({"snapshot": snapshot, **why}).decode())
         self._after = snapshot.seq
 
     async def _go_on(self, interest: Interest) -> None:
-        """Send what is new, or wait for it."""
-        news = await self._stream.feed.page(interest, self._after)
+        """Send what is new, or wait for it; whoever has missed something that was pruned begins anew, and is told."""
+        try:
+            news = await self._stream.feed.page(interest, self._after)
+        except LinesGone as gone:
+            await self._afresh(interest, {"gap": {"after": gone.after, "horizon": gone.horizon}})
+            return
         await self._check()
         if news.count:
             await self._say(news.message)

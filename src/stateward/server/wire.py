@@ -124,10 +124,14 @@ class OperationPage(Struct, frozen=True):
 
 
 class LinePage(Struct, frozen=True):
-    """A page of the journal, in the order of its lines; `next` is where to go on, or null at the end."""
+    """A page of the journal, in the order of its lines; `next` is where to go on, or null at the end.
+
+    `pruned` is the horizon, where the page begins before it: of the lines up to this number some are gone.
+    """
 
     items: list[LineView]
     next: str | None
+    pruned: int | None = None
 
 
 class LaneView(Struct, frozen=True):

@@ -56,6 +56,7 @@ RULES: dict[str, Rule] = {
     "PUT /api/v1/groups/{grp}": "govern",
     "GET /api/v1/workers": "govern",
     "POST /api/v1/heal": "govern",
+    "POST /api/v1/prune": "govern",
     "GET /api/v1/tokens": "govern",
     "POST /api/v1/tokens": "govern",
     "DELETE /api/v1/tokens/{id}": "govern",

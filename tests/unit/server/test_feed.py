@@ -12,7 +12,7 @@ from stateward.server import feed as feeds
 from stateward.server.feed import Feed, Interest
 from stateward.store.errors import Unavailable
 from stateward.store.port import Topic
-from stateward.store.records import Line
+from stateward.store.records import Key, Line
 from stateward.store.selection import JournalFilter
 
 EVERYBODY = Interest(frozenset({ANY}), system=True)
@@ -48,6 +48,9 @@ class Journal:
             raise Unavailable("gone fishing")
         fitting = (line for line in self.all if only.ns in (None, line.ns) and only.kind in (None, line.kind))
         return [line for line in fitting if line.seq > after][:limit]
+
+    async def object(self, key: Key) -> None:
+        """Tell that nothing was ever pruned."""
 
     async def last_line(self) -> int:
         return self.all[-1].seq if self.all else 0

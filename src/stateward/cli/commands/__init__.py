@@ -2,7 +2,7 @@
 
 import typer
 
-from stateward.cli.commands import doing, healing, lanes, making, objects, tokens, top, waiting, watching, why
+from stateward.cli.commands import doing, healing, lanes, making, objects, pruning, tokens, top, waiting, watching, why
 
 PANEL = "Objects and operations"
 
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
         ("history", watching.history),
         ("why", why.why),
         ("heal", healing.heal),
+        ("prune", pruning.prune),
         ("top", top.top),
     ):
         app.command(name, rich_help_panel=PANEL)(command)

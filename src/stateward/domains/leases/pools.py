@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import host_key, host_of
 from stateward.domains.leases.pool import Pool
+from stateward.engine.horizon import horizon
 from stateward.store.port import Reader
 from stateward.store.records import Key
 from stateward.store.selection import JournalFilter, Page, Selector
 
 PAGE = 1000
+LONG = 1800.0
+"""After how many seconds without a look something of what followed may have been pruned."""
 
 
 class Pools:
@@ -20,6 +23,7 @@ class Pools:
         self._reader = reader
         self._pools: dict[str, Pool] = {}
         self._line = 0  # the last line of the journal that was taken over
+        self._looked = 0.0
         self._turn = asyncio.Lock()
         self._next: asyncio.Future[None] | None = None
 
@@ -65,6 +69,7 @@ class Pools:
         if not self._pools:
             self._line = await self._reader.last_line()
             return
+        await self._begin_anew_if_pruned()
         while True:
             lines = await self._reader.lines(self._line, PAGE, JournalFilter(kind=HOST.kind))
             await self._reread({Key(line.ns, line.object) for line in lines if line.ns in self._pools})
@@ -72,6 +77,15 @@ class Pools:
                 self._line = lines[-1].seq
             if len(lines) < PAGE:
                 return
+
+    async def _begin_anew_if_pruned(self) -> None:
+        """Load the pools again if nobody asked for so long that the removal of a host may have left no trace."""
+        now = asyncio.get_running_loop().time()
+        long_ago, self._looked = now - self._looked > LONG, now
+        if long_ago and self._line < (await horizon(self._reader)).seq:
+            self._line = await self._reader.last_line()
+            for ns in list(self._pools):
+                self._pools[ns] = await self._load(ns)
 
     async def _reread(self, keys: Iterable[Key]) -> None:
         for key in keys:

@@ -1,0 +1,56 @@
+"""`stateward prune`: let go of what ended long ago, or see how much it is."""
+
+import re
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+
+from stateward.cli.answers import Pruned
+from stateward.cli.output import print_json
+from stateward.cli.session import Session, on_server
+from stateward.cli.show import results
+from stateward.errors import BadInput
+
+SPAN = re.compile(r"([0-9]{1,6})([hdw])")
+SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800}
+
+Older = Annotated[str, typer.Option("--older", metavar="SPAN", help="Older than this: 90d, 12w or 36h.")]
+Counting = Annotated[bool, typer.Option("--dry-run", help="Only say how much would go.")]
+
+
+@on_server
+def prune(session: Session, older: Older, dry_run: Counting = False) -> None:
+    """Drop ended operations, removed objects, journal lines and idempotency answers that are older than a span."""
+    seconds = _seconds(older)
+    done = session.client.prune(seconds, dry_run=dry_run)
+    while done.next is not None:
+        done = _together(done, session.client.prune(seconds, dry_run=dry_run, after=done.next))
+    if session.json:
+        print_json(done)
+    else:
+        results().print(_told(done, dry_run), markup=False, highlight=False, soft_wrap=True)
+
+
+def _seconds(text: str) -> int:
+    found = SPAN.fullmatch(text)
+    seconds = int(found[1]) * SECONDS[found[2]] if found else 0
+    if seconds == 0:
+        raise BadInput("--older", text, "a number of hours, days or weeks: 36h, 90d, 12w")
+    return seconds
+
+
+def _together(so_far: Pruned, more: Pruned) -> Pruned:
+    return replace(
+        more,
+        operations=so_far.operations + more.operations,
+        objects=so_far.objects + more.objects,
+        lines=so_far.lines + more.lines,
+        answers=so_far.answers + more.answers,
+    )
+
+
+def _told(done: Pruned, dry_run: bool) -> str:
+    counts = f"{done.operations:,} operations, {done.objects:,} removed objects, {done.lines:,} lines"
+    gone = "would go" if dry_run else "are gone"
+    return f"{counts} and {done.answers:,} answers from before {done.before:%Y-%m-%d %H:%M} {gone}."

@@ -1,0 +1,231 @@
+"""Pruning: what ended long ago goes, so that a deployment that runs for years does not grow without measure.
+
+Nothing of the present is touched. An operation goes with its whole family, when all of it has ended before the limit
+and holds nothing; a removed object, when nothing refers to it; a line of the journal, unless it is the one that tells
+the state of an object that is there; the answer to an idempotency key by its age alone. What has gone was never there:
+the key may be used anew, and an object of the same name begins at version 1.
+
+The journal is walked from its beginning up to the limit, some lines at a time, and after each portion pruning rests for
+as long as it has worked. It may be stopped anywhere and begun again, by several processes at once.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.engine.horizon import HISTORY, PLACE, HistoryState, Horizon, horizon_in
+from stateward.engine.kinds import Kind
+from stateward.lifecycle import CONTROLLER
+from stateward.store.changes import Changes
+from stateward.store.port import Reader, Store, Tx
+from stateward.store.pruning import FIRST, Old, Span
+from stateward.store.records import Key, Line, Object
+from stateward.store.selection import JournalFilter
+
+T = TypeVar("T")
+
+PORTION = 1_000
+"""How many lines are looked at, and how many rows are dropped at most in one transaction."""
+
+
+class Pruned(Struct, frozen=True):
+    """How much has gone, or would go; `next` is the line to go on from, where there was not enough time for all."""
+
+    operations: int = 0
+    objects: int = 0
+    lines: int = 0
+    answers: int = 0
+    next: int | None = None
+
+    def __str__(self) -> str:
+        parts = (f"{self.operations:,} operations", f"{self.objects:,} removed objects", f"{self.lines:,} lines")
+        return f"{', '.join(parts)} and {self.answers:,} answers"
+
+
+def history_kind() -> Kind:
+    """Return the kind of the deployment's history, for an engine to know."""
+    return Kind(HISTORY)
+
+
+async def prune(
+    store: Store,
+    before: float,
+    *,
+    dry: bool = False,
+    who: str = "",
+    after: int = 0,
+    within: float | None = None,
+    portion: int = PORTION,
+) -> Pruned:
+    """Drop what ended before a time, or only say how much it is; with `within`, for about so many seconds."""
+    turn = Turn(store, before, dry=dry, portion=portion)
+    clock = asyncio.get_running_loop().time
+    begun, last, seq = clock(), await _last_old(store.reader, before), after
+    if not after:  # before what they tell of: a key that is still known finds its operation
+        await turn.answers()
+    while (span := await store.pruning.span(seq, last, portion)) is not None:
+        async with _half_of_the_time():
+            await turn.journal(span, last)
+        seq = span.upto
+        if within is not None and clock() - begun > within:
+            break
+    done = turn.done if span is None else replace(turn.done, next=seq)
+    if not dry:
+        await store.transact(lambda tx: _note(tx, Horizon(), before, done, who))
+    return done
+
+
+class Turn:
+    """One pruning, and what it has done so far."""
+
+    def __init__(self, store: Store, before: float, *, dry: bool, portion: int) -> None:
+        self._store, self._pruning = store, store.pruning
+        self._before, self._dry, self._portion = before, dry, portion
+        self._named: set[Key] | None = None
+        self._counted: set[Key] = set()
+        self.done = Pruned()
+
+    async def journal(self, span: Span, last: int) -> None:
+        """Prune what some lines tell of: operations and objects first, because a line outlives them."""
+        operations = await self._pruning.operations(span, self._before)
+        objects = await self._unnamed(await self._pruning.objects(span, self._before))
+        if self._dry:
+            keys = {one.key for one in operations}, {one.key for one in objects}
+            lines = await self._pruning.lines(span, self._before, last, *keys)
+            self._count(self._begun(operations), self._begun(objects), len(lines))
+            self._counted = {one.key for one in (*operations, *objects) if one.begun}
+            return
+        gone = 0
+        for some in _portions([one.key for one in operations], self._portion):
+            gone += await self._pruning.drop_operations(some)
+        removed = await self._pruning.drop_objects([one.key for one in objects], self._before) if objects else 0
+        self._count(gone, removed, await self._lines(span, last))
+
+    async def answers(self) -> None:
+        """Prune answers to idempotency keys."""
+        after: Key | None = FIRST
+        while after is not None:
+            async with _half_of_the_time():
+                found = await self._pruning.answers(after, self._before, self._portion)
+                gone = len(found.keys)
+                if found.keys and not self._dry:
+                    gone = await self._pruning.drop_answers(found.keys, self._before)
+            self.done = replace(self.done, answers=self.done.answers + gone)
+            after = found.next
+
+    async def _lines(self, span: Span, last: int) -> int:
+        """Drop lines; whoever reads the journal meanwhile is told by the horizon, which is raised first."""
+        numbers = await self._pruning.lines(span, self._before, last)
+        if not numbers:
+            return 0
+        await self._store.transact(lambda tx: _note(tx, Horizon(numbers[-1], self._before), self._before))
+        return await self._pruning.drop_lines(numbers)
+
+    async def _unnamed(self, objects: Sequence[Old]) -> list[Old]:
+        """Leave out what timers and queues refer to; that is read once, and only if it matters."""
+        if objects and self._named is None:
+            self._named = await self._pruning.named(self._before)
+        return [one for one in objects if one.key not in (self._named or ())]
+
+    def _begun(self, found: Sequence[Old]) -> int:
+        """Count what began in a span; what lies on the edge of two was counted with the first."""
+        return sum(one.begun and one.key not in self._counted for one in found)
+
+    def _count(self, operations: int, objects: int, lines: int) -> None:
+        done = self.done
+        self.done = replace(
+            done,
+            operations=done.operations + operations,
+            objects=done.objects + objects,
+            lines=done.lines + lines,
+        )
+
+
+async def last_turn(reader: Reader) -> float:
+    """Return when the history was last pruned; 0: never."""
+    found = await reader.object(PLACE)
+    return 0.0 if found is None else found.since
+
+
+async def _last_old(reader: Reader, before: float) -> int:
+    """Return the number of the last line that is older than a time: the journal's order is that of time.
+
+    The newest line of all stays, so that the journal's end never goes back.
+    """
+    low, newest = 0, await reader.last_line()
+    high = newest
+    while low < high:
+        middle = (low + high) // 2
+        found = await reader.lines(middle, 1, JournalFilter())
+        if found and found[0].at < before:
+            low = found[0].seq
+        else:
+            high = middle
+    return min(low, newest - 1)
+
+
+async def _note(tx: Tx, to: Horizon, before: float, done: Pruned | None = None, who: str = "") -> None:
+    """Raise the horizon; the end of a turn is noted as well, and in the journal if something has gone."""
+    found = (await tx.objects([PLACE])).get(PLACE)
+    former = horizon_in(found)
+    raised = Horizon(max(former.seq, to.seq), max(former.before, to.before))
+    spec = msgspec.json.encode(raised).decode()
+    known = found or _unknown(tx.now)
+    changed = replace(known, spec=spec, version=known.version + 1, since=known.since if done is None else tx.now)
+    lines = [] if done is None or done == Pruned(next=done.next) else [_line(changed, known.state, before, done, who)]
+    await tx.apply(Changes(objects=[replace(changed, state=HistoryState.KEPT.word)], journal=lines))
+
+
+def _unknown(now: float) -> Object:
+    return Object(
+        ns=PLACE.ns,
+        id=PLACE.id,
+        kind=HISTORY.kind,
+        state=HISTORY.initial.word,
+        since=now,
+        version=0,
+        generation=0,
+        op=None,
+        queue=PLACE.id,
+        parent=None,
+        spec="{}",
+        labels="{}",
+        error=None,
+        created=now,
+    )
+
+
+def _line(about: Object, source: str, before: float, done: Pruned, who: str) -> Line:
+    why = f"{done} from before {datetime.fromtimestamp(before, UTC).isoformat(timespec='seconds')}"
+    return Line(
+        ns=about.ns,
+        object=about.id,
+        kind=about.kind,
+        op=None,
+        at=about.since,
+        actor=CONTROLLER,
+        who=who,
+        event="prune",
+        source=source,
+        target=HistoryState.KEPT.word,
+        reason=why,
+    )
+
+
+def _portions(rows: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [rows[at : at + size] for at in range(0, len(rows), size)]
+
+
+@asynccontextmanager
+async def _half_of_the_time() -> AsyncIterator[None]:
+    """Rest for as long as something took: whoever serves people goes first."""
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    yield
+    await asyncio.sleep(clock() - begun)

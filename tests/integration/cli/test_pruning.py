@@ -1,0 +1,130 @@
+"""`stateward prune`: on a server, and in a data folder without one."""
+
+import asyncio
+import json
+import threading
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from stateward.access import Role, Tokens
+from stateward.access.tokens import token_kind
+from stateward.engine import Engine
+from stateward.engine.horizon import horizon
+from stateward.engine.pruning import prune
+from stateward.store.sqlite import SqliteStore
+from tests.contract.hands import write
+from tests.contract.samples import a_line, a_step, an_answer, an_object, an_operation
+from tests.integration.cli.house import WIDE, House, command_line
+
+DAY = 86_400
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a data folder in which something ended a hundred days ago."""
+
+    async def begin() -> None:
+        store = SqliteStore(tmp_path / "stateward.db")
+        async with Engine(store, [token_kind()], works=False) as engine:
+            then = time.time() - 100 * DAY
+            await write(
+                store,
+                objects=[an_object("a", kind="ovc.vm", state="VIRTUAL"), an_object("b", removed=True, since=then)],
+                operations=[an_operation("x", created=then, ended=then)],
+                journal=[
+                    a_line("a", op="x", at=then),
+                    a_line("a", op="x", at=then, target="VIRTUAL"),
+                    a_line("b", at=then),
+                ],
+                progress=[a_step("x", "half")],
+                answers=[an_answer("k", at=then)],
+            )
+            text, _ = await Tokens(engine).issue("admin", Role.ADMIN, ["*"])
+            (tmp_path / "admin-token").write_text(text)
+
+    asyncio.run(begin())
+    return tmp_path
+
+
+def run(folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(command_line(), list(words), env={**WIDE, "STATEWARD_DATA": str(folder)})
+
+
+def test_a_folder_is_pruned_without_a_server(folder: Path) -> None:
+    said = run(folder, "prune", "--older", "90d", "--dry-run")
+    assert said.exit_code == 0, said.output
+    assert said.stdout.startswith("1 operations, 1 removed objects, 2 lines and 1 answers from before ")
+    assert said.stdout.rstrip().endswith(" would go.")
+    done = run(folder, "prune", "--older", "90d")
+    assert done.stdout.rstrip().endswith(" are gone.")
+    assert done.stdout[:40] == said.stdout[:40]
+    again = json.loads(run(folder, "prune", "--older", "12w", "--json").stdout)
+    assert (again["operations"], again["objects"], again["lines"], again["answers"]) == (0, 0, 0, 0)
+    (left,) = json.loads(run(folder, "list", "-n", "acme", "--json").stdout)
+    assert (left["id"], left["state"]) == ("a", "VIRTUAL")
+    (line,) = json.loads(run(folder, "history", "a", "-n", "acme", "--json").stdout)
+    assert line["target"] == "VIRTUAL"
+
+
+def test_watching_a_folder_from_behind_the_horizon_is_told(folder: Path) -> None:
+    run(folder, "prune", "--older", "90d")
+    done = run(folder, "watch", "-A", "--after", "0", "--count", "1", "--json")
+    assert done.exit_code == 0, done.output
+    assert "note: of the lines from 1 to 3 some were pruned" in done.stderr
+    assert json.loads(done.stdout)["object"] == "a"
+
+
+@pytest.mark.parametrize("older", ["90", "0d", "soon", "-1d", "90s", "1.5d", ""])
+def test_a_span_that_is_none_exits_with_2(folder: Path, older: str) -> None:
+    done = run(folder, "prune", f"--older={older}")
+    assert done.exit_code == 2
+    assert "--older" in done.stderr
+
+
+def test_the_span_has_to_be_said(folder: Path) -> None:
+    assert run(folder, "prune").exit_code == 2
+
+
+def test_a_server_prunes_when_an_administrator_asks(house: House) -> None:
+    house.built("p1")
+    done = house.json("prune", "--older", "90d")
+    assert (done["operations"], done["next"]) == (0, None)
+    viewer = house.json("token", "create", "somebody", "--ns", house.ns)["token"]
+    refused = house.run("prune", "--older", "90d", token=viewer)
+    assert refused.exit_code == 4
+    assert "right" in refused.stderr
+
+
+def test_watching_a_server_from_behind_the_horizon_is_told(tmp_path: Path) -> None:
+    with House(tmp_path).opened() as house:
+        house.ns = "t"
+        house.built("p1")
+        house.built("p2")
+        house.ask(pruned(house))
+        kept = house.ask(horizon(house.engine.store.reader)).seq
+        over = threading.Event()
+        busy = threading.Thread(target=build_until, args=(house, over))
+        busy.start()
+        done = house.run("watch", "--after", "0", "--count", "1", "--json")
+        over.set()
+        busy.join()
+    assert done.exit_code == 0, done.output
+    assert f"note: of the lines from 1 to {kept} some were pruned" in done.stderr
+    assert json.loads(done.stdout)["seq"] > kept
+
+
+async def pruned(house: House) -> None:
+    """Prune everything that has ended by now."""
+    await prune(house.engine.store, await house.engine.store.reader.time())
+
+
+def build_until(house: House, over: threading.Event) -> None:
+    """Build one pump after the other, until something is over."""
+    for number in count():
+        if over.is_set():
+            return
+        house.built(f"q{number}")

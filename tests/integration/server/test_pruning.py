@@ -1,0 +1,210 @@
+"""Pruning over HTTP, by the hour, and what readers of the journal are told of it."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateward.config import Config
+from stateward.engine.horizon import horizon
+from stateward.engine.pruning import prune
+from stateward.server.pruning import pruning
+from stateward.server.run import opened
+from stateward.store.port import Store
+from stateward.store.records import Key
+from stateward.store.sqlite import SqliteStore
+from tests.contract.hands import write
+from tests.contract.samples import a_line, an_answer, an_object, an_operation
+from tests.integration.server.house import NS, House, open_house
+from tests.integration.server.outpost import Outpost, open_outpost, said
+
+DAY = 86_400
+
+
+class Years:
+    """A clock by which time passes at a word."""
+
+    def __init__(self) -> None:
+        self.ahead = -1000.0 * DAY
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+    def pass_days(self, days: float) -> None:
+        self.ahead += days * DAY
+
+
+@pytest.fixture
+def years() -> Years:
+    return Years()
+
+
+@pytest.fixture
+async def old_house(years: Years) -> AsyncIterator[House]:
+    """Give a house in which a pump was built, used and scrapped a hundred days ago, and another one was built."""
+    async with open_house(SqliteStore(":memory:", clock=years)) as house:
+        await house.built("p1")
+        await house.built("p2")
+        scrapping = await house.post(f"/ns/{NS}/objects/p1/actions/scrap", headers={"Idempotency-Key": "k"})
+        await house.ended(scrapping)
+        await house.post(f"/ns/{NS}/objects/p1/actions/forget")
+        years.pass_days(100)
+        await house.built("p3")
+        yield house
+
+
+async def test_a_dry_run_says_what_would_go_and_touches_nothing(old_house: House) -> None:
+    before = await old_house.everything()
+    said = (await old_house.post("/prune", {"older": 90 * DAY, "dry_run": True})).json()
+    assert (said["operations"], said["objects"], said["next"]) == (3, 1, None)
+    assert said["lines"] > 0
+    assert said["answers"] > 0
+    assert await old_house.everything() == before
+    done = (await old_house.post("/prune", {"older": 90 * DAY})).json()
+    assert {**done, "before": ""} == {**said, "before": ""}
+
+
+async def test_what_is_younger_stays(old_house: House) -> None:
+    done = (await old_house.post("/prune", {"older": 101 * DAY})).json()
+    assert (done["operations"], done["objects"], done["lines"], done["answers"]) == (0, 0, 0, 0)
+
+
+async def test_a_page_of_the_journal_tells_where_it_is_not_whole(old_house: House) -> None:
+    assert (await old_house.get("/journal")).json()["pruned"] is None
+    await old_house.post("/prune", {"older": 90 * DAY})
+    kept = (await horizon(old_house.engine.store.reader)).seq
+    assert (await old_house.get("/journal")).json()["pruned"] == kept
+    assert (await old_house.get(f"/journal?after={kept}")).json()["pruned"] is None
+    assert (await old_house.get(f"/ns/{NS}/objects/p2/history")).json()["pruned"] == kept
+
+
+async def test_the_state_at_a_time_before_is_not_known(old_house: House, years: Years) -> None:
+    def at(days: float) -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(years() + days * DAY))
+
+    async def told(days: float) -> dict[str, Any]:
+        answer = (await old_house.get(f"/ns/{NS}/objects/p2/at", params={"time": at(days)})).json()
+        return {name: answer[name] for name in ("state", "known")}
+
+    assert await told(-200) == {"state": None, "known": True}
+    await old_house.post("/prune", {"older": 90 * DAY})
+    assert await told(-200) == {"state": None, "known": False}
+    assert await told(-95) == {"state": "idle", "known": True}
+
+
+@pytest.mark.parametrize("body", [{}, {"older": 0}, {"older": 3599}, {"older": "90d"}, {"older": 9000, "after": -1}])
+async def test_a_limit_that_makes_no_sense_is_refused(house: House, body: dict[str, Any]) -> None:
+    assert (await house.post("/prune", body)).status_code == 400
+
+
+@pytest.mark.parametrize("who", ["viewer", "operator", "local admin", "agent"])
+async def test_only_administrators_of_everything_prune(house: House, who: str) -> None:
+    assert (await house.post("/prune", {"older": 90 * DAY}, who)).status_code == 403
+
+
+async def test_the_administrator_stands_in_the_journal(old_house: House) -> None:
+    await old_house.post("/prune", {"older": 90 * DAY})
+    lines = (await old_house.get("/journal?actor=controller&kind=engine.history")).json()["items"]
+    assert [(line["event"], line["who"]) for line in lines] == [("prune", "ada")]
+
+
+# --- the stream ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def outpost(tmp_path: Path) -> AsyncIterator[Outpost]:
+    async with open_outpost(tmp_path) as opened_one:
+        yield opened_one
+
+
+async def test_a_reader_from_behind_the_horizon_gets_a_snapshot_and_is_told_of_the_gap(outpost: Outpost) -> None:
+    await outpost.define("a", "one", "two")
+    store = outpost.engine.store
+    limit = await store.reader.time() + 0.001
+    while await store.reader.time() <= limit:
+        await asyncio.sleep(0.001)
+    await write(store, journal=[a_line("x", at=1.0), a_line("y", at=limit + 1)])  # of no object: it goes
+    await prune(store, limit)
+    kept = (await horizon(store.reader)).seq
+    assert kept > 0
+    async with outpost.stream() as stream:
+        await stream.send(json.dumps({"after": 0}))
+        first = await said(stream)
+        assert first["gap"] == {"after": 0, "horizon": kept}
+        assert first["snapshot"]["seq"] > kept
+        assert first["snapshot"]["objects"] == {"a": {"ovc.vm": {"VIRTUAL": 2}}}
+        await outpost.define("a", "three")
+        async with asyncio.timeout(60):
+            while not (lines := (await said(stream))["lines"]):
+                pass
+        assert lines[0]["object"] == "three"
+
+
+# --- by the hour -----------------------------------------------------------------------------------------------------
+
+
+async def filled(store: Store) -> None:
+    """Write something that ended long ago, and something new."""
+    now = await store.reader.time()
+    await write(
+        store,
+        objects=[an_object("a")],
+        operations=[an_operation("x", ended=200.0)],
+        journal=[a_line("a", op="x"), a_line("a", op="x", at=200.0), a_line("a", at=now)],
+        answers=[an_answer("k")],
+    )
+
+
+async def until_gone(store: Store) -> None:
+    """Wait until the old operation is gone."""
+    async with asyncio.timeout(60):
+        while await store.reader.operation(Key("acme", "x")) is not None:
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first turn begin at once."""
+    monkeypatch.setattr("stateward.server.pruning.SPREAD", 0.0)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    store = SqliteStore(":memory:")
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def test_with_a_limit_a_process_prunes_by_itself(store: Store) -> None:
+    await filled(store)
+    async with pruning(store, 30):
+        await until_gone(store)
+
+
+async def test_without_a_limit_nothing_is_ever_pruned(store: Store) -> None:
+    await filled(store)
+    async with pruning(store, 0):
+        await asyncio.sleep(0.05)
+    assert await store.reader.operation(Key("acme", "x")) is not None
+
+
+async def test_of_several_processes_one_prunes_each_hour(store: Store) -> None:
+    await prune(store, 1.0)
+    await filled(store)
+    async with pruning(store, 30):
+        await asyncio.sleep(0.05)
+    assert await store.reader.operation(Key("acme", "x")) is not None
+
+
+async def test_a_server_with_a_limit_prunes_when_it_has_started(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "stateward.db")
+    await store.open()
+    await filled(store)
+    await store.close()
+    async with opened(Config(data=str(tmp_path), history=30)) as parts:
+        await until_gone(parts.engine.store)

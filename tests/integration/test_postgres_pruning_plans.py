@@ -1,0 +1,35 @@
+"""The plans of pruning on PostgreSQL: by key, whatever the planner believes of the tables."""
+
+import json
+
+import asyncpg
+import pytest
+
+from stateward.store.postgres import pruning
+from stateward.store.postgres.settings import writing
+from tests.integration.postgres_hands import in_loop
+from tests.integration.test_postgres_plans import emptied, read_as_a_whole, read_by_namespace
+from tests.servers import VERSIONS
+
+STATEMENTS = {
+    name: sql
+    for name, sql in vars(pruning).items()
+    if name.isupper() and isinstance(sql, str) and name not in ("FREE", "WALK")
+}
+WALKS = {"ANSWERS", "GUESTS", "TIMERS"}
+"""What goes on behind a whole key, as far as a number of rows."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", STATEMENTS)
+@in_loop
+async def test_nothing_is_read_as_a_whole_even_if_all_tables_seem_empty(version: int, name: str) -> None:
+    settings = {**writing(5.0), "search_path": "stateward"}
+    connection = await asyncpg.connect(await emptied(version), server_settings=settings)
+    places = len((await connection.prepare(STATEMENTS[name])).get_parameters())
+    await connection.execute(f"PREPARE it AS {STATEMENTS[name]}")
+    values = f"({', '.join(['NULL'] * places)})"
+    plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE it{values}"))
+    await connection.close()
+    assert list(read_as_a_whole(plan[0]["Plan"])) == []
+    assert name in WALKS or list(read_by_namespace(plan[0]["Plan"])) == []
