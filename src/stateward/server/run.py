@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from random import Random
+from time import monotonic
 from typing import Any
 
 import uvicorn
@@ -228,22 +229,29 @@ def settings_of(config: Config, app: Any) -> uvicorn.Config:  # noqa: ANN401 - a
     )
 
 
+SAME_WISH = 1.0
+"""Within how many seconds two signals are one wish: a whole group of processes is told, and some pass it on."""
+
+
 class Server(uvicorn.Server):
     """A server that says when it answers, and lets those go who would stay for ever before it stops."""
 
     def __init__(self, config: uvicorn.Config, tell: Callable[[], None], let_go: Callable[[], Awaitable[None]]) -> None:
         super().__init__(config)
         self._tell, self._let_go = tell, let_go
+        self._told_at = 0.0
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on a signal: gracefully on the first, at once on the second."""
+        """Stop on a signal: gracefully on the first, at once on a second one that comes later."""
         with _signals(self._told):
             yield
 
     def _told(self) -> None:
-        self.force_exit = self.should_exit
-        self.should_exit = True
+        if not self.should_exit:
+            self.should_exit, self._told_at = True, monotonic()
+        elif monotonic() - self._told_at > SAME_WISH:
+            self.force_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer."""

@@ -169,6 +169,12 @@ class TestStopping:
             assert not (server.folder / "server.json").exists()
             assert "Traceback" not in server.output
 
+    def test_the_same_wish_told_twice_is_one(self, tmp_path: Path) -> None:
+        with served(tmp_path / "data") as server:
+            server.process.send_signal(signal.SIGTERM)
+            assert server.stop() == 0
+            assert "Traceback" not in server.output
+
     def test_sigterm_under_load_loses_nothing_that_was_accepted(self, tmp_path: Path) -> None:
         with served(tmp_path / "data", "--demo") as server:
             accepted = under_load(server, lambda: server.stop() == 0)
