@@ -8,8 +8,8 @@ come back, so that it is looked at once more, and locked, when it is dropped.
 Answers to idempotency keys are named by nothing. They are short, and walked in the order of their keys.
 """
 
-from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -41,6 +41,33 @@ class Walked(Struct, frozen=True):
 
     keys: list[Key]
     next: Key | None
+
+
+Look = Callable[[Key], Awaitable[Walked]]
+"""Looks at the rows that follow a key."""
+
+
+def walked(rows: Iterable[Sequence[Any]]) -> Walked:
+    """Make what was found of rows (namespace, name, whether it is the last row rather than something found)."""
+    found: list[Key] = []
+    last: Key | None = None
+    for ns, name, is_last in rows:
+        if is_last:
+            last = Key(ns, name)
+        else:
+            found.append(Key(ns, name))
+    return Walked(found, last)
+
+
+async def everything(look: Look) -> set[Key]:
+    """Walk from the first row to the last, and return all that was found."""
+    found, after = set[Key](), FIRST
+    while True:
+        page = await look(after)
+        found.update(page.keys)
+        if page.next is None:
+            return found
+        after = page.next
 
 
 class Pruning(Protocol):

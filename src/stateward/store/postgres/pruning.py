@@ -9,7 +9,7 @@ from stateward.store.errors import StoreError, Unavailable
 from stateward.store.postgres.connections import Connection, Connections, Row
 from stateward.store.postgres.faults import FAULTS, fault, is_lost
 from stateward.store.postgres.rows import spelled
-from stateward.store.pruning import FIRST, Old, Span, Walked
+from stateward.store.pruning import Old, Span, Walked, everything, walked
 from stateward.store.records import Key
 
 PORTION = 2_000
@@ -165,7 +165,8 @@ class PostgresPruning:
 
     async def named(self, before: float) -> set[Key]:
         """Return the objects that a timer is for, or in whose queue another one stands."""
-        return {key for sql in (GUESTS, TIMERS) for key in await self._walked(sql, before)}
+        guests = await everything(lambda after: self._page(GUESTS, after, before, PORTION))
+        return guests | await everything(lambda after: self._page(TIMERS, after, before, PORTION))
 
     async def lines(
         self, span: Span, before: float, last: int, operations: Collection[Key] = (), objects: Collection[Key] = ()
@@ -208,19 +209,8 @@ class PostgresPruning:
         """Drop answers that are older than the time."""
         return len(await self._fetch(DROP_ANSWERS, list(keys), before))
 
-    async def _walked(self, sql: str, before: float) -> set[Key]:
-        found, after = set[Key](), FIRST
-        while True:
-            page = await self._page(sql, after, before, PORTION)
-            found.update(page.keys)
-            if page.next is None:
-                return found
-            after = page.next
-
     async def _page(self, sql: str, after: Key, before: float, most: int) -> Walked:
-        rows = await self._fetch(sql, *after, before, most)
-        last = [Key(ns, id_) for ns, id_, is_last in rows if is_last]
-        return Walked([Key(ns, wanted) for ns, wanted, is_last in rows if not is_last], last[0] if last else None)
+        return walked(await self._fetch(sql, *after, before, most))
 
     async def _fetch(self, sql: str, *values: object) -> list[Row]:
         """Run a statement by itself, once more where its connection was lost since it was last used."""

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.json import decode, encode
 
 from stateward.store.port import Program, Tx
-from stateward.store.pruning import FIRST, Old, Span, Walked
+from stateward.store.pruning import Old, Span, Walked, everything, walked
 from stateward.store.records import Key
 from stateward.store.sqlite.reading import Reading
 from stateward.store.sqlite.spelling import spelled
@@ -176,7 +176,8 @@ class SqlitePruning:
         return [Old(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OBJECTS, *span, before)]
 
     async def named(self, before: float) -> set[Key]:
-        return {key for sql in (GUESTS, TIMERS) for key in await self._walked(sql, before)}
+        guests = await everything(lambda after: self._page(GUESTS, after, before, PORTION))
+        return guests | await everything(lambda after: self._page(TIMERS, after, before, PORTION))
 
     async def lines(
         self, span: Span, before: float, last: int, operations: Collection[Key] = (), objects: Collection[Key] = ()
@@ -201,19 +202,8 @@ class SqlitePruning:
     async def drop_answers(self, keys: Collection[Key], before: float) -> int:
         return await self._drop(DROP_ANSWERS, _packed(keys), before)
 
-    async def _walked(self, sql: str, before: float) -> set[Key]:
-        found, after = set[Key](), FIRST
-        while True:
-            page = await self._page(sql, after, before, PORTION)
-            found.update(page.keys)
-            if page.next is None:
-                return found
-            after = page.next
-
     async def _page(self, sql: str, after: Key, before: float, most: int) -> Walked:
-        rows = await self._all(sql, *after, before, most)
-        last = [Key(ns, id_) for ns, id_, is_last in rows if is_last]
-        return Walked([Key(ns, wanted) for ns, wanted, is_last in rows if not is_last], last[0] if last else None)
+        return walked(await self._all(sql, *after, before, most))
 
     async def _all(self, sql: str, *values: object) -> list[list[Any]]:
         rows: list[list[Any]] = decode(await self._one(sql, *values))
