@@ -234,5 +234,5 @@ class Desk:
         changes.new_work = list(self._new_work.values())
         changes.work = list(self._work_changed.values())
         changes.work_gone = list(self._work_gone)
-        changes.vacant = self._vacant or not self.tx.unlimited
+        changes.vacant = self._vacant or not (self._work_gone and self.tx.unlimited)
         await self.tx.apply(changes)
