@@ -15,7 +15,7 @@ class Hands:
 
     def __init__(self, worker: Worker, room: int) -> None:
         self._worker = worker
-        self._room = room
+        self._room = max(room, 0)  # a worker that stops, or had more slots before, has less than none
         self.claims: list[Claim] = []
         self.left = False  # something new was not taken, and may be claimed in the common way
         self.at = 0.0

@@ -63,8 +63,9 @@ async def test_what_is_taken_is_what_is_stored(hall: Hall) -> None:
     assert claim.object == await hall.engine.get("ns", "p1")
 
 
-async def test_no_more_is_taken_than_there_is_room_for(hall: Hall) -> None:
-    assert len(await hall.take(hall.build("p1", "p2", "p3"), room=2)) == 2
+@pytest.mark.parametrize(("room", "taken"), [(2, 2), (0, 0), (-1, 0)])
+async def test_no_more_is_taken_than_there_is_room_for(hall: Hall, room: int, taken: int) -> None:
+    assert len(await hall.take(hall.build("p1", "p2", "p3"), room=room)) == taken
 
 
 async def test_what_has_a_lane_is_left_to_those_who_count(hall: Hall) -> None:
