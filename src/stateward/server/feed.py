@@ -31,6 +31,9 @@ PAGE, PAGE_SIZE = 500, 500_000
 KEEP, KEEP_SIZE = 20_000, 32_000_000
 """How many lines are kept in memory at least where they are short, and how long all of them may be together."""
 
+UNWATCHED_KEEP = 1_000
+"""How many lines are kept while nobody watches: who comes back a moment later goes on from them."""
+
 USUAL_SIZE = 400
 """About how long a line is, beside its reason and its spec."""
 
@@ -196,7 +199,8 @@ class Feed:
         self._notes += notes
         self._size += sum(note.size for note in notes)
         self.seq = lines[-1].seq
-        if len(self._notes) > 2 * self._keep or self._size > 2 * KEEP_SIZE:
+        keep = self._keep if self.readers else min(self._keep, UNWATCHED_KEEP)
+        while len(self._notes) > 2 * keep or self._size > 2 * KEEP_SIZE:
             self._forget()
         self._pages.clear()
         for listener in self._listeners:

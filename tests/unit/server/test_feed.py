@@ -164,6 +164,21 @@ async def test_no_more_is_kept_than_was_said_and_the_rest_comes_from_the_store()
     await feed.stop()
 
 
+async def test_less_is_kept_while_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "UNWATCHED_KEEP", 5)
+    journal = Journal()
+    feed = await opened(journal)
+    feed.readers = 1
+    journal.commit(*[("a", "x")] * 100)
+    await read(feed, EVERYBODY, 0, journal.all[-1].seq)
+    assert len(feed._notes) == 100
+    feed.readers = 0
+    journal.commit(("a", "x"))
+    await feed.news(journal.all[-2].seq)
+    assert len(feed._notes) <= 10
+    await feed.stop()
+
+
 async def test_listeners_hear_every_line_once() -> None:
     journal, heard = Journal(), list[int]()
     feed = await opened(journal)
