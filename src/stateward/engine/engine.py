@@ -20,7 +20,7 @@ from stateward.engine.requests import EMPTY, Accepted, Birth, LockWish, NotFound
 from stateward.engine.waiting import Waiting
 from stateward.engine.watch import watch
 from stateward.engine.worker import LEASE, Worker
-from stateward.errors import StatewardError
+from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import NO_FACTS, USER
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
@@ -123,6 +123,9 @@ class Engine:
         beside: Sequence[str] = (),
     ) -> Request:
         """Write a request; its operation's id is given here, so it can be submitted again without harm."""
+        for field, name in (("id", object), ("ns", ns)):
+            if "\0" in name:  # where one database ends a text, and another refuses it
+                raise BadInput(field, name, "a name without NUL")
         return Request(
             ns=ns,
             object=object,

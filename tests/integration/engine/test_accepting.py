@@ -4,7 +4,7 @@ import pytest
 
 from stateward.engine import Accepted, AlreadyExists, NotFound, Permanent, Refused
 from stateward.engine.requests import KeyReused, Occupied, VersionMismatch
-from stateward.errors import UnknownName
+from stateward.errors import BadInput, UnknownName
 from stateward.store.records import Status
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP
@@ -172,3 +172,9 @@ async def test_a_failed_update_restores_the_spec(site: Site) -> None:
     assert (await site.ended(tuned)).status is Status.FAILED
     found = await site.engine.get("ns", "p1")
     assert (found.state, found.spec, found.error) == ("idle", '{"flow":1}', "no")
+
+
+@pytest.mark.parametrize(("ns", "name"), [("ns", "p\0"), ("n\0s", "p1")])
+async def test_a_name_that_a_database_cannot_hold_is_refused(site: Site, ns: str, name: str) -> None:
+    with pytest.raises(BadInput, match="without NUL"):
+        await site.engine.create(ns, name, PUMP.kind, "build")
