@@ -74,6 +74,12 @@ async def test_a_lease_is_answered_when_it_is_reserved(api: Api) -> None:
         assert (await client.delete(f"{LEASES}/{lease['id']}")).json()["lease"]["status"] == "DELETING"
 
 
+async def test_a_host_whose_name_no_database_can_hold_is_refused_each_time(api: Api) -> None:
+    async with await api.client() as client:
+        for _ in range(2):
+            assert (await client.post(HOSTS, json={"name": "node\0"})).status_code == 400
+
+
 async def test_a_token_sees_the_leases_of_its_own_namespace(api: Api) -> None:
     async with await api.client() as team, await api.client(Role.ADMIN, "*") as boss:
         await team.post(HOSTS, json={"name": "node"})
