@@ -15,6 +15,9 @@ from msgspec import Struct
 
 from stateward.store.records import Key
 
+PORTION = 2_000
+"""How many rows are looked at, or dropped, in one go where nobody else says how many."""
+
 FIRST = Key("", "")
 """What comes before every key."""
 
@@ -43,8 +46,8 @@ class Walked(Struct, frozen=True):
     next: Key | None
 
 
-Look = Callable[[Key], Awaitable[Walked]]
-"""Looks at the rows that follow a key."""
+Look = Callable[[str, Key], Awaitable[Walked]]
+"""Looks, with a question, at the rows that follow a key."""
 
 
 def walked(rows: Iterable[Sequence[Any]]) -> Walked:
@@ -59,15 +62,16 @@ def walked(rows: Iterable[Sequence[Any]]) -> Walked:
     return Walked(found, last)
 
 
-async def everything(look: Look) -> set[Key]:
-    """Walk from the first row to the last, and return all that was found."""
-    found, after = set[Key](), FIRST
-    while True:
-        page = await look(after)
-        found.update(page.keys)
-        if page.next is None:
-            return found
-        after = page.next
+async def everything(look: Look, *questions: str) -> set[Key]:
+    """Walk from the first row to the last with each question, and return all that was found."""
+    found = set[Key]()
+    for question in questions:
+        after: Key | None = FIRST
+        while after is not None:
+            page = await look(question, after)
+            found.update(page.keys)
+            after = page.next
+    return found
 
 
 class Pruning(Protocol):

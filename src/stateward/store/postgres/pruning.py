@@ -9,11 +9,8 @@ from stateward.store.errors import StoreError, Unavailable
 from stateward.store.postgres.connections import Connection, Connections, Row
 from stateward.store.postgres.faults import FAULTS, fault, is_lost
 from stateward.store.postgres.rows import spelled
-from stateward.store.pruning import Old, Span, Walked, everything, walked
+from stateward.store.pruning import PORTION, Old, Span, Walked, everything, walked
 from stateward.store.records import Key
-
-PORTION = 2_000
-"""How many rows are looked at, or dropped, in one go where nobody else says how many."""
 
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) page"
 
@@ -165,8 +162,7 @@ class PostgresPruning:
 
     async def named(self, before: float) -> set[Key]:
         """Return the objects that a timer is for, or in whose queue another one stands."""
-        guests = await everything(lambda after: self._page(GUESTS, after, before, PORTION))
-        return guests | await everything(lambda after: self._page(TIMERS, after, before, PORTION))
+        return await everything(lambda sql, after: self._page(sql, after, before, PORTION), GUESTS, TIMERS)
 
     async def lines(
         self, span: Span, before: float, last: int, operations: Collection[Key] = (), objects: Collection[Key] = ()

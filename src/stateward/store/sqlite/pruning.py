@@ -7,15 +7,12 @@ from typing import Any
 from msgspec.json import decode, encode
 
 from stateward.store.port import Program, Tx
-from stateward.store.pruning import Old, Span, Walked, everything, walked
+from stateward.store.pruning import PORTION, Old, Span, Walked, everything, walked
 from stateward.store.records import Key
 from stateward.store.sqlite.reading import Reading
 from stateward.store.sqlite.spelling import spelled
 from stateward.store.sqlite.tx import SqliteTx
 from stateward.store.sqlite.writing import Writing
-
-PORTION = 2_000
-"""How many rows are looked at, or dropped, in one go where nobody else says how many."""
 
 PACKED = "SELECT coalesce(json_group_array(json_array(<columns>)), '[]') FROM (<rows>)"
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3)"
@@ -176,8 +173,7 @@ class SqlitePruning:
         return [Old(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OBJECTS, *span, before)]
 
     async def named(self, before: float) -> set[Key]:
-        guests = await everything(lambda after: self._page(GUESTS, after, before, PORTION))
-        return guests | await everything(lambda after: self._page(TIMERS, after, before, PORTION))
+        return await everything(lambda sql, after: self._page(sql, after, before, PORTION), GUESTS, TIMERS)
 
     async def lines(
         self, span: Span, before: float, last: int, operations: Collection[Key] = (), objects: Collection[Key] = ()
