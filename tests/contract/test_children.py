@@ -61,7 +61,7 @@ async def test_children_are_found_by_their_parent(store: Store) -> None:
             an_operation("two", "y", parent="parent", created=2.0),
             an_operation("other", "z", parent="another", created=3.0),
         ],
-        new_work=[some_work("two", "y", owner="worker")],
+        new_work=[some_work("two", "y", owner="worker", deadline=60.0)],
     )
     found = await store.reader.children_of(key("parent"))
     assert [(one.id, one.status) for one in found] == [("one", Status.WAITING), ("two", Status.RUNNING)]

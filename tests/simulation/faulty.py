@@ -69,8 +69,8 @@ class Taped:
         found = await self._tx.objects(keys)
         return {key: self._former.get(key.id, one) for key, one in found.items()}
 
-    async def take(self, rooms: dict[str, int], owner: str) -> list[Claim]:
-        claims = await self._tx.take(rooms, owner)
+    async def take(self, rooms: dict[str, int], owner: str, spares: dict[str, int]) -> list[Claim]:
+        claims = await self._tx.take(rooms, owner, spares)
         self._tape.claims += claims
         return claims
 
@@ -188,7 +188,7 @@ class FaultyStore:
         self._committed(way.party, program.__qualname__, tape)
         await way.back()
         if tape.workers:
-            way.renewed = begun
+            way.renewed = max(way.renewed, begun)
         return result
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:

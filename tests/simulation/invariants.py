@@ -46,6 +46,11 @@ class Row(Struct, frozen=True):
     epoch: int
     deadline: float | None
 
+    @property
+    def runs(self) -> bool:
+        """Whether somebody is at it: a spare has an owner, and waits."""
+        return self.owner is not None and self.deadline is not None
+
 
 class Seen(Struct):
     """The tables as they were after a commit."""
@@ -78,6 +83,7 @@ class Inspector:
         self.wishes: dict[str, set[tuple[str, str]]] = {}  # what locks an operation was accepted with
         self.children: dict[str, list[str]] = defaultdict(list)
         self.taken: set[tuple[str, int]] = set()  # claims (operation, epoch) that others took from their owner
+        self.bereft: set[tuple[str, str]] = set()  # processes, with the lanes in which something was taken from them
         self.robbed: Callable[[str, Row], None] = lambda *_: None
         self.given_up: Callable[[Row], None] = lambda _: None
         self.commits = 0
@@ -215,21 +221,21 @@ class Inspector:
             late = [child for child in self.children.get(row.op, ()) if child not in self.ended]
             if row.children or late:
                 yield f"{row.op} is claimed, and its children {late} have not ended"
-        if not given or any(changes.lanes and not tape.claims for changes in tape.changes):
-            return
-        running = Counter(row.lane for row in self.seen.work.values() if row.owner)
-        for lane in {row.lane: None for row in given}:
+        running, ran = (Counter(row.lane for row in seen.work.values() if row.runs) for seen in (self.seen, before))
+        for lane in running:
             most = self.seen.limits.get(lane, default_lane(lane, "").capacity)
-            if running[lane] > most:
+            if running[lane] > max(most, ran[lane]):
                 yield f"{running[lane]} run in lane {lane}, and {most} may"
+        if any(changes.lanes and not tape.claims for changes in tape.changes):
+            return
         for grp in {row.grp: None for row in given if row.grp}:
-            yield from self._group(before, grp, given)
+            yield from self._group(before, grp, [row for row in given if row.runs])
 
     def _group(self, before: Seen, grp: str, given: list[Row]) -> Iterator[str]:
         most = self.seen.groups.get(grp, DEFAULT_LANES)
-        active = {row.lane for row in self.seen.work.values() if row.owner and row.grp == grp}
+        active = {row.lane for row in self.seen.work.values() if row.runs and row.grp == grp}
         fresh = {row.lane for row in given if row.grp == grp}
-        were = {row.lane for row in before.work.values() if row.owner and row.grp == grp}
+        were = {row.lane for row in before.work.values() if row.runs and row.grp == grp}
         if (fresh - were and len(active) > most) or len(fresh) > most:
             yield f"lanes {sorted(active)} of group {grp} are active, {sorted(fresh - were)} newly, and {most} may be"
 
@@ -250,6 +256,7 @@ class Inspector:
             if lease is not None and lease.seen + lease.lease >= now:
                 yield f"{party.name} takes {op} from {former.owner}, who was seen {now - lease.seen:.3f} s ago"
             self.taken.add((op, former.epoch))
+            self.bereft.add((former.owner.split("/")[0], former.lane))
             self.robbed(former.owner.split("/")[0], former)
 
     # --- ends and locks ----------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """What lives in the simulated world: four kinds of objects, that between them use every word of the tables."""
 
+from collections.abc import Sequence
+
 from stateward.engine.handlers import Handler, Job
 from stateward.engine.kinds import Kind, Route
 from stateward.engine.requests import Birth, Request
@@ -29,7 +31,6 @@ from stateward.lifecycle import (
     success,
     timeout,
 )
-from stateward.store.records import Object
 from tests.simulation.cloud import Cloud
 
 
@@ -138,8 +139,8 @@ def check_tables() -> None:
     assert not faults, faults
 
 
-def make_kinds(cloud: Cloud) -> list[Kind]:
-    """Return the kinds with their handlers, all of which talk to one cloud."""
+def make_kinds(cloud: Cloud, lanes: Sequence[str]) -> list[Kind]:
+    """Return the kinds with their handlers, all of which talk to one cloud; boxes are spread over these lanes."""
 
     async def simply(job: Job) -> None:
         await cloud.call(job, job.action)
@@ -171,10 +172,10 @@ def make_kinds(cloud: Cloud) -> list[Kind]:
     boxes |= {"create": Handler(with_notes, cloud.look), "migrate": Handler(simply, cloud.look, attempts=3)}
     phased = Handler(in_phases)
     return [
-        Kind(BOX, boxes, _route),
+        Kind(BOX, boxes, lambda box, _action: _route(lanes[int(box.id[1:]) % len(lanes)])),
         Kind(SITE, {"close": Handler(of_the_whole), "open": Handler(of_the_whole), "fill": Handler(by_children)}),
         Kind(NUMBER),
-        Kind(IMAGE, {"build": phased, "rebuild": phased}, lambda _object, _action: Route("east", "east/images")),
+        Kind(IMAGE, {"build": phased, "rebuild": phased}, lambda _object, _action: _route("east/images")),
     ]
 
 
@@ -185,6 +186,9 @@ def _new_box(name: str, site: str) -> Request:
 LANES = {"east/1": "east", "east/2": "east", "east/images": "east", "west/1": "west", "": ""}
 
 
-def _route(box: Object, _action: str) -> Route:
-    lane = ("east/1", "", "east/2", "west/1")[int(box.id[1:]) % 4]
+WIDE, NARROW = ("east/1", "", "east/2", "west/1"), ("east/1", "east/2")
+"""The lanes that boxes have: where there are few, there is always somebody who waits for a place."""
+
+
+def _route(lane: str) -> Route:
     return Route(LANES[lane], lane)

@@ -38,6 +38,7 @@ class Process(Party):
         self.lease = lease
         self.slots = chance.choice((1, 2, 3, 8))
         self.works = chance.random() < 0.9
+        self.ahead = chance.choice((0.2, 60.0))
         self.way = Way(loop, self, weather, chance)
         self.store = FaultyStore(store, self.way, committed, former)
         self.context = copy_context()
@@ -70,6 +71,7 @@ class Process(Party):
                 process=self.name,
                 new_id=self._new_id,
                 chance=self._chance,
+                ahead=self.ahead,
             )
             try:
                 await engine.__aenter__()

@@ -15,7 +15,7 @@ from stateward.store.errors import StoreError
 from stateward.store.records import UNLIMITED, Lane, LaneGroup, Object, Timer
 from stateward.store.selection import Selector
 from tests.simulation.invariants import TIMED
-from tests.simulation.kinds import LANES, LIFECYCLES
+from tests.simulation.kinds import LANES, LIFECYCLES, NARROW
 from tests.simulation.process import Process
 from tests.simulation.world import World
 
@@ -54,11 +54,15 @@ class Users:
             (self._plan, 2),
         )
         kinds, weights = [wish for wish, _ in wishes], [weight for _, weight in wishes]
+        narrow = self._world.narrow
         while True:
             await asyncio.sleep(self._chance.expovariate(1 / self._world.size.pause))
             up = self._world.up
             if up:
                 process = self._chance.choice(up)
+                if narrow:
+                    self._narrow(process)
+                    narrow = False
                 for _ in range(self._chance.choice((1, 1, 1, 2, 4))):
                     self._chance.choices(kinds, weights)[0](process)
 
@@ -257,6 +261,10 @@ class Users:
         except StoreError:
             return
         self.timers[timer.id] = there
+
+    def _narrow(self, process: Process) -> None:
+        lanes = [Lane(name, LANES[name], self._chance.choice((1, 2)), 0.0, 0.0, 0) for name in NARROW]
+        process.spawn(self._quietly(self._engine(process).set_limits(lanes=lanes)))
 
     def _set_limits(self, process: Process) -> None:
         chance, engine = self._chance, self._engine(process)

@@ -21,7 +21,7 @@ from tests.simulation import faulty
 from tests.simulation.cloud import Cloud, Visit
 from tests.simulation.faulty import Tape, Weather
 from tests.simulation.invariants import Inspector, Row, Violation
-from tests.simulation.kinds import make_kinds
+from tests.simulation.kinds import NARROW, WIDE, make_kinds
 from tests.simulation.loop import Party, Spinning, Stuck, VirtualLoop
 from tests.simulation.process import Process
 
@@ -66,7 +66,8 @@ class World:
         self.cloud = Cloud(self.loop, self.chance("cloud"), self.note)
         self.cloud.wrong = self.wrong
         self.cloud.enters = self._enters
-        self.kinds = make_kinds(self.cloud)
+        self.narrow = self.chance("lanes").random() < 0.5
+        self.kinds = make_kinds(self.cloud, NARROW if self.narrow else WIDE)
         self.lease = self.chance("lease").choice((3.0, 5.0, 8.0))
         self.processes: list[Process] = []
         self.inspector: Inspector
@@ -158,6 +159,19 @@ class World:
         for other in inside:
             if (other.op, other.epoch) not in taken:
                 self.wrong(f"{visit.op}/{visit.epoch} enters {thing}, where {other.op}/{other.epoch} still is")
+        self._crowds(visit)
+
+    def _crowds(self, visit: Visit) -> None:
+        """Judge whether more are inside than the store knows of: whoever enters has a place that somebody has left."""
+        work = self.inspector.seen.work
+        visits = [visit, *(one for thing in self.cloud.things.values() for one in thing.inside)]
+        rows = [work[one.op] for one in visits if one.op in work and _holds(one, work[one.op])]
+        lane = work[visit.op].lane if visit.op in work else None
+        inside = {row.op for row in rows if row.lane == lane}
+        running = sum(row.runs and row.lane == lane for row in work.values())
+        unaware = {one.party.name for one in visits if (one.party.name, lane) in self.inspector.bereft}
+        if len(inside) > running and not unaware:
+            self.wrong(f"{visit.op}/{visit.epoch} enters lane {lane} as one of {sorted(inside)}, and {running} run")
 
     def _given_up(self, row: Row) -> None:
         """Judge somebody who has given up its work: it has left by then."""
@@ -277,6 +291,10 @@ class Complaints(logging.Handler):
         """Tell the world."""
         why = "".join(format_exception(record.exc_info[1])) if record.exc_info else ""
         self._tell(f"the log says: {record.getMessage()}\n{why}")
+
+
+def _holds(visit: Visit, row: Row) -> bool:
+    return row.owner is not None and row.owner.split("/")[0] == visit.party.name and row.epoch == visit.epoch
 
 
 def _told(program: str, tape: Tape) -> str:

@@ -10,21 +10,20 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.engine.spares import NO_PACE, TURN, Pace
 from stateward.store.changes import Changes
 from stateward.store.port import LaneLoad, Tx
 from stateward.store.records import Claim, Lane, LaneGroup, Worker
-
-TURN = 5.0
-"""How many seconds a lane may stay active while others of its group wait for a place."""
 
 DEFAULT_LANES = 10
 """How many lanes of a group may be active at once where nothing was set."""
 
 
 class Allotment(Struct, frozen=True):
-    """How much may be claimed of each lane, and which lanes become active by it."""
+    """How much may be claimed of each lane, how many spares, and which lanes become active by it."""
 
     rooms: dict[str, int]
+    spares: dict[str, int]
     opened: list[Lane]
 
 
@@ -33,26 +32,29 @@ class Catch(Struct, frozen=True):
 
     at: float
     claims: list[Claim]
+    spares: list[Claim]
     more: bool
 
 
-async def claim(tx: Tx, worker: Worker, room: int) -> Catch:
-    """Claim up to `room` operations for a worker.
+async def claim(tx: Tx, worker: Worker, room: int, pace: Pace) -> Catch:
+    """Claim up to `room` operations for a worker, and the spares that it wants.
 
     Where the last sign of life was a while ago, the claim is one as well: a worker that was taken for dead meanwhile
     must not hold anything as a dead one.
     """
     groups, loads = await tx.loads()
-    allotment = allot(groups, loads, room, tx.now)
-    if not allotment.rooms:
-        return Catch(tx.now, [], more=False)
-    claims = await tx.take(allotment.rooms, worker.id)
-    if claims and tx.now - worker.seen > worker.lease / 3:
+    allotment = allot(groups, loads, room, tx.now, pace)
+    if not allotment.rooms and not allotment.spares:
+        return Catch(tx.now, [], [], more=False)
+    taken = await tx.take(allotment.rooms, worker.id, allotment.spares)
+    if taken and tx.now - worker.seen > worker.lease / 3:
         await tx.worker_seen(worker)
     if allotment.opened:
         await tx.apply(Changes(lanes=allotment.opened))
-    taken = Counter(one.work.lane for one in claims)
-    return Catch(tx.now, claims, more=any(taken[lane] == share for lane, share in allotment.rooms.items()))
+    claims = [one for one in taken if not one.work.spare]
+    begun = Counter(one.work.lane for one in claims)
+    more = any(begun[lane] == share for lane, share in allotment.rooms.items())
+    return Catch(tx.now, claims, taken[len(claims) :], more)
 
 
 async def throttle(tx: Tx, lane: str, after: float) -> float:
@@ -71,7 +73,9 @@ async def throttle(tx: Tx, lane: str, after: float) -> float:
     return 0.0
 
 
-def allot(groups: Sequence[LaneGroup], loads: Sequence[LaneLoad], room: int, now: float) -> Allotment:
+def allot(
+    groups: Sequence[LaneGroup], loads: Sequence[LaneLoad], room: int, now: float, pace: Pace = NO_PACE
+) -> Allotment:
     """Share room between the lanes that have something waiting, within all limits."""
     limits = {group.grp: group.lanes for group in groups}
     by_group: dict[str, list[LaneLoad]] = defaultdict(list)
@@ -79,27 +83,35 @@ def allot(groups: Sequence[LaneGroup], loads: Sequence[LaneLoad], room: int, now
         by_group[load.lane.grp].append(load)
     served: list[LaneLoad] = []
     for name, lanes in by_group.items():
-        served += _served(lanes, limits.get(name, DEFAULT_LANES) if name else len(lanes), now)
-    rooms = _shared(served, room)
+        served += _served(lanes, limits.get(name, DEFAULT_LANES) if name else len(lanes), now, pace)
+    rooms = _shared([load for load in served if load.running < load.lane.capacity], room)
+    active = {load.lane.lane for load in served if load.running}
     opened = [
         replace(load.lane, opened=now)
         for load in served
         if load.running == 0 and load.lane.grp and load.lane.lane in rooms
     ]
-    return Allotment(rooms, opened)
+    return Allotment(rooms, {lane: most for lane, most in pace.wanted.items() if lane in active}, opened)
 
 
-def _served(lanes: Sequence[LaneLoad], limit: int, now: float) -> list[LaneLoad]:
-    """Return the lanes of a group that may be given something now."""
+def _served(lanes: Sequence[LaneLoad], limit: int, now: float, pace: Pace) -> list[LaneLoad]:
+    """Return the lanes of a group that may be given something now; a full one, spares alone."""
     active = [load for load in lanes if load.running]
-    ready = [load for load in lanes if load.waiting and load.lane.back_off <= now and load.running < load.lane.capacity]
+    ready = [load for load in lanes if load.waiting and load.lane.back_off <= now and _open(load)]
     waiting = sorted((load for load in ready if not load.running), key=lambda load: load.lane.opened)
     crowded = len(active) + len(waiting) > limit
     # Where the limit was lowered, those go on that were opened last; the others run dry.
     kept = {load.lane.lane for load in sorted(active, key=lambda load: -load.lane.opened)[:limit]}
-    tired = {load.lane.lane for load in active if crowded and now - load.lane.opened > TURN}
+    # Few others, and those who go on to their end would leave places empty after it: turns are short then.
+    turns = pace.turns if len(waiting) < limit else {}
+    tired = {load.lane.lane for load in active if crowded and now - load.lane.opened > turns.get(load.lane.lane, TURN)}
     going_on = [load for load in ready if load.lane.lane in kept - tired]
     return going_on + waiting[: max(0, limit - len(active))]
+
+
+def _open(load: LaneLoad) -> bool:
+    """Tell whether a lane may have something new: now, or as soon as something has left it."""
+    return 0 < load.lane.capacity >= load.running
 
 
 def _shared(lanes: Iterable[LaneLoad], room: int) -> dict[str, int]:

@@ -134,6 +134,15 @@ class Desk:
         self._new_work[work.key] = taken
         return Claim(taken, operation, self.objects[Key(work.ns, work.object)])
 
+    def begin(self, spare: Claim) -> None:
+        """Let the time of a spare begin, if it is still its owner's: it runs from now on."""
+        claimed, deadline = spare.work, self.now + spare.operation.within
+        work = self._work.get(claimed.key)
+        if work is None:  # it is not on this desk, and the store sees to it
+            self.changes.begun.append(replace(claimed, deadline=deadline))
+        elif work.spare and (work.owner, work.epoch) == (claimed.owner, claimed.epoch):
+            self.change(replace(work, deadline=deadline))
+
     def drop(self, work: Work) -> None:
         """Remove a work row with its locks; `bring_forward` sees to whoever waited behind it."""
         key = work.key

@@ -12,7 +12,7 @@ from stateward.engine.change import change_state, journal, void
 from stateward.engine.desk import Desk
 from stateward.engine.following import follow
 from stateward.engine.kinds import Kinds
-from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped
+from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped, Untouched
 from stateward.engine.promotion import bring_forward
 from stateward.lifecycle import (
     CANCELLED,
@@ -55,8 +55,10 @@ def _take(desk: Desk, kinds: Kinds, one: Report, kept: dict[Key, Operation]) -> 
     if work is None or work.owner != one.owner or work.epoch != one.epoch:
         _reject(desk, found, one, "another worker has taken over" if work is not None else "the operation has ended")
         return False
+    if one.successor is not None:
+        desk.begin(one.successor)
     if work.fenced:
-        if not isinstance(one.says, Stopped):
+        if not isinstance(one.says, Stopped | Untouched):
             _reject(desk, found, one, "the operation was fenced")
         desk.drop(work)
         return False
@@ -64,6 +66,8 @@ def _take(desk: Desk, kinds: Kinds, one: Report, kept: dict[Key, Operation]) -> 
         put_back(desk, work, one.says)
     elif isinstance(one.says, Stopped):
         desk.change(replace(work, owner=None, observe=True))
+    elif isinstance(one.says, Untouched):
+        desk.change(replace(work, owner=None, attempts=work.attempts - 1))
     elif isinstance(one.says, Phase):
         return _advance(desk, kinds[found.kind].lifecycle, found, kept[work.key], one)
     else:

@@ -17,6 +17,7 @@ from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.recasting import refuse_strays
 from stateward.engine.remote import Word
 from stateward.engine.requests import EMPTY, Accepted, Birth, LockWish, NotFound, Request
+from stateward.engine.spares import AHEAD
 from stateward.engine.waiting import Waiting
 from stateward.engine.watch import watch
 from stateward.engine.worker import LEASE, Worker
@@ -43,6 +44,7 @@ class Engine:
         new_id: Callable[[], str] = new_id,
         chance: Random | None = None,
         admission: Admission | None = None,
+        ahead: float = AHEAD,
     ) -> None:
         self.store = store
         self.kinds = Kinds(kinds, admission)
@@ -51,7 +53,7 @@ class Engine:
         self.worker: Worker | None = None
         if works:
             name = f"{process or new_id()}/1"
-            self.worker = Worker(store, self.kinds, name, new_id, chance, slots=slots, lease=lease)
+            self.worker = Worker(store, self.kinds, name, new_id, chance, slots=slots, lease=lease, ahead=ahead)
         self._requests: Batcher[Request, Accepted] = Batcher(self._accept, chance)
         self._words: Batcher[Word, bool] = Batcher(self._hear, chance)
         self._waiting = Waiting(store)

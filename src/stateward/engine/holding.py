@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from stateward.engine.desk import Desk
 from stateward.engine.handlers import Fenced, Job
 from stateward.engine.promotion import bring_forward
+from stateward.engine.running import Running
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key, Progress, Work, Worker
@@ -26,18 +27,30 @@ async def keep(tx: Tx, owner: str, job: Job, progress: Collection[Progress] = ()
     await tx.apply(Changes(progress=list(progress), steps=[] if steps is None else [(job.key, steps)]))
 
 
-async def review(tx: Tx, owner: str, is_known: Callable[[Key], bool]) -> list[Work]:
-    """Return what a worker owns; what it owns without knowing of it (an answer was lost) is put back."""
+async def review(
+    tx: Tx, owner: str, is_known: Callable[[Key], bool], begun: Callable[[Key], Running | None]
+) -> list[Work]:
+    """Return what a worker owns; what it owns without knowing of it (an answer was lost) is put back.
+
+    A spare that was begun, and nobody has told so, runs from now on in the place that is freed here. If there is none,
+    that place was taken from the worker before, and it is still a spare.
+    """
     owned = await tx.owned(owner)
     strays = [work for work in owned if not is_known(work.key)]
-    if strays:
-        desk = Desk(tx)
-        await desk.load({Key(work.ns, work.object) for work in strays})
-        for work in strays:
-            if work.fenced:
-                desk.drop(work)
-            else:
-                desk.change(replace(work, owner=None, observe=True))
-        await bring_forward(desk)
-        await desk.apply()
-    return owned
+    if not strays:
+        return owned
+    desk = Desk(tx)
+    await desk.load({Key(work.ns, work.object) for work in strays})
+    freed = {work.key for work in strays if not work.spare}
+    started = [running for work in owned if work.spare and (running := begun(work.key)) is not None]
+    placed = {running.claim.work.key: running for running in started if not freed.isdisjoint(running.before)}
+    for running in placed.values():
+        desk.begin(running.claim)
+    for work in strays:
+        if work.fenced:
+            desk.drop(work)
+        else:
+            desk.change(replace(work, owner=None, observe=True))
+    await bring_forward(desk)
+    await desk.apply()
+    return [placed[work.key].claim.work if work.key in placed else work for work in owned]

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from stateward.lifecycle import NO_FACTS, SUCCEEDED, WORKER
-from stateward.store.records import Operation
+from stateward.store.records import Claim, Operation
 
 
 class Ending(Struct, frozen=True, gc=False):
@@ -38,10 +38,15 @@ class Stopped(Struct, frozen=True, gc=False):
     """The worker has stopped working on it without a result: it was fenced, or the worker is shutting down."""
 
 
+class Untouched(Struct, frozen=True, gc=False):
+    """The worker gives a spare back that it has not begun."""
+
+
 class Report(Struct, frozen=True, gc=False):
-    """What the holder of a claim says about it."""
+    """What the holder of a claim says about it, and which spare it has begun in its place."""
 
     operation: Operation
     owner: str
     epoch: int
-    says: Ending | Phase | Retry | Stopped
+    says: Ending | Phase | Retry | Stopped | Untouched
+    successor: Claim | None = None

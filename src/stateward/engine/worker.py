@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from random import Random
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from stateward.engine.accept import Verdict, accepting
 from stateward.engine.batching import Batcher
@@ -27,15 +28,17 @@ from stateward.engine.hands import Hands
 from stateward.engine.healer import bury, bury_dead, settle_overdue
 from stateward.engine.holding import keep, review, sign_of_life
 from stateward.engine.kinds import Kinds
-from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped
+from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped, Untouched
 from stateward.engine.requests import Request
+from stateward.engine.running import Running, heed, tell_to_stop
+from stateward.engine.spares import AHEAD, Pace, Spares
 from stateward.engine.spawning import spawn
 from stateward.engine.timers import fire
 from stateward.errors import StatewardError
 from stateward.store import records
 from stateward.store.errors import StoreError
 from stateward.store.port import Program, Store, Topic, Tx
-from stateward.store.records import Claim, Key, Operation, Progress, Work
+from stateward.store.records import Claim, Key, Operation, Progress
 
 T = TypeVar("T")
 
@@ -56,20 +59,6 @@ SOON = 0.1
 SHORTLY = 0.05
 """How many seconds pass before the time of the next thing due is asked for again, after something has changed."""
 
-Why = Literal["", "fenced", "cancelled", "lost"]
-
-
-class Running:
-    """An operation in work: its claim, its task, why the task was told to stop, if it was, and whether it was lost."""
-
-    __slots__ = ("astray", "claim", "task", "why")
-
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
-        self.task: asyncio.Task[None] | None = None
-        self.why: Why = ""
-        self.astray = False
-
 
 class Worker:
     """Works for all kinds, on up to `slots` operations at once."""
@@ -85,6 +74,7 @@ class Worker:
         slots: int = 500,
         lease: float = LEASE,
         grace: float = 10.0,
+        ahead: float = AHEAD,
     ) -> None:
         self.name = name
         self._process = name.split("/")[0]  # workers of one process share what stands before the stroke
@@ -97,6 +87,8 @@ class Worker:
         self._grace = grace
         self._record = records.Worker(name, lease, 0.0, socket.gethostname(), os.getpid())
         self._running: dict[Key, Running] = {}
+        self._spares = Spares(ahead)
+        self._returns: set[asyncio.Task[None]] = set()
         self._reports: Batcher[Report, bool] = Batcher(self._report, chance, patience=lease)
         self._claim_lock = asyncio.Lock()  # between a claim's commit and its start, it looks like a stray
         self._hungry, self._restless, self._fences = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -131,9 +123,11 @@ class Worker:
         self._unsubscribe()
         self._slots = 0
         await _cancelled(self._seekers)
+        self._give_back(self._spares.let_all_go())
         if self._running:
             await asyncio.wait(self._tasks(), timeout=self._grace)
         await _cancelled(self._tasks())
+        await asyncio.gather(*self._returns)
         await self._reports.drain()
         await _cancelled(self._keepers)  # only now: what still ran needed the lease
         try:
@@ -183,19 +177,24 @@ class Worker:
                 await asyncio.sleep(self._claimed + GATHER - asyncio.get_running_loop().time())
             self._caught = 0
             self._hungry.clear()
-            room = self._slots - len(self._running)
-            self._full = room <= 0
-            if room > 0 and self._left > 0 and await self._claim(room):
+            self._give_back(self._spares.unneeded(asyncio.get_running_loop().time()))
+            room, pace = max(0, self._slots - len(self._running)), self._spares.pace()
+            self._full = room == 0
+            if (room or pace.wanted) and self._left > 0 and await self._claim(room, pace):
                 self._hungry.set()
 
-    async def _claim(self, room: int) -> bool:
+    async def _claim(self, room: int, pace: Pace) -> bool:
         """Claim work and begin it; tells whether there may be more of it."""
         async with self._claim_lock:
-            return self._take(await self._patiently(lambda tx: claim(tx, self._record, room)))
+            return self._take(await self._patiently(lambda tx: claim(tx, self._record, room, pace)))
 
     def _take(self, catch: Catch) -> bool:
-        self._caught, self._claimed = len(catch.claims), asyncio.get_running_loop().time()
-        return self._begin_all(catch.claims, catch.at) and catch.more
+        now = asyncio.get_running_loop().time()
+        self._caught, self._claimed = len(catch.claims) + len(catch.spares), now
+        if not self._begin_all(catch.claims, catch.at):
+            return False
+        self._spares.hold(catch.spares, catch.at, now)
+        return catch.more
 
     def _begin_all(self, claims: Sequence[Claim], at: float) -> bool:
         if self._left <= 0:  # the answer took too long: it may have been taken over already
@@ -229,11 +228,14 @@ class Worker:
 
         Only where transactions take turns anyway: elsewhere, what the program has locked would be held for longer.
         """
+        pace = self._spares.pace()
 
         async def both(tx: Tx) -> tuple[T, Catch]:
             answer = await program(tx)
             left = room - len(hands.claims) if hands.left else 0
-            return answer, await claim(tx, self._record, left) if left > 0 else Catch(tx.now, [], more=False)
+            if left <= 0:
+                return answer, Catch(tx.now, [], [], more=False)
+            return answer, await claim(tx, self._record, left, pace)
 
         async with self._claim_lock:
             answer, catch = await self._store.transact(both)
@@ -241,15 +243,17 @@ class Worker:
                 self._hungry.set()
         return answer
 
-    def _begin(self, one: Claim, now: float) -> None:
+    def _begin(self, one: Claim, now: float, before: tuple[Key, ...] = ()) -> Running:
         former = self._running.get(one.work.key)
         if former is not None:  # it was taken from us, and has come back
-            _tell_to_stop(former, "lost")
-        running = self._running[one.work.key] = Running(one)
+            tell_to_stop(former, "lost")
+        running = self._running[one.work.key] = Running(one, before)
+        self._spares.began(one.work)
         conduct = Conduct(self._handler(one.operation), self._chance)
         # In the worker's own context: whoever asked for it, and happens to be the one who claims, is not its parent.
         running.task = asyncio.create_task(self._guarded(running, conduct, now), context=self._context.copy())
         running.task.add_done_callback(lambda _: self._done(running))
+        return running
 
     def _handler(self, operation: Operation) -> Handler:
         try:
@@ -273,13 +277,14 @@ class Worker:
         """Forget what has ended, be it that it was stopped before it began."""
         if self._running.get(running.claim.work.key) is running:
             del self._running[running.claim.work.key]
+        self._leave(running)
         if running.astray or (running.task is not None and running.task.cancelled()):
             self._fences.set()  # now that it does not run here any more, it is seen to be a stray
         if self._full:  # otherwise whatever there was to claim has been claimed
             self._hungry.set()
 
     async def _run(self, running: Running, conduct: Conduct, now: float) -> None:
-        work = running.claim.work
+        work, begun = running.claim.work, asyncio.get_running_loop().time()
         job = Job(running.claim, self)
         remaining = (work.deadline or now) - now
         try:
@@ -291,17 +296,61 @@ class Worker:
             if running.why == "lost":
                 return
             says = await conduct.cancel(job) if running.why == "cancelled" else Stopped()
+        self._leave(running, asyncio.get_running_loop().time() - begun)
         if conduct.throttled is not None:
+            self._give_back(self._spares.let_go(work.lane))
             await self._back_off(work.lane, conduct.throttled)
-        await self._tell(running.claim, says)
+            await self._tell(running.claim, says)
+        elif (successor := self._successor(running)) is None:
+            await self._tell(running.claim, says)
+        elif await self._tell(running.claim, says, successor.claim):
+            successor.before = ()
+        else:
+            self._fences.set()  # the place may be another's by now
+
+    def _leave(self, running: Running, seconds: float | None = None) -> None:
+        """Note that something has left its place in its lane, once."""
+        if not running.over:
+            running.over = True
+            self._spares.ended(running.claim.work, seconds)
+            if self._spares.idle(running.claim.work.lane):
+                self._hungry.set()
+
+    def _successor(self, running: Running) -> Running | None:
+        """Begin a spare in the place of something that is done, if there is one."""
+        work, now = running.claim.work, asyncio.get_running_loop().time()
+        held = self._spares.next(work.lane, now) if self._slots and self._left > 0 else None
+        if held is None:
+            return None
+        spare, at = held.claim, held.at + now - held.since
+        begun = replace(spare, work=replace(spare.work, deadline=at + spare.operation.within))
+        return self._begin(begun, at, before=(work.key, *running.before))
+
+    def _give_back(self, spares: Sequence[Claim]) -> None:
+        if spares:
+            task = asyncio.create_task(self._return(spares))
+            self._returns.add(task)
+            task.add_done_callback(self._returns.discard)
+
+    async def _return(self, spares: Sequence[Claim]) -> None:
+        told = [self._reports.submit(self._word(one, Untouched())) for one in spares]
+        answers = await asyncio.gather(*told, return_exceptions=True)
+        self._spares.forget(spares)
+        if any(isinstance(answer, BaseException) for answer in answers):
+            self._fences.set()  # what could not be given back is a stray now
 
     async def _back_off(self, lane: str, after: float) -> None:
         with suppress(StoreError):
             pause = await self._store.transact(lambda tx: throttle(tx, lane, after))
             asyncio.get_running_loop().call_later(pause, self._hungry.set)
 
-    async def _tell(self, one: Claim, says: Ending | Retry | Stopped) -> None:
-        await self._reports.submit(Report(one.operation, self.name, one.work.epoch, says))
+    async def _tell(self, one: Claim, says: Ending | Retry | Stopped, successor: Claim | None = None) -> bool:
+        return await self._reports.submit(self._word(one, says, successor))
+
+    def _word(
+        self, one: Claim, says: Ending | Phase | Retry | Stopped | Untouched, successor: Claim | None = None
+    ) -> Report:
+        return Report(one.operation, self.name, one.work.epoch, says, successor)
 
     async def _report(self, reports: Sequence[Report]) -> Sequence[bool | StatewardError]:
         return await self._store.transact(lambda tx: report(tx, self._kinds, reports))
@@ -337,8 +386,9 @@ class Worker:
         while True:
             left = self._left
             if left <= 0:
+                self._spares.forget(self._spares.let_all_go())
                 for running in self._running.values():
-                    _tell_to_stop(running, "lost")
+                    tell_to_stop(running, "lost")
             await asyncio.sleep(left if left > 0 else self._lease / 3)
 
     async def _watching_fences(self) -> None:
@@ -351,14 +401,28 @@ class Worker:
     async def _compare(self) -> None:
         """Compare what runs here with what the store says is ours."""
         running = dict(self._running)
-        held = await self._patiently(lambda tx: review(tx, self.name, self._is_known))
+        held = await self._patiently(lambda tx: review(tx, self.name, self._is_known, self._begun))
         owned = {work.key: work for work in held}
         for key, one in running.items():
-            _heed(one, owned.get(key))
+            work = owned.get(key)
+            if work is not None and work.spare and work.epoch == one.claim.work.epoch and self._begun(key) is one:
+                tell_to_stop(one, "fenced")  # its place was taken from us, and another may have it
+            else:
+                heed(one, work)
+        for spare in list(self._spares):
+            if owned.get(spare.work.key) != spare.work:  # whoever claims it next knows more
+                self._give_back(self._spares.let_go(spare.work.lane))
 
     def _is_known(self, key: Key) -> bool:
-        """Tell whether a claim is no stray: it runs, or it comes with an answer that is on its way."""
-        return key in self._running or key in self._coming
+        """Tell whether a claim is no stray: it runs or is to run, or it comes with an answer that is on its way."""
+        return key in self._running or key in self._spares or key in self._coming
+
+    def _begun(self, key: Key) -> Running | None:
+        """Return a spare that was begun, if all are gone who were there before it, and so tell nobody any more."""
+        running = self._running.get(key)
+        if running is None or not running.before or any(one in self._running for one in running.before):
+            return None
+        return running
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -408,7 +472,7 @@ class Worker:
 
     async def phase(self, job: Job, phase: Phase) -> None:
         """Report the end of a phase, if the job still belongs to this worker."""
-        if not await self._reports.submit(Report(job.claim.operation, self.name, job.epoch, phase)):
+        if not await self._reports.submit(self._word(job.claim, phase)):
             raise Fenced(job.key.id)
 
     async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> dict[str, Any]:
@@ -429,22 +493,6 @@ class Worker:
                 log.warning("worker %s waits for the store: %s", self.name, error)
                 self._fences.set()  # a claim whose answer was lost is a stray
                 await asyncio.sleep(0.2 + self._chance.random())
-
-
-def _heed(running: Running, work: Work | None) -> None:
-    """Stop what is no longer to be done, now that it is known who owns what."""
-    if work is None or work.epoch != running.claim.work.epoch:
-        _tell_to_stop(running, "lost")
-    elif work.fenced:
-        _tell_to_stop(running, "fenced")
-    elif work.cancelled and not running.claim.work.cancelled:
-        _tell_to_stop(running, "cancelled")
-
-
-def _tell_to_stop(running: Running, why: Why) -> None:
-    if running.task is not None and (not running.why or (running.why == "cancelled" and why != "cancelled")):
-        running.why = why
-        running.task.cancel()
 
 
 async def _unknown(job: Job) -> None:

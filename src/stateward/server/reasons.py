@@ -60,6 +60,8 @@ def why_waiting(work: Work, around: Around) -> tuple[Reason, str]:
     """Return what a piece of work waits for, as a code and as a sentence."""
     if work.fenced:
         return Reason.GHOST, "its result no longer counts; its worker has yet to confirm that it stopped"
+    if work.spare:
+        return Reason.LANE, f"worker {work.owner} holds it ready, for the next place that it leaves in lane {work.lane}"
     if work.owner is not None:
         return Reason.RUNNING, f"worker {work.owner} works on it"
     ahead = [one.op for one in around.line if one.seq < work.seq]

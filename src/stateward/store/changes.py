@@ -46,6 +46,9 @@ class Changes(Struct):
     recast: list[Operation] = field(default_factory=list)  # the states that these remember have other names now
     new_work: list[Work] = field(default_factory=list)
     work: list[Work] = field(default_factory=list)
+    begun: list[Work] = field(
+        default_factory=list
+    )  # spares, which get their deadline unless they have lost their owner
     work_gone: list[Key] = field(default_factory=list)
     children_ended: list[Key] = field(default_factory=list)  # parents, one entry for each child that ended
     journal: list[Line] = field(default_factory=list)

@@ -9,6 +9,7 @@ its own.
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Flag, auto
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -44,6 +45,9 @@ class Topic(Flag):
     TIMER = auto()
     PROGRESS = auto()
 
+
+NONE: Mapping[str, int] = MappingProxyType({})
+"""Nothing of any lane."""
 
 EVERYTHING = Topic.WORK | Topic.JOURNAL | Topic.FENCE | Topic.TIMER | Topic.PROGRESS
 
@@ -116,10 +120,11 @@ class Tx(Protocol):
     async def loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return the groups and lanes that have claimable or running work, locked against other claimers."""
 
-    async def take(self, rooms: Mapping[str, int], owner: str) -> list[Claim]:
+    async def take(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
         """Claim up to so many operations of each lane: highest priority first, then first come.
 
-        Sets the owner, raises the epoch and the attempts, and sets the deadline if none was set.
+        Sets the owner, raises the epoch and the attempts, and sets the deadline if none was set. What follows in a lane
+        is taken as its spares, which get no deadline; what has one already is none, and neither is what stands behind.
         """
 
     async def overdue(self, limit: int) -> list[Work]:

@@ -96,7 +96,8 @@ class Work(Struct, frozen=True, gc=False):
 
     It is claimable when it is `ready` (the head of its queue, its locks granted, its children ended), not `remote`
     (another party works on it), unowned, and `not_before` has passed. A `fenced` row stands for work whose result no
-    longer counts, and stays until its worker has confirmed that it stopped, or is dead.
+    longer counts, and stays until its worker has confirmed that it stopped, or is dead. A *spare* is owned, and does
+    not run yet: its owner begins it when something else of its own has left the lane.
     """
 
     ns: str
@@ -122,6 +123,10 @@ class Work(Struct, frozen=True, gc=False):
     @property
     def key(self) -> Key:
         return Key(self.ns, self.op)
+
+    @property
+    def spare(self) -> bool:
+        return self.owner is not None and self.deadline is None
 
 
 class Line(Struct, frozen=True, gc=False):

@@ -91,6 +91,7 @@ class Plant:
         self.open.set()
         self.inside: Counter[str] = Counter()  # how many are at work, by object
         self.most: Counter[str] = Counter()
+        self.busiest = 0  # the most that were at work at once, whatever the object
         self.lanes: dict[str, Route] = {}
 
     def hold(self) -> None:
@@ -109,6 +110,7 @@ class Plant:
         self.begun[job.action] += 1
         self.inside[job.object] += 1
         self.most[job.object] = max(self.most[job.object], self.inside[job.object])
+        self.busiest = max(self.busiest, self.inside.total())
         try:
             await self.open.wait()
             if self.errors.get(job.action):

@@ -1,9 +1,11 @@
 """How much of which lane may be claimed: never more than any limit, evenly, and in turns."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.engine.claiming import TURN, Allotment, allot
+from stateward.engine.claiming import Allotment, allot
+from stateward.engine.spares import TURN, Pace
 from stateward.store.port import LaneLoad
 from stateward.store.records import UNLIMITED, Lane, LaneGroup, default_lane
 
@@ -158,3 +160,48 @@ def test_every_lane_gets_its_turn_however_small_the_room_is(capacities: list[int
         for lane in allotment.opened:
             lanes[lane.lane] = LaneLoad(lane, 0, True)
     assert served == lanes.keys()
+
+
+# --- spares and turns ------------------------------------------------------------------------------------------------
+
+SPARES = Pace({"a": 3}, {"a": 1.0, "b": 1.0})
+
+
+def with_spares(*loads: LaneLoad, limit: int = 10) -> Allotment:
+    return allot([LaneGroup("g", limit)], list(loads), 100, NOW, SPARES)
+
+
+def test_a_full_lane_gets_spares_alone() -> None:
+    allotment = with_spares(load("a", running=5))
+    assert (allotment.rooms, allotment.spares) == ({}, {"a": 3})
+
+
+def test_a_lane_with_room_gets_its_share_and_spares() -> None:
+    allotment = with_spares(load("a", running=4))
+    assert (allotment.rooms, allotment.spares) == ({"a": 1}, {"a": 3})
+
+
+@pytest.mark.parametrize(
+    "lane",
+    [
+        load("a", running=5, waiting=False),
+        load("a", running=5, back_off=NOW + 1),
+        load("a", running=6),  # its limit was lowered
+        load("a", running=0, capacity=0),
+    ],
+    ids=["empty", "backed off", "too full", "closed"],
+)
+def test_no_spares_are_taken_of_a_lane_that_is(lane: LaneLoad) -> None:
+    assert with_spares(lane).spares == {}
+
+
+def test_no_spares_are_taken_of_a_lane_whose_turn_is_over() -> None:
+    tired, waiting = load("a", running=5, opened=NOW - 2), load("z")
+    assert with_spares(tired, waiting, limit=2).spares == {"a": 3}
+    assert with_spares(tired, load("b", running=1, opened=NOW), waiting, limit=2).spares == {}
+
+
+def test_turns_are_short_only_where_few_others_wait() -> None:
+    busy = [load(name, running=1, opened=NOW - 2) for name in "ab"]
+    assert with_spares(*busy, load("y"), limit=2).rooms == {}
+    assert with_spares(*busy, load("y"), load("z"), limit=2).rooms == {"a": 4, "b": 4}

@@ -65,7 +65,7 @@ WITH RECURSIVE <heads>, busy AS (
     FROM (
         SELECT lane, grp, 0 AS running, true AS waiting FROM heads
         UNION ALL
-        SELECT lane, grp, 1, false FROM work WHERE owner IS NOT NULL
+        SELECT lane, grp, (deadline IS NOT NULL)::integer, false FROM work WHERE owner IS NOT NULL
     ) every
     GROUP BY lane
 )
@@ -81,21 +81,30 @@ ORDER BY b.lane
 TAKE = spelled(
     """
 WITH chosen AS MATERIALIZED (
-    SELECT c.ns, c.op
-    FROM unnest($1::text[], $2::integer[]) AS r(lane, room)
+    SELECT c.*, r.room
+    FROM unnest($1::text[], $2::integer[], $5::integer[]) AS r(lane, room, spare)
     CROSS JOIN LATERAL (
-        SELECT ns, op FROM work WHERE lane = r.lane AND <claimable>
-        ORDER BY priority DESC, seq LIMIT r.room FOR UPDATE SKIP LOCKED
+        SELECT ns, op, lane, priority, seq, deadline FROM work WHERE lane = r.lane AND <claimable>
+        ORDER BY priority DESC, seq LIMIT r.room + r.spare FOR UPDATE SKIP LOCKED
     ) c
+), placed AS (
+    SELECT *, row_number() OVER (PARTITION BY lane ORDER BY priority DESC, seq) > room AS spare FROM chosen
+), wanted AS (
+    SELECT ns, op, spare FROM (
+        SELECT *, bool_or(spare AND deadline IS NOT NULL)
+                  OVER (PARTITION BY lane ORDER BY priority DESC, seq) AS held_up
+        FROM placed
+    ) p WHERE NOT held_up
 ), taken AS (
     UPDATE work w
     SET owner = $3, epoch = w.epoch + 1, attempts = w.attempts + 1,
-        deadline = coalesce(w.deadline, $4 + (SELECT within FROM operations o WHERE o.ns = w.ns AND o.id = w.op))
-    FROM chosen c
+        deadline = CASE WHEN NOT c.spare THEN
+            coalesce(w.deadline, $4 + (SELECT within FROM operations o WHERE o.ns = w.ns AND o.id = w.op)) END
+    FROM wanted c
     WHERE {w.ns==c.ns} AND w.op = c.op
     RETURNING {Work:w}
 )
-SELECT {Work:t} FROM taken t ORDER BY t.priority DESC, t.seq
+SELECT {Work:t} FROM taken t ORDER BY t.deadline IS NULL, t.priority DESC, t.seq
 """,
     claimable=CLAIMABLE,
 )

@@ -106,6 +106,16 @@ REQUEUED = clause(
     exact=True,
     number="coalesce(nullif(r.seq, 0), w.seq)",
 )
+BEGUN = clause(
+    "begun",
+    "work",
+    """
+    UPDATE work w SET deadline = r.deadline
+    FROM unnest({rows}::work_row[]) r
+    WHERE {w.ns==r.ns} AND w.op = r.op AND w.owner = r.owner AND w.epoch = r.epoch AND w.deadline IS NULL
+    RETURNING 1
+    """,
+)
 DEQUEUED = clause(
     "dequeued",
     "work",

@@ -4,7 +4,10 @@ from stateward.store.postgres.claiming import CLAIMABLE, DELAYED
 from stateward.store.postgres.rows import spelled
 
 # An operation is stored as waiting until it has ended; that somebody works on it is known from its work.
-SHOWN_STATUS = "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL OR w.remote) THEN 'running' ELSE o.status END"
+SHOWN_STATUS = (
+    "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote)"
+    " THEN 'running' ELSE o.status END"
+)
 SHOWN = spelled("SELECT {Operation:o} FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id").replace(
     "o.status", SHOWN_STATUS
 )
@@ -39,7 +42,8 @@ GROUPS = "SELECT grp, lanes FROM lane_groups"
 LANES = spelled(
     """
 WITH busy AS (
-    SELECT lane, max(grp) AS grp, (count(*) FILTER (WHERE owner IS NOT NULL))::integer AS running,
+    SELECT lane, max(grp) AS grp,
+           (count(*) FILTER (WHERE owner IS NOT NULL AND deadline IS NOT NULL))::integer AS running,
            bool_or((<claimable>) OR (<delayed>) AND not_before <= extract(epoch FROM clock_timestamp())) AS waiting
     FROM work GROUP BY lane
 )
@@ -55,8 +59,8 @@ ORDER BY 1
 )
 
 WORK_BY_LANE = """
-SELECT w.lane, count(*) FILTER (WHERE w.owner IS NOT NULL OR w.remote),
-       count(*) FILTER (WHERE w.owner IS NULL AND NOT w.remote), min(o.created)
+SELECT w.lane, count(*) FILTER (WHERE w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote),
+       count(*) FILTER (WHERE (w.owner IS NULL OR w.deadline IS NULL) AND NOT w.remote), min(o.created)
 FROM work w JOIN operations o ON o.ns = w.ns AND o.id = w.op
 WHERE NOT w.fenced GROUP BY w.lane ORDER BY w.lane
 """

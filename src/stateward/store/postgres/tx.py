@@ -7,7 +7,7 @@ from msgspec.structs import astuple
 
 from stateward.store.changes import Changes
 from stateward.store.errors import Busy, Conflict, StoreError
-from stateward.store.port import LaneLoad, Topic
+from stateward.store.port import NONE, LaneLoad, Topic
 from stateward.store.postgres import claiming, reading, topics
 from stateward.store.postgres.choosing import chosen_objects
 from stateward.store.postgres.connections import Connection, Row
@@ -132,12 +132,13 @@ class PostgresTx:
         locked = {row[0] for row in await self._fetch(claiming.LOCK_GROUPS, *args)}
         return claiming.loads_of(await self._fetch(claiming.LOADS), locked)
 
-    async def take(self, rooms: Mapping[str, int], owner: str) -> list[Claim]:
-        """Claim up to so many operations of each lane: highest priority first, then first come."""
+    async def take(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
+        """Claim up to so many operations of each lane, and hold those that follow as spares."""
         if not self._ripened:
             await self._fetch(claiming.RIPEN, self._now, claiming.RIPE_AT_ONCE)
-        lanes, room = list(rooms), list(rooms.values())
-        taken = [Work(*row) for row in await self._fetch(claiming.TAKE, lanes, room, owner, self._now)]
+        lanes = list({**rooms, **spares})
+        room, spare = ([wanted.get(lane, 0) for lane in lanes] for wanted in (rooms, spares))
+        taken = [Work(*row) for row in await self._fetch(claiming.TAKE, lanes, room, owner, self._now, spare)]
         if not taken:
             return []
         rows = await self._fetch(claiming.TAKEN, [one.key for one in taken])

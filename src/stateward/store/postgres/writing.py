@@ -57,6 +57,7 @@ def _all_rows(changes: Changes, known: Known, now: float) -> Iterator[tuple[Clau
     yield clauses.DEQUEUED, changes.work_gone
     yield clauses.ENQUEUED, _work(changes.new_work, now)
     yield clauses.REQUEUED, _work(changes.work, now)
+    yield clauses.BEGUN, _work(changes.begun, now)
     yield clauses.RELIEVED, changes.children_ended
     yield clauses.UNLOCKED, changes.locks_gone
     yield clauses.LOCKED, _tuples(changes.locks)

@@ -70,6 +70,7 @@ class Pen:
             given = iter(self._numbers.give("work", len(changes.new_work)))
             self._put(orders.ENQUEUED, [work_row(one, one.seq or next(given), now) for one in changes.new_work])
         self._put(orders.REQUEUED, [work_row(one, one.seq, now) for one in changes.work])
+        self._put(orders.BEGUN, [[one.ns, one.op, one.owner, one.epoch, one.deadline] for one in changes.begun])
         if changes.children_ended:
             self._put(orders.RELIEVED, [[*key, times] for key, times in Counter(changes.children_ended).items()])
 

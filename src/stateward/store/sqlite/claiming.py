@@ -6,12 +6,13 @@ whether one operation waits in a lane or a million.
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
+from itertools import takewhile
 
 from msgspec.json import encode
 
 from stateward.store.port import LaneLoad
 from stateward.store.records import Claim, Lane, LaneGroup, default_group, default_lane
-from stateward.store.sqlite.rows import claim_of, fetched
+from stateward.store.sqlite.rows import claim_of, fetched, is_fresh
 from stateward.store.sqlite.spelling import packed, spelled
 
 FREE = "owner IS NULL AND ready = 1 AND remote = 0 AND fenced = 0 AND children = 0"
@@ -19,7 +20,7 @@ CLAIMABLE = f"delayed = 0 AND {FREE}"
 DELAYED = f"delayed = 1 AND {FREE}"
 
 PROMOTE = spelled("UPDATE work SET delayed = 0 WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
-RUNNING = "SELECT lane, grp, count(*) FROM work WHERE owner IS NOT NULL GROUP BY lane, grp"
+RUNNING = "SELECT lane, grp, count(deadline) FROM work WHERE owner IS NOT NULL GROUP BY lane, grp"  # no spares
 WAITING = spelled(
     """
 WITH RECURSIVE waiting (lane) AS (
@@ -55,6 +56,9 @@ SET owner = ?, epoch = epoch + 1, attempts = attempts + 1,
     deadline = coalesce(deadline, ? + (SELECT within FROM operations p WHERE p.ns = work.ns AND p.id = work.op))
 WHERE seq IN (SELECT value FROM json_each(?))
 """
+HOLD = """
+UPDATE work SET owner = ?, epoch = epoch + 1, attempts = attempts + 1 WHERE seq IN (SELECT value FROM json_each(?))
+"""
 
 
 def promote(connection: sqlite3.Connection, now: float) -> None:
@@ -82,17 +86,30 @@ def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGrou
     return [named.get(name) or default_group(name) for name in names], _loads(lanes, running, waiting)
 
 
-def take(connection: sqlite3.Connection, rooms: Mapping[str, int], owner: str, now: float) -> list[Claim]:
-    """Claim up to so many operations of each lane."""
-    claims = [
-        claim_of(row, owner, now)
-        for lane, room in rooms.items()
-        if room > 0
-        for row in fetched(connection, CANDIDATES, (lane, room))
-    ]
-    if claims:
-        connection.execute(TAKE, (owner, now, encode([claim.work.seq for claim in claims]).decode()))
-    return claims if len(rooms) == 1 else sorted(claims, key=lambda claim: (-claim.work.priority, claim.work.seq))
+def take(
+    connection: sqlite3.Connection, rooms: Mapping[str, int], owner: str, now: float, spares: Mapping[str, int]
+) -> list[Claim]:
+    """Claim up to so many operations of each lane, and hold those that follow as spares."""
+    taken: list[Claim] = []
+    held: list[Claim] = []
+    for lane in {**rooms, **spares}:
+        room = rooms.get(lane, 0)
+        rows = fetched(connection, CANDIDATES, (lane, room + spares.get(lane, 0)))
+        taken += [claim_of(row, owner, now) for row in rows[:room]]
+        held += [claim_of(row, owner) for row in takewhile(is_fresh, rows[room:])]
+    if taken:
+        connection.execute(TAKE, (owner, now, _numbers(taken)))
+    if held:
+        connection.execute(HOLD, (owner, _numbers(held)))
+    return _in_order(taken) + _in_order(held)
+
+
+def _numbers(claims: Iterable[Claim]) -> str:
+    return encode([claim.work.seq for claim in claims]).decode()
+
+
+def _in_order(claims: list[Claim]) -> list[Claim]:
+    return sorted(claims, key=lambda claim: (-claim.work.priority, claim.work.seq))
 
 
 def _running(connection: sqlite3.Connection) -> dict[str, tuple[str, int]]:

@@ -91,6 +91,12 @@ RECAST = _effect(
 
 ENQUEUED = _insert("work", FULL_WORK, exact=True)
 REQUEUED = _effect("requeued", FULL_WORK, "UPDATE work SET <settings> WHERE ns = NEW.ns AND op = NEW.op", exact=True)
+BEGUN = _effect(
+    "begun",
+    _plain("ns", "op", "owner", "epoch", "deadline"),
+    "UPDATE work SET deadline = NEW.deadline"
+    " WHERE ns = NEW.ns AND op = NEW.op AND owner = NEW.owner AND epoch = NEW.epoch AND deadline IS NULL",
+)
 DEQUEUED = _effect("dequeued", _plain("ns", "op"), "DELETE FROM work WHERE ns = NEW.ns AND op = NEW.op")
 RELIEVED = _effect(
     "relieved",
@@ -117,4 +123,4 @@ GROUPED = _upsert("lane_groups", shape_of(LaneGroup), ("grp",))
 PROGRESSED = _insert("progress", PROGRESS)
 JOURNALED = _insert("journal", LINE)
 
-EFFECTS = (MOVED, REPLACED, FINISHED, STEPPED, RECAST, REQUEUED, DEQUEUED, RELIEVED, GRANTED, UNLOCKED, STOPPED)
+EFFECTS = (MOVED, REPLACED, FINISHED, STEPPED, RECAST, REQUEUED, BEGUN, DEQUEUED, RELIEVED, GRANTED, UNLOCKED, STOPPED)

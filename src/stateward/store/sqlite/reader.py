@@ -32,7 +32,8 @@ Value: TypeAlias = object
 
 # An operation is stored as waiting until it has ended; that somebody works on it is known from its work.
 SHOWN_STATUS = (
-    "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL OR w.remote = 1) THEN 'running' ELSE o.status END"
+    "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote = 1)"
+    " THEN 'running' ELSE o.status END"
 )
 SHOWN = "FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id WHERE o.ns = ? AND <which>"
 
@@ -52,7 +53,8 @@ PROGRESS_OF = packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND se
 WORKERS = packed("{Worker}", "FROM workers ORDER BY id")
 TIMERS = packed("{Timer}", "FROM timers WHERE ?1 IS NULL OR ns = ?1 ORDER BY due, rank, ns, id LIMIT ?2")
 WORK_BY_LANE = """
-SELECT w.lane, sum(w.owner IS NOT NULL OR w.remote), sum(w.owner IS NULL AND NOT w.remote), min(o.created)
+SELECT w.lane, sum(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote),
+       sum((w.owner IS NULL OR w.deadline IS NULL) AND NOT w.remote), min(o.created)
 FROM work w CROSS JOIN operations o ON o.ns = w.ns AND o.id = w.op
 WHERE NOT w.fenced GROUP BY w.lane ORDER BY w.lane
 """

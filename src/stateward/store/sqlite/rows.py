@@ -93,14 +93,22 @@ def worker_of(row: Row) -> Worker:
     return Worker(*_plain(row, WORKER))
 
 
-def claim_of(row: Row, owner: str, now: float) -> Claim:
-    """Make a claim of a row that holds free work, its operation and its object: as they are once it is taken."""
+def is_fresh(row: Row) -> bool:
+    """Tell whether a row holds work that was never begun."""
+    return row[DEADLINE] is None
+
+
+def claim_of(row: Row, owner: str, now: float | None = None) -> Claim:
+    """Make a claim of a row that holds free work, its operation and its object: as they are once it is taken.
+
+    Without a time it is a spare.
+    """
     operation = operation_of(row[OPERATION_AT:OBJECT_AT])
     work = _plain(row[:OPERATION_AT], WORK)
     work[OWNER] = owner
     work[EPOCH] += 1
     work[ATTEMPTS] += 1
-    if work[DEADLINE] is None:
+    if work[DEADLINE] is None and now is not None:
         work[DEADLINE] = now + operation.within
     return Claim(Work(*work), operation, object_of(row[OBJECT_AT:]))
 

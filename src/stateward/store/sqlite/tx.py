@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Collection, Mapping
 
 from stateward.store.changes import Changes
-from stateward.store.port import LaneLoad
+from stateward.store.port import NONE, LaneLoad
 from stateward.store.records import (
     UNLIMITED,
     Answer,
@@ -109,9 +109,9 @@ class SqliteTx:
         claiming.promote(self._connection, self.now)
         return claiming.busy_lanes(self._connection)
 
-    async def take(self, rooms: Mapping[str, int], owner: str) -> list[Claim]:
+    async def take(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
         claiming.promote(self._connection, self.now)
-        return claiming.take(self._connection, rooms, owner, self.now)
+        return claiming.take(self._connection, rooms, owner, self.now, spares)
 
     async def overdue(self, limit: int) -> list[Work]:
         return [work_of(row) for row in fetched(self._connection, LATE, (self.now, limit))]

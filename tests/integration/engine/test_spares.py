@@ -1,0 +1,217 @@
+"""Spares, with a worker and a store: a place in a lane is filled the moment it is left, and never twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.engine import Engine, Route, Throttled
+from stateward.engine.claiming import claim
+from stateward.engine.endings import report
+from stateward.engine.healer import bury
+from stateward.engine.outcomes import Ending, Report, Stopped, Untouched
+from stateward.engine.requests import Accepted
+from stateward.engine.spares import Pace
+from stateward.lifecycle import FORCE
+from stateward.store.port import Store
+from stateward.store.records import Claim, Key, Lane, LaneGroup, Status, Work, Worker
+from tests.integration.engine.conftest import Site
+from tests.integration.engine.plant import PUMP, Plant
+
+LANE, GROUP = "cloud/a", "cloud"
+ME = Worker("w/1", 60.0, 0.0, "here", 1)
+
+
+class Yard:
+    """An engine without a worker, and claims and reports made by hand."""
+
+    def __init__(self, engine: Engine, plant: Plant) -> None:
+        self.engine, self.plant = engine, plant
+
+    async def build(self, *names: str) -> None:
+        """Ask for pumps, all in one lane with room for one."""
+        for name in names:
+            self.plant.lanes[name] = Route(GROUP, LANE)
+            await self.engine.create("ns", name, PUMP.kind, "build")
+
+    async def claimed(self, spares: int) -> tuple[Claim, list[Claim]]:
+        """Claim what there is room for, and spares."""
+        catch = await self.engine.store.transact(lambda tx: claim(tx, ME, 10, Pace({}, {})))
+        more = await self.engine.store.transact(lambda tx: claim(tx, ME, 10, Pace({LANE: spares}, {})))
+        (first,) = catch.claims
+        return first, more.spares
+
+    async def say(self, *reports: Report) -> list[bool]:
+        """Hand in reports, as one batch."""
+        return await self.engine.store.transact(lambda tx: report(tx, self.engine.kinds, reports))
+
+    async def work(self, name: str) -> Work | None:
+        """Return what stands first in an object's queue."""
+        line = await self.engine.store.reader.queue_of(Key("ns", name))
+        return line[0] if line else None
+
+    async def running(self) -> int:
+        """Return how many operations run in the lane, as the store counts."""
+        _, loads = await self.engine.store.reader.lanes()
+        return sum(one.running for one in loads if one.lane.lane == LANE)
+
+
+def told(one: Claim, says: Ending | Stopped | Untouched, successor: Claim | None = None) -> Report:
+    assert one.work.owner is not None
+    return Report(one.operation, one.work.owner, one.work.epoch, says, successor)
+
+
+@pytest.fixture
+async def yard(new_store: Callable[[], Store]) -> AsyncIterator[Yard]:
+    plant = Plant()
+    async with Engine(new_store(), [plant.pump()], works=False) as engine:
+        await engine.set_limits([LaneGroup(GROUP, 1)], [Lane(LANE, GROUP, 1, 0.0, 0.0, 0)])
+        yield Yard(engine, plant)
+
+
+async def test_the_report_of_an_end_begins_the_spare_in_its_place(yard: Yard) -> None:
+    await yard.build("p1", "p2")
+    first, (spare,) = await yard.claimed(spares=1)
+    assert await yard.running() == 1
+    assert await yard.say(told(first, Ending(), spare)) == [True]
+    work = await yard.work("p2")
+    assert work is not None
+    assert not work.spare
+    assert await yard.running() == 1
+
+
+async def test_the_end_of_a_spare_may_stand_in_the_report_that_begins_it(yard: Yard) -> None:
+    await yard.build("p1", "p2")
+    first, (spare,) = await yard.claimed(spares=1)
+    assert await yard.say(told(first, Ending(), spare), told(spare, Ending())) == [True, True]
+    assert [(await yard.engine.get("ns", name)).state for name in ("p1", "p2")] == ["idle", "idle"]
+
+
+async def test_a_spare_that_is_put_back_in_that_report_keeps_the_deadline_it_got(yard: Yard) -> None:
+    await yard.build("p1", "p2")
+    first, (spare,) = await yard.claimed(spares=1)
+    await yard.say(told(first, Ending(), spare), told(spare, Stopped()))
+    work = await yard.work("p2")
+    assert work is not None
+    assert (work.owner, work.observe, work.deadline is None) == (None, True, False)
+
+
+async def test_whoever_has_lost_its_claim_begins_no_spare(yard: Yard) -> None:
+    await yard.build("p1", "p2")
+    first, (spare,) = await yard.claimed(spares=1)
+    stale = replace(first, work=replace(first.work, epoch=first.work.epoch - 1))
+    assert await yard.say(told(stale, Ending(), spare)) == [False]
+    work = await yard.work("p2")
+    assert work is not None
+    assert work.spare
+
+
+async def test_a_spare_that_is_given_back_is_as_it_was(yard: Yard) -> None:
+    await yard.build("p1", "p2")
+    before = await yard.work("p2")
+    _, (spare,) = await yard.claimed(spares=1)
+    assert await yard.say(told(spare, Untouched())) == [True]
+    work = await yard.work("p2")
+    assert before is not None
+    assert work == replace(before, epoch=before.epoch + 1)
+
+
+async def test_a_spare_of_a_dead_worker_is_looked_at_first(yard: Yard) -> None:
+    await yard.build("p1", "p2")
+    await yard.claimed(spares=1)
+    await yard.engine.store.transact(lambda tx: bury(tx, [ME.id]))
+    work = await yard.work("p2")
+    assert work is not None
+    assert (work.owner, work.observe) == (None, True)
+
+
+async def test_a_fenced_spare_leaves_when_it_is_given_back(yard: Yard) -> None:
+    await yard.build("p1", "p2")
+    _, (spare,) = await yard.claimed(spares=1)
+    await yard.engine.act("ns", "p2", "scrap", facts=(FORCE,))
+    assert await yard.say(told(spare, Untouched())) == [False]
+    work = await yard.work("p2")
+    assert work is not None
+    assert work.op != spare.work.op
+    assert work.ready
+
+
+# --- with a worker ---------------------------------------------------------------------------------------------------
+
+GENEROUS = 60.0
+"""Seconds of spares: however slow this machine is, one is wanted for each place."""
+
+
+@pytest.fixture
+async def site(new_store: Callable[[], Store]) -> AsyncIterator[Site]:
+    plant = Plant()
+    async with Engine(new_store(), [plant.pump()], lease=30.0, ahead=GENEROUS) as engine:
+        await engine.set_limits([LaneGroup(GROUP, 1)], [Lane(LANE, GROUP, 1, 0.0, 0.0, 0)])
+        yield Site(engine, plant)
+        plant.release()
+
+
+async def asked(site: Site, *names: str) -> list[Accepted]:
+    for name in names:
+        site.plant.lanes[name] = Route(GROUP, LANE)
+    return [await site.engine.create("ns", name, PUMP.kind, "build") for name in names]
+
+
+async def stands(site: Site, name: str) -> Work:
+    (work,) = await site.engine.store.reader.queue_of(Key("ns", name))
+    return work
+
+
+async def held_up(site: Site) -> list[Accepted]:
+    """Have one pump in work that does not end, one as a spare, and one that waits behind it."""
+    await site.ended((await asked(site, "known"))[0])
+    site.plant.hold()
+    builds = await asked(site, "p1", "p2", "p3")
+    async with asyncio.timeout(30):
+        while not (await stands(site, "p2")).spare:
+            await asyncio.sleep(0.005)
+    return builds
+
+
+async def test_all_spares_are_begun_in_the_end_and_never_more_than_the_lane_allows(site: Site) -> None:
+    builds = await held_up(site)
+    assert site.plant.begun["build"] == 2
+    site.plant.release()
+    assert [(await site.ended(one)).status for one in builds] == [Status.SUCCEEDED] * 3
+    assert site.plant.done["build"] == 4
+    assert site.plant.busiest == 1
+
+
+async def test_a_worker_that_stops_gives_its_spares_back_untouched(site: Site) -> None:
+    await held_up(site)
+    assert site.engine.worker is not None
+    stopping = asyncio.create_task(site.engine.worker.stop())
+    async with asyncio.timeout(30):
+        while (await stands(site, "p2")).owner is not None:
+            await asyncio.sleep(0.005)
+    work = await stands(site, "p2")
+    assert (work.attempts, work.observe) == (0, False)
+    site.plant.release()
+    await stopping
+
+
+async def test_a_spare_that_is_cancelled_is_never_begun(site: Site) -> None:
+    builds = await held_up(site)
+    await site.engine.cancel("ns", builds[1].op.id)
+    async with asyncio.timeout(30):
+        while (work := await stands(site, "p2")).spare and work.epoch == 1:  # it may be one again
+            await asyncio.sleep(0.005)
+    site.plant.release()
+    assert (await site.ended(builds[1])).status is Status.CANCELLED
+    assert [(await site.ended(builds[at])).status for at in (0, 2)] == [Status.SUCCEEDED] * 2
+    assert site.plant.done["build"] == 3
+
+
+async def test_a_lane_that_is_throttled_gets_no_spare_begun(site: Site) -> None:
+    builds = await held_up(site)
+    site.plant.fail("build", Throttled("slow down", after=0.2))
+    site.plant.release()
+    assert [(await site.ended(one)).status for one in builds] == [Status.SUCCEEDED] * 3
+    lines = await site.engine.history("ns", "p2")
+    assert not [line.event for line in lines if line.event.startswith("rejected")]
