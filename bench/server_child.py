@@ -1,5 +1,9 @@
 """The processes that are measured: a server of ours, a bare one, and an engine without a server.
 
+Ours is all that `stateward serve` puts around an engine: it counts its calls and times what it accepts, and nothing is
+traced, as long as no exporter is named. The engine alone holds requests to quotas too, as the server's does. All of
+them have the garbage collector settled.
+
 Each prints one line of JSON when it is ready, and then does what it is told on its standard input, one line each.
 """
 
@@ -17,15 +21,18 @@ from litestar.types import ASGIApp
 from bench import loops
 from bench.engine.lamps import LAMP, NS, lamp, lamps, name_of
 from stateward.access import Role, Tokens
-from stateward.access.quotas import quota_kind
+from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import ANY, token_kind
 from stateward.config import Config
-from stateward.engine import Accepted, Engine
+from stateward.engine import Accepted, Engine, Kind
 from stateward.server import run
 from stateward.server.app import create_app
 from stateward.server.asked import Ask
 from stateward.server.classes import state_classes
+from stateward.server.collector import settle_collector
+from stateward.server.observing import ObservedEngine
 from stateward.server.sockets import ROUTES
+from stateward.server.traces import NoTraces
 from stateward.server.windows import Windows
 from stateward.server.wire import AcceptedView, ObjectView, accepted_view, object_view
 from stateward.store import open_store
@@ -33,9 +40,9 @@ from stateward.store import open_store
 CALLERS = 64
 
 
-def engine_at(url: str) -> Engine:
-    """Return an engine that accepts and does not work."""
-    return Engine(open_store(url), [lamps(), token_kind(), quota_kind()], works=False)
+def kinds() -> list[Kind]:
+    """Return what the engines know."""
+    return [lamps(), token_kind(), quota_kind()]
 
 
 @asynccontextmanager
@@ -58,16 +65,19 @@ async def listening(app: ASGIApp, config: Config) -> AsyncIterator[str]:
 async def ours(url: str) -> None:
     """Serve the API; on the word of the caller, change the state of so many lamps a second."""
     config = Config(port=0, rate=1_000_000_000, page_limit=1000)
-    async with engine_at(url) as engine:
+    traces = NoTraces()
+    engine = ObservedEngine(open_store(url), kinds(), traces, works=False, admission=QuotaGuard())
+    async with engine:
         tokens = Tokens(engine)
         token, _ = await tokens.issue("bench", Role.ADMIN, [ANY])
         app = create_app(engine, tokens, config, api_routes=ROUTES)
-        async with Windows(engine) as windows, listening(app, config) as address:
-            app.state.windows = windows
-            tell(address=address, token=token)
-            async for word in words():
-                await make_lamps(engine, int(word["a_second"]), float(word["seconds"]))
-                tell(done=True)
+        async with Windows(engine) as windows:
+            app.state.windows, engine.metrics = windows, windows.metrics
+            async with listening(run.observed_app(app, traces, windows.metrics), config) as address:
+                ready(address=address, token=token)
+                async for word in words():
+                    await make_lamps(engine, int(word["a_second"]), float(word["seconds"]))
+                    tell(done=True)
 
 
 NUMBERS = count(10_000_000)
@@ -102,15 +112,15 @@ async def bare() -> None:
 
     app = Litestar([get_object, act], openapi_config=None, logging_config=None)
     async with listening(app, Config(port=0)) as address:
-        tell(address=address, token="")
+        ready(address=address, token="")
         async for _ in words():
             pass
 
 
 async def accept(url: str) -> None:
     """Accept as many actions as told, without any server."""
-    async with engine_at(url) as engine:
-        tell(ready=True)
+    async with Engine(open_store(url), kinds(), works=False, admission=QuotaGuard()) as engine:
+        ready(ready=True)
         async for word in words():
             numbers = iter(range(int(word["first"]), int(word["first"]) + int(word["actions"])))
 
@@ -122,6 +132,12 @@ async def flash(engine: Engine, numbers: Iterator[int]) -> None:
     """Flash one lamp after the other, beside others who do the same."""
     for number in numbers:
         await engine.act(NS, name_of(number), "flash", args={"times": 3}, who="bench")
+
+
+def ready(**what: object) -> None:
+    """Say that all is there."""
+    settle_collector()
+    tell(**what)
 
 
 def tell(**what: object) -> None:

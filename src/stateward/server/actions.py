@@ -16,12 +16,11 @@ from stateward.locks.paths import parse_path
 from stateward.server.answers import problems
 from stateward.server.asked import Ask, GroupAsk, Plan
 from stateward.server.auth import needs
-from stateward.server.etags import etag_of
 from stateward.server.matching import matched
 from stateward.server.names import Action, Id, IdempotencyKey, IfMatch, Ns, Wait
 from stateward.server.objects import ETAG
 from stateward.server.problems import Problem, clean, problem_of
-from stateward.server.reply import Reply
+from stateward.server.reply import REPLAYED, Reply
 from stateward.server.service import Call
 from stateward.server.wire import AcceptedView, accepted_view
 from stateward.store.records import Key
@@ -72,15 +71,13 @@ async def act(
     With `wait`, the answer comes when the operation has ended (200), or after so many seconds as it is by then (202).
     """
     service = request.service
-    version = await matched(service, Key(ns, id), if_match)
+    version = None if if_match is None else await matched(service, Key(ns, id), if_match)
     wanted = asked(request, ns, id, action, data, version=version, key=key)
     accepted = await service.wholes.submit(service.engine, wanted)
-    ended = accepted if wait is None else await _ended(request, accepted, wait)
-    headers = {"ETag": etag_of((ended or accepted).object.version)}
-    if accepted.again:
-        headers["Idempotency-Replayed"] = "true"
-    status = 202 if wait is None or ended is None else 200
-    return Reply(accepted_view(ended or accepted, service.classes), status=status, headers=headers)
+    ended = None if wait is None else await _ended(request, accepted, wait)
+    shown, again = ended or accepted, (REPLAYED,) if accepted.again else ()
+    status = 202 if ended is None else 200
+    return Reply(accepted_view(shown, service.classes), shown.object.version, *again, status=status)
 
 
 async def _ended(request: Call, accepted: Accepted, seconds: float) -> Accepted | None:

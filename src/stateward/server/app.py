@@ -40,7 +40,7 @@ from stateward.server import (
 from stateward.server.classes import state_classes
 from stateward.server.door import Door
 from stateward.server.drawings import Drawings
-from stateward.server.entrance import Entrance, settle_guards
+from stateward.server.entrance import Entrance, settle_guards, settle_plain_routes
 from stateward.server.headers import wanted_headers
 from stateward.server.openapi import openapi_config
 from stateward.server.problems import answer
@@ -81,6 +81,7 @@ def create_app(
         debug=False,
     )
     settle_guards(app.routes)
+    settle_plain_routes(app.routes)
     return app
 
 

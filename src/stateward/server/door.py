@@ -19,7 +19,8 @@ FRESH = 2.0
 MOST_KNOWN = 10_000
 """How many tokens are remembered."""
 
-Known = tuple[float, "asyncio.Task[Grant | None]"]
+Look = asyncio.Task[Grant | None]
+Known = tuple[float, Look]
 
 
 class Door:
@@ -34,7 +35,12 @@ class Door:
 
     async def enter(self, text: str | None) -> Grant:
         """Return what a token opens; one that opens nothing, or knocks too often, is refused."""
-        grant = await self._look(text) if text else None
+        grant = None
+        if text:
+            look = self._look(text)
+            if not look.done():
+                await asyncio.wait([look])  # one look serves all who came meanwhile, whoever of them leaves
+            grant = look.result()
         if grant is None:
             raise NotAuthenticated(given=text is not None)
         after = self._buckets.wait(grant.token)
@@ -46,14 +52,13 @@ class Door:
         """Look at every token anew."""
         self._known.clear()
 
-    async def _look(self, text: str) -> Grant | None:
+    def _look(self, text: str) -> Look:
+        """Return the look at a token that is relied on now."""
         key = blake2b(text.encode(), key=self._salt, digest_size=16).digest()
         known = self._known.get(key)
         if known is None or known[0] <= self._clock():
             known = self._ask(key, text)
-        if not known[1].done():
-            await asyncio.wait([known[1]])  # one look serves all who came meanwhile, whoever of them leaves
-        return known[1].result()
+        return known[1]
 
     def _ask(self, key: bytes, text: str) -> Known:
         if len(self._known) >= MOST_KNOWN:
@@ -63,7 +68,7 @@ class Door:
         known[1].add_done_callback(lambda task: self._answered(key, task))
         return known
 
-    def _answered(self, key: bytes, task: "asyncio.Task[Grant | None]") -> None:
+    def _answered(self, key: bytes, task: Look) -> None:
         """Forget a look that failed: the next call looks again."""
         known = self._known.get(key)
         failed = task.cancelled() or task.exception() is not None

@@ -1,7 +1,8 @@
 """The entrance: every call passes here, and what a route does not allow is denied.
 
 What a route needs is declared as a guard of the framework, and seen to here instead: the framework copies the whole
-route for each guard that it asks, on every call. Answers get their headers on the way out.
+route for each guard that it asks, on every call. Plain routes are answered from here; what they raise is told by the
+framework, as a problem. Answers get their headers on the way out.
 """
 
 from collections.abc import Iterable
@@ -16,10 +17,13 @@ from stateward.domains.wing import EVERYWHERE, OPEN, RIGHT
 from stateward.server.auth import Guard, Needs, Open
 from stateward.server.door import Door
 from stateward.server.headers import Headers, secured
+from stateward.server.plain import Plain, is_plain
 from stateward.server.refusals import Forbidden
+from stateward.server.reply import Reply
+from stateward.server.service import Call
 
-GUARD = "guard"
-"""The option by which a route tells its guard."""
+GUARD, PLAIN = "guard", "plain"
+"""The options by which a route tells its guard, and how it is answered if it is a plain one."""
 
 
 class Entrance:
@@ -32,18 +36,27 @@ class Entrance:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a call pass if its route's guard does."""
-        guard = scope["route_handler"].opt.get(GUARD)
+        told = scope["route_handler"].opt
+        guard: Guard | None = told.get(GUARD)
         if isinstance(guard, Needs):
             await guard.admit(scope, self._door)
         elif guard is None and scope.get("method") != "OPTIONS":
             raise Forbidden(Right.GOVERN, why="the route does not say who may use it")
+        plain: Plain | None = told.get(PLAIN)
+        answer = self._app if plain is None else await plain.answer(Call(scope, receive, send))
+        if isinstance(answer, Reply):
+            answer.carry(self._headers)
+            await answer(scope, receive, send)
+        else:
+            await answer(scope, receive, self._securing(send))
 
+    def _securing(self, send: Send) -> Send:
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = secured(message.get("headers", ()), self._headers)
             await send(message)
 
-        await self._app(scope, receive, sent)
+        return sent
 
 
 def settle_guards(routes: Iterable[BaseRoute]) -> None:
@@ -57,6 +70,14 @@ def settle_guards(routes: Iterable[BaseRoute]) -> None:
             if len(ours) != 1:
                 raise ImproperlyConfiguredException(f"{route.path}: {handler} does not declare the right that it needs")
             handler.opt[GUARD] = ours[0]
+
+
+def settle_plain_routes(routes: Iterable[BaseRoute]) -> None:
+    """Have all plain routes answered at the entrance."""
+    for route in routes:
+        for handler, takes in route.route_handler_map.values() if isinstance(route, HTTPRoute) else ():
+            if is_plain(handler, takes):
+                handler.opt[PLAIN] = Plain(handler, takes)
 
 
 def _declared(handler: BaseRouteHandler) -> list[Guard]:

@@ -54,6 +54,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._tally = Tally(kinds)
         self._counters: dict[Told, Counter] = {}  # finding one by its labels costs more than counting
+        self._verdicts: dict[str, Histogram] = {}
+        self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._survey = survey
         self._surveyed = -FRESH
         self._lock = asyncio.Lock()
@@ -131,12 +133,19 @@ class Metrics:
 
     def accepted(self, seconds: float, verdict: str) -> None:
         """Count a request that was accepted or denied, and how long that took."""
-        self.acceptance.labels(verdict).observe(seconds)
+        times = self._verdicts.get(verdict)
+        if times is None:
+            times = self._verdicts[verdict] = self.acceptance.labels(verdict)
+        times.observe(seconds)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a call."""
-        self.calls.labels(method, route, str(status)).inc()
-        self.answers.labels(method, route).observe(seconds)
+        known = self._answers.get((method, route, status))
+        if known is None:
+            known = self.calls.labels(method, route, str(status)), self.answers.labels(method, route)
+            self._answers[method, route, status] = known
+        known[0].inc()
+        known[1].observe(seconds)
 
     # --- showing -----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from stateward.lifecycle import Lifecycle
 from stateward.server.answers import problems
 from stateward.server.asked import NewLabels, NewObject
 from stateward.server.auth import needs
-from stateward.server.etags import etag_of, unchanged
+from stateward.server.etags import unchanged
 from stateward.server.kinds import public_kind
 from stateward.server.labels import relabel
 from stateward.server.matching import matched
@@ -106,10 +106,9 @@ async def get_object(request: Call, ns: Ns, id: Id, if_none_match: IfNoneMatch =
     """Return an object; its version is its ETag, and who has seen it already is answered with 304."""
     service = request.service
     found = await service.engine.get(ns, id)
-    headers = {"ETag": etag_of(found.version)}
     if unchanged(if_none_match, found.version):
-        return Reply(None, status=304, headers=headers)
-    return Reply(object_view(found, service.classes), headers=headers)
+        return Reply(None, found.version, status=304)
+    return Reply(object_view(found, service.classes), found.version)
 
 
 @post(
@@ -144,8 +143,7 @@ async def create_object(
         who=request.grant.name,
         key=key,
     )
-    headers = {"ETag": etag_of(accepted.object.version)}
-    return Reply(accepted_view(accepted, request.service.classes), status=202, headers=headers)
+    return Reply(accepted_view(accepted, request.service.classes), accepted.object.version, status=202)
 
 
 def _lifecycle(engine: Engine, kind: str) -> Lifecycle:
@@ -188,7 +186,7 @@ async def set_labels(
     found = await request.service.engine.store.transact(
         lambda tx: relabel(tx, Key(ns, id), data.labels, version, actor, who)
     )
-    return Reply(object_view(found, request.service.classes), headers={"ETag": etag_of(found.version)})
+    return Reply(object_view(found, request.service.classes), found.version)
 
 
 ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels)

@@ -1,7 +1,5 @@
 """The engine as a server runs it: what it accepts is timed and traced, and whoever logs in a handler names its job."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
@@ -25,26 +23,29 @@ class ObservedEngine(Engine):
 
     async def submit(self, request: Request) -> Accepted:
         """Submit a request."""
-        with self._timed(), self._traces.accepting(request):
+        with Timed(self.metrics), self._traces.accepting(request):
             return await super().submit(request)
 
     async def group(self, whole: Request | None, members: Selector, each: Request) -> GroupVerdict:
         """Ask for an action on a whole and on its members."""
-        with self._timed():
+        with Timed(self.metrics):
             return await super().group(whole, members, each)
 
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        begun, verdict = perf_counter(), "failed"
-        try:
-            yield
-            verdict = "accepted"
-        except Denied:
-            verdict = "denied"
-            raise
-        finally:
-            if self.metrics is not None:
-                self.metrics.accepted(perf_counter() - begun, verdict)
+
+class Timed:
+    """The time from a request to the verdict, for the metrics."""
+
+    def __init__(self, metrics: Metrics | None) -> None:
+        self._metrics, self._begun = metrics, perf_counter()
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """Count the verdict."""
+        if self._metrics is not None:
+            refused = "denied" if error is not None and issubclass(error, Denied) else "failed"
+            self._metrics.accepted(perf_counter() - self._begun, refused if error is not None else "accepted")
 
 
 def observed(kind: Kind, traces: Traces) -> Kind:

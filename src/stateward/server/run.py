@@ -29,9 +29,10 @@ from stateward.domains.wing import Site, Wing
 from stateward.errors import BadInput, StatewardError
 from stateward.server import console, events, metrics, sockets
 from stateward.server.app import create_app
+from stateward.server.collector import settle_collector
 from stateward.server.equipment import kinds_of
 from stateward.server.folder import DataFolder
-from stateward.server.metrics import CountingCalls, ProviderCalls
+from stateward.server.metrics import CountingCalls, Metrics, ProviderCalls
 from stateward.server.observing import ObservedEngine
 from stateward.server.protocols import HEAD_LIMIT, Http, WebSockets
 from stateward.server.pruning import pruning
@@ -197,6 +198,7 @@ async def _listen(
     started: Callable[[Started], None],
 ) -> None:
     def tell() -> None:
+        settle_collector()
         folder.leave_address(_url(config, listener, local=True))
         token = str(folder.token_file) if folder.token_file.exists() else None
         started(Started(_url(config, listener), token))
@@ -205,8 +207,13 @@ async def _listen(
         await parts.windows.close()
         await _within(GOODBYES_WITHIN, lambda: not parts.windows.feed.readers)
 
-    app = CountingCalls(TracingCalls(parts.app, traces), parts.windows.metrics)
+    app = observed_app(parts.app, traces, parts.windows.metrics)
     await Server(settings_of(config, app), tell, let_go).serve(sockets=[listener])
+
+
+def observed_app(app: Any, traces: Traces, metrics: Metrics) -> Any:  # noqa: ANN401 - an ASGI application
+    """Return an application whose calls are counted, and traced if anything is."""
+    return CountingCalls(app if isinstance(traces, NoTraces) else TracingCalls(app, traces), metrics)
 
 
 def settings_of(config: Config, app: Any) -> uvicorn.Config:  # noqa: ANN401 - an ASGI application
@@ -295,6 +302,7 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
     try:
         with _signals(stop.set):
             async with engine_of(config, traces, wings_of(config, ProviderCalls(traces.provider_call))) as engine:
+                settle_collector()
                 started(engine.worker.name if engine.worker is not None else "")
                 await stop.wait()
     finally:

@@ -46,7 +46,7 @@ class Service(Struct, frozen=True):
 
 def service_of(connection: Connection) -> Service:
     """Return the parts of the application that a connection is to."""
-    service: Service = connection.app.state.service
+    service: Service = connection.app.state["service"]
     return service
 
 

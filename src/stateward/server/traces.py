@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Protocol
-from uuid import uuid4
 
 from stateward import __version__
 from stateward.engine import Job, Request
+from stateward.engine.ids import new_id
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -26,6 +26,8 @@ log = logging.getLogger("stateward.traces")
 
 WANTED = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 CARRIES = re.compile(r"[0-9a-f]{48}")
+
+NOTHING = nullcontext()
 
 PLANNED: ContextVar[int | None] = ContextVar("planned span", default=None)
 """The number that the next span is to have."""
@@ -58,19 +60,19 @@ class NoTraces:
 
     def new_id(self) -> str:
         """Return the id of a new operation."""
-        return uuid4().hex
+        return new_id()
 
     def call(self, _scope: Mapping[str, Any]) -> AbstractContextManager[Any]:
         """Trace nothing."""
-        return nullcontext()
+        return NOTHING
 
     def accepting(self, _request: Request) -> AbstractContextManager[Any]:
         """Trace nothing."""
-        return nullcontext()
+        return NOTHING
 
     def handling(self, _job: Job) -> AbstractContextManager[Any]:
         """Trace nothing."""
-        return nullcontext()
+        return NOTHING
 
     def provider_call(self, _provider: str, _call: str) -> None:
         """Trace nothing."""
@@ -112,7 +114,7 @@ class OpenTelemetry:
 
         here = get_current_span().get_span_context()
         kept = here.is_valid and here.trace_flags.sampled
-        return f"{here.trace_id:032x}{token_hex(8)}" if kept else uuid4().hex
+        return f"{here.trace_id:032x}{token_hex(8)}" if kept else new_id()
 
     @contextmanager
     def call(self, scope: Mapping[str, Any]) -> Iterator[None]:

@@ -2,10 +2,13 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 
 import pytest
+from litestar.routes import HTTPRoute
 
 from stateward.access import Role, Tokens
 from stateward.config import Config
+from stateward.server.app import BASE
 from stateward.server.door import FRESH
+from stateward.server.entrance import PLAIN
 from stateward.store.errors import Unavailable
 from tests.integration.server.house import NS, House, open_house
 
@@ -132,3 +135,14 @@ async def test_a_body_that_is_too_large_is_refused() -> None:
         streamed = await house.caller("admin").post(f"/ns/{NS}/objects", content=drops())
         assert streamed.status_code == 413
         assert (await house.get(f"/ns/{NS}/objects")).json()["items"] == []
+
+
+async def test_all_routes_of_the_api_are_answered_at_the_entrance(house: House) -> None:
+    routes = [one for one in house.app.routes if isinstance(one, HTTPRoute) and one.path.startswith(BASE)]
+    left = [
+        one.path
+        for one in routes
+        for method, (handler, _) in one.route_handler_map.items()
+        if method != "OPTIONS" and PLAIN not in handler.opt
+    ]
+    assert (len(routes) > 20, left) == (True, [])

@@ -1,6 +1,7 @@
 import pytest
 
 from stateward.config import Config
+from stateward.server.headers import ALWAYS
 from tests.integration.server.house import NS, House, open_house
 
 
@@ -58,3 +59,15 @@ async def test_a_method_that_a_path_does_not_have_is_refused_with_those_it_has(h
     answer = await house.caller("admin").patch(f"/ns/{NS}/objects")
     assert (answer.status_code, set(answer.headers["allow"].split(", "))) == (405, {"GET", "OPTIONS", "POST"})
     assert answer.json()["code"] == "no_such_method"
+
+
+async def test_the_answers_of_the_hot_routes_carry_each_header_once(house: House) -> None:
+    await house.built()
+    shown = await house.get(f"/ns/{NS}/objects/p1")
+    unchanged = await house.get(f"/ns/{NS}/objects/p1", headers={"If-None-Match": shown.headers["etag"]})
+    accepted = await house.post(f"/ns/{NS}/objects/p1/actions/pump")
+    assert [one.status_code for one in (shown, unchanged, accepted)] == [200, 304, 202]
+    for answer in (shown, unchanged, accepted):
+        names = [name for name, _ in answer.headers.multi_items()]
+        assert len(names) == len(set(names))
+        assert {"etag", *ALWAYS} <= set(names)
