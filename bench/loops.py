@@ -1,4 +1,7 @@
-"""The event loop on which everything is measured, ours and others': the one that the server and the workers run on."""
+"""The event loop on which everything is measured, ours and others': the one that the server and the workers run on.
+
+The garbage collector is settled as theirs is, too.
+"""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,10 +9,13 @@ from typing import Any, TypeVar
 
 from uvloop import new_event_loop
 
+from stateward.server.collector import settle_collector
+
 T = TypeVar("T")
 
 
 def run(program: Coroutine[Any, Any, T]) -> T:
     """Run a program to its end."""
+    settle_collector()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(program)
