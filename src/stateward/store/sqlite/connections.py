@@ -25,6 +25,11 @@ def open_reader(settings: Settings) -> sqlite3.Connection:
     return _prepared(connection, _prepare_reader, settings)
 
 
+def open_checkpointer(settings: Settings) -> sqlite3.Connection:
+    """Open a connection that brings the log into the database."""
+    return _prepared(_connect(settings, timeout=settings.busy_timeout), _prepare_checkpointer, settings)
+
+
 def _connect(settings: Settings, *, timeout: float, shared: bool = False) -> sqlite3.Connection:
     return sqlite3.connect(
         settings.path,
@@ -47,9 +52,14 @@ def _prepared(
 
 
 def _prepare_reader(connection: sqlite3.Connection, settings: Settings) -> None:
-    connection.execute(f"PRAGMA cache_size = -{settings.cache_bytes // 8 // 1024}")
+    connection.execute(f"PRAGMA cache_size = -{settings.cache_bytes // 4 // 1024}")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA query_only = ON")
+
+
+def _prepare_checkpointer(connection: sqlite3.Connection, settings: Settings) -> None:
+    connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # until it has read, it knows of no log
 
 
 def _prepare_writer(connection: sqlite3.Connection, settings: Settings) -> None:
@@ -57,6 +67,7 @@ def _prepare_writer(connection: sqlite3.Connection, settings: Settings) -> None:
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
     connection.execute(f"PRAGMA cache_size = -{settings.cache_bytes // 1024}")
+    connection.execute(f"PRAGMA cache_spill = {settings.spill_bytes // PAGE_BYTES}")
     connection.execute(f"PRAGMA wal_autocheckpoint = {settings.log_bytes // PAGE_BYTES}").fetchone()
     connection.execute(f"PRAGMA journal_size_limit = {4 * settings.log_bytes}").fetchone()
     connection.execute("PRAGMA temp_store = MEMORY")

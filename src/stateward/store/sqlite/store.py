@@ -9,12 +9,13 @@ from typing import TypeVar
 from stateward.store.errors import Busy
 from stateward.store.port import Program, Reader, Topic, Tx
 from stateward.store.pruning import Pruning
+from stateward.store.sqlite.checkpoints import Checkpoints
 from stateward.store.sqlite.desk import furnish
 from stateward.store.sqlite.listeners import Listeners
 from stateward.store.sqlite.pruning import SqlitePruning
 from stateward.store.sqlite.reader import SqliteReader
 from stateward.store.sqlite.reading import InlineReading, Pool, Reading
-from stateward.store.sqlite.settings import Settings, Synchronous
+from stateward.store.sqlite.settings import LOG_BYTES, Settings, Synchronous
 from stateward.store.sqlite.writer import Writer
 from stateward.store.sqlite.writing import InlineWriting, Writing
 
@@ -39,11 +40,12 @@ class SqliteStore:
         synchronous: Synchronous = "FULL",
         busy_timeout: float = 5.0,
         max_bytes: int | None = None,
+        log_bytes: int = LOG_BYTES,
         readers: int = 2,
         inline: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.settings = Settings(fspath(path), synchronous, busy_timeout, max_bytes)
+        self.settings = Settings(fspath(path), synchronous, busy_timeout, max_bytes, log_bytes=log_bytes)
         self._listeners = Listeners()
         desk = partial(furnish, self.settings, clock)
         self._writing: Writing
@@ -52,7 +54,7 @@ class SqliteStore:
             self._writing = InlineWriting(desk, self._listeners.tell)
             self._reading = InlineReading(lambda: self._writing.desk.connection)
         else:
-            self._writing = Writer(desk, self._listeners.tell)
+            self._writing = Writer(desk, self._listeners.tell, Checkpoints(self.settings))
             self._reading = Pool(self.settings, readers)
         self.reader = SqliteReader(self._reading, clock)
         self.pruning = SqlitePruning(self._reading, self._writing)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from stateward.store.errors import Unavailable
 from stateward.store.port import Program
+from stateward.store.sqlite.checkpoints import Checkpoints
 from stateward.store.sqlite.desk import Desk
 from stateward.store.sqlite.others import Others
 from stateward.store.sqlite.transactions import AnyProgram, Outcome
@@ -41,9 +42,10 @@ class Job(Struct, frozen=True):
 class Writer:
     """A thread with a connection of its own, which runs programs in groups."""
 
-    def __init__(self, furnish: Callable[[], Desk], tell: Callable[[int], None]) -> None:
+    def __init__(self, furnish: Callable[[], Desk], tell: Callable[[int], None], checkpoints: Checkpoints) -> None:
         self._furnish = furnish
         self._tell = tell
+        self._checkpoints = checkpoints
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._desk: Desk | None = None
         self._loop: AbstractEventLoop
@@ -78,7 +80,7 @@ class Writer:
 
     def _main(self, ready: Future[Desk]) -> None:
         try:
-            desk = self._furnish()
+            desk = self._opened()
         except BaseException as error:
             self._later(_settle, ready, Outcome(error=error))
             return
@@ -86,7 +88,17 @@ class Writer:
         try:
             self._work(desk)
         finally:
+            self._checkpoints.stop()
             desk.close()
+
+    def _opened(self) -> Desk:
+        desk = self._furnish()
+        try:
+            self._checkpoints.start(desk.connection)
+        except BaseException:
+            desk.close()
+            raise
+        return desk
 
     def _work(self, desk: Desk) -> None:
         """Do all that is queued; when there is nothing, look what others have done."""
@@ -102,6 +114,7 @@ class Writer:
                 topics |= outcome.topics
             if jobs or topics:
                 self._later(self._deliver, jobs, outcomes, topics)
+            self._checkpoints.look(desk.connection)
 
     def _queued(self, patience: float) -> list[Job | None]:
         queued: list[Job | None] = []

@@ -1,0 +1,173 @@
+"""Bringing the log into the database, beside the writer and not by it.
+
+What is committed stands in the log, and has to be brought to its place in the database sooner or later. SQLite leaves
+that to whoever commits, and where actions change pages all over a large file, it is a good part of what an action
+costs. So a thread with a connection of its own does it, while the writer goes on.
+
+But the log is begun again only when all of it has been brought over and nobody is about to add to it, and with a
+writer that never rests there is no such moment. So the thread copies until little is left, and that little is the
+writer's, between two commits. When the thread cannot keep up, it is not so little, and holds the writer back: the log
+does not grow without end.
+
+Nobody waits for readers. While one of them still needs what the log had at its time, the thread tries again now and
+then, and the log grows. Several processes may do all this with one file: whoever finds another at it leaves it to them.
+"""
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from enum import Enum, auto
+from queue import SimpleQueue
+from threading import Event, Thread
+from time import monotonic
+
+from msgspec import Struct
+
+from stateward.store.errors import StoreError
+from stateward.store.sqlite.connections import PAGE_BYTES, open_checkpointer
+from stateward.store.sqlite.gauge import Gauge
+from stateward.store.sqlite.settings import Settings
+
+SOON, LATER = 0.01, 0.5
+"""Seconds until the next try when a reader or another process was in the way: more and more; and after an error."""
+
+HOLD_OFF = 0.1
+"""Seconds in which nothing more is tried after the writer's part: it may be in vain, and must not be so every time."""
+
+LITTLE = 1 / 16
+LONGEST = 4
+"""Parts and multiples of the length at which copying begins: what is left to the writer, and when it has to insist."""
+
+INSISTING = 0.1
+"""Seconds for which the writer waits for other processes when the log has become too long."""
+
+log = logging.getLogger("stateward.store")
+
+
+class Stage(Enum):
+    """Whose turn it is. Each stage is ended by the one whose turn it is, so there is nothing to lock."""
+
+    WATCHING = auto()  # the writer's, who watches the log grow
+    COPYING = auto()  # the thread's
+    FINISHING = auto()  # the writer's
+
+
+class Copied(Struct, frozen=True):
+    """What a checkpoint found and did, in frames; somebody was in the way if it could not copy all."""
+
+    found: int
+    done: int
+
+    @property
+    def all(self) -> bool:
+        """Whether the database has everything that was in the log when this began."""
+        return 0 <= self.found == self.done
+
+
+class Checkpoints:
+    """The thread, and the writer's part in it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._begin_at = max(1, settings.log_bytes // PAGE_BYTES)
+        self._little = max(1, int(self._begin_at * LITTLE))
+        self._stage = Stage.WATCHING
+        self._not_before = 0.0
+        self._in_trouble: set[str] = set()
+        self._connection: sqlite3.Connection | None = None
+        self._turns: SimpleQueue[bool]
+        self._stopped: Event
+        self._gauge: Gauge
+        self._thread: Thread
+
+    def start(self, writer: sqlite3.Connection) -> None:
+        """Take the checkpoints over from the connection that writes; like the rest, it is called where that is used."""
+        self._gauge = Gauge(self._settings.log_path)
+        writer.execute("PRAGMA wal_autocheckpoint = 0").fetchone()
+        self._stage, self._turns, self._stopped = Stage.WATCHING, SimpleQueue(), Event()
+        self._thread = Thread(target=self._main, name="stateward-checkpoints", daemon=True)
+        self._thread.start()
+
+    def look(self, writer: sqlite3.Connection) -> None:
+        """Do what is the writer's part, if anything; costs two small reads when there is nothing to do."""
+        if self._stage is Stage.FINISHING:
+            self._finish(writer)
+            self._not_before = monotonic() + HOLD_OFF
+            self._stage = Stage.WATCHING
+        elif self._stage is Stage.WATCHING and self._due() and monotonic() >= self._not_before:
+            self._stage = Stage.COPYING
+            self._turns.put(True)
+
+    def stop(self) -> None:
+        """End the thread; what is still in the log is brought over by the last one who closes the database."""
+        self._stopped.set()
+        self._turns.put(False)
+        self._thread.join()
+        self._gauge.close()
+
+    def _main(self) -> None:
+        while self._turns.get():
+            self._stage = Stage.FINISHING if self._copy() else Stage.WATCHING
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _due(self) -> bool:
+        return self._gauge.reaches(self._begin_at)
+
+    def _copy(self) -> bool:
+        """Copy until the rest is the writer's; false if there is none, because others were faster."""
+        before, pause = 0, SOON
+        while self._due() and not self._stopped.is_set():
+            copied = self._aside()
+            if copied is None:
+                self._stopped.wait(LATER)
+                return True  # perhaps the writer can
+            if not copied.all:
+                self._stopped.wait(pause)
+                pause = min(2 * pause, LATER)
+            elif self._suffices(copied.found, copied.found - before):
+                return True
+            else:
+                before = copied.found
+        return False
+
+    def _suffices(self, found: int, copied: int) -> bool:
+        """Tell whether little was added meanwhile, or nearly as much as was copied: then it will never be little."""
+        added = self._gauge.reaches
+        return not added(found + self._little) or added(found + copied * 3 // 4)
+
+    def _aside(self) -> Copied | None:
+        """Copy all that is in the log now, while the writer goes on."""
+        return self._tried("the thread", lambda: _checkpoint(self._opened(), "PASSIVE"))
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = open_checkpointer(self._settings)
+        return self._connection
+
+    def _finish(self, writer: sqlite3.Connection) -> None:
+        """Copy the rest and let the log be begun again; who is in the way is waited for only when it gets too long."""
+        if not self._due():
+            return
+        if self._gauge.reaches(LONGEST * self._begin_at):
+            writer.execute(f"PRAGMA busy_timeout = {int(INSISTING * 1000)}").fetchone()
+        self._tried("the writer", lambda: _checkpoint(writer, "RESTART"))
+        writer.execute("PRAGMA busy_timeout = 0").fetchone()
+
+    def _tried(self, who: str, checkpoint: Callable[[], Copied]) -> Copied | None:
+        """Say what goes wrong, once until it goes well again: nothing is lost by it, but the log grows."""
+        try:
+            copied = checkpoint()
+        except (sqlite3.Error, StoreError) as error:
+            if who not in self._in_trouble:
+                log.warning("%s: %s cannot bring the log into the database: %s", self._settings.path, who, error)
+            self._in_trouble.add(who)
+            return None
+        self._in_trouble.discard(who)
+        return copied
+
+
+def _checkpoint(connection: sqlite3.Connection, mode: str) -> Copied:
+    _, found, done = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+    return Copied(found, done)
