@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.store.changes import Changes
-from stateward.store.errors import Busy, Conflict, Full, NotADatabase, ReadOnly, StoreError, Unavailable
+from stateward.store.errors import Busy, Conflict, Full, NotADatabase, ReadOnly, StoreError, Unavailable, Unfit
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.faults import fault
@@ -208,6 +208,16 @@ async def test_an_answer_that_never_comes_is_unavailable(postgres_dsn: str) -> N
         assert await hasty.transact(partial(names_of, {Key(NS, "a")}))
 
 
+@in_loop
+async def test_a_text_that_it_cannot_hold_is_told_as_such_and_the_connection_is_kept(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as store:
+        with pytest.raises(Unfit):
+            await store.reader.object(Key(NS, "a\0b"))
+        with pytest.raises(Unfit):
+            await store.transact(partial(names_of, {Key(NS, "a\0b")}))
+        assert await store.reader.object(Key(NS, "a")) is None
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -219,7 +229,10 @@ async def test_an_answer_that_never_comes_is_unavailable(postgres_dsn: str) -> N
         (asyncpg.CannotConnectNowError("starting"), Unavailable),
         (asyncpg.AdminShutdownError("stopping"), Unavailable),
         (asyncpg.DataCorruptedError("damaged"), NotADatabase),
-        (asyncpg.DataError("no number"), StoreError),
+        (asyncpg.DataError("no number"), Unfit),
+        (asyncpg.CharacterNotInRepertoireError("no text"), Unfit),
+        (asyncpg.FeatureNotSupportedError("migrated"), Conflict),
+        (asyncpg.PostgresError("whatever"), StoreError),
         (ConnectionResetError("gone"), Unavailable),
         (TimeoutError(), Unavailable),
     ],

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from stateward.engine.pacing import back_off
 from stateward.errors import StatewardError
-from stateward.store.errors import StoreError
+from stateward.store.errors import StoreError, Unfit
 
 GATHER = 0.002
 """How many seconds a batch is given to gather after one of several items; whoever asks alone never waits."""
@@ -84,7 +84,7 @@ class Batcher(Generic[Item, Answer]):
             _let_go(batch)
             raise
         except Exception as error:
-            if len(batch) > 1 and not isinstance(error, StoreError):
+            if len(batch) > 1 and (isinstance(error, Unfit) or not isinstance(error, StoreError)):
                 for one in batch:  # one bad item is to harm nobody else
                     await self._answer([one])
                 return

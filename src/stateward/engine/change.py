@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from stateward.engine.desk import Desk
+from stateward.engine.texts import told
 from stateward.lifecycle import GONE, TRANSITIONAL, Move
 from stateward.store.records import Key, Line, Object, Status, Work
 
@@ -37,7 +38,7 @@ def change_state(
         op=op if holds else kept,
         spec=found.spec if spec is None else spec,
         generation=found.generation if generation is None else generation,
-        error=error,
+        error=told(error),
         removed=move.target == GONE,
         seen=found.seen if seen is None else seen,
     )
@@ -60,7 +61,9 @@ def journal(
     spec: str | None = None,
 ) -> None:
     """Write a line about an object; without a source and a target it tells of something that changed no state."""
-    desk.write(Line(about.ns, about.id, about.kind, op, desk.now, actor, who, event, source, target, reason, spec))
+    desk.write(
+        Line(about.ns, about.id, about.kind, op, desk.now, actor, who, event, source, target, told(reason), spec)
+    )
 
 
 def fence(desk: Desk, found: Object, why: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from msgspec.structs import replace
 
 from stateward.engine.locking import granted
+from stateward.engine.texts import told
 from stateward.store.changes import Changes, Ended
 from stateward.store.port import Tx
 from stateward.store.records import Claim, Key, Line, Lock, Object, Operation, Status, Work
@@ -212,7 +213,7 @@ class Desk:
     ) -> None:
         """Record how an operation ended, and tell its parent."""
         attempts = work.attempts if work else operation.attempts
-        ended = Ended(operation.ns, operation.id, status, attempts, operation.started, self.now, result, error)
+        ended = Ended(operation.ns, operation.id, status, attempts, operation.started, self.now, result, told(error))
         self.changes.ended.append(ended)
         if operation.parent is not None:
             self.changes.children_ended.append(Key(operation.ns, operation.parent))

@@ -33,6 +33,7 @@ from stateward.engine.requests import Request
 from stateward.engine.running import Running, heed, tell_to_stop
 from stateward.engine.spares import AHEAD, Pace, Spares
 from stateward.engine.spawning import spawn
+from stateward.engine.texts import told
 from stateward.engine.timers import fire
 from stateward.errors import StatewardError
 from stateward.store import records
@@ -462,7 +463,7 @@ class Worker:
     async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
         """Keep a line of progress, if the job still belongs to this worker."""
         await self._store.transact(
-            lambda tx: keep(tx, self.name, job, [Progress(job.ns, job.key.id, tx.now, text, done, total)])
+            lambda tx: keep(tx, self.name, job, [Progress(job.ns, job.key.id, tx.now, told(text), done, total)])
         )
 
     async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:

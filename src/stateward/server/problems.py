@@ -39,7 +39,7 @@ from stateward.server.refusals import Forbidden, NotAuthenticated, NotReady, Too
 from stateward.server.service import service_of
 from stateward.server.strict import BadBody
 from stateward.server.wire import BlockerView, blocker_view
-from stateward.store.errors import StoreError
+from stateward.store.errors import StoreError, Unfit
 
 log = logging.getLogger("stateward.server")
 
@@ -152,6 +152,11 @@ def _(error: NotReady) -> Problem:
 def _(error: StoreError) -> Problem:
     log.warning("the store fails a request: %s", error)
     return problem(503, "unavailable", error.what, retry=error.retry, retry_after=PATIENCE)
+
+
+@problem_of.register
+def _(error: Unfit) -> Problem:
+    return problem(400, "bad_input", f"{error.what}: {error.detail}", field="request")
 
 
 @problem_of.register

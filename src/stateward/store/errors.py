@@ -44,6 +44,12 @@ class Full(StoreError):
     retry = True
 
 
+class Unfit(StoreError):
+    """A value was given that the database cannot hold, such as a NUL in a text on PostgreSQL."""
+
+    what = "the database cannot hold what was given"
+
+
 class ReadOnly(StoreError):
     """The database cannot be written to."""
 

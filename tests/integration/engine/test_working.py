@@ -347,3 +347,11 @@ async def late(site: Site, key: Key) -> None:
         await tx.apply(Changes(work=[replace(work, deadline=1.0)]))
 
     await site.engine.store.transact(program)
+
+
+async def test_an_error_that_no_database_can_hold_as_it_is_ends_the_work_all_the_same(site: Site) -> None:
+    await site.built("p1")
+    site.plant.fail("pump", Permanent("disk \0 is \ud800 gone"))
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert (ended.status, ended.error, ended.attempts) == (Status.FAILED, "disk ? is ? gone", 1)
+    assert (await site.engine.history("ns", "p1"))[-1].reason == "disk ? is ? gone"

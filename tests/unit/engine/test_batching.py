@@ -9,7 +9,7 @@ import pytest
 
 from stateward.engine.batching import Batcher
 from stateward.errors import BadInput, StatewardError
-from stateward.store.errors import NotADatabase, Unavailable
+from stateward.store.errors import NotADatabase, Unavailable, Unfit
 from tests.simulation.loop import VirtualLoop
 
 
@@ -89,13 +89,14 @@ def test_an_item_that_is_refused_harms_nobody_else() -> None:
     run(course())
 
 
-def test_a_batch_that_fails_as_a_whole_is_tried_item_by_item() -> None:
-    desk = Desk(LookupError("one of them is impossible"), LookupError("this one"))
+@pytest.mark.parametrize("fault", [LookupError, Unfit])
+def test_a_batch_that_fails_as_a_whole_is_tried_item_by_item(fault: type[Exception]) -> None:
+    desk = Desk(fault("one of them is impossible"), fault("this one"))
 
     async def course() -> None:
         batcher = desk.batcher()
         bad, good = batcher.submit(1), batcher.submit(2)
-        with pytest.raises(LookupError, match="this one"):
+        with pytest.raises(fault, match="this one"):
             await bad
         assert await good == 4
 

@@ -23,7 +23,7 @@ from stateward.lifecycle import Refusal, decide
 from stateward.server.problems import clean, encoded, problem, problem_of
 from stateward.server.refusals import Forbidden, NotAuthenticated, NotReady, TooMany
 from stateward.server.strict import BadBody, bad_body
-from stateward.store.errors import Busy, ReadOnly
+from stateward.store.errors import Busy, ReadOnly, Unfit
 from stateward.store.records import Status
 from tests.integration.engine.plant import PUMP
 
@@ -41,6 +41,7 @@ def refusal() -> Refusal:
     [
         (BadInput("id", "x", "a name"), 400, "bad_input"),
         (BadBody("id", "is wrong"), 400, "bad_input"),
+        (Unfit("a NUL"), 400, "bad_input"),
         (NotAuthenticated(given=True), 401, "not_authenticated"),
         (Forbidden(Right.ACT, "shop"), 403, "forbidden"),
         (QuotaExceeded("shop", "operations", 3, retry=True), 403, "quota"),

@@ -10,6 +10,7 @@ from stateward.store.errors import (
     ReadOnly,
     StoreError,
     Unavailable,
+    Unfit,
     WrongSchema,
 )
 
@@ -37,6 +38,7 @@ BY_STATE: dict[str, type[StoreError]] = {
 }
 BY_CLASS: dict[str, type[StoreError]] = {
     "08": Unavailable,  # connection exceptions
+    "22": Unfit,  # data exceptions: a NUL in a text, a number that is too large; the driver finds some by itself
     "53": Unavailable,  # insufficient resources: memory, connections
     "57": Unavailable,  # operator intervention: shutting down, starting up
     "58": Unavailable,  # system errors
@@ -49,8 +51,6 @@ def fault(error: BaseException) -> StoreError:
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         return BY_STATE.get(state, BY_CLASS.get(state[:2], StoreError))(detail)
-    if isinstance(error, asyncpg.DataError):
-        return StoreError(detail)  # a value that the column cannot hold, found before anything was sent
     return Unavailable(detail)
 
 

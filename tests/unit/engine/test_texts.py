@@ -1,0 +1,22 @@
+"""What others say can be stored, whatever it is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateward.engine.texts import told
+
+
+@given(st.text(st.characters(codec=None, exclude_categories=())))
+def test_every_database_can_hold_it(text: str) -> None:
+    kept = told(text)
+    assert kept.encode().decode() == kept
+    assert "\0" not in kept
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+def test_what_can_be_held_stays_as_it_is(text: str) -> None:
+    assert told(text) == text
+
+
+def test_nothing_is_told_of_nothing() -> None:
+    assert told(None) is None
