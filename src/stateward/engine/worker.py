@@ -13,9 +13,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from stateward.engine.accept import Verdict, accepting
@@ -25,21 +24,20 @@ from stateward.engine.conduct import Conduct
 from stateward.engine.endings import report
 from stateward.engine.handlers import Fenced, HandedOn, Handler, Job, Permanent
 from stateward.engine.hands import Hands
-from stateward.engine.healer import bury, bury_dead, settle_overdue
-from stateward.engine.holding import keep, review, sign_of_life
+from stateward.engine.healer import bury, bury_dead
+from stateward.engine.holding import review, sign_of_life
 from stateward.engine.kinds import Kinds
-from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped, Untouched
+from stateward.engine.notes import Notes
+from stateward.engine.outcomes import Ending, Report, Retry, Stopped, Untouched
 from stateward.engine.requests import Request
 from stateward.engine.running import Running, heed, tell_to_stop
 from stateward.engine.spares import AHEAD, Pace, Spares
-from stateward.engine.spawning import spawn
-from stateward.engine.texts import told
-from stateward.engine.timers import fire
+from stateward.engine.timekeeping import Timekeeper
 from stateward.errors import StatewardError
 from stateward.store import records
 from stateward.store.errors import StoreError
 from stateward.store.port import Program, Store, Topic, Tx
-from stateward.store.records import Claim, Key, Operation, Progress
+from stateward.store.records import Claim, Key, Operation
 
 T = TypeVar("T")
 
@@ -50,15 +48,6 @@ LEASE = 15.0
 
 GATHER = 0.005
 """How many seconds lie between two claims of several operations: where much comes in, more of it is claimed at once."""
-
-SAFETY = 5.0
-"""How many seconds pass at most between two looks around, should every wake-up call be lost."""
-
-SOON = 0.1
-"""How many seconds pass before what is due, and could not be done, is tried again."""
-
-SHORTLY = 0.05
-"""How many seconds pass before the time of the next thing due is asked for again, after something has changed."""
 
 
 class Worker:
@@ -81,7 +70,6 @@ class Worker:
         self._process = name.split("/")[0]  # workers of one process share what stands before the stroke
         self._store = store
         self._kinds = kinds
-        self._new_id = new_id
         self._chance = chance
         self._slots = slots
         self._lease = lease
@@ -92,7 +80,9 @@ class Worker:
         self._returns: set[asyncio.Task[None]] = set()
         self._reports: Batcher[Report, bool] = Batcher(self._report, chance, patience=lease)
         self._claim_lock = asyncio.Lock()  # between a claim's commit and its start, it looks like a stray
-        self._hungry, self._restless, self._fences = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._hungry, self._fences = asyncio.Event(), asyncio.Event()
+        self._time = Timekeeper(store, kinds, new_id, name, self._patiently, self._hungry.set)
+        self._notes = Notes(store, kinds, name, self._reports)
         self._seekers: list[asyncio.Task[None]] = []
         self._keepers: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -114,7 +104,7 @@ class Worker:
                     await self._freed(former.id)
         await self._renew()
         self._unsubscribe = self._store.subscribe(self._woken)
-        self._seekers = [self._tireless(loop) for loop in (self._claiming, self._keeping_time)]
+        self._seekers = [self._tireless(loop) for loop in (self._claiming, self._time.keep)]
         keepers = (self._keeping_the_lease, self._minding_the_lease, self._watching_fences)
         self._keepers = [self._tireless(loop) for loop in keepers]
         self._woken(Topic.WORK | Topic.TIMER)
@@ -165,7 +155,7 @@ class Worker:
         if topics & Topic.WORK:
             self._hungry.set()
         if topics & (Topic.TIMER | Topic.WORK):
-            self._restless.set()
+            self._time.restless.set()
         if topics & Topic.FENCE:
             self._fences.set()
 
@@ -286,7 +276,7 @@ class Worker:
 
     async def _run(self, running: Running, conduct: Conduct, now: float) -> None:
         work, begun = running.claim.work, asyncio.get_running_loop().time()
-        job = Job(running.claim, self)
+        job = Job(running.claim, self._notes)
         remaining = (work.deadline or now) - now
         try:
             if work.cancelled:
@@ -334,7 +324,7 @@ class Worker:
             task.add_done_callback(self._returns.discard)
 
     async def _return(self, spares: Sequence[Claim]) -> None:
-        told = [self._reports.submit(self._word(one, Untouched())) for one in spares]
+        told = [self._tell(one, Untouched()) for one in spares]
         answers = await asyncio.gather(*told, return_exceptions=True)
         self._spares.forget(spares)
         if any(isinstance(answer, BaseException) for answer in answers):
@@ -345,13 +335,10 @@ class Worker:
             pause = await self._store.transact(lambda tx: throttle(tx, lane, after))
             asyncio.get_running_loop().call_later(pause, self._hungry.set)
 
-    async def _tell(self, one: Claim, says: Ending | Retry | Stopped, successor: Claim | None = None) -> bool:
-        return await self._reports.submit(self._word(one, says, successor))
-
-    def _word(
-        self, one: Claim, says: Ending | Phase | Retry | Stopped | Untouched, successor: Claim | None = None
-    ) -> Report:
-        return Report(one.operation, self.name, one.work.epoch, says, successor)
+    def _tell(
+        self, one: Claim, says: Ending | Retry | Stopped | Untouched, successor: Claim | None = None
+    ) -> asyncio.Future[bool]:
+        return self._reports.submit(Report(one.operation, self.name, one.work.epoch, says, successor))
 
     async def _report(self, reports: Sequence[Report]) -> Sequence[bool | StatewardError]:
         return await self._store.transact(lambda tx: report(tx, self._kinds, reports))
@@ -425,65 +412,7 @@ class Worker:
             return None
         return running
 
-    # --- time --------------------------------------------------------------------------------------------------------
-
-    async def _keeping_time(self) -> None:
-        while True:
-            pause = await self._until_due()
-            if pause <= 0 and not await self._do_what_is_due():
-                pause = SOON  # it waits for somebody: for room in its lane, or for a free worker
-            await self._nap(pause)
-
-    async def _until_due(self) -> float:
-        """Return in how many seconds something falls due; news that come later are heard."""
-        self._restless.clear()
-        try:
-            wake = await self._store.reader.next_wake()
-            return SAFETY if wake is None else wake - await self._store.reader.time()
-        except StoreError:
-            return SOON
-
-    async def _do_what_is_due(self) -> int:
-        fired = await self._patiently(lambda tx: fire(tx, self._kinds, self._new_id, 500))
-        late = await self._patiently(lambda tx: settle_overdue(tx, self._kinds, self.name, 100))
-        self._hungry.set()
-        return fired + late
-
-    async def _nap(self, pause: float) -> None:
-        """Sleep, but not on when somebody may have added what falls due earlier; several such news are one."""
-        try:
-            async with asyncio.timeout(min(max(pause, 0.001), SAFETY)):
-                await self._restless.wait()
-            await asyncio.sleep(SHORTLY)
-        except TimeoutError:
-            self._hungry.set()
-
-    # --- what jobs ask for -------------------------------------------------------------------------------------------
-
-    async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
-        """Keep a line of progress, if the job still belongs to this worker."""
-        await self._store.transact(
-            lambda tx: keep(tx, self.name, job, [Progress(job.ns, job.key.id, tx.now, told(text), done, total)])
-        )
-
-    async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
-        """Keep a job's steps, if it still belongs to this worker."""
-        encoded = msgspec.json.encode(steps).decode()
-        await self._store.transact(lambda tx: keep(tx, self.name, job, steps=encoded))
-
-    async def phase(self, job: Job, phase: Phase) -> None:
-        """Report the end of a phase, if the job still belongs to this worker."""
-        if not await self._reports.submit(self._word(job.claim, phase)):
-            raise Fenced(job.key.id)
-
-    async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> dict[str, Any]:
-        """Hand a step of a job on to children; raises if there is something to wait for."""
-        begun, steps = await self._store.transact(
-            lambda tx: spawn(tx, self._kinds, self.name, job.claim, job.epoch, step, requests)
-        )
-        if begun:
-            raise HandedOn
-        return steps
+    # --- patience -----------------------------------------------------------------------------------------------------
 
     async def _patiently(self, program: Callable[[Tx], Awaitable[T]]) -> T:
         """Run a program, waiting for as long as the store is out of reach."""

@@ -1,0 +1,49 @@
+"""Notes: what a job has its worker write down before it ends. None of it counts once the job is another's."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from stateward.engine.batching import Batcher
+from stateward.engine.handlers import Fenced, HandedOn, Job
+from stateward.engine.holding import keep
+from stateward.engine.kinds import Kinds
+from stateward.engine.outcomes import Phase, Report
+from stateward.engine.requests import Request
+from stateward.engine.spawning import spawn
+from stateward.engine.texts import told
+from stateward.store.port import Store
+from stateward.store.records import Progress
+
+
+class Notes:
+    """What jobs ask of their worker."""
+
+    def __init__(self, store: Store, kinds: Kinds, worker: str, reports: Batcher[Report, bool]) -> None:
+        self._store, self._kinds, self._worker, self._reports = store, kinds, worker, reports
+
+    async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
+        """Keep a line of progress."""
+        await self._store.transact(
+            lambda tx: keep(tx, self._worker, job, [Progress(job.ns, job.key.id, tx.now, told(text), done, total)])
+        )
+
+    async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
+        """Keep a job's steps."""
+        encoded = msgspec.json.encode(steps).decode()
+        await self._store.transact(lambda tx: keep(tx, self._worker, job, steps=encoded))
+
+    async def phase(self, job: Job, phase: Phase) -> None:
+        """Report the end of a phase."""
+        if not await self._reports.submit(Report(job.claim.operation, self._worker, job.epoch, phase)):
+            raise Fenced(job.key.id)
+
+    async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> dict[str, Any]:
+        """Hand a step of a job on to children; raises if there is something to wait for."""
+        begun, steps = await self._store.transact(
+            lambda tx: spawn(tx, self._kinds, self._worker, job.claim, job.epoch, step, requests)
+        )
+        if begun:
+            raise HandedOn
+        return steps
