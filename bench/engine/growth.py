@@ -11,7 +11,7 @@ from bench.engine.race import Result, Runner, race
 from bench.figures import Line, ratio
 
 FEW, MANY = 10_000, int(environ.get("STATEWARD_BENCH_OBJECTS", "1000000"))
-ACTIONS, CALLERS, ROUNDS = 2_000, 100, 5
+ACTIONS, CALLERS, ROUNDS = 2_000, 100, 15
 TARGET = 1.3
 
 
