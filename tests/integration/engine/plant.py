@@ -93,6 +93,7 @@ class Plant:
         self.most: Counter[str] = Counter()
         self.busiest = 0  # the most that were at work at once, whatever the object
         self.lanes: dict[str, Route] = {}
+        self.pause = 0.0  # how many seconds work takes at least
 
     def hold(self) -> None:
         """Let work begin, and not end."""
@@ -112,6 +113,7 @@ class Plant:
         self.most[job.object] = max(self.most[job.object], self.inside[job.object])
         self.busiest = max(self.busiest, self.inside.total())
         try:
+            await asyncio.sleep(self.pause)
             await self.open.wait()
             if self.errors.get(job.action):
                 raise self.errors[job.action].pop(0)

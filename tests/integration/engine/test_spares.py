@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 from msgspec.structs import replace
@@ -215,3 +216,20 @@ async def test_a_lane_that_is_throttled_gets_no_spare_begun(site: Site) -> None:
     assert [(await site.ended(one)).status for one in builds] == [Status.SUCCEEDED] * 3
     lines = await site.engine.history("ns", "p2")
     assert not [line.event for line in lines if line.event.startswith("rejected")]
+
+
+async def test_the_limits_hold_however_many_workers_hold_spares(new_store: Callable[[], Store]) -> None:
+    plant, names = Plant(), [f"p{number}" for number in range(120)]
+    plant.lanes = {name: Route(GROUP, f"cloud/{'ab'[number % 2]}") for number, name in enumerate(names)}
+    plant.pause = 0.01
+    engines = [Engine(new_store(), [plant.pump()], ahead=GENEROUS) for _ in range(3)]
+    async with AsyncExitStack() as stack:
+        for engine in engines:
+            await stack.enter_async_context(engine)
+        lanes = [Lane(f"cloud/{name}", GROUP, 3, 0.0, 0.0, 0) for name in "ab"]
+        await engines[0].set_limits([LaneGroup(GROUP, 2)], lanes)
+        asked = [await engines[0].create("ns", name, PUMP.kind, "build") for name in names]
+        ended = [await engines[0].wait("ns", one.op.id, 60) for one in asked]
+    assert {one.status for one in ended} == {Status.SUCCEEDED}
+    assert plant.done["build"] == len(names)
+    assert plant.busiest <= 6
