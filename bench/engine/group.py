@@ -8,7 +8,7 @@ from bench.engine.places import filled, new_database, new_file
 from bench.engine.race import Runner, race
 from bench.figures import Line, ratio
 
-OBJECTS, ROUNDS = 10_000, 5
+OBJECTS, ROUNDS = 10_000, 15
 TARGET = 1.5
 
 

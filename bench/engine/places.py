@@ -93,7 +93,8 @@ async def switch_off(url: str) -> None:
     """Switch all lamps off and take their work away, by force."""
     if not is_postgres(url):
         connection = open_writer(Settings(url))
-        for statement in (*OFF, "PRAGMA wal_checkpoint(TRUNCATE)"):
+        patience = "PRAGMA busy_timeout = 5000"  # the store may be bringing its log over
+        for statement in (patience, *OFF, "PRAGMA wal_checkpoint(TRUNCATE)"):
             connection.execute(statement)
         connection.close()
         return
