@@ -36,7 +36,7 @@ class Catch(Struct, frozen=True):
     more: bool
 
 
-async def claim(tx: Tx, worker: Worker, room: int, pace: Pace) -> Catch:
+async def claim(tx: Tx, worker: Worker, room: int, pace: Pace = NO_PACE) -> Catch:
     """Claim up to `room` operations for a worker, and the spares that it wants.
 
     Where the last sign of life was a while ago, the claim is one as well: a worker that was taken for dead meanwhile
