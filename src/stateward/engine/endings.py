@@ -93,9 +93,9 @@ def _advance(desk: Desk, lifecycle: Lifecycle, found: Object, operation: Operati
 
 
 def _give_time(desk: Desk, operation: Operation, move: Move) -> None:
-    """Begin the time that the state entered has."""
+    """Begin the time that the state entered has; that of a spare begins when it does."""
     work = desk.work(operation.key)
-    if work is not None and move.within is not None:
+    if work is not None and not work.spare and move.within is not None:
         desk.change(replace(work, deadline=desk.now + move.within))
 
 
