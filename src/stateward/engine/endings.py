@@ -55,7 +55,7 @@ def _take(desk: Desk, kinds: Kinds, one: Report, kept: dict[Key, Operation]) -> 
     if work is None or work.owner != one.owner or work.epoch != one.epoch:
         _reject(desk, found, one, "another worker has taken over" if work is not None else "the operation has ended")
         return False
-    if one.successor is not None:
+    if one.successor is not None and not work.spare:  # who was never counted leaves no place
         desk.begin(one.successor)
     if work.fenced:
         if not isinstance(one.says, Stopped | Untouched):

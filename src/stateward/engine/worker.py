@@ -294,10 +294,10 @@ class Worker:
             await self._tell(running.claim, says)
         elif (successor := self._successor(running)) is None:
             await self._tell(running.claim, says)
-        elif await self._tell(running.claim, says, successor.claim):
+        elif await self._tell(running.claim, says, successor.claim) and not running.before:
             successor.before = ()
         else:
-            self._fences.set()  # the place may be another's by now
+            self._fences.set()  # the place may be another's by now, or still that of one before
 
     def _leave(self, running: Running, seconds: float | None = None) -> None:
         """Note that something has left its place in its lane, once."""

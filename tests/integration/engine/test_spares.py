@@ -108,6 +108,16 @@ async def test_whoever_has_lost_its_claim_begins_no_spare(yard: Yard) -> None:
     assert work.spare
 
 
+async def test_a_spare_that_was_never_counted_leaves_no_place_to_another(yard: Yard) -> None:
+    await yard.build("p1", "p2", "p3")
+    _, (second, third) = await yard.claimed(spares=2)  # the report of the first was lost
+    assert await yard.say(told(second, Ending(), third)) == [True]
+    work = await yard.work("p3")
+    assert work is not None
+    assert work.spare
+    assert await yard.running() == 1
+
+
 async def test_a_spare_that_is_given_back_is_as_it_was(yard: Yard) -> None:
     await yard.build("p1", "p2")
     before = await yard.work("p2")
