@@ -218,6 +218,14 @@ async def test_a_text_that_it_cannot_hold_is_told_as_such_and_the_connection_is_
         assert await store.reader.object(Key(NS, "a")) is None
 
 
+@in_loop
+async def test_what_it_cannot_hold_is_not_repeated_as_it_may_be_secret(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as store:
+        with pytest.raises(Unfit) as raised:
+            await store.reader.object(Key(NS, "hush \ud800"))
+        assert "hush" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

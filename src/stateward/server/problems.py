@@ -156,7 +156,7 @@ def _(error: StoreError) -> Problem:
 
 @problem_of.register
 def _(error: Unfit) -> Problem:
-    return problem(400, "bad_input", f"{error.what}: {error.detail}", field="request")
+    return problem(400, "bad_input", error.what, field="request")
 
 
 @problem_of.register

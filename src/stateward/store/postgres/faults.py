@@ -45,11 +45,16 @@ BY_CLASS: dict[str, type[StoreError]] = {
 }
 
 
+FOUND_BY_THE_DRIVER = "22000"  # data_exception: what the driver itself refuses to send, with the value in its text
+
+
 def fault(error: BaseException) -> StoreError:
-    """Translate an error of the driver."""
+    """Translate an error of the driver; what was to be stored may be secret, and is not repeated."""
     detail = str(error) or type(error).__name__
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
+        if state == FOUND_BY_THE_DRIVER:
+            return Unfit("a value of a kind or size that its column has not")
         return BY_STATE.get(state, BY_CLASS.get(state[:2], StoreError))(detail)
     return Unavailable(detail)
 
