@@ -216,6 +216,27 @@ async def test_an_engine_that_cannot_start_leaves_nothing_open(new_site: NewSite
         assert await engine.store.alone()
 
 
+async def test_an_engine_whose_end_is_cut_short_leaves_nothing_open(new_site: NewSite) -> None:
+    site, ending = new_site("sqlite", 1.0), asyncio.Event()
+    await open_yard(site.store)
+
+    async def never() -> None:
+        ending.set()
+        await asyncio.Event().wait()
+
+    async def live() -> None:
+        async with at_work(site, SqliteStore(site.store)) as engine:
+            engine._words.drain = never  # type: ignore[method-assign]
+
+    life = asyncio.create_task(live())
+    await ending.wait()
+    life.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await life
+    async with at_work(site, SqliteStore(site.store)) as engine:
+        assert await engine.store.alone()
+
+
 @pytest.mark.parametrize("ticks", range(4))
 async def test_a_store_that_loses_its_connection_while_it_is_closed_is_closed_all_the_same(
     new_site: NewSite, ticks: int

@@ -1,8 +1,7 @@
 """A reader of the journal that loses its connection again and again, and goes on from the number that it saw last."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from random import Random
 
 from stateward.engine.watch import watch
@@ -31,11 +30,10 @@ class Watcher:
         store = open_store(self._store)
         await store.open()
         self.connections += 1
-        stream: AsyncIterator[Line] = watch(store, self.lines[-1].seq if self.lines else 0, page=50)
         try:
-            async with asyncio.timeout(seconds):
+            stream = watch(store, self.lines[-1].seq if self.lines else 0, page=50)
+            async with aclosing(stream), asyncio.timeout(seconds):  # type: ignore[type-var]
                 async for line in stream:
                     self.lines.append(line)
         finally:
-            await stream.aclose()  # type: ignore[attr-defined]
             await store.close()

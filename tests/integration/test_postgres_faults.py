@@ -19,6 +19,9 @@ from tests.servers import PostgresServer
 
 IN_TRANSACTION = "state = 'idle in transaction'"
 AT_REST = "state = 'idle'"
+OURS = """
+SELECT count(*) FROM pg_stat_activity WHERE application_name = 'stateward' AND datname = current_database()
+"""
 
 
 @in_loop
@@ -249,3 +252,28 @@ def test_what_the_driver_says_is_told_apart(error: Exception, expected: type[Sto
     translated = fault(error)
     assert type(translated) is expected
     assert translated.detail
+
+
+@pytest.mark.parametrize("ticks", range(1, 7))
+@in_loop
+async def test_a_store_whose_closing_is_cut_short_leaves_no_connection_open(postgres_dsn: str, ticks: int) -> None:
+    holding = asyncio.Event()
+
+    async def hold(tx: Tx) -> None:
+        await tx.objects([Key(NS, "a")])
+        holding.set()
+        await asyncio.sleep(0.05)
+
+    store = PostgresStore(postgres_dsn, migrate=True)
+    await store.open()
+    await asyncio.gather(store.transact(creates("a")), store.reader.last_line())
+    holder = asyncio.create_task(store.transact(hold))
+    await holding.wait()
+    closing = asyncio.create_task(store.close())
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, holder, return_exceptions=True)
+    async with looking_at(postgres_dsn) as connection, asyncio.timeout(30):
+        while await connection.fetchval(OURS):
+            await asyncio.sleep(0.01)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any
 
@@ -72,12 +73,13 @@ class Engine:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._requests.drain()
-        await self._words.drain()
-        if self.worker is not None:
-            await self.worker.stop()
-        await self._waiting.stop()
-        await self.store.close()
+        async with AsyncExitStack() as last:  # each in its turn, should one before it fail or be cancelled
+            last.push_async_callback(self.store.close)
+            last.push_async_callback(self._waiting.stop)
+            if self.worker is not None:
+                last.push_async_callback(self.worker.stop)
+            last.push_async_callback(self._words.drain)
+            last.push_async_callback(self._requests.drain)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 

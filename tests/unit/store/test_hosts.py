@@ -86,8 +86,26 @@ async def test_one_who_answers_too_late_is_given_up() -> None:
         return await town.dial(host)
 
     found = await Favourite().reached(named("a", "b"), dial, next_after=0.0)
+    await asyncio.sleep(0.01)  # it is not waited for
     assert [line.given_up for line in town.lines if line is not found] in ([], [True])
     assert not found.given_up
+
+
+async def test_one_who_answers_while_it_is_given_up_is_given_up_all_the_same() -> None:
+    town, found = Town(a="answers", b="answers"), asyncio.Event()
+
+    async def dial(host: Host) -> Line:
+        if host.name == "a":
+            try:
+                await found.wait()
+            except asyncio.CancelledError:
+                return await town.dial(host)
+        return await town.dial(host)
+
+    chosen = await Favourite().reached(named("a", "b"), dial, next_after=0.0)
+    await asyncio.sleep(0.01)  # it is not waited for
+    assert {line.host: line.given_up for line in town.lines} == {"a": True, "b": False}
+    assert chosen.host == "b"
 
 
 async def test_where_nobody_answers_it_is_told_of_each_why() -> None:

@@ -95,6 +95,7 @@ class Connections:
         self._turns = Semaphore(size)
         self._idle: list[Connection] = []
         self._closed = False
+        self._over = False  # nobody waits any more for those that come back
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:
@@ -107,12 +108,17 @@ class Connections:
                 self._take_back(connection)
 
     async def close(self) -> None:
-        """Wait until all connections have come back, and close them."""
+        """Wait until all connections have come back, and close them; who is cancelled meanwhile leaves none open."""
         self._closed = True
-        for _ in range(self.size):
-            await self._turns.acquire()
-        while self._idle:
-            await let_go(self._idle.pop())
+        try:
+            for _ in range(self.size):
+                await self._turns.acquire()
+            while self._idle:
+                await let_go(self._idle.pop())
+        finally:
+            self._over = True
+            while self._idle:
+                self._idle.pop().terminate()
         for _ in range(self.size):
             self._turns.release()
 
@@ -126,5 +132,7 @@ class Connections:
         return await self._address.connect(self._settings)
 
     def _take_back(self, connection: Connection) -> None:
-        if not connection.is_closed():
+        if self._over:
+            connection.terminate()
+        elif not connection.is_closed():
             self._idle.append(connection)

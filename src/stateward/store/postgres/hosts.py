@@ -92,14 +92,20 @@ async def _first_of(found: Sequence[Host], dial: Dial[C], next_after: float) -> 
                 except Unavailable as error:
                     troubles.append(f"{host.name}: {error.detail}")
     finally:
-        await _give_up(asked)
+        _give_up(asked)
     raise Unavailable("; ".join(troubles))
 
 
-async def _give_up(asked: Mapping[asyncio.Task[C], Host]) -> None:
-    """Let go of those who were too late, also of one who has answered this very moment."""
+def _give_up(asked: Mapping[asyncio.Task[C], Host]) -> None:
+    """Let go of those who were too late, also of one who has answered this very moment.
+
+    They are not waited for: whoever is cancelled meanwhile would lose the connection that was found.
+    """
     for task in asked:
+        task.add_done_callback(_let_go)
         task.cancel()
-    for answer in await asyncio.gather(*asked, return_exceptions=True):
-        if not isinstance(answer, BaseException):
-            answer.terminate()
+
+
+def _let_go(task: asyncio.Task[C]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().terminate()

@@ -47,11 +47,13 @@ class Listener:
 
     async def close(self) -> None:
         """Stop listening."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)  # not to swallow a cancellation of our own
-        if self._connection is not None:
-            await let_go(self._connection)
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)  # not to swallow a cancellation of our own
+        finally:
+            if self._connection is not None:
+                await let_go(self._connection)
 
     async def _watch(self) -> None:
         while True:

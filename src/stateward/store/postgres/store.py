@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from random import Random
 from typing import TypeVar
 
@@ -75,11 +76,10 @@ class PostgresStore:
         await self._listener.open()
 
     async def close(self) -> None:
-        """Finish what was begun and let go of all connections."""
-        await self._listener.close()
-        await self._writers.close()
-        await self._readers.close()
-        await self._pruners.close()
+        """Finish what was begun and let go of all connections, whatever becomes of one of them."""
+        async with AsyncExitStack() as last:
+            for one in (self._pruners, self._readers, self._writers, self._listener):
+                last.push_async_callback(one.close)
 
     async def transact(self, program: Program[T]) -> T:
         """Run a program as one durable transaction, again where it lost a race."""
