@@ -5,6 +5,21 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.integration.server.house import House, open_house
+from tests.servers import PostgresServer
+
+STORES = ("sqlite", "postgres")
+
+
+def _database(request: pytest.FixtureRequest) -> str:
+    """Give a new database of each sort, for those who send anything: they differ in what they can hold."""
+    if request.param == "sqlite":
+        return ""
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.new_database()
+
+
+database = pytest.fixture(_database, scope="module", params=STORES)
+own_database = pytest.fixture(_database, params=STORES)
 
 
 @pytest.fixture

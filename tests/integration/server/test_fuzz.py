@@ -10,6 +10,7 @@ from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stateward.store import open_store
 from tests.integration.server.house import NS, Answer, House, open_house
 
 ROUTES = {
@@ -34,16 +35,16 @@ def bodies(fields: set[str]) -> st.SearchStrategy[bytes]:
 
 
 @asynccontextmanager
-async def furnished() -> AsyncIterator[House]:
-    async with open_house() as house:
+async def furnished(database: str) -> AsyncIterator[House]:
+    async with open_house(open_store(database or ":memory:", migrate=True)) as house:
         await house.built("p1")
         yield house
 
 
 @pytest.mark.parametrize("name", ROUTES)
-def test_no_body_whatsoever_breaks_the_server_or_changes_anything(name: str) -> None:
+def test_no_body_whatsoever_breaks_the_server_or_changes_anything(name: str, own_database: str) -> None:
     method, path, fields = ROUTES[name]
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(furnished()) as house:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(furnished(own_database)) as house:
 
         async def send(body: bytes) -> Answer:
             return await house.caller("admin").request(method, path, content=body)

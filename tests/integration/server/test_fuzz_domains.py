@@ -36,9 +36,9 @@ def bodies(fields: tuple[str, ...]) -> st.SearchStrategy[bytes]:
 
 
 @pytest.fixture(scope="module")
-def manor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BlockingPortal, House]]:
+def manor(tmp_path_factory: pytest.TempPathFactory, database: str) -> Iterator[tuple[BlockingPortal, House]]:
     folder = tmp_path_factory.mktemp("manor")
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(open_manor(folder)) as house:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(open_manor(folder, database)) as house:
         yield portal, house
 
 
