@@ -13,7 +13,7 @@ from stateward.store.postgres import PostgresStore
 from stateward.store.records import Answer, Claim, Key, Line
 from stateward.store.selection import JournalFilter
 from tests.integration.postgres_hands import in_loop, looking_at, opened, until_somebody_waits
-from tests.integration.postgres_samples import NS, a_line, accepted, accepts, creates, finished, some_work
+from tests.integration.postgres_samples import NS, a_line, accepted, accepts, an_object, creates, finished, some_work
 
 EVERY_LINE = JournalFilter()
 
@@ -199,3 +199,37 @@ async def test_a_conflict_that_a_program_hides_is_still_rolled_back(postgres_dsn
         with pytest.raises(Conflict):
             await store.transact(hide)
         assert await store.reader.last_line() == 0
+
+
+TREES = "SELECT id FROM trees ORDER BY id"
+
+
+async def locks_of(tree: str, tx: Tx) -> None:
+    await tx.locks([Key(NS, tree)])
+
+
+@in_loop
+async def test_what_a_tree_was_locked_by_goes_with_the_object(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn) as store, looking_at(postgres_dsn) as connection:
+        gone = replace(an_object("gone"), removed=True, since=1.0)
+        await store.transact(lambda tx: tx.apply(Changes(objects=[gone, an_object("here")])))
+        for tree in ("gone", "here"):
+            await store.transact(partial(locks_of, tree))
+        assert await store.pruning.drop_objects([gone.key, Key(NS, "here")], 2.0) == 1
+        assert [row[0] for row in await connection.fetch(TREES)] == ["here"]
+
+
+@in_loop
+async def test_a_tree_that_is_pruned_while_somebody_waits_for_it_is_locked_all_the_same(postgres_dsn: str) -> None:
+    async with (
+        opened(postgres_dsn) as store,
+        looking_at(postgres_dsn) as pruner,
+        looking_at(postgres_dsn) as connection,
+    ):
+        await store.transact(partial(locks_of, "a"))
+        await pruner.execute("BEGIN; DELETE FROM trees")
+        waiting = asyncio.create_task(store.transact(partial(locks_of, "a")))
+        await until_somebody_waits(connection)
+        await pruner.execute("COMMIT")
+        await waiting
+        assert [row[0] for row in await connection.fetch(TREES)] == ["a"]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 from litestar import Response, get
+from litestar.datastructures import ResponseHeader
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 from msgspec.structs import replace
@@ -25,6 +26,11 @@ from stateward.store.selection import JournalFilter
 
 TAGS = ["journal"]
 NDJSON = "application/x-ndjson"
+PRUNED = ResponseHeader(
+    name="Stateward-Pruned",
+    description="of an export: the horizon, where it begins before it; of the lines up to this number some are gone",
+    documentation_only=True,
+)
 CHUNK = 1_000
 """How many lines an export reads at once."""
 
@@ -74,6 +80,7 @@ def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
     tags=TAGS,
     summary="Read the journal",
     opt={CONTENTS: [NDJSON]},
+    response_headers=[PRUNED],
     responses=problems(),
 )
 async def read_journal(
@@ -93,7 +100,9 @@ async def read_journal(
     only = JournalFilter(ns, about, kind, op, actor, beginning(since), beginning(until))
     lines = Lines(request.service.reader, request.grant, only)
     if accept is not None and NDJSON in accept:
-        return Stream(_ndjson(lines, after), media_type=NDJSON)  # type: ignore[return-value]
+        pruned = await pruned_after(request.service.reader, after)
+        headers = {} if pruned is None else {PRUNED.name: str(pruned)}
+        return Stream(_ndjson(lines, after), media_type=NDJSON, headers=headers)  # type: ignore[return-value]
     found, more = await lines.page(after, request.service.page(limit))
     pruned = await pruned_after(request.service.reader, after)
     return Response(LinePage([shown(line) for line in found], None if more is None else str(more), pruned))

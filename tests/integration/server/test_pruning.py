@@ -82,6 +82,17 @@ async def test_a_page_of_the_journal_tells_where_it_is_not_whole(old_house: Hous
     assert (await old_house.get(f"/ns/{NS}/objects/p2/history")).json()["pruned"] == kept
 
 
+async def test_so_does_an_export(old_house: House) -> None:
+    def exported(after: int) -> Any:
+        return old_house.get(f"/journal?after={after}", headers={"Accept": "application/x-ndjson"})
+
+    assert "Stateward-Pruned" not in (await exported(0)).headers
+    await old_house.post("/prune", {"older": 90 * DAY})
+    kept = (await horizon(old_house.engine.store.reader)).seq
+    assert (await exported(0)).headers["Stateward-Pruned"] == str(kept)
+    assert "Stateward-Pruned" not in (await exported(kept)).headers
+
+
 async def test_the_state_at_a_time_before_is_not_known(old_house: House, years: Years) -> None:
     def at(days: float) -> str:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(years() + days * DAY))

@@ -129,11 +129,14 @@ ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
 DROP_OBJECTS = spelled(
     """
-DELETE FROM objects o USING unnest($1::row_key[]) k WHERE {o.ns==k.ns} AND o.id = k.id AND <free> RETURNING 1
+DELETE FROM objects o USING unnest($1::row_key[]) k WHERE {o.ns==k.ns} AND o.id = k.id AND <free> RETURNING o.ns, o.id
 """,
     free=FREE,
     before="$2",
 )
+DROP_TREES = spelled("""
+DELETE FROM trees t USING unnest($1::row_key[]) k WHERE {t.ns==k.ns} AND t.id = k.id
+""")
 DROP_LINES = "DELETE FROM journal WHERE seq = ANY ($1::bigint[]) RETURNING 1"
 DROP_ANSWERS = spelled("""
 DELETE FROM answers a USING unnest($1::row_key[]) k
@@ -182,12 +185,13 @@ class PostgresPruning:
         return len(await self._fetch(DROP_OPERATIONS, list(keys)))
 
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:
-        """Drop removed objects: locked first, in the common order, and looked at when they are."""
+        """Drop removed objects, and what their trees were locked by: in the common order, and looked at when locked."""
         async with self._connections.lent() as connection:
             try:
                 await connection.execute("BEGIN")
                 await connection.fetch(LOCK_OBJECTS, list(keys))
                 dropped = await connection.fetch(DROP_OBJECTS, list(keys), before)
+                await connection.fetch(DROP_TREES, [Key(*row) for row in dropped])
                 await connection.execute("COMMIT")
             except FAULTS as error:
                 connection.terminate()

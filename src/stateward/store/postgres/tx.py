@@ -99,9 +99,8 @@ class PostgresTx:
         """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
         wanted = list(set(trees))
         self._past_objects = True
-        if len(await self._fetch(reading.LOCK_TREES, wanted)) < len(wanted):
+        while len(await self._fetch(reading.LOCK_TREES, wanted)) < len(wanted):  # or pruned since it was planted
             await self._fetch(reading.PLANT_TREES, wanted)
-            await self._fetch(reading.LOCK_TREES, wanted)
         return [Lock(*row) for row in await self._fetch(reading.LOCKS, wanted)]
 
     async def answers(self, keys: Collection[Key]) -> dict[Key, Answer]:
