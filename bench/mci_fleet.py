@@ -1,7 +1,7 @@
 """A fleet to measure on: five simulated providers with eight regions each, in one process with engine and domain."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -67,9 +67,10 @@ class Fleet:
             self.wing.cloud.set_temper(Place(one.provider, one.region), temper)
 
 
-def everywhere(name: str, vms: int) -> MciSpec:
-    """Return an MCI with so many VMs in every region."""
-    return MciSpec(name, f"uid-{name}", tuple(_group(one, vms) for one in PLACES))
+def everywhere(name: str, vms: int, providers: Sequence[str] = PROVIDERS) -> MciSpec:
+    """Return an MCI with so many VMs in every region of these providers."""
+    places = [one for one in PLACES if one.provider in providers]
+    return MciSpec(name, f"uid-{name}", tuple(_group(one, vms) for one in places))
 
 
 def _group(place: Connection, vms: int) -> SubGroup:
