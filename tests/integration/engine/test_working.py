@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -10,11 +11,13 @@ from stateward.engine.groups import NoneAllowed
 from stateward.engine.handlers import Job
 from stateward.engine.requests import Locked
 from stateward.store.changes import Changes
-from stateward.store.port import Store, Tx
+from stateward.store.port import Program, Store, Tx
 from stateward.store.records import Key, Lane, LaneGroup, Status, Timer
 from stateward.store.selection import JournalFilter, Selector
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP, STATION, Plant
+
+T = TypeVar("T")
 
 
 async def test_a_temporary_error_is_tried_again(site: Site) -> None:
@@ -355,3 +358,28 @@ async def test_an_error_that_no_database_can_hold_as_it_is_ends_the_work_all_the
     ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
     assert (ended.status, ended.error, ended.attempts) == (Status.FAILED, "disk ? is ? gone", 1)
     assert (await site.engine.history("ns", "p1"))[-1].reason == "disk ? is ? gone"
+
+
+async def test_what_is_claimed_is_not_begun_if_the_answer_comes_after_the_lease(
+    new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant, left = Plant(), list[float]()
+    async with Engine(new_store(), [plant.pump()], lease=1.0) as engine:
+        site, worker, prompt = Site(engine, plant), engine.worker, engine.store.transact
+        assert worker is not None
+        await site.built("p1")
+
+        async def late(program: Program[T]) -> T:
+            answer = await prompt(program)
+            await site.until(lambda: worker._left <= 0)
+            return answer
+
+        async def note(_: Job) -> None:
+            left.append(worker._left)
+
+        engine.kinds[PUMP.kind].does("pump", observe=plant.observe)(note)
+        monkeypatch.setattr(engine.store, "transact", late)
+        accepted = await engine.act("ns", "p1", "pump")
+        monkeypatch.setattr(engine.store, "transact", prompt)
+        await site.ended(accepted)
+    assert min(left) > 0
