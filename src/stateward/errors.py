@@ -27,7 +27,7 @@ class UnknownName(StatewardError):
         self.nearest = next((one for one in self.known if near and one.lower() == near[0]), None)
 
     def __str__(self) -> str:
-        hint = f"; did you mean {self.nearest!r}?" if self.nearest else ""
+        hint = f"; did you mean {self.nearest!r}?" if self.nearest else "."
         return f"unknown {self.what} {self.name!r}{hint} Known: {', '.join(self.known) or 'none'}"
 
 

@@ -11,7 +11,9 @@ from stateward.cli.agent import agent
 from stateward.cli.backup import backup, restore
 from stateward.cli.commands import register
 from stateward.cli.migrate import migrate
-from stateward.cli.output import BAD_USAGE, err, print_json
+from stateward.cli.output import err, print_json
+from stateward.cli.problems import exit_code_for
+from stateward.cli.show import clean
 from stateward.errors import StatewardError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -51,7 +53,7 @@ def run() -> None:
         if "--json" in sys.argv:
             print_json({"error": type(error).__name__, "message": str(error), **error.facts()})
         else:
-            err().print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(BAD_USAGE)
+            err().print(clean(f"error: {error}"), style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(exit_code_for(error))
     except typer.Abort:
         sys.exit(130)

@@ -33,7 +33,7 @@ def ref(text: str) -> Ref:
     """Read `id` or `kind/id`."""
     kind, slash, id_ = text.partition("/")
     found = Ref(id_, kind) if slash else Ref(text)
-    if not found.id or found.kind == "":
+    if not found.id or found.kind == "" or "/" in found.id:
         raise BadInput("object", text, "an object's id, or kind/id")
     return found
 

@@ -18,13 +18,13 @@ BAD_USAGE = 2
 
 
 def out() -> Console:
-    """Return the console for results."""
-    return Console()
+    """Return the console for results; a name such as `a:b:c` is told as it is, and not with a picture in it."""
+    return Console(emoji=False)
 
 
 def err() -> Console:
     """Return the console for complaints."""
-    return Console(stderr=True)
+    return Console(stderr=True, emoji=False)
 
 
 def plain_table(*titles: str) -> Table:

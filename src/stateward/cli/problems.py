@@ -83,6 +83,11 @@ class Said(Trouble):
         return found
 
 
+def exit_code_for(error: StatewardError) -> int:
+    """Return what a script sees of an error: its own code, or whether the same call may succeed later."""
+    return int(getattr(error, "exit_code", UNREACHABLE if error.retry else BAD_USAGE))
+
+
 def exit_code_of(status: int) -> int:
     """Return what a script sees of an HTTP status."""
     if status in (401, 403):

@@ -138,7 +138,7 @@ def _announce(started: "Started", settings: Config) -> None:
 def _commands(demo: bool) -> tuple[str, ...]:
     if demo:
         return ("list -n demo", "do reboot mci/shop -n demo --wait", "top -n demo")
-    return ("create ovc.vm/web-1 --action define", "history web-1", "list")
+    return ("ovc create account acme --wait", "list", "top --once")
 
 
 def _say(line: str) -> None:

@@ -14,8 +14,8 @@ import msgspec
 import typer
 
 from stateward.cli.names import Ref, fits, full_kind
-from stateward.cli.output import BAD_USAGE, Json, err, print_json
-from stateward.cli.problems import Said
+from stateward.cli.output import Json, err, print_json
+from stateward.cli.problems import Said, exit_code_for
 from stateward.cli.secret import Secret
 from stateward.cli.show import clean
 from stateward.cli.target import Given, choose, opened
@@ -130,6 +130,8 @@ def session(
     given = Given(server, None if token is None else Secret(token), token_file, data)
     used = [given.token or Secret("")]
     try:
+        if not namespace or "/" in namespace:
+            raise BadInput("namespace", namespace, "the name of a namespace")
         with opened(choose(given, os.environ)) as client:
             used.append(client.wire.token)
             yield Session(client, namespace, json=json)
@@ -152,7 +154,7 @@ def tell(error: StatewardError, secrets: list[Secret], *, json: bool) -> int:
         line = _without(secrets, clean(f"error: {error}"))
         sys.stdout.flush()
         err().print(line, style="red", markup=False, highlight=False, soft_wrap=True)
-    return int(getattr(error, "exit_code", BAD_USAGE))
+    return exit_code_for(error)
 
 
 def _without(secrets: list[Secret], line: str) -> str:

@@ -55,10 +55,14 @@ class Conduct:
             return self._read(job, error, remaining)
         except Parked as waiting:
             return Retry(None, str(waiting))
-        except (Fenced, HandedOn, StoreError):
+        except (Fenced, HandedOn, StoreError, KeyboardInterrupt, SystemExit, GeneratorExit):
             raise  # it says nothing about the work, only about who may go on with it
-        except Exception as error:
-            return Ending(FAILED, error=f"{type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            if _is_told_to_stop():
+                raise
+            return self._read(job, Unknown("something that its handler waited for was cancelled"), remaining)
+        except BaseException as error:
+            return Ending(FAILED, error=_told(error))
 
     async def _attempt(self, job: Job) -> Ending:
         if job.claim.work.observe and self._handler.observe is not None:
@@ -122,3 +126,17 @@ class Conduct:
         if seen is Seen.UNKNOWN and self._handler.observe is not None:
             return Ending(UNKNOWN, error="cancelled, and nobody can say whether it was done")
         return Ending(CANCELLED, error="cancelled")
+
+
+def _is_told_to_stop() -> bool:
+    """Tell whether this task was cancelled, and not only something that it waited for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _told(error: BaseException) -> str:
+    """Return an error in words; one that cannot be put into words is told by its name."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__

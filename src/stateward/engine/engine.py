@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
 from random import Random
 from typing import Any
 
@@ -25,6 +24,7 @@ from stateward.engine.worker import LEASE, Worker
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import NO_FACTS, USER
 from stateward.store.changes import Changes
+from stateward.store.closing import close_each
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Lane, LaneGroup, Line, Object, Operation, Timer
 from stateward.store.selection import JournalFilter, Selector
@@ -73,13 +73,8 @@ class Engine:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        async with AsyncExitStack() as last:  # each in its turn, should one before it fail or be cancelled
-            last.push_async_callback(self.store.close)
-            last.push_async_callback(self._waiting.stop)
-            if self.worker is not None:
-                last.push_async_callback(self.worker.stop)
-            last.push_async_callback(self._words.drain)
-            last.push_async_callback(self._requests.drain)
+        workers = [] if self.worker is None else [self.worker.stop]
+        await close_each(self._requests.drain, self._words.drain, *workers, self._waiting.stop, self.store.close)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from stateward.engine.desk import Desk
 from stateward.engine.handlers import Handler, Observe, Run
 from stateward.engine.requests import Request
-from stateward.errors import UnknownName
+from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.rows import BEGINNINGS
 from stateward.store.changes import Ended
@@ -55,10 +55,11 @@ ANYWHERE = Route()
 class Kind:
     """A lifecycle with its handlers (by action), its route, its guard with its company, and what follows from an end.
 
-    `cancels` says whether its operations can be cancelled.
+    `cancels` says whether its operations can be cancelled; `keeps` are the labels by which its domain finds its
+    objects, which nobody else may change.
     """
 
-    __slots__ = ("after", "cancels", "company", "guard", "handlers", "lifecycle", "route")
+    __slots__ = ("after", "cancels", "company", "guard", "handlers", "keeps", "lifecycle", "route")
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Kind:
         after: After | None = None,
         *,
         cancels: bool = True,
+        keeps: Iterable[str] = (),
     ) -> None:
         self.lifecycle = lifecycle
         self.handlers = handlers if handlers is not None else {}
@@ -78,6 +80,7 @@ class Kind:
         self.company = company
         self.after = after
         self.cancels = cancels
+        self.keeps = frozenset(keeps)
 
     @property
     def name(self) -> str:
@@ -102,7 +105,11 @@ class Kinds:
 
     def __init__(self, kinds: Iterable[Kind], admission: Admission | None = None) -> None:
         self.admission = admission
-        self._kinds = {kind.lifecycle.kind: kind for kind in kinds}
+        self._kinds: dict[str, Kind] = {}
+        for kind in kinds:
+            if kind.name in self._kinds:
+                raise BadInput("kind", kind.name, "a name of its own: there are two kinds of this name")
+            self._kinds[kind.name] = kind
         self.have_after = any(kind.after is not None for kind in self)
         self.have_company = any(kind.company is not None for kind in self)
         rows = (row for kind in self for row in kind.lifecycle.rows)

@@ -9,7 +9,7 @@ the middle of it.
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from stateward.config import masked
 from stateward.errors import StatewardError
+from stateward.server.folder import make_private
 from stateward.store.errors import NotADatabase, WrongSchema
 from stateward.store.migrations import newest
 from stateward.store.sqlite.schema import APPLICATION
@@ -68,8 +69,11 @@ def back_up(database: Path, file: Path) -> Copied:
         new.replace(file)
     except sqlite3.Error as error:
         raise CannotCopy(str(file), str(error)) from error
+    except OSError as error:
+        raise CannotCopy(str(file), error.strerror or str(error)) from error
     finally:
-        new.unlink(missing_ok=True)
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
     return found
 
 
@@ -79,15 +83,25 @@ def restore(file: Path, database: Path, *, replace: bool) -> Copied:
         raise CannotCopy(str(file), "there is no such file")
     if database.exists() and not replace:
         raise CannotCopy(str(database), "there is a database already; say --replace to give it up")
+    if database.exists() and file.samefile(database):
+        raise CannotCopy(str(file), "it is the database itself; a copy is another file")
     try:
         with closing(_connected(file, "ro")) as source:
             _check_ours(source, file)
             _checked(source, file)
-            with _alone(database), closing(_connected(database, "rwc")) as target:
-                source.backup(target)
-                return _checked(target, database)
+            with _alone(database):
+                return _put_back(source, database)
     except sqlite3.Error as error:
         raise CannotCopy(str(database), str(error)) from error
+    except OSError as error:
+        raise CannotCopy(str(database), error.strerror or str(error)) from error
+
+
+def _put_back(source: sqlite3.Connection, database: Path) -> Copied:
+    make_private(database)
+    with closing(_connected(database, "rwc")) as target:
+        source.backup(target)
+        return _checked(target, database)
 
 
 @contextmanager
@@ -118,6 +132,8 @@ def _check_ours(connection: sqlite3.Connection, file: Path) -> None:
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError as error:  # it may well be one of ours
+        raise CannotCopy(str(file), str(error)) from error
     except sqlite3.DatabaseError as error:
         raise NotADatabase(f"{file}: {error}") from error
     if application != APPLICATION:

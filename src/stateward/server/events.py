@@ -14,7 +14,7 @@ from msgspec import Struct
 from stateward.access import Right
 from stateward.server.answers import problems
 from stateward.server.auth import needs
-from stateward.server.following import Following
+from stateward.server.following import Happening
 from stateward.server.names import MOST, Ns, Op
 from stateward.server.service import Call
 from stateward.server.windows import windows_of
@@ -63,14 +63,18 @@ class ProgressView(Struct, frozen=True):
     responses={**problems(404), 200: EVENTS},
 )
 async def follow(request: Call, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
-    """Send every line of progress, those so far first, and in the end the operation; whoever reconnects goes on."""
-    following, key = windows_of(request).following, Key(ns, op)
-    await following.require(key)
-    return ServerSentEvent(_messages(following, key, last_seen))
+    """Send every line of progress, those so far first, and in the end the operation; whoever reconnects goes on.
+
+    It ends before that when the token is taken back, or expires.
+    """
+    windows, key, token = windows_of(request), Key(ns, op), request.grant.token
+    await windows.following.require(key)
+    happenings = windows.following.follow(key, last_seen, lambda: not windows.stream.is_taken_back(token))
+    return ServerSentEvent(_messages(happenings))
 
 
-async def _messages(following: Following, key: Key, after: int) -> AsyncIterator[ServerSentEventMessage]:
-    async for one in following.follow(key, after):
+async def _messages(happenings: AsyncIterator[Happening]) -> AsyncIterator[ServerSentEventMessage]:
+    async for one in happenings:
         match one:
             case Progress():
                 yield ServerSentEventMessage(_encoded(_progress_view(one)), event="progress", id=one.seq)

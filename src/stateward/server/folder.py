@@ -41,7 +41,7 @@ class DataFolder:
         """Make the folder, if there is none."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except (FileExistsError, PermissionError, NotADirectoryError) as error:
+        except OSError as error:
             raise BadInput("data", str(self.path), f"a folder that can be used ({error.strerror})") from error
 
     async def keep_token(self, tokens: Tokens) -> str | None:
@@ -88,6 +88,12 @@ def write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+
+
+def make_private(path: Path) -> None:
+    """Make a file that nobody else can read, if there is none; if that cannot be, whoever opens it says why."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 async def _has_administrator(tokens: Tokens) -> bool:

@@ -72,22 +72,28 @@ class Following:
         if await self._store.reader.operation(key) is None:
             raise NoSuchOperation(*key)
 
-    async def follow(self, key: Key, after: int = 0) -> AsyncIterator[Happening]:
-        """Yield the progress lines that follow a number, and in the end the operation."""
+    def wake(self) -> None:
+        """Have everybody look whether they may still follow."""
+        for one in self._followed.values():
+            one.tell()
+
+    async def follow(
+        self, key: Key, after: int = 0, may: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[Happening]:
+        """Yield the progress lines that follow a number, and in the end the operation, as long as that is allowed."""
         one = self._join(key)
         try:
             while True:
                 news = one.news
                 for line in one.lines:
-                    if line.seq > after:
+                    if line.seq > after and may():
                         yield line
                         after = line.seq
-                if one.end is not None:
+                if one.end is not None and may():
                     yield one.end
+                if one.end is not None or self._stopped or not may():
                     return
-                if self._stopped:
-                    return
-                if not await _within(self._beat, news):
+                if not await _within(self._beat, news) and may():
                     yield None
         finally:
             self._leave(key, one)

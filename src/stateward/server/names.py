@@ -68,6 +68,7 @@ LabelWishes = Annotated[
     list[Annotated[str, Meta(pattern=LABEL)]] | None,
     QueryParameter(
         name="label",
+        max_items=100,
         description="name=value; given several times, all must fit",
         schema_extra={"items": Schema(type=OpenAPIType.STRING, pattern=LABEL)},
     ),

@@ -182,9 +182,9 @@ async def set_labels(
 ) -> Response[ObjectView]:
     """Replace all labels of an object."""
     version = await matched(request.service, Key(ns, id), if_match)
-    actor, who = ACTORS[request.grant.role], request.grant.name
-    found = await request.service.engine.store.transact(
-        lambda tx: relabel(tx, Key(ns, id), data.labels, version, actor, who)
+    engine, actor, who = request.service.engine, ACTORS[request.grant.role], request.grant.name
+    found = await engine.store.transact(
+        lambda tx: relabel(tx, engine.kinds, Key(ns, id), data.labels, version, actor, who)
     )
     return Reply(object_view(found, request.service.classes), found.version)
 

@@ -7,6 +7,7 @@ told of in one sentence.
 
 import logging
 import math
+from collections.abc import Iterator
 from functools import singledispatch
 from http import HTTPStatus
 from typing import Any
@@ -15,6 +16,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException, ValidationException
 from litestar.handlers import BaseRouteHandler
+from litestar.routes import HTTPRoute
 from msgspec import Struct
 
 from stateward.access.quotas import QuotaExceeded
@@ -265,7 +267,16 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
 def _worded_as_message(request: Request[Any, Any, Any]) -> bool:
     """Tell whether the route's clients look for the text of an error in a field `message`."""
     handler: BaseRouteHandler | None = request.scope.get("route_handler")
-    return handler is not None and bool(handler.opt.get(MESSAGES))
+    handlers = _beside(request) if handler is None else [handler]
+    return any(one.opt.get(MESSAGES) for one in handlers)
+
+
+def _beside(request: Request[Any, Any, Any]) -> Iterator[BaseRouteHandler]:
+    """Yield the handlers of the API that a path without a handler belongs to: those that begin with the same word."""
+    first = request.url.path.split("/")[1:2]
+    for route in request.app.routes:
+        if isinstance(route, HTTPRoute) and route.path.split("/")[1:2] == first:
+            yield from route.route_handlers
 
 
 def _called(request: Request[Any, Any, Any], name: str) -> str:

@@ -31,7 +31,7 @@ from stateward.server import console, events, metrics, sockets
 from stateward.server.app import create_app
 from stateward.server.collector import settle_collector
 from stateward.server.equipment import kinds_of
-from stateward.server.folder import DataFolder
+from stateward.server.folder import DataFolder, make_private
 from stateward.server.metrics import CountingCalls, Metrics, ProviderCalls
 from stateward.server.observing import ObservedEngine
 from stateward.server.protocols import HEAD_LIMIT, Http, WebSockets
@@ -86,7 +86,9 @@ class Started(Struct, frozen=True):
 
 
 def store_of(config: Config) -> Store:
-    """Return the store that a configuration names."""
+    """Return the store that a configuration names; an embedded one that is not there yet is for its owner alone."""
+    if not config.database:
+        make_private(Path(config.store_url))
     try:
         return open_store(config.store_url)
     except BadInput as error:
@@ -208,7 +210,17 @@ async def _listen(
         await _within(GOODBYES_WITHIN, lambda: not parts.windows.feed.readers)
 
     app = observed_app(parts.app, traces, parts.windows.metrics)
-    await Server(settings_of(config, app), tell, let_go).serve(sockets=[listener])
+    await Server(_loaded(settings_of(config, app), config), tell, let_go).serve(sockets=[listener])
+
+
+def _loaded(settings: uvicorn.Config, config: Config) -> uvicorn.Config:
+    """Read what the settings name, which is a certificate if anything."""
+    try:
+        settings.load()
+    except OSError as error:  # one of TLS is one of these, too
+        allowed = f"a certificate that can be used with the key {config.tls_key!r} ({error.strerror or error})"
+        raise BadInput("tls_cert", config.tls_cert, allowed) from error
+    return settings
 
 
 def observed_app(app: Any, traces: Traces, metrics: Metrics) -> Any:  # noqa: ANN401 - an ASGI application

@@ -22,6 +22,7 @@ from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.tokens import SYSTEM
 from stateward.engine.horizon import LinesGone
 from stateward.server.feed import Feed, Interest
+from stateward.server.names import Text
 from stateward.store.errors import StoreError
 from stateward.store.records import Line
 
@@ -65,8 +66,8 @@ class FirstWord(Struct, frozen=True, forbid_unknown_fields=True):
 
     token: Annotated[str, Meta(max_length=200)] | None = None
     after: Annotated[int, Meta(ge=0)] | None = None
-    ns: Annotated[list[str], Meta(max_length=1000)] | None = None
-    kind: str | None = None
+    ns: Annotated[list[Text], Meta(max_length=1000)] | None = None
+    kind: Text | None = None
 
 
 class Snapshot(Struct, frozen=True):
@@ -122,6 +123,10 @@ class Stream:
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
 
+    def is_taken_back(self, token: str) -> bool:
+        """Tell whether a token that opened something here opens nothing any more."""
+        return f"token-{token}" in self.taken_back
+
     def _hear(self, lines: Sequence[Line]) -> None:
         over = (line.object for line in lines if line.kind == TOKEN.kind and line.target != TokenState.ACTIVE)
         self.taken_back.update(over)
@@ -158,7 +163,7 @@ class Reader:
         now = asyncio.get_running_loop().time()
         if now >= self._trusted:
             self._grant, self._trusted = await self._admit(self._word), now + TRUST
-        if f"token-{self._grant.token}" in self._stream.taken_back:
+        if self._stream.is_taken_back(self._grant.token):
             raise Closed(Closing.NOT_KNOWN, "the token was taken back, or has expired")
 
     def _interest(self) -> Interest:

@@ -3,8 +3,11 @@
 An application has them if whoever made it put them there; a route that needs them says so otherwise.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
+from stateward.access.lifecycle import TOKEN
 from stateward.access.tokens import SYSTEM
 from stateward.engine import Engine
 from stateward.server.feed import Feed
@@ -28,6 +31,7 @@ class Windows:
         self.following = Following(engine.store)
         self.metrics = Metrics(list(engine.kinds), surveyor.survey)
         self.feed.listen(self.metrics.hear)
+        self.feed.listen(self._hear)
         self.metrics.readers.set_function(lambda: self.feed.readers)
 
     async def __aenter__(self) -> "Windows":
@@ -37,6 +41,10 @@ class Windows:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def _hear(self, lines: Sequence[Line]) -> None:
+        if any(line.kind == TOKEN.kind for line in lines):
+            self.following.wake()  # the stream has heard of it already
 
     async def close(self) -> None:
         """Let everybody go who looks; they may come back to another process."""

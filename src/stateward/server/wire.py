@@ -194,14 +194,21 @@ class LockView(Struct, frozen=True):
     waiting: bool
 
 
+FIRST, LAST = (one.replace(tzinfo=UTC) for one in (datetime.min, datetime.max))
+"""The times that can be told: one in another zone may be just outside, where it is told as the nearest."""
+
+
 def when(seconds: float) -> datetime:
     """Return a time of the store as one that people can read."""
-    return datetime.fromtimestamp(seconds, UTC)
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError):
+        return LAST if seconds > 0 else FIRST
 
 
 def when_or_none(seconds: float | None) -> datetime | None:
     """Return a time that may not have come yet."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return None if seconds is None else when(seconds)
 
 
 def json(text: str | None) -> Raw | None:

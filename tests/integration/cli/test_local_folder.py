@@ -43,22 +43,22 @@ def run(folder: Path) -> Run:
 
 
 def test_what_is_asked_for_is_accepted_and_said_to_wait(run: Run) -> None:
-    done = run("create", "mci.vm", "m1")
+    done = run("create", "mci.vm", "m.m1")
     assert done.exit_code == 0, done.output
     assert "Creating" in done.stdout
     assert "the work waits until one does" in done.stderr
     assert json.loads(run("list", "--json").stdout)[0]["state"] == "Creating"
-    assert "no worker is alive" in run("why", "m1").stdout
+    assert "no worker is alive" in run("why", "m.m1").stdout
 
 
 def test_waiting_for_a_server_that_does_not_come_can_be_limited(run: Run) -> None:
-    done = run("create", "mci.vm", "m1", "--wait", "--timeout", "0.1")
+    done = run("create", "mci.vm", "m.m1", "--wait", "--timeout", "0.1")
     assert done.exit_code == 1
     assert "it goes on" in done.stderr
 
 
 def test_what_was_accepted_is_done_when_a_worker_comes(run: Run, folder: Path) -> None:
-    op = json.loads(run("create", "mci.vm", "m1", "--json").stdout)[0]["operation"]["id"]
+    op = json.loads(run("create", "mci.vm", "m.m1", "--json").stdout)[0]["operation"]["id"]
 
     async def make(job: Job) -> Any:
         return {"made": job.object}
@@ -70,14 +70,14 @@ def test_what_was_accepted_is_done_when_a_worker_comes(run: Run, folder: Path) -
 
     asyncio.run(serve())
     assert json.loads(run("wait", op, "--json").stdout)[0]["operation"]["status"] == "succeeded"
-    assert "Running" in run("get", "vm/m1").stdout
+    assert "Running" in run("get", "vm/m.m1").stdout
 
 
 def test_the_journal_and_the_screen_work_without_a_server(run: Run) -> None:
-    run("create", "mci.vm", "m1")
-    assert "m1 create (new) -> Creating" in run("watch", "--after", "0", "--count", "1").stdout
+    run("create", "mci.vm", "m.m1")
+    assert "m.m1 create (new) -> Creating" in run("watch", "--after", "0", "--count", "1").stdout
     assert "1 objects, 1 in transition, 0 operations running, 0 workers" in run("top", "--once").stdout
-    assert "create" in run("history", "m1").stdout
+    assert "create" in run("history", "m.m1").stdout
 
 
 def test_the_lanes_are_those_of_a_server_and_work_waits_in_its_own(run: Run) -> None:
@@ -86,14 +86,14 @@ def test_the_lanes_are_those_of_a_server_and_work_waits_in_its_own(run: Run) -> 
         return next(one for one in lanes if one["lane"] == "aws/ap-northeast-2")
 
     assert (lane()["capacity"] > 0, lane()["waiting"]) == (True, False)
-    run("create", "mci.vm", "m1")
+    run("create", "mci.vm", "m.m1")
     assert lane()["waiting"] is True
 
 
 def test_a_token_of_ones_own_goes_before_the_folders(run: Run) -> None:
     viewer = json.loads(run("token", "create", "v", "--ns", "default", "--json").stdout)["token"]
     assert run("list", STATEWARD_TOKEN=viewer).exit_code == 0
-    assert run("create", "mci.vm", "m1", STATEWARD_TOKEN=viewer).exit_code == 4
+    assert run("create", "mci.vm", "m.m1", STATEWARD_TOKEN=viewer).exit_code == 4
 
 
 def test_a_folder_whose_token_is_not_ours_opens_nothing(run: Run, folder: Path) -> None:

@@ -103,3 +103,9 @@ def test_what_a_terminal_would_obey_is_not_passed_on(house: House) -> None:
     house.ask(house.engine.create(house.ns, "p1", PUMP.kind, "build", labels={"x": "\x1b[2J\x07"}))
     assert "\x1b" not in house.run("list").stdout
     assert "\x1b" not in house.run("get", "p1").stdout
+
+
+@pytest.mark.parametrize("name", ["", "a/b"])
+def test_what_cannot_be_a_namespace_is_told_as_that(house: House, name: str) -> None:
+    told = house.json("list", "-n", name, code=2)
+    assert (told["field"], told["value"]) == ("namespace", name)

@@ -22,16 +22,17 @@ def run(folder: Path, *words: str, **environ: str) -> Result:
 def test_a_folder_leads_to_its_server_and_after_its_death_to_its_database(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with served(folder, "--demo") as server:
-        done = run(folder, "create", "mci.vm/web-1", "--label", "provider=aws", "--wait", "--json")
+        done = run(folder, "create", "mci.vm/m.web-1", "--label", "provider=aws", "--wait", "--json")
         made = json.loads(done.stdout)[0]
         assert made["operation"]["status"] in ("succeeded", "failed")  # clouds fail now and then, simulated ones too
         assert done.exit_code == (0 if made["operation"]["status"] == "succeeded" else 1)
-        assert "web-1 create (new) -> Creating" in run(folder, "watch", "web-1", "--after", "0", "--count", "1").stdout
+        watched = run(folder, "watch", "m.web-1", "--after", "0", "--count", "1").stdout
+        assert "m.web-1 create (new) -> Creating" in watched
         assert "1 workers" in run(folder, "top", "--once").stdout
         server.stop(signal.SIGKILL)
     assert (folder / "server.json").exists()
-    assert run(folder, "get", "vm/web-1").exit_code == 0
-    waiting = run(folder, "create", "mci.vm/web-2")
+    assert run(folder, "get", "vm/m.web-1").exit_code == 0
+    waiting = run(folder, "create", "mci.vm/m.web-2")
     assert waiting.exit_code == 0, waiting.output
     assert "the work waits" in waiting.stderr
 
@@ -56,6 +57,6 @@ def test_a_certificate_must_be_one_that_is_trusted(tmp_path: Path, certificate: 
         assert "CERTIFICATE_VERIFY_FAILED" in refused.stderr
         assert run(folder, "watch", "--after", "0", "--count", "1").exit_code == 3
         assert run(folder, "list", SSL_CERT_FILE=str(known)).exit_code == 0
-        run(folder, "create", "mci.vm/web-1", SSL_CERT_FILE=str(known))
+        run(folder, "create", "mci.vm/m.web-1", SSL_CERT_FILE=str(known))
         watched = run(folder, "watch", "--after", "0", "--count", "1", SSL_CERT_FILE=str(known))
-        assert "web-1" in watched.stdout
+        assert "m.web-1" in watched.stdout

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 VM = {
-    "name": "m1",
-    "uid": "uid-m1",
+    "uid": "its own is given to it",
     "mci": "m",
     "group": "g",
     "connection": "aws-ap-northeast-2",
@@ -19,10 +18,11 @@ VM = {
 
 
 def with_spec(folder: Path, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command; one that creates a VM says what is wanted, by a file in a folder."""
+    """Return a command; one that creates a VM `m.NAME` says what is wanted, by a file in a folder."""
     if words[:1] != ("create",):
         return words
     file = folder / "vm.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({**VM, "uid": f"uid-{words[-1]}-{words[1]}"}))
-    return (*words, "--spec", str(file))
+    name = (words[1].partition("/")[2] or words[2]).removeprefix("m.")
+    file.write_text(json.dumps({**VM, "name": name}))
+    return (*words, "--parent", "m", "--spec", str(file))

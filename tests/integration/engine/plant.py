@@ -86,7 +86,7 @@ class Plant:
         self.done: Counter[str] = Counter()
         self.begun: Counter[str] = Counter()
         self.true: set[str] = set()  # operations whose effect took place
-        self.errors: dict[str, list[Exception]] = {}
+        self.errors: dict[str, list[BaseException]] = {}
         self.open = asyncio.Event()
         self.open.set()
         self.inside: Counter[str] = Counter()  # how many are at work, by object
@@ -103,7 +103,7 @@ class Plant:
         """Let what is held go on."""
         self.open.set()
 
-    def fail(self, action: str, *errors: Exception) -> None:
+    def fail(self, action: str, *errors: BaseException) -> None:
         """Let the next runs of an action fail, one error each."""
         self.errors.setdefault(action, []).extend(errors)
 

@@ -44,6 +44,36 @@ async def test_a_bug_in_a_handler_fails_the_operation_and_not_the_worker(site: S
     assert (await site.ended(await site.engine.act("ns", "p1", "pump"))).status is Status.SUCCEEDED
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("there are no words for it")
+
+
+class Odd(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(("bug", "told"), [(Unspeakable(), "Unspeakable"), (Odd("odd"), "Odd: odd")])
+async def test_whatever_a_handler_raises_ends_its_operation(site: Site, bug: BaseException, told: str) -> None:
+    await site.built("p1")
+    site.plant.fail("pump", bug)
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert (ended.status, ended.error) == (Status.FAILED, told)
+
+
+async def test_a_handler_that_waits_for_what_is_cancelled_is_not_called_again_without_end(site: Site) -> None:
+    async def forsaken(_: Job) -> None:
+        site.plant.begun["pump"] += 1
+        waited_for = asyncio.create_task(asyncio.sleep(60))
+        waited_for.cancel()
+        await waited_for
+
+    await site.built("p1")
+    site.engine.kinds[PUMP.kind].does("pump", attempts=2)(forsaken)
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert (ended.error, site.plant.begun["pump"]) == ("something that its handler waited for was cancelled", 2)
+
+
 async def test_after_an_unclear_answer_it_looks_before_it_works_again(site: Site) -> None:
     await site.built("p1")
 

@@ -42,6 +42,12 @@ async def test_a_token_may_expire(house: House) -> None:
     assert made["expires"] == "2198-12-31T23:00:00Z"
 
 
+async def test_a_time_beyond_all_that_can_be_told_is_told_as_the_last_one(house: House) -> None:
+    made = await house.post("/tokens", WISH | {"expires": "9999-12-31T23:59:59-23:00"})
+    assert (made.status_code, made.json()["info"]["expires"]) == (201, "9999-12-31T23:59:59.999999Z")
+    assert (await house.get("/tokens")).status_code == 200
+
+
 async def test_all_tokens_and_quotas_are_listed_however_short_a_page_is() -> None:
     async with open_house(config=Config(page_limit=2)) as house:
         for number in range(3):

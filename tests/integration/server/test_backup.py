@@ -151,6 +151,34 @@ async def test_a_copy_of_a_newer_program_is_refused(engine: Engine, database: Pa
         restore(copy, tmp_path / "other.db", replace=False)
 
 
+async def test_a_database_is_not_a_copy_of_itself(database: Path) -> None:
+    async with Engine(open_store(str(database)), all_kinds(), works=False) as engine:
+        await define(engine, "one")
+    before = content(database)
+    with pytest.raises(CannotCopy, match="the database itself"):
+        restore(database, database, replace=True)
+    assert content(database) == before
+
+
+async def test_a_place_where_no_file_can_be_is_refused_with_the_reason(
+    engine: Engine, database: Path, tmp_path: Path
+) -> None:
+    await define(engine, "one")
+    for name in ("nowhere/copy.db", "x" * 255):
+        with pytest.raises(CannotCopy, match=r"No such file|too long"):
+            back_up(database, tmp_path / name)
+    back_up(database, tmp_path / "copy.db")
+    with pytest.raises(CannotCopy, match="No such file"):
+        restore(tmp_path / "copy.db", tmp_path / "nowhere" / "stateward.db", replace=False)
+
+
+async def test_what_is_restored_is_for_its_owner_alone(engine: Engine, database: Path, tmp_path: Path) -> None:
+    await define(engine, "one")
+    back_up(database, tmp_path / "copy.db")
+    restore(tmp_path / "copy.db", tmp_path / "other.db", replace=False)
+    assert (tmp_path / "other.db").stat().st_mode & 0o777 == 0o600
+
+
 def test_nothing_is_copied_from_where_there_is_no_database(tmp_path: Path) -> None:
     with pytest.raises(CannotCopy, match="there is no database"):
         back_up(tmp_path / "nowhere.db", tmp_path / "copy.db")

@@ -139,6 +139,20 @@ async def test_a_stopping_server_lets_its_followers_go(outpost: Outpost) -> None
     outpost.release()
 
 
+async def test_a_token_that_is_taken_back_follows_no_further(outpost: Outpost) -> None:
+    outpost.hold()
+    op = await begun(outpost)
+    text, info = await outpost.tokens.issue("short", Role.VIEWER, ["a"])
+    async with outpost.client(text) as client, client.stream("GET", path(op)) as answer:
+        coming = events(answer)
+        await anext(coming)
+        await outpost.tokens.revoke(info.id)
+        async with asyncio.timeout(PATIENT):
+            assert [event.name async for event in coming if event.name == "end"] == []
+    outpost.release()
+    assert (await followed(outpost, op))[-1].name == "end"
+
+
 async def test_an_operation_that_is_not_there_is_a_problem_and_not_a_stream(outpost: Outpost) -> None:
     async with outpost.client() as client:
         answer = await client.get(path("nowhere"))

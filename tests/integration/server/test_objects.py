@@ -110,6 +110,12 @@ async def test_a_list_is_narrowed_by_kind_state_parent_labels_and_name(house: Ho
         assert [one["id"] for one in found] == expected, query
 
 
+async def test_more_labels_than_an_object_can_have_are_not_asked_for(house: House) -> None:
+    for wishes, status in ((100, 200), (101, 400), (1_500, 400)):
+        query = "&".join(f"label=a{number}=b" for number in range(wishes))
+        assert (await house.get(f"/ns/{NS}/objects?{query}")).status_code == status, wishes
+
+
 async def test_a_page_is_never_longer_than_the_limit_of_the_server(house: House) -> None:
     assert house.app.state.service.page(10**9) == 1_000
 

@@ -1,4 +1,5 @@
 import json
+import re
 import signal
 import socket
 import stat
@@ -31,7 +32,7 @@ def vm(name: str) -> dict[str, str]:
 
 
 def created(client: httpx.Client, name: str) -> httpx.Response:
-    body = {"id": name, "kind": "mci.vm", "spec": vm(name)}
+    body = {"id": f"m.{name}", "kind": "mci.vm", "parent": "m", "spec": vm(name)}
     return client.post(OBJECTS, json=body, headers={"Idempotency-Key": name})
 
 
@@ -40,7 +41,7 @@ def states(client: httpx.Client) -> dict[str, str]:
     after: str | None = None
     while True:
         page = client.get(OBJECTS, params={"limit": 1000, **({} if after is None else {"after": after})}).json()
-        found |= {one["id"]: one["state"] for one in page["items"]}
+        found |= {one["id"].removeprefix("m."): one["state"] for one in page["items"]}
         after = page["next"]
         if after is None:
             return found
@@ -49,7 +50,7 @@ def states(client: httpx.Client) -> dict[str, str]:
 def settled(client: httpx.Client, names: list[str]) -> dict[str, str]:
     """Wait until none of these objects is in transition any more."""
     for name in names:
-        (operation, *_) = client.get("/api/v1/ns/a/operations", params={"object": name}).json()["items"]
+        (operation, *_) = client.get("/api/v1/ns/a/operations", params={"object": f"m.{name}"}).json()["items"]
         with client.stream("GET", f"/api/v1/ns/a/operations/{operation['id']}/events") as events:
             assert "end" in events.read().decode()
     return states(client)
@@ -64,11 +65,22 @@ class TestStarting:
             with server.client() as client:
                 assert client.get("/api/v1/kinds").status_code == 200
 
+    def test_a_folder_that_others_can_look_into_holds_a_database_that_they_cannot_read(self, tmp_path: Path) -> None:
+        (tmp_path / "data").mkdir(mode=0o755)
+        with served(tmp_path / "data") as server:
+            assert {mode(file) for file in server.folder.glob("stateward.db*") if file.suffix != ".lock"} == {0o600}
+
     def test_it_says_where_it_answers_where_the_token_is_and_what_to_try(self, tmp_path: Path) -> None:
         with served(tmp_path / "data") as server:
             assert server.url in server.output
             assert f"{server.folder.name}/admin-token" in server.output
-            assert server.output.partition("  try\n")[2].count("    stateward ") == 3
+            server.until("top --once")
+            commands = re.findall(r"^    stateward (.+)$", server.output, re.MULTILINE)
+            assert len(commands) == 3
+            for command in commands:
+                words = [str(server.folder) if word == server.folder.name else word for word in command.split()]
+                tried = run(*words)
+                assert tried.returncode == 0, (command, tried.stderr)
 
     def test_the_token_itself_is_never_printed(self, tmp_path: Path) -> None:
         with served(tmp_path / "data", "--log-level", "debug", "--log-format", "json") as server:
@@ -122,6 +134,19 @@ class TestStarting:
         (tmp_path / "data").write_text("not a folder")
         done = run("serve", "--data", str(tmp_path / "data"))
         assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+    def test_a_name_that_no_folder_can_have_is_told_in_one_line(self, tmp_path: Path) -> None:
+        done = run("serve", "--data", str(tmp_path / ("x" * 300)))
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+    def test_a_certificate_that_is_none_is_told_in_one_line(self, tmp_path: Path) -> None:
+        for text in (None, "no certificate"):
+            if text is not None:
+                (tmp_path / "cert.pem").write_text(text)
+            files = ("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "cert.pem"))
+            done = run("serve", "--data", str(tmp_path / "data"), "--port", "0", *files)
+            assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+            assert "tls_cert" in done.stderr
 
     def test_a_database_that_is_none_of_ours_is_told_without_its_password(self, tmp_path: Path) -> None:
         done = run("serve", "--data", str(tmp_path / "data"), "--database", "mysql://me:hunter2@host/db", "--port", "0")

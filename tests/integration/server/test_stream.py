@@ -151,7 +151,11 @@ async def test_without_a_valid_token_there_is_nothing_to_see(outpost: Outpost, w
 
 
 @pytest.mark.parametrize(
-    "word", ["", "not JSON", "[]", '{"unknown": 1}', '{"after": -1}', '{"after": "1"}', '{"ns": "a"}', b"\x00\xff"]
+    "word",
+    [
+        *("", "not JSON", "[]", '{"unknown": 1}', '{"after": -1}', '{"after": "1"}', '{"ns": "a"}', b"\x00\xff"),
+        *(r'{"after": 0, "kind": "a\u0000"}', r'{"after": 0, "ns": ["a\u0000"]}'),  # no store of ours holds these
+    ],
 )
 async def test_a_first_word_that_is_not_understood_is_refused(outpost: Outpost, word: str | bytes) -> None:
     async with outpost.stream() as stream:

@@ -20,8 +20,8 @@ def test_a_kind_may_stand_before_the_id(kind: str, id_: str) -> None:
     assert str(ref(f"{kind}/{id_}")) == f"{kind}/{id_}"
 
 
-@pytest.mark.parametrize("text", ["", "/", "vm/", "/m1"])
-def test_half_a_name_is_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "/", "vm/", "/m1", "mci/vm/m1"])
+def test_half_a_name_is_refused_and_so_is_more_than_one(text: str) -> None:
     with pytest.raises(BadInput, match="id"):
         ref(text)
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from stateward.cli.bars import Bars, group_of
+from stateward.cli.output import err, out
 from stateward.cli.show import age, clean, span, when
 
 
@@ -64,3 +65,9 @@ def test_bars_show_what_has_ended_and_what_failed() -> None:
 
 def test_bars_say_nothing_where_nobody_looks() -> None:
     assert shown_by(Console(file=StringIO(), force_terminal=False)) == ""
+
+
+def test_no_name_is_told_with_a_picture_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    out().print("lane:a:b and ovc.vm:RUNNING:", markup=False)
+    err().print("lane:a:b and ovc.vm:RUNNING:", markup=False)
+    assert capsys.readouterr() == ("lane:a:b and ovc.vm:RUNNING:\n",) * 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateward.domains.mci.api.bodies import MOST_VMS, Wish, group_wish, mci_wish, scale_wish
+from stateward.domains.mci.api.bodies import Wish, group_wish, mci_wish, scale_wish
 from stateward.domains.mci.api.lenient import Fields, flag, read
 from stateward.domains.mci.api.names import id_form, id_of, name_of, one_of
 from stateward.domains.mci.api.part_bodies import (
@@ -22,6 +22,7 @@ from stateward.domains.mci.api.part_bodies import (
     subnet_wish,
 )
 from stateward.domains.mci.model import Connection, MciSpec, PostCommand, Rule, Subnet
+from stateward.domains.mci.wishes import MOST_VMS
 from stateward.errors import BadInput
 
 AWS = Connection("aws-here", "aws", "here")

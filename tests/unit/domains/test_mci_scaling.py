@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import MciSpec, SubGroup, text
 from stateward.domains.mci.scaling import SIGNS, scaled
+from stateward.domains.mci.wishes import MOST_VMS, check_wish
 from stateward.engine import Request
 from stateward.errors import BadInput
 from stateward.store.records import Object
@@ -48,6 +49,7 @@ def test_the_record_follows_from_the_arguments(action: str, group: SubGroup, cou
         ({"group": "web", "count": "two"}, "args"),
         ({"group": "web", "count": 0}, "args.count"),
         ({"group": "web", "count": -1}, "args.count"),
+        ({"group": "web", "count": MOST_VMS + 1}, "args.count"),
         ({"group": "cache", "count": 1}, "args.group"),
     ],
 )
@@ -82,3 +84,31 @@ def test_a_record_that_changes_anything_else_is_refused(wrong: MciSpec) -> None:
     with pytest.raises(BadInput) as refused:
         scaled(asked(args={"group": "web", "count": 1}, spec=wrong), record())
     assert (refused.value.field, refused.value.state) == ("spec", "Running")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "Cache", "a.b", "9", "a b", "x" * 101])
+def test_a_new_subgroup_whose_vms_could_not_be_found_again_is_refused(name: str) -> None:
+    wanted = replace(SHOP, groups=(WEB, DB, SubGroup(name, 2, "s", "i")))
+    with pytest.raises(BadInput) as refused:
+        scaled(asked(args={"group": name, "count": 2}, spec=wanted), record())
+    assert (refused.value.field, refused.value.state) == ("spec.groups[0].name", "Running")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        (replace(SHOP, name="a.b"), "spec.name"),
+        (replace(SHOP, name="a/b"), "spec.name"),
+        (replace(SHOP, groups=()), "spec.groups"),
+        (replace(SHOP, groups=(WEB, WEB)), "spec.groups"),
+        (replace(SHOP, groups=(WEB, replace(DB, size=0))), "spec.groups[1].size"),
+        (replace(SHOP, groups=(WEB, replace(DB, size=-2))), "spec.groups[1].size"),
+        (replace(SHOP, groups=(WEB, replace(DB, size=MOST_VMS))), "spec.groups"),
+        (replace(SHOP, groups=(WEB, replace(DB, name="d/b"))), "spec.groups[1].name"),
+    ],
+)
+def test_an_mci_that_could_not_be_made_or_handled_is_refused_with_the_field(wrong: MciSpec, field: str) -> None:
+    check_wish(SHOP)
+    with pytest.raises(BadInput) as refused:
+        check_wish(wrong)
+    assert refused.value.field == field

@@ -17,6 +17,9 @@ from stateward.store.records import Object
 AT_ONCE = 20
 NO_WAY_IN = "(the driver offers no way in)"
 
+LONGEST, SHORTEST, ALTOGETHER = 65_536, 500, 4_000_000
+"""How many signs are kept of what a VM wrote, at most and in any case, and of all VMs: it is in the MCI's record."""
+
 
 class Ran(Struct, frozen=True):
     """What the commands wrote, and why they failed where they did; by VM."""
@@ -36,7 +39,14 @@ async def run_post_command(cloud_of: CloudOf, command: PostCommand | None, vms: 
             return vm_of(vm).name, *(await _run(cloud_of, command, vm))
 
     ran = await asyncio.gather(*(one(vm) for vm in vms))
-    return Ran({name: written for name, written, _ in ran}, {name: why for name, _, why in ran if why})
+    most = max(SHORTEST, min(LONGEST, ALTOGETHER // max(1, len(vms))))
+    return Ran({name: shortened(written, most) for name, written, _ in ran}, {name: why for name, _, why in ran if why})
+
+
+def shortened(text: str, most: int) -> str:
+    """Return the end of a text that is too long, with a word on what was left out: errors come last."""
+    left_out = len(text) - most
+    return text if left_out <= 0 else f"({left_out} signs left out)\n{text[left_out:]}"
 
 
 async def _run(cloud_of: CloudOf, command: PostCommand, found: Object) -> tuple[str, str]:

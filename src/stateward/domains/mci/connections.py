@@ -58,16 +58,22 @@ class Clouds:
         return cloud
 
     async def at(self, connection: Connection) -> Cloud:
-        """Return the cloud of a connection; one that was changed since is made anew."""
+        """Return the cloud of a connection; one that was changed since is made anew, if it can be."""
         known = self._open.get(connection.name)
         if known is not None and known[0] == connection:
             return known[1]
-        if known is not None:
-            await known[1].close()
         serves = _fresh_for(connection.options)
         cloud = Cloud(self._make(connection), monotonic, tick=self._tick, serves=serves)
         self._open[connection.name] = connection, cloud
+        if known is not None:
+            await known[1].close()
         return cloud
+
+    async def let_go(self, name: str) -> None:
+        """Let go of a connection that there is no longer."""
+        _, cloud = self._open.pop(name, (None, None))
+        if cloud is not None:
+            await cloud.close()
 
     async def driver(self, connection: Connection) -> Driver:
         """Return the driver of a connection."""

@@ -1,10 +1,16 @@
 """What holds at the moment of acceptance, inside the transaction: no VM outlives the record of its MCI."""
 
-from stateward.domains.mci.forms import check_form
+from msgspec.structs import replace
+
+from stateward.domains.mci.forms import check_form, read
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
+from stateward.domains.mci.model import text, vm_id
+from stateward.domains.mci.plans import uid_of
 from stateward.domains.mci.scaling import SIGNS, scaled
+from stateward.domains.mci.wishes import check_wish
 from stateward.engine import Denied, Request
 from stateward.engine.desk import Desk
+from stateward.engine.requests import EMPTY
 from stateward.errors import BadInput
 from stateward.store.records import Object
 from stateward.store.selection import Selector
@@ -46,6 +52,8 @@ class Meanwhile(Denied):
 async def guard_mci(desk: Desk, request: Request, found: Object) -> Request | None:
     """Refuse what could not be done, and what would leave VMs behind."""
     check_form(request, found)
+    if request.birth is not None:
+        check_wish(read(found.kind, request.spec or EMPTY))
     if request.action == "delete":
         await _guard_delete(desk, request, found)
     return scaled(request, found) if request.action in SIGNS else None
@@ -62,6 +70,23 @@ async def _guard_delete(desk: Desk, request: Request, found: Object) -> None:
         raise StillAlive(found.id, alive)
     if left:
         raise Meanwhile(found.id)
+
+
+async def guard_vm(_desk: Desk, request: Request, found: Object) -> Request | None:
+    """Refuse a VM that is not part of the MCI which it says it is: nobody would see it there, nor end it with it.
+
+    One that is not made by its MCI is given a uid here, whatever it says: by that of another it would have its machine.
+    """
+    check_form(request, found)
+    if request.birth is None:
+        return None
+    want = read(found.kind, request.spec or EMPTY)
+    if found.id != vm_id(want.mci, want.name):
+        raise BadInput("id", found.id, f"{vm_id(want.mci, want.name)!r}, by which its spec goes")
+    if found.parent != want.mci:
+        raise BadInput("parent", found.parent, f"{want.mci!r}, the MCI in its spec")
+    own = replace(want, uid=uid_of(request.op, want.name))
+    return None if request.parent is not None else replace(request, spec=text(own))
 
 
 async def guard_network(_desk: Desk, request: Request, found: Object) -> None:

@@ -52,6 +52,10 @@ class Where(Struct, frozen=True):
     region: str
 
 
+MADE_FOR, SHARED = "made-for", "shared"
+"""The labels of what a preparation has made: for which MCI, and that others may use it."""
+
+
 class Parts:
     """The handlers of networks, security groups and keys."""
 
@@ -64,7 +68,8 @@ class Parts:
         make = {"vNet": self._network, "securityGroup": self._group, "sshKey": self._key}
         guards = dict.fromkeys(KINDS, guard_form) | {"vNet": guard_network}
         return [
-            Kind(lifecycle, self._handlers(word, make[word]), _route, guards[word]) for word, lifecycle in KINDS.items()
+            Kind(lifecycle, self._handlers(word, make[word]), _route, guards[word], keeps=(MADE_FOR, SHARED))
+            for word, lifecycle in KINDS.items()
         ]
 
     def _handlers(self, word: str, make: Callable[[Job], Awaitable[Ending]]) -> dict[str, Handler]:

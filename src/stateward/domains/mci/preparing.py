@@ -24,7 +24,7 @@ from stateward.domains.mci.model import (
     part_seen,
     text,
 )
-from stateward.domains.mci.parts import KINDS, where_of
+from stateward.domains.mci.parts import KINDS, MADE_FOR, SHARED, where_of
 from stateward.domains.mci.plans import Planned, uid_of
 from stateward.drivers import PartKind
 from stateward.engine import Job, Request, Temporary
@@ -34,9 +34,6 @@ from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
 from stateward.store.selection import Selector
-
-MADE_FOR, SHARED = "made-for", "shared"
-"""The labels of what a preparation has made: for which MCI, and that others may use it."""
 
 CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
 OPEN = (Rule("1-65535", "tcp"), Rule("1-65535", "udp"), Rule("", "icmp"))

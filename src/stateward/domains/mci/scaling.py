@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.forms import read
 from stateward.domains.mci.model import MciSpec, Scale, mci_of, text
+from stateward.domains.mci.wishes import MOST_VMS, check_groups
 from stateward.engine import Request
 from stateward.errors import BadInput
 from stateward.store.records import Object
@@ -27,6 +28,8 @@ def scaled(request: Request, found: Object) -> Request:
     if given not in (None, want):
         allowed = f"{found.id!r} as it is, but for {scale.count} VMs of {scale.group!r}"
         raise BadInput("spec", request.spec, allowed, state=found.state)
+    if len(want.groups) > len(was.groups):
+        check_groups(want.groups[len(was.groups) :], found.state)
     return replace(request, spec=text(want))
 
 
@@ -36,8 +39,8 @@ def _scale(request: Request, found: Object) -> Scale:
         scale = msgspec.json.decode(request.args, type=Scale)
     except msgspec.ValidationError as error:
         raise BadInput("args", request.args, f"{how} ({error})", state=found.state) from error
-    if scale.count < 1:
-        raise BadInput("args.count", scale.count, f"at least 1 in {how}", state=found.state)
+    if not 1 <= scale.count <= MOST_VMS:
+        raise BadInput("args.count", scale.count, f"from 1 to {MOST_VMS} in {how}", state=found.state)
     return scale
 
 

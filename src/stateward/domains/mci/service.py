@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.catalogue import Catalogue, objects
+from stateward.domains.mci.catalogue import BUILT_IN, Catalogue, objects
 from stateward.domains.mci.connections import Clouds
 from stateward.domains.mci.guards import Meanwhile, StillAlive
 from stateward.domains.mci.keypair import new_pair
@@ -44,7 +44,8 @@ from stateward.domains.mci.model import (
     vm_of,
 )
 from stateward.domains.mci.parts import KINDS, where_of
-from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound
+from stateward.domains.mci.standing import InUse, guard_connection
+from stateward.engine import Accepted, AlreadyExists, Engine, NotFound
 from stateward.engine.groups import GroupVerdict, NoneAllowed
 from stateward.engine.requests import VersionMismatch
 from stateward.errors import BadInput, StatewardError
@@ -61,17 +62,11 @@ ON_ALL = ("suspend", "resume", "reboot", "terminate")
 """The actions of an MCI that are done to all of its VMs at once."""
 
 
-class InUse(Denied):
-    """Something still stands on it."""
-
-    code = "in_use"
-
-    def __init__(self, what: str, by: list[str]) -> None:
-        super().__init__(what, by)
-        self.what, self.by = what, by
+class NoNamespace(NotFound):
+    """There is no such namespace."""
 
     def __str__(self) -> str:
-        return f"{self.what} is in use by {', '.join(self.by[:5])}{' and others' if len(self.by) > 5 else ''}"
+        return f"there is no namespace {self.object!r}"
 
 
 class Caller(Struct, frozen=True):
@@ -310,6 +305,7 @@ class Service:
 
     async def add_connection(self, connection: Connection, by: Caller) -> Connection:
         """Add a connection, or change one; its driver must be one there is."""
+        await guard_connection(self.catalogue, self.engine.store.reader, connection.name, connection)
         await self.clouds.at(connection)  # a driver or an option that is not known is refused here
         key = Key(HOME, part_id("connection", connection.name))
         try:
@@ -322,8 +318,11 @@ class Service:
         return connection
 
     async def remove_connection(self, name: str, by: Caller) -> None:
-        """Remove a connection that was added."""
-        await self.engine.act(HOME, part_id("connection", name), "remove", actor=CONTROLLER, who=by.who)
+        """Remove a connection that was added, and at which nothing stands."""
+        found = await self.engine.get(HOME, part_id("connection", name))
+        await guard_connection(self.catalogue, self.engine.store.reader, name, BUILT_IN.get(name))
+        await self.engine.act(*found.key, "remove", actor=CONTROLLER, who=by.who)
+        await self.clouds.let_go(name)
 
     # --- namespaces --------------------------------------------------------------------------------------------------
 
@@ -352,7 +351,7 @@ class Service:
         try:
             return await self.engine.get(HOME, part_id("ns", ns))
         except NotFound:
-            raise NotFound(HOME, ns) from None
+            raise NoNamespace(HOME, ns) from None
 
     async def namespaces(self) -> list[Object]:
         """Return all namespaces."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from stateward.domains.mci.clouds import Cloud
 from stateward.domains.mci.evidence import EVENTS, Look, Sight, hopeless, proven, reached
 from stateward.domains.mci.evidence import SHOWN as EXPECTED
-from stateward.domains.mci.forms import guard_form
+from stateward.domains.mci.guards import guard_vm
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_of, text, vm_of, vm_seen
 from stateward.domains.outcomes import answered
@@ -30,6 +30,9 @@ YOUNG = 30.0
 
 RELAPSED = 60.0
 """How many seconds a machine may be shown at rest in another state than it is to have, before the action has failed."""
+
+FOUND_BY = ("mci", "subgroup", "provider", "region", "connection")
+"""The labels that a VM gets from its MCI."""
 
 AT_REST = (MachineState.RUNNING, MachineState.SUSPENDED)
 
@@ -59,7 +62,7 @@ class Vms:
         """Return the kind of VMs, with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
         handlers |= {action: Handler(self._act, self._observe) for action in DEEDS}
-        return Kind(VM, handlers, _route, guard=guard_form)
+        return Kind(VM, handlers, _route, guard=guard_vm, keeps=FOUND_BY)
 
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)

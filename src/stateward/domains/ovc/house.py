@@ -11,6 +11,7 @@ from stateward.domains.ovc.demo import Show
 from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.hosts import Hosts
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
+from stateward.domains.ovc.manners import FOUND_BY
 from stateward.domains.ovc.nodes import FileVault, Nodes, NoVault, Vault
 from stateward.domains.ovc.rounds import Rounds
 from stateward.domains.ovc.rules.container import company_of_container, guard_account, guard_cloudspace
@@ -50,6 +51,8 @@ class OvcWing(Wing):
             Images(self.vault).kind(by[IMAGE.kind], guard_image, company_of_image, after),
             Hosts(self.nodes).kind(by[NODE.kind], guard_node, after),
         ]
+        for kind in kinds:
+            kind.keeps = FOUND_BY
         super().__init__(kinds, routes())
 
     def attach(self, engine: Engine) -> None:

@@ -11,6 +11,9 @@ from stateward.engine.desk import Desk
 from stateward.errors import BadInput
 from stateward.store.records import Key, Object, Work
 
+FOUND_BY = frozenset({"name", "account"})
+"""The labels by which it is found whether a name is taken."""
+
 STATUS = "status="
 """How the fact begins that tells in which state the caller believes an object to be."""
 

@@ -18,6 +18,9 @@ from stateward.drivers.process.proc import Process, family
 
 BETWEEN_LOOKS = 0.01
 
+LONGEST = 1_000_000
+"""How many bytes are read of what a command has written: the last ones."""
+
 
 async def run_job(
     machine: Path, process: Process, command: str, user: str, alive: Callable[[], Awaitable[bool]]
@@ -47,11 +50,18 @@ def _script(job: Path, user: str) -> str:
 
 def _told(job: Path) -> str:
     """Return what a job wrote, if it ended well."""
-    written = job.with_suffix(".out").read_text(errors="replace")
+    written = _end_of(job.with_suffix(".out"))
     status = int(job.with_suffix(".status").read_text())
     if status != 0:
         raise CommandFailed(status, written)
     return written
+
+
+def _end_of(path: Path) -> str:
+    """Return the last that is in a file; whatever a command writes, the server can hold it."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LONGEST))
+        return file.read(LONGEST).decode(errors="replace")
 
 
 def _ask(pipe: Path, script: Path) -> bool:

@@ -72,7 +72,8 @@ class SimulatedCloud:
 
     def set_temper(self, place: Place, temper: Temper) -> None:
         """Let a region behave in another way from now on."""
-        self.region(place).temper = temper
+        region = self.region(place)
+        region.temper = region.nature = temper
 
     def keep(self, region: Region) -> None:
         """Write down what has changed in a region, if anything has; nothing is answered before."""

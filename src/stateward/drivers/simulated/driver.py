@@ -54,14 +54,15 @@ T = TypeVar("T", bound=Keyed)
 
 
 class SimulatedDriver:
-    """A region of a simulated cloud; the options of its place change the region's temper."""
+    """A region of a simulated cloud; the options of its place change the region's temper, until it is closed."""
 
     def __init__(self, place: Place, cloud: SimulatedCloud, meter: Meter = lambda _: None) -> None:
         self._provider = place.provider
         self._cloud = cloud
         self._region = cloud.region(place)
-        if place.options:
-            cloud.set_temper(place, tempered(self._region.temper, place.options))
+        self._made = tempered(self._region.nature, place.options) if place.options else None
+        if self._made is not None:
+            self._region.temper = self._made
         self._meter = meter
         self._words = NATIVE.get(place.provider, PLAIN)
         self._able: tuple[Temper, Capabilities] | None = None
@@ -161,7 +162,9 @@ class SimulatedDriver:
                     yield key
 
     async def close(self) -> None:
-        """Hold nothing: the cloud is closed by whoever opened it."""
+        """Take the options back, unless somebody has set others since; the cloud is closed by whoever opened it."""
+        if self._made is not None and self._region.temper is self._made:
+            self._region.temper = self._region.nature
 
     # --- the way there and back ---
 

@@ -56,7 +56,7 @@ class Region:
 
     def __init__(self, name: str, temper: Temper, chance: Random, wrong: Wrong, number: Callable[[], int]) -> None:
         self.name = name
-        self.temper = temper
+        self.temper = self.nature = temper  # the nature is the temper that it has by itself, without any options
         self.gate = Gate(chance)
         self.machines: dict[str, Machine] = {}
         self.graves: dict[str, int] = {}  # keys that are used up, with the numbers of their machines

@@ -6,10 +6,10 @@ All times are in seconds, all chances between 0 and 1 and drawn for each call, o
 from collections.abc import Mapping
 from enum import Enum, auto
 from random import Random
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import fields, replace
 
 from stateward.drivers.port import MachineState
@@ -17,6 +17,16 @@ from stateward.errors import BadInput, UnknownName
 
 Span: TypeAlias = float | tuple[float, float]
 """A time, or a range to draw one from."""
+
+LONGEST = 31_536_000.0
+"""Of all times, in seconds: a year."""
+
+Time: TypeAlias = Annotated[float, Meta(ge=0.0, le=LONGEST)]
+
+Chance: TypeAlias = Annotated[float, Meta(ge=0.0, le=1.0)]
+Portion: TypeAlias = Annotated[int, Meta(ge=1)]
+Budget: TypeAlias = Annotated[float, Meta(ge=0.001, le=1e9)]
+Burst: TypeAlias = Annotated[float, Meta(ge=1.0, le=1e9)]
 
 
 class Temper(Struct, frozen=True, kw_only=True):
@@ -30,29 +40,29 @@ class Temper(Struct, frozen=True, kw_only=True):
     resuming: Span = (0.5, 2.0)
     rebooting: Span = (1.0, 3.0)
     terminating: Span = (0.5, 2.0)
-    forgotten: float = 3600.0  # how long a terminated machine is still listed
+    forgotten: Time = 3600.0  # how long a terminated machine is still listed
 
-    refused: float = 0.0  # for each machine: there is no room for it
-    fails: float = 0.0  # for each machine: accepted, and then it does not come up
-    relapses: float = 0.0  # for each deed: accepted, and then the machine is back where it was
-    transient: float = 0.0
-    throttled: float = 0.0
-    request_lost: float = 0.0  # not done, and no answer
-    answer_lost: float = 0.0  # done, and no answer
-    duplicated: float = 0.0  # delivered a second time, later
+    refused: Chance = 0.0  # for each machine: there is no room for it
+    fails: Chance = 0.0  # for each machine: accepted, and then it does not come up
+    relapses: Chance = 0.0  # for each deed: accepted, and then the machine is back where it was
+    transient: Chance = 0.0
+    throttled: Chance = 0.0
+    request_lost: Chance = 0.0  # not done, and no answer
+    answer_lost: Chance = 0.0  # done, and no answer
+    duplicated: Chance = 0.0  # delivered a second time, later
     duplicate_after: Span = (0.0, 10.0)
-    cut_short: float = 0.0  # for each listing: a page of it is missing
-    hint_lost: float = 0.0  # for each event
+    cut_short: Chance = 0.0  # for each listing: a page of it is missing
+    hint_lost: Chance = 0.0  # for each event
 
     late: Span = 0.0  # how old the truth is that a listing shows; what is younger is not in it
     dead: bool = False  # nothing gets through
 
-    calls_a_second: float | None = None  # the budget of the region; who asks more often is throttled
-    burst: float = 10.0  # how many calls may come at once
+    calls_a_second: Budget | None = None  # the budget of the region; who asks more often is throttled
+    burst: Burst = 10.0  # how many calls may come at once
 
     knows_tokens: bool = True  # whether a deed that comes again is known by its token; at most real providers it is not
-    bulk: int = 100
-    page: int = 1000
+    bulk: Portion = 100
+    page: Portion = 1000
 
 
 CALM = Temper(latency=0.0, pending=0.0, suspending=0.0, resuming=0.0, rebooting=0.0, terminating=0.0)
@@ -97,9 +107,17 @@ def tempered(temper: Temper, options: Mapping[str, str]) -> Temper:
 def _setting(name: str, text: str, sort: object) -> object:
     value = text.split("..", 1) if ".." in text else text
     try:
-        return msgspec.convert(value, sort, strict=False)
+        setting = msgspec.convert(value, sort, strict=False)
+        if sort == Span:  # a limit within it is what the library cannot check
+            msgspec.convert(_ends(setting), tuple[Time, ...])
+        return setting
     except msgspec.ValidationError as error:
-        raise BadInput(name, text, "a setting of this sort (a number, a span like 1..4, true or false)") from error
+        allowed = f"a setting of this sort (a number, a span like 1..4, true or false): {error}"
+        raise BadInput(name, text, allowed) from error
+
+
+def _ends(span: Span) -> tuple[float, ...]:
+    return span if isinstance(span, tuple) else (span,)
 
 
 def span_of(temper: Temper, state: MachineState) -> Span:

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from random import Random
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from stateward.store.closing import close_each
 from stateward.store.errors import Conflict, Unavailable
 from stateward.store.port import Program, Topic
 from stateward.store.postgres import schema as schemas
@@ -77,9 +77,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Finish what was begun and let go of all connections, whatever becomes of one of them."""
-        async with AsyncExitStack() as last:
-            for one in (self._pruners, self._readers, self._writers, self._listener):
-                last.push_async_callback(one.close)
+        await close_each(self._listener.close, self._writers.close, self._readers.close, self._pruners.close)
 
     async def transact(self, program: Program[T]) -> T:
         """Run a program as one durable transaction, again where it lost a race."""

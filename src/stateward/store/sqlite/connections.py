@@ -31,13 +31,16 @@ def open_checkpointer(settings: Settings) -> sqlite3.Connection:
 
 
 def _connect(settings: Settings, *, timeout: float, shared: bool = False) -> sqlite3.Connection:
-    return sqlite3.connect(
-        settings.path,
-        timeout=timeout,
-        isolation_level=None,
-        check_same_thread=not shared,
-        cached_statements=STATEMENTS,
-    )
+    try:
+        return sqlite3.connect(
+            settings.path,
+            timeout=timeout,
+            isolation_level=None,
+            check_same_thread=not shared,
+            cached_statements=STATEMENTS,
+        )
+    except sqlite3.Error as error:
+        raise fault(error) from error
 
 
 def _prepared(

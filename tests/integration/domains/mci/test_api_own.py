@@ -1,10 +1,12 @@
 """Routes of ours: connections, orphans, reconciling and scaling, for the command line."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from stateward.domains.mci.evidence import Look
 from stateward.drivers import Want
 from stateward.drivers.simulated.temper import CALM
 from tests.integration.domains.mci.api_house import AWS, DEAD, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api
@@ -27,8 +29,47 @@ async def test_a_connection_is_added_used_changed_and_removed(api: ApiHouse) -> 
     shown = await api.created(mci("m1", group("g1", 1, connectionName="mine")))
     assert (shown["vm"][0]["connectionName"], shown["vm"][0]["region"]["region"]) == ("mine", "us-east-1")
     assert (await api.post(f"{OWN}/connections", {**body, "zone": "a"})).json()["zone"] == "a"
+    assert (await api.delete(f"/ns/{NS}/mci/m1?option=terminate")).status_code == 200
+    assert (await api.delete(f"/ns/{NS}/sharedResources")).status_code == 200
     assert (await api.delete(f"{OWN}/connections/mine")).status_code == 200
     assert (await api.get("/connConfig/mine")).status_code == 404
+
+
+async def test_a_connection_is_not_taken_away_from_what_stands_at_it(api: ApiHouse) -> None:
+    body = {"name": "mine", "provider": "aws", "region": "us-east-1", "driver": "simulated"}
+    await api.post(f"{OWN}/connections", body)
+    await api.created(mci("m1", group("g1", 1, connectionName="mine")))
+    refusals = [
+        await api.delete(f"{OWN}/connections/mine"),
+        await api.post(f"{OWN}/connections", body | {"region": "us-west-2"}),
+        await api.post(f"{OWN}/connections", body | {"driver": "process"}),
+    ]
+    assert [one.status_code for one in refusals] == [409, 409, 409]
+    assert {one.json()["code"] for one in refusals} == {"in_use"}
+    assert f"{NS}/m1.g1-1" in refusals[0].json()["detail"]
+    assert (await api.get("/connConfig/mine")).json()["regionZoneInfo"]["assignedRegion"] == "us-east-1"
+
+
+async def test_a_change_that_is_refused_leaves_a_connection_as_it_works(api: ApiHouse) -> None:
+    body = {"name": "mine", "provider": "aws", "region": "us-east-1", "driver": "simulated"}
+    await api.post(f"{OWN}/connections", body)
+    cloud = await api.wing.service.clouds.of("mine")
+    looks = asyncio.Queue[Look]()
+
+    def goes_on(look: Look) -> bool:
+        looks.put_nowait(look)
+        return False
+
+    waits = asyncio.ensure_future(cloud.until("nobody", goes_on))
+    for _ in range(2):  # the second look is that of the watch, which a connection stops when it is closed
+        await asyncio.wait_for(looks.get(), 60)
+    answer = await api.post(f"{OWN}/connections", body | {"options": {"page": "0"}})
+    assert (answer.status_code, answer.json()["field"]) == (400, "page")
+    while not looks.empty():
+        looks.get_nowait()
+    await asyncio.wait_for(looks.get(), 60)
+    assert not waits.done()
+    waits.cancel()
 
 
 async def test_a_connection_that_cannot_be_is_bad_input(api: ApiHouse) -> None:

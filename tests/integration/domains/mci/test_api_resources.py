@@ -8,6 +8,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from stateward.domains.mci.api.keeping import all_kept
+from stateward.drivers import Part, PartKind
+from stateward.drivers.simulated import SimulatedDriver
 from tests.integration.domains.mci.api_house import AWS, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api
 
 BASE = f"/ns/{NS}/resources"
@@ -250,3 +252,45 @@ async def test_what_every_server_knows_is_under_system(api: ApiHouse) -> None:
     assert {"aws+ap-northeast-2+t3.nano", "gcp+asia-northeast3+e2-micro"} <= set(names)
     images = (await api.get(f"/ns/system/resources/image?option=id&filterKey=connectionName&filterVal={AWS}")).json()
     assert UBUNTU in images["output"]
+
+
+async def test_a_security_group_on_a_network_that_is_not_there_is_refused_before_anything_is_begun(
+    api: ApiHouse,
+) -> None:
+    await api.post(f"{BASE}/vNet", {"name": "net", "connectionName": "aws-us-east-1"})
+    for network, why in (("nowhere", "a vNet of the namespace"), ("net", "it is one of 'aws-us-east-1'")):
+        answer = await api.post(f"{BASE}/securityGroup", {"name": "sg", "connectionName": AWS, "vNetId": network})
+        assert (answer.status_code, answer.json()["field"]) == (400, "vNetId")
+        assert why in answer.json()["message"]
+    assert (await api.get(f"{BASE}/securityGroup?option=id")).json() == {"output": []}
+
+
+async def test_what_is_deleted_by_force_may_remain_at_its_provider_and_that_is_said(api: ApiHouse) -> None:
+    made = (await api.post(f"{BASE}/vNet", {"name": "net", "connectionName": AWS})).json()
+    said = (await api.delete(f"{BASE}/vNet/net?force=true")).json()["message"]
+    assert said == f"The vNet net has been deleted; at its provider there may still be {made['cspResourceId']}"
+
+
+async def test_a_provider_that_is_not_able_to_does_not_keep_the_shared_resources_of_others(api: ApiHouse) -> None:
+    shown = await api.created(mci("m1", group("g1", 1), group("g2", 1, specId="aws+us-east-1+t3.nano")))
+    network = next(one["cspVNetId"] for one in shown["vm"] if one["id"] == "g1-1")
+    foreign = Part(PartKind.SECURITY_GROUP, "foreign", "foreign", within=network)
+    await SimulatedDriver(HERE, api.wing.cloud).ensure(foreign)
+    await api.delete(f"/ns/{NS}/mci/m1?option=terminate")
+    answer = await api.delete(f"/ns/{NS}/sharedResources")
+    left = [line for line in answer.json()["output"] if "has not been deleted" in line]
+    assert (answer.status_code, len(answer.json()["output"]), len(left)) == (200, 6, 1)
+    assert "'foreign' is in it" in left[0]
+
+
+async def test_a_path_that_is_not_there_is_told_of_like_any_other_error_of_this_api(api: ApiHouse) -> None:
+    for answer, status in ((await api.get(f"{BASE}/nonsense"), 404), (await api.put("/connConfig", {}), 405)):
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
+        assert answer.json()["message"] == answer.json()["detail"]
+    ours = await api.get("http://test/api/v1/nonsense")
+    assert (ours.headers["content-type"], "message" in ours.json()) == ("application/problem+json", False)
+
+
+async def test_a_namespace_that_is_not_there_is_called_a_namespace(api: ApiHouse) -> None:
+    answer = await api.get("/ns/nowhere/mci")
+    assert (answer.status_code, answer.json()["message"]) == (404, "there is no namespace 'nowhere'")

@@ -1,13 +1,15 @@
 """What is asked for over the general API is checked like what is asked for in the domain's own words."""
 
+import json
 from typing import Any
 
 import pytest
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
-from stateward.domains.mci.model import HOME, NetworkSpec, Subnet, mci_of, part_id, plain
+from stateward.domains.mci.model import HOME, NetworkSpec, Subnet, mci_of, part_id, plain, vm_of
 from stateward.errors import BadInput
-from stateward.store.records import Key, Status
+from stateward.server.labels import relabel
+from stateward.store.records import Key, Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, mci
 
 NET = NetworkSpec(
@@ -52,6 +54,50 @@ async def test_what_is_wrong_with_a_spec_is_told_with_its_place(house: House) ->
     with pytest.raises(BadInput) as error:
         await house.engine.create(NS, "m1", MCI.kind, spec=spec)
     assert (error.value.field, error.value.state) == ("spec.groups[0].size", None)
+
+
+async def test_more_vms_than_one_request_may_ask_for_are_refused_in_any_form(house: House) -> None:
+    await house.created(mci())
+    assert (await refused(house, "scale out", args={"group": "g1", "count": 99_999_999})).field == "args.count"
+    many = plain(mci("m2")) | {"groups": [{"name": "g1", "size": 99_999_999, "spec": "s", "image": "i"}]}
+    with pytest.raises(BadInput) as error:
+        await house.engine.create(NS, "m2", MCI.kind, spec=many)
+    assert error.value.field == "spec.groups"
+    assert await house.engine.store.reader.object(Key(NS, "m2")) is None
+
+
+@pytest.mark.parametrize(("id_", "parent", "field"), [("loose", "m1", "id"), ("m1.g1-9", None, "parent")])
+async def test_a_vm_is_part_of_the_mci_in_its_spec(house: House, id_: str, parent: str | None, field: str) -> None:
+    await house.created(mci())
+    (first, *_) = await house.service.vms(NS, "m1")
+    spec = plain(vm_of(first)) | {"name": "g1-9", "uid": "another"}
+    with pytest.raises(BadInput) as error:
+        await house.engine.create(NS, id_, VM.kind, spec=spec, parent=parent)
+    assert error.value.field == field
+    assert len(await house.service.vms(NS, "m1")) == 2
+
+
+async def test_a_vm_that_says_it_is_another_one_gets_a_machine_of_its_own(house: House) -> None:
+    await house.created(mci())
+    (first, *_) = await house.service.vms(NS, "m1")
+    spec = plain(vm_of(first)) | {"name": "g1-9"}
+    made = await house.engine.create(NS, "m1.g1-9", VM.kind, spec=spec, parent="m1")
+    assert (await house.engine.wait(NS, made.op.id, 30)).status is Status.SUCCEEDED
+    assert vm_of(await house.engine.get(NS, "m1.g1-9")).uid not in ("", vm_of(first).uid)
+
+
+async def test_a_vm_keeps_the_labels_that_it_has_from_its_mci(house: House) -> None:
+    await house.created(mci())
+    (first, *_) = await house.service.vms(NS, "m1")
+    named = json.loads(first.labels)
+
+    async def relabelled(labels: dict[str, str]) -> Object:
+        kinds, key = house.engine.kinds, first.key
+        return await house.engine.store.transact(lambda tx: relabel(tx, kinds, key, labels, None, "user", "ann"))
+
+    with pytest.raises(BadInput, match="connection"):
+        await relabelled({**named, "connection": "elsewhere"})
+    assert json.loads((await relabelled({**named, "tier": "gold"})).labels) == {**named, "tier": "gold"}
 
 
 async def test_an_object_goes_by_the_name_in_its_spec(house: House) -> None:

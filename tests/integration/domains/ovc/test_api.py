@@ -359,3 +359,13 @@ async def test_what_is_made_over_the_generic_api_obeys_the_same_rules(api: Api) 
     generic = {"id": "vm-x", "kind": "ovc.account", "spec": {"name": "acme"}, "labels": {"name": "acme"}}
     answer = await api.clients["user"].post("http://test/api/v1/ns/shop/objects", json=generic)
     assert (answer.status_code, answer.json()["code"]) == (409, "name_taken")
+
+
+async def test_the_label_by_which_a_name_is_taken_cannot_be_taken_away(api: Api) -> None:
+    account = await api.made("accounts", name="labelled")
+    path = f"http://test/api/v1/ns/shop/objects/{account}/labels"
+    for labels in ({}, {"name": "other"}):
+        told = await api.refused(path, {"labels": labels}, method="PUT")
+        assert (told["status"], told["field"]) == (400, "labels")
+    kept = await api.call("PUT", path, json={"labels": {"name": "labelled", "tier": "gold"}})
+    assert (kept.status_code, kept.json()["labels"]) == (200, {"name": "labelled", "tier": "gold"})

@@ -9,6 +9,7 @@ import pytest
 
 from stateward.drivers import Accepted, Already, Deed, MachineState, Place, Ref, Refused
 from stateward.drivers.process import ProcessDriver
+from stateward.drivers.process.jobs import LONGEST
 from stateward.errors import BadInput
 from tests.integration.drivers.local.host import eventually, left_of, refs, seen, until, wants
 
@@ -137,6 +138,13 @@ async def test_a_reboot_is_another_process_in_the_same_machine(folder: Path) -> 
     assert second.details["boots"] == "2"
     assert first.details["pid"] != second.details["pid"]
     assert await driver.run(Ref("key-0"), "cat file", "", 30.0) == "kept\n"
+    await driver.close()
+
+
+async def test_of_a_command_that_writes_without_end_the_last_is_read(folder: Path) -> None:
+    driver = await one_machine(folder)
+    told = await driver.run(Ref("key-0"), "head -c 3000000 /dev/zero | tr '\\0' a; echo last", "", 30.0)
+    assert (len(told), told.endswith("a" * 100 + "last\n")) == (LONGEST, True)
     await driver.close()
 
 

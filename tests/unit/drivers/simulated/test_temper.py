@@ -5,8 +5,10 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from stateward.drivers.simulated import STORMY, Fate, Temper
+from stateward.drivers import Place
+from stateward.drivers.simulated import STORMY, Fate, SimulatedCloud, SimulatedDriver, Temper
 from stateward.drivers.simulated.temper import Bucket, draw, draw_fate, tempered
 from stateward.errors import BadInput, UnknownName
 
@@ -54,13 +56,40 @@ def test_options_change_a_temper() -> None:
     assert (changed.pending, changed.fails, changed.dead, changed.calls_a_second) == ((1.0, 4.0), 0.5, True, 3.0)
 
 
+async def test_options_hold_until_they_are_taken_back() -> None:
+    cloud, place = SimulatedCloud(), Place("aws", "ap-northeast-2")
+    nature = cloud.region(place).temper
+    first = SimulatedDriver(Place("aws", "ap-northeast-2", options={"dead": "true"}), cloud)
+    second = SimulatedDriver(Place("aws", "ap-northeast-2", options={"fails": "0.5"}), cloud)
+    await first.close()
+    assert cloud.region(place).temper == replace(nature, fails=0.5)
+    await second.close()
+    assert cloud.region(place).temper == nature
+
+
 def test_an_unknown_option_is_named_with_its_nearest() -> None:
     with pytest.raises(UnknownName) as raised:
         tempered(Temper(), {"fail": "0.5"})
     assert raised.value.nearest == "fails"
 
 
-@pytest.mark.parametrize(("name", "text"), [("fails", "often"), ("dead", "maybe"), ("pending", "1..2..3")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("fails", "often"),
+        ("fails", "2"),
+        ("throttled", "-0.1"),
+        ("throttled", "nan"),
+        ("dead", "maybe"),
+        ("pending", "1..2..3"),
+        ("latency", "-1"),
+        ("latency", "1..inf"),
+        ("page", "0"),
+        ("bulk", "-3"),
+        ("calls_a_second", "0"),
+        ("burst", "0"),
+    ],
+)
 def test_an_option_of_the_wrong_sort_is_refused(name: str, text: str) -> None:
     with pytest.raises(BadInput) as raised:
         tempered(Temper(), {name: text})

@@ -9,10 +9,8 @@ from msgspec.structs import replace
 from stateward.domains.mci.api.lenient import Fields
 from stateward.domains.mci.api.names import id_of, name_of, one_of, reference
 from stateward.domains.mci.model import MciSpec, Policy, PostCommand, SubGroup
+from stateward.domains.mci.wishes import MOST_VMS
 from stateward.errors import BadInput
-
-MOST_VMS = 10_000
-"""How many VMs one request may ask for."""
 
 MOST_GIB = 1_000_000
 A_DYNAMIC_GROUP = {

@@ -9,13 +9,13 @@ from typing import Annotated
 
 from litestar.params import PathParameter, QueryParameter
 
+from stateward.domains.mci.wishes import NAME, NAMED
 from stateward.errors import BadInput
 
 END = r"$(?!\n)"
 PART = rf"^[^\x00-\x1f\x7f/]{{1,200}}{END}"
 TEXT = rf"^[^\x00-\x1f\x7f]{{0,500}}{END}"
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]{0,99}\Z")
 RECORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,199}\Z")
 BETWEEN = str.maketrans("_ ", "--")
 
@@ -35,7 +35,7 @@ Wait = Annotated[float | None, QueryParameter(ge=0, le=300, description="seconds
 def name_of(field: str, text: str) -> str:
     """Return a name, or raise."""
     if NAME.match(text) is None:
-        raise BadInput(field, text, "a letter, then at most 99 letters, digits, - and +")
+        raise BadInput(field, text, NAMED)
     return text
 
 

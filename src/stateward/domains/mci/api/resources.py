@@ -17,13 +17,13 @@ from stateward.domains.mci.api.states import of_part, tells_state
 from stateward.domains.mci.api.usage import usage_of
 from stateward.domains.mci.api.wire import fits
 from stateward.domains.mci.lifecycle import PartState
-from stateward.domains.mci.model import Connection, GroupSpec, KeySpec, NetworkSpec
-from stateward.domains.mci.parts import KINDS, where_of
-from stateward.domains.mci.preparing import SHARED
+from stateward.domains.mci.model import Connection, GroupSpec, KeySpec, NetworkSpec, part_seen
+from stateward.domains.mci.parts import KINDS, SHARED, where_of
 from stateward.domains.mci.service import InUse
 from stateward.domains.wing import reads
-from stateward.engine import Denied
+from stateward.engine import Denied, NotFound
 from stateward.engine.ids import new_id
+from stateward.errors import BadInput
 from stateward.store.records import Object, Status
 from stateward.store.selection import Page, Selector
 
@@ -93,10 +93,22 @@ async def _make(request: Call, ns: str, word: str) -> PartView:
     body = await request.fields()
     place = await request.connection("connectionName", body.text("connectionName").strip())
     want = WISHES[word](body, place, new_id())
+    if isinstance(want, GroupSpec):
+        await _check_network(request, ns, want)
     found, secret = await request.service.make_part(ns, word, want, request.by, MADE_WITHIN)
     if found.state == PartState.ERROR:
         raise NotDone(f"{word} {want.name!r}", f"{found.error}; it is kept as Error until it is deleted")
     return part_view(word, found, secret=secret)
+
+
+async def _check_network(request: Call, ns: str, want: GroupSpec) -> None:
+    """Refuse a security group on a network that is not there, or is somewhere else, before anything is begun."""
+    try:
+        network = where_of(await request.service.part(ns, "vNet", want.network))
+    except NotFound as error:
+        raise BadInput("vNetId", want.network, f"a vNet of the namespace {ns!r}") from error
+    if network.connection != want.connection:
+        raise BadInput("vNetId", want.network, f"a vNet of {want.connection!r}: it is one of {network.connection!r}")
 
 
 async def _list(request: Call, ns: str, word: str, option: str | None, key: str | None, value: str | None) -> Answer:
@@ -112,6 +124,7 @@ async def _list(request: Call, ns: str, word: str, option: str | None, key: str 
 
 async def remove(request: Call, ns: str, word: str, name: str, *, force: bool = False) -> str:
     """Remove a part, and wait until it is gone; returns the sentence that says so."""
+    native = part_seen(await request.service.part(ns, word, name)).native_id
     accepted = await request.service.remove_part(ns, word, name, request.by, force=force)
     if accepted.operation is not None:
         request.works_on(ns, accepted.operation.id)
@@ -120,7 +133,8 @@ async def remove(request: Call, ns: str, word: str, name: str, *, force: bool = 
             return f"The {word} {name} is being deleted"
         if over.status is not Status.SUCCEEDED:
             raise NotDone(f"delete of {word} {name!r}", over.error or "no reason is known")
-    return f"The {word} {name} has been deleted"
+    remains = f"; at its provider there may still be {native}" if force and native else ""
+    return f"The {word} {name} has been deleted{remains}"
 
 
 async def remove_all(request: Call, word: str, parts: Sequence[Object], *, force: bool = False) -> list[str]:
@@ -148,10 +162,13 @@ async def delete_shared(request: Call, ns: Ns) -> dict[str, list[str]]:
     for word in ("sshKey", "securityGroup", "vNet"):
         chosen = Selector(ns, KINDS[word].kind, labels=((SHARED, "yes"),))
         for one in await reader.list_objects(chosen, Page(limit=1000)):
+            name = where_of(one).name
             try:
-                lines.append(await remove(request, ns, word, where_of(one).name))
+                lines.append(await remove(request, ns, word, name))
             except InUse:
                 continue
+            except Denied as error:  # one provider that is not able to does not hold up the others
+                lines.append(f"The {word} {name} has not been deleted: {error}")
     return {"output": lines}
 
 

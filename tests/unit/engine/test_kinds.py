@@ -1,0 +1,16 @@
+import pytest
+
+from stateward.domains.ovc.lifecycle import ACCOUNT, VM
+from stateward.engine import Kind
+from stateward.engine.kinds import Kinds
+from stateward.errors import BadInput, UnknownName
+
+
+def test_two_kinds_of_one_name_are_a_mistake() -> None:
+    with pytest.raises(BadInput, match=r"ovc\.vm"):
+        Kinds([Kind(VM), Kind(ACCOUNT), Kind(VM)])
+
+
+def test_an_unknown_kind_is_told_with_those_there_are() -> None:
+    with pytest.raises(UnknownName, match=r"'ovc\.vn'; did you mean 'ovc\.vm'\? Known: ovc\.vm, ovc\.account"):
+        Kinds([Kind(VM), Kind(ACCOUNT)])["ovc.vn"]
