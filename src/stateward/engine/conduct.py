@@ -46,6 +46,7 @@ class Conduct:
 
     async def run(self, job: Job, remaining: float) -> Outcome:
         """Do the work before its deadline; a job whose last worker vanished is looked at first."""
+        told = _times_told_to_stop()
         try:
             async with asyncio.timeout(remaining) as limit:
                 return await self._attempt(job)
@@ -58,7 +59,7 @@ class Conduct:
         except (Fenced, HandedOn, StoreError, KeyboardInterrupt, SystemExit, GeneratorExit):
             raise  # it says nothing about the work, only about who may go on with it
         except asyncio.CancelledError:
-            if _is_told_to_stop():
+            if _times_told_to_stop() > told:
                 raise
             return self._read(job, Unknown("something that its handler waited for was cancelled"), remaining)
         except BaseException as error:
@@ -97,11 +98,16 @@ class Conduct:
         """Look at what is true; whoever cannot look, or fails to, does not know."""
         if self._handler.observe is None:
             return Seen.UNKNOWN
+        told = _times_told_to_stop()
         try:
             async with asyncio.timeout(LOOK):
                 return await self._handler.observe(job)
         except (Fenced, StoreError):
             raise
+        except asyncio.CancelledError:
+            if _times_told_to_stop() > told:
+                raise
+            return Seen.UNKNOWN
         except Exception:
             return Seen.UNKNOWN
 
@@ -128,10 +134,10 @@ class Conduct:
         return Ending(CANCELLED, error="cancelled")
 
 
-def _is_told_to_stop() -> bool:
-    """Tell whether this task was cancelled, and not only something that it waited for."""
+def _times_told_to_stop() -> int:
+    """Return how often this task was cancelled; by that it is known whether it was, or something it waited for."""
     task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+    return 0 if task is None else task.cancelling()
 
 
 def _told(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from typing import TypeVar
 import pytest
 from msgspec.structs import replace
 
-from stateward.engine import Engine, Kind, LockWish, Permanent, Route, Temporary, Throttled, Unknown, Word
+from stateward.engine import Engine, Kind, LockWish, Permanent, Route, Seen, Temporary, Throttled, Unknown, Word
 from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
 from stateward.engine.groups import NoneAllowed
 from stateward.engine.handlers import Job
@@ -72,6 +72,22 @@ async def test_a_handler_that_waits_for_what_is_cancelled_is_not_called_again_wi
     site.engine.kinds[PUMP.kind].does("pump", attempts=2)(forsaken)
     ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
     assert (ended.error, site.plant.begun["pump"]) == ("something that its handler waited for was cancelled", 2)
+
+
+async def test_a_look_that_waits_for_what_is_cancelled_is_no_look(site: Site) -> None:
+    async def blind(_: Job) -> Seen:
+        waited_for = asyncio.create_task(asyncio.sleep(60))
+        waited_for.cancel()
+        await waited_for
+        return Seen.DONE
+
+    await site.built("p1")
+    site.plant.hold()
+    site.engine.kinds[PUMP.kind].does("pump", observe=blind)(site.plant.run)
+    accepted = await site.engine.act("ns", "p1", "pump")
+    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await site.engine.cancel("ns", accepted.op.id)
+    assert (await site.ended(accepted)).error == "cancelled, and nobody can say whether it was done"
 
 
 async def test_after_an_unclear_answer_it_looks_before_it_works_again(site: Site) -> None:
