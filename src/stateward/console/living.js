@@ -22,16 +22,27 @@ export async function living(context, kinds, draw, reading = (signal) => allOf(k
   const show = onceAFrame(() => draw([...things.values()]));
   /** @param {Line} line about what was there before, and was not read */
   const others = (line) => line.source !== null && !isNowhere(line.kind, line.source);
+  /** @type {Set<Line[]>} what has come while something is being read: the answer may be older, or newer */
+  const meanwhile = new Set();
   const read = async () => {
-    const found = await reading(context.signal);
-    things = new Map(found.map((one) => [`${one.ns}/${one.id}`, one]));
+    /** @type {Line[]} */
+    const came = [];
+    meanwhile.add(came);
+    try {
+      const found = await reading(context.signal);
+      things = new Map(found.map((one) => [`${one.ns}/${one.id}`, one]));
+    } finally {
+      meanwhile.delete(came);
+    }
+    apply(came);
     draw([...things.values()]);
   };
   const readSoon = () => {
     clearTimeout(asked);
     asked = window.setTimeout(() => read().catch(() => {}), AGAIN);
   };
-  context.on("lines", (/** @type {Line[]} */ lines) => {
+  /** @param {Line[]} lines */
+  const apply = (lines) => {
     for (const line of lines) {
       if (!kinds.includes(line.kind) || line.target === null) continue;
       const found = things.get(`${line.ns}/${line.object}`);
@@ -47,6 +58,10 @@ export async function living(context, kinds, draw, reading = (signal) => allOf(k
       });
       show();
     }
+  };
+  context.on("lines", (/** @type {Line[]} */ lines) => {
+    for (const came of meanwhile) came.push(...lines);
+    apply(lines);
   });
   context.signal.addEventListener("abort", () => clearTimeout(asked));
   await read();
