@@ -1,10 +1,11 @@
 """The domains' views on a real server: made with a form, done by a button, told in the domain's own words."""
 
+import re
 from collections.abc import Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.console.browser import AUDIT, Complaints, signed_in
 from tests.integration.server.processes import Served, served
@@ -184,6 +185,25 @@ def test_a_machine_goes_to_the_recycle_bin_with_its_disk_and_comes_back(
     expect(page.locator("tr", has_text="ledger-boot")).to_contain_text("as long as ledger")
     row.get_by_role("button", name="Restore").click()
     expect(page.get_by_text("The bin is empty.")).to_be_visible()
+    assert complaints.errors == []
+
+
+def test_what_happens_while_a_view_is_being_read_is_shown(opened: tuple[Page, Complaints], api: httpx.Client) -> None:
+    page, complaints = opened
+    node = wanted(api, "nodes", name="node 2")
+
+    def late(route: Route) -> None:
+        answer = route.fetch()
+        api.post(f"/api/v1/ns/mine/objects/{node}/actions/maintenance", params={"wait": 60}).raise_for_status()
+        last = api.get("/api/v1/ns/mine/objects/" + node + "/history").json()["items"][-1]["seq"]
+        page.wait_for_function(
+            "last => Number(document.querySelector('#live').innerText.replace(/\\D/g, '')) >= last", arg=last
+        )
+        route.fulfill(response=answer)
+
+    page.route(re.compile(r"/ns/mine/objects\?.*kind=ovc\.node"), late, times=1)
+    go(page, "ovc")
+    expect(page.locator(".tree")).to_contain_text("node 2MAINTENANCE")
     assert complaints.errors == []
 
 
