@@ -16,6 +16,7 @@ from stateward.access.roles import Role
 from stateward.engine import Engine, Kind
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
+from stateward.naming import check_text
 from stateward.store.records import Key, Object, Timer
 from stateward.store.selection import Page, Selector
 
@@ -80,8 +81,7 @@ class Tokens:
         self, name: str, role: Role, namespaces: list[str], expires: float | None = None, who: str = ""
     ) -> tuple[str, TokenInfo]:
         """Make a token; its text is returned here and never again."""
-        if not name or len(name) > 200:
-            raise BadInput("name", name, "a name of 1 to 200 characters")
+        check_text("name", name, 1, 200)
         if not namespaces:
             raise BadInput("namespaces", namespaces, f"a list of namespaces, or [{ANY!r}] for all")
         now = await self._engine.store.reader.time()

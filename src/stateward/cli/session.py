@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from stateward.cli.secret import Secret
 from stateward.cli.show import clean
 from stateward.cli.target import Given, choose, opened
 from stateward.errors import BadInput, StatewardError
+from stateward.naming import PATH_PART
 
 if TYPE_CHECKING:
     from stateward.cli.answers import ObjectInfo
@@ -130,7 +132,7 @@ def session(
     given = Given(server, None if token is None else Secret(token), token_file, data)
     used = [given.token or Secret("")]
     try:
-        if not namespace or "/" in namespace:
+        if re.match(PATH_PART, namespace) is None:
             raise BadInput("namespace", namespace, "the name of a namespace")
         with opened(choose(given, os.environ)) as client:
             used.append(client.wire.token)

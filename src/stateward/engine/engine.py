@@ -23,6 +23,7 @@ from stateward.engine.watch import watch
 from stateward.engine.worker import LEASE, Worker
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import NO_FACTS, USER
+from stateward.naming import check_text
 from stateward.store.changes import Changes
 from stateward.store.closing import close_each
 from stateward.store.port import Store, Tx
@@ -125,6 +126,8 @@ class Engine:
         for field, name in (("id", object), ("ns", ns)):
             if "\0" in name:  # where one database ends a text, and another refuses it
                 raise BadInput(field, name, "a name without NUL")
+            if birth is not None and not name.isprintable():
+                check_text(field, name, 1, 250)
         return Request(
             ns=ns,
             object=object,

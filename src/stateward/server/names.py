@@ -11,15 +11,11 @@ from litestar.openapi.spec import OpenAPIType, Schema
 from litestar.params import HeaderParameter, PathParameter, QueryParameter
 from msgspec import Meta
 
-# In Python, `$` also matches before a line end at the end of the text; the look-ahead closes that gap.
-END = r"$(?!\n)"
-NOT_OURS = "(?!sw_[0-9a-f]{12}_)"  # what was meant as a token is not to become a name that everybody reads
-PLAIN = rf"^{NOT_OURS}[A-Za-z0-9][A-Za-z0-9._:@+~-]{{0,199}}{END}"
-PART = rf"^[^\x00-\x1f\x7f/]{{1,200}}{END}"
-TEXT = rf"^[^\x00-\x1f\x7f]{{1,250}}{END}"
+from stateward.naming import END, IDEMPOTENCY_KEY, NAME, NAME_MEANS, PATH_PART, TEXT_MEANS, text_pattern
+
+TEXT = rf"^[^\x00-\x1f\x7f]{{1,250}}{END}"  # what is looked for: also what could not be written any more
 LABEL = rf"^[^\x00-\x1f\x7f=]{{1,100}}=[^\x00-\x1f\x7f]{{0,250}}{END}"
 TAGS = rf"^[\x20-\x7e]{{1,1000}}{END}"
-PRINTABLE = rf"^[\x21-\x7e]{{1,200}}{END}"
 
 HALF = 0.000_000_5
 """Half of the smallest time that is shown."""
@@ -29,25 +25,26 @@ MOST = 10**15
 
 # --- in bodies -------------------------------------------------------------------------------------------------------
 
-Plain = Annotated[str, Meta(pattern=PLAIN, description="letters, digits and . _ : @ + ~ -, at most 200 of them")]
-Namespace = Annotated[str, Meta(pattern=rf"{PLAIN}|^\*{END}", description="a namespace, or * for all of them")]
-TokenName = Annotated[str, Meta(pattern=rf"^[^\x00-\x1f\x7f]{{1,200}}{END}", description="whose it is")]
-Part = Annotated[str, Meta(pattern=PART, description="up to 200 signs without a slash")]
+Plain = Annotated[str, Meta(pattern=NAME, description=NAME_MEANS)]
+Namespace = Annotated[str, Meta(pattern=rf"{NAME}|^\*{END}", description="a namespace, or * for all of them")]
+TokenName = Annotated[str, Meta(pattern=text_pattern(1, 200), description=f"whose it is, {TEXT_MEANS}")]
+Part = Annotated[str, Meta(pattern=PATH_PART, description="up to 250 signs without a slash")]
 Text = Annotated[str, Meta(pattern=TEXT, description="up to 250 signs in one line")]
-LabelValue = Annotated[str, Meta(pattern=rf"^[^\x00-\x1f\x7f]{{0,250}}{END}")]
-Labels = Annotated[dict[Text, LabelValue], Meta(max_length=100)]
+LabelName = Annotated[str, Meta(pattern=text_pattern(1, 250), description=f"up to 250 signs, {TEXT_MEANS}")]
+LabelValue = Annotated[str, Meta(pattern=text_pattern(0, 250), description=f"up to 250 signs, {TEXT_MEANS}")]
+Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=100)]
 Priority = Annotated[int, Meta(ge=-1_000_000, le=1_000_000, description="higher goes first in its lane")]
 
 # --- in paths --------------------------------------------------------------------------------------------------------
 
-Ns = Annotated[str, PathParameter(pattern=PLAIN, description="the namespace")]
-Id = Annotated[str, PathParameter(pattern=PART, description="the object's id")]
-Op = Annotated[str, PathParameter(pattern=PART, description="the operation's id")]
-Action = Annotated[str, PathParameter(pattern=PART, description="an action or event of the object's lifecycle")]
-KindName = Annotated[str, PathParameter(pattern=PART, description="the kind's name")]
-Tree = Annotated[str, PathParameter(pattern=PART, description="the tree that the locks are on")]
-TokenId = Annotated[str, PathParameter(pattern=PART, description="the token's id, as it is listed")]
-Grp = Annotated[str, PathParameter(pattern=PART, description="the group of lanes")]
+Ns = Annotated[str, PathParameter(pattern=NAME, description="the namespace")]
+Id = Annotated[str, PathParameter(pattern=PATH_PART, description="the object's id")]
+Op = Annotated[str, PathParameter(pattern=PATH_PART, description="the operation's id")]
+Action = Annotated[str, PathParameter(pattern=PATH_PART, description="an action or event of the object's lifecycle")]
+KindName = Annotated[str, PathParameter(pattern=PATH_PART, description="the kind's name")]
+Tree = Annotated[str, PathParameter(pattern=PATH_PART, description="the tree that the locks are on")]
+TokenId = Annotated[str, PathParameter(pattern=PATH_PART, description="the token's id, as it is listed")]
+Grp = Annotated[str, PathParameter(pattern=PATH_PART, description="the group of lanes")]
 LanePath = Annotated[str, PathParameter(pattern=TEXT, description="the lane, such as aws/eu-west-1")]
 
 # --- in queries ------------------------------------------------------------------------------------------------------
@@ -83,7 +80,9 @@ WhenOrNone = Annotated[datetime | None, QueryParameter(description="a time, such
 
 IdempotencyKey = Annotated[
     str | None,
-    HeaderParameter(name="Idempotency-Key", pattern=PRINTABLE, description="same key, same answer: done only once"),
+    HeaderParameter(
+        name="Idempotency-Key", pattern=IDEMPOTENCY_KEY, description="same key, same answer: done only once"
+    ),
 ]
 IfMatch = Annotated[
     str | None, HeaderParameter(name="If-Match", pattern=TAGS, description="the ETag that the object must still have")

@@ -7,15 +7,16 @@ from litestar.params import QueryParameter
 
 from stateward.access import Right
 from stateward.engine.cancelling import NoSuchOperation
+from stateward.naming import PATH_PART
 from stateward.server.answers import problems
 from stateward.server.auth import needs
-from stateward.server.names import PART, Limit, Ns, Op
+from stateward.server.names import Limit, Ns, Op
 from stateward.server.service import Call, Service
 from stateward.server.wire import OperationPage, OperationView, operation_view
 from stateward.store.records import Key, Operation
 
 TAGS = ["operations"]
-Of = Annotated[str, QueryParameter(name="object", pattern=PART, description="the object that they are about")]
+Of = Annotated[str, QueryParameter(name="object", pattern=PATH_PART, description="the object that they are about")]
 
 
 async def found_operation(service: Service, key: Key) -> Operation:

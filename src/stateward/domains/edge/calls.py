@@ -6,6 +6,7 @@ from litestar import Request
 from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, PathParameter, QueryParameter
 
+from stateward import naming
 from stateward.access import Right
 from stateward.domains.edge.model import NAME
 from stateward.domains.edge.office import Office
@@ -23,8 +24,7 @@ TheService = NamedDependency[Service]
 TheOffice = NamedDependency[Office]
 TheSteward = NamedDependency[Steward]
 
-PLAIN = r"^(?!sw_[0-9a-f]{12}_)[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,199}$(?!\n)"
-Ns = Annotated[str, PathParameter(pattern=PLAIN, description="the namespace")]
+Ns = Annotated[str, PathParameter(pattern=naming.NAME, description="the namespace")]
 Cloudlet = Annotated[str, PathParameter(pattern=NAME, description="the cloudlet's name")]
 Cluster = Annotated[str, PathParameter(pattern=NAME, description="the cluster's name")]
 App = Annotated[str, PathParameter(pattern=NAME, description="the app's name")]
@@ -38,7 +38,7 @@ Key = Annotated[
     str | None,
     HeaderParameter(
         name="Idempotency-Key",
-        pattern=r"^[\x21-\x7e]{1,200}$(?!\n)",
+        pattern=naming.IDEMPOTENCY_KEY,
         description="same key, same answer: done only once",
     ),
 ]

@@ -38,6 +38,7 @@ from stateward.domains.leases.wire import (
 )
 from stateward.domains.wing import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
 from stateward.errors import BadInput
+from stateward.naming import PATH_PART
 
 BASE = "/blazar/v1"
 DEFAULT = "default"
@@ -50,10 +51,9 @@ READ, ACT = ({**needs(right), PLAIN_PROBLEMS: True} for right in (Right.READ, Ri
 Call = Request[Any, Any, Any]
 TheLeases = NamedDependency[Leases]
 TheHosts = NamedDependency[Hosts]
-PART = r"^[^\x00-\x1f\x7f/]{1,250}$"
-LeaseId = Annotated[str, PathParameter(pattern=PART, description="the lease's id")]
-PropertyName = Annotated[str, PathParameter(pattern=PART, description="the property")]
-HostId = Annotated[str, PathParameter(pattern=PART, description="the host's name")]
+LeaseId = Annotated[str, PathParameter(pattern=PATH_PART, description="the lease's id")]
+PropertyName = Annotated[str, PathParameter(pattern=PATH_PART, description="the property")]
+HostId = Annotated[str, PathParameter(pattern=PATH_PART, description="the host's name")]
 Properties = Annotated[dict[str, str | int | float | bool | None], Meta(description="properties of a host, by name")]
 
 

@@ -12,6 +12,7 @@ from stateward.domains.leases.model import Host, HostSpec, Share, host_key, host
 from stateward.domains.leases.service import PAGE, Caller
 from stateward.engine import Engine, NotFound
 from stateward.errors import BadInput
+from stateward.naming import check_text
 from stateward.store.records import Key, Object
 from stateward.store.selection import Page, Selector
 
@@ -64,8 +65,9 @@ class Hosts:
     async def register(self, caller: Caller, given: Mapping[str, Any]) -> Host:
         """Add a host."""
         name = given.get("name")
-        if not isinstance(name, str) or not name or len(name) > LONGEST or "/" in name:
-            raise BadInput("name", name, f"a name of 1 to {LONGEST} characters, without a stroke")
+        if not isinstance(name, str):
+            raise BadInput("name", name, "a text")
+        check_text("name", name, 1, LONGEST, without="/")
         spec = described(HostSpec(name, cleaning=self._cleaning), {k: v for k, v in given.items() if k != "name"})
         done = await self._engine.create(
             *host_key(caller.ns, name), HOST.kind, "register", spec=spec, actor=caller.actor, who=caller.who

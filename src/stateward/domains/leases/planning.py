@@ -10,6 +10,7 @@ from stateward.domains.leases.model import EventType, Lease, LeaseSpec, Reservat
 from stateward.domains.leases.resources import Resources
 from stateward.domains.leases.times import read_time
 from stateward.errors import BadInput
+from stateward.naming import check_text
 
 Given = Mapping[str, Any]
 
@@ -113,9 +114,9 @@ def _list(field: str, given: object) -> Sequence[Any]:
 
 
 def _name(given: object) -> str:
-    if not isinstance(given, str) or not given.strip() or len(given) > LONGEST_NAME:
+    if not isinstance(given, str) or not given.strip():
         raise BadInput("name", given, f"a name of 1 to {LONGEST_NAME} characters")
-    return given
+    return check_text("name", given, 1, LONGEST_NAME)
 
 
 def _end(given: object, start: float, now: float) -> float:

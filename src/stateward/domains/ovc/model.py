@@ -14,9 +14,10 @@ from msgspec import Meta, Struct
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.errors import BadInput
 from stateward.lifecycle import DAY
+from stateward.naming import title_pattern
 from stateward.store.records import Object
 
-Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\s/](?:[^/\n\r]*[^\s/])?$")]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100, pattern=title_pattern())]
 Gib: TypeAlias = Annotated[int, Meta(ge=1, le=2000)]
 DriverName: TypeAlias = Literal["simulated", "process", "qemu"]
 VmAction: TypeAlias = Literal["move", "stop"]

@@ -12,6 +12,7 @@ from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParam
 from litestar.types import ControllerRouterHandler
 from msgspec import Meta, Struct
 
+from stateward import naming
 from stateward.access import Right
 from stateward.domains.systems.actions import Actions
 from stateward.domains.systems.backends.port import Excerpt, Home, Ref
@@ -44,17 +45,16 @@ from stateward.store.selection import Page, Selector
 
 BASE = "/api/v1/systems"
 TAGS = ["systems"]
-PLAIN = r"^[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,199}$(?!\n)"
 PATH = r"^/[a-z0-9/-]{0,500}$(?!\n)"
 MOST = 1_000_000
 
-Ns = Annotated[str, PathParameter(pattern=PLAIN, description="the namespace")]
+Ns = Annotated[str, PathParameter(pattern=naming.NAME, description="the namespace")]
 Name = Annotated[str, PathParameter(pattern=NAME, description="the system")]
-ChangeName = Annotated[str, PathParameter(pattern=PLAIN, description="the deploy")]
+ChangeName = Annotated[str, PathParameter(pattern=naming.NAME, description="the deploy")]
 IdempotencyKey = Annotated[
     str | None,
     HeaderParameter(
-        name="Idempotency-Key", pattern=r"^[\x21-\x7e]{1,200}$", description="same key, same answer: done only once"
+        name="Idempotency-Key", pattern=naming.IDEMPOTENCY_KEY, description="same key, same answer: done only once"
     ),
 ]
 Where = Annotated[str, Meta(pattern=PATH, description="a path in the system, such as /store/api")]
@@ -84,7 +84,7 @@ class NewRollback(Struct, frozen=True, forbid_unknown_fields=True):
     """What is to be rolled back: a deploy, or the last one of a path, or the last one of all."""
 
     path: Where | None = None
-    deploy: Annotated[str, Meta(pattern=PLAIN)] | None = None
+    deploy: Annotated[str, Meta(pattern=naming.NAME)] | None = None
     wait: Patience | None = None
 
 
@@ -227,7 +227,7 @@ async def read_logs(
     ns: Ns,
     system: Name,
     path: Annotated[str, QueryParameter(pattern=PATH, description="the service")],
-    instance: Annotated[str | None, QueryParameter(pattern=PLAIN, description="only this one")] = None,
+    instance: Annotated[str | None, QueryParameter(pattern=naming.NAME, description="only this one")] = None,
     after: Annotated[int | None, QueryParameter(ge=0, le=10**15, description="`next` of the answer before")] = None,
     most: Annotated[int, QueryParameter(ge=1, le=MOST, description="most bytes of each instance")] = 10_000,
 ) -> list[Excerpt]:

@@ -24,11 +24,11 @@ from stateward.domains.mci.service import Caller, Service
 from stateward.domains.wing import actor_of, grant_of
 from stateward.engine.ids import new_id
 from stateward.errors import BadInput, UnknownName
+from stateward.naming import IDEMPOTENCY_KEY
 from stateward.store.records import Key
 
 REQUEST_ID = b"x-request-id"
 HALL, ENTRY = "mci.hall", "mci.entry"
-PLAIN = re.compile(r"[\x21-\x7e]{1,200}\Z")
 
 Answer = Response[Any]
 
@@ -104,7 +104,7 @@ class Reception:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a call on."""
         given = dict(scope["headers"]).get(REQUEST_ID, b"").decode("latin-1")
-        id_ = given if PLAIN.match(given) else new_id()
+        id_ = given if re.match(IDEMPOTENCY_KEY, given) else new_id()
         entry = self._hall.diary.begin(id_, scope, time.time())
         scope[HALL], scope[ENTRY] = self._hall, entry  # type: ignore[literal-required]
         to_keep = id_ == given and is_kept(entry.method, scope["path"])

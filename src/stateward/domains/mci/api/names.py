@@ -9,21 +9,20 @@ from typing import Annotated
 
 from litestar.params import PathParameter, QueryParameter
 
+from stateward import naming
 from stateward.domains.mci.wishes import NAME, NAMED
 from stateward.errors import BadInput
 
-END = r"$(?!\n)"
-PART = rf"^[^\x00-\x1f\x7f/]{{1,200}}{END}"
-TEXT = rf"^[^\x00-\x1f\x7f]{{0,500}}{END}"
-
-RECORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,199}\Z")
+TEXT = rf"^[^\x00-\x1f\x7f]{{0,500}}{naming.END}"
 BETWEEN = str.maketrans("_ ", "--")
 
-Ns = Annotated[str, PathParameter(pattern=PART, description="the namespace")]
-Mci = Annotated[str, PathParameter(pattern=PART, description="the MCI")]
-Group = Annotated[str, PathParameter(pattern=PART, description="the subgroup")]
-Vm = Annotated[str, PathParameter(pattern=PART, description="the VM")]
-Named = Annotated[str, PathParameter(pattern=PART, description="the name of a resource, a connection or a provider")]
+Ns = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the namespace")]
+Mci = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the MCI")]
+Group = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the subgroup")]
+Vm = Annotated[str, PathParameter(pattern=naming.PATH_PART, description="the VM")]
+Named = Annotated[
+    str, PathParameter(pattern=naming.PATH_PART, description="the name of a resource, a connection or a provider")
+]
 
 Word = Annotated[str | None, QueryParameter(pattern=TEXT)]
 FilterKey = Annotated[str | None, QueryParameter(name="filterKey", pattern=TEXT)]
@@ -51,8 +50,8 @@ def id_form(text: str) -> str:
 
 def record_name(field: str, text: str) -> str:
     """Return the name of a spec or an image, or raise."""
-    if RECORD.match(text) is None:
-        raise BadInput(field, text, "a letter or digit, then at most 199 letters, digits and . _ : @ + ~ -")
+    if re.match(naming.NAME, text) is None:
+        raise BadInput(field, text, naming.NAME_MEANS)
     return text
 
 
@@ -60,9 +59,7 @@ def reference(field: str, text: str, *, needed: bool = False) -> str:
     """Return the name of something that is to be looked up; none is an empty one, unless it is needed."""
     if needed and not text:
         raise BadInput(field, text, "given: it is needed")
-    if text and re.match(TEXT, text) is None:
-        raise BadInput(field, text, "a name in one line")
-    return text
+    return naming.check_text(field, text, 0, 500)
 
 
 def one_of(field: str, text: str | None, *allowed: str) -> str:

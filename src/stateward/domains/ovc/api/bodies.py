@@ -9,13 +9,13 @@ from msgspec import Meta, Struct
 from stateward.domains.ovc.model import BUILT_IN, RETENTION, DriverName, Gib, Name, VmAction
 from stateward.domains.ovc.service import Caller
 from stateward.domains.wing import actor_of, grant_of
+from stateward.naming import IDEMPOTENCY_KEY, NAME
 
-PLAIN = r"^[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,199}$(?!\n)"
-Id = Annotated[str, Meta(pattern=PLAIN)]
+Id = Annotated[str, Meta(pattern=NAME)]
 Call = Request[Any, Any, Any]
 
-Ns = Annotated[str, PathParameter(pattern=PLAIN, description="the namespace")]
-ItemId = Annotated[str, PathParameter(pattern=PLAIN, description="the object's id")]
+Ns = Annotated[str, PathParameter(pattern=NAME, description="the namespace")]
+ItemId = Annotated[str, PathParameter(pattern=NAME, description="the object's id")]
 ActionName = Annotated[str, PathParameter(pattern=r"^[a-z]{1,20}$(?!\n)", description="what is to be done")]
 Permanently = Annotated[bool, QueryParameter(description="destroy it for good, rather than move it to the recycle bin")]
 Believed = Annotated[
@@ -25,7 +25,7 @@ Believed = Annotated[
 IdempotencyKey = Annotated[
     str | None,
     HeaderParameter(
-        name="Idempotency-Key", pattern=r"^[\x21-\x7e]{1,150}$", description="same key, same answer: done only once"
+        name="Idempotency-Key", pattern=IDEMPOTENCY_KEY, description="same key, same answer: done only once"
     ),
 ]
 

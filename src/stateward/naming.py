@@ -1,0 +1,59 @@
+"""Patterns of names and of idempotency keys, and their check.
+
+The server, the domains, the engine and the command line accept names. A second copy of a pattern differs after a while:
+one part then accepts a name that another part cannot address. So every pattern of a name stands here and nowhere else.
+
+A name never holds a character that cannot be seen: two names that look the same would be two objects, and a terminal
+obeys control characters. The patterns are valid in Python, in ECMA-262 and in Rust, because the OpenAPI document
+publishes them.
+"""
+
+import re
+
+from stateward.errors import BadInput
+
+# In Python, `$` also matches before a line end at the end of the text; the look-ahead closes that gap.
+END = r"$(?!\n)"
+
+INVISIBLE = (
+    r"\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
+)
+"""The characters of Unicode's categories Cc, Cf, Zl and Zp, for a character class.
+
+Characters beyond U+FFFF stand as they are: the three dialects have no escape for them in common. Surrogates (Cs) are
+missing: no request can carry one, and Rust's dialect has no word for them. `check_text` refuses them.
+"""
+
+NOT_OURS = "(?!sw_[0-9a-f]{12}_)"  # a token that was given as a name would become readable for everybody
+NAME = rf"^{NOT_OURS}[A-Za-z0-9][A-Za-z0-9._:@+~-]{{0,199}}{END}"
+NAME_MEANS = "letters, digits and . _ : @ + ~ -, at most 200 of them"
+"""A name that is given to a new object, and the name of a namespace."""
+
+IDEMPOTENCY_KEY = rf"^[\x21-\x7e]{{1,200}}{END}"
+"""The value of the header `Idempotency-Key`."""
+
+PATH_PART = rf"^[^\x00-\x1f\x7f/]{{1,250}}{END}"
+"""A name by which an existing object is looked up: also one that could not be given any more."""
+
+TEXT_MEANS = "without control characters and invisible characters"
+
+
+def text_pattern(least: int, most: int, *, without: str = "") -> str:
+    """Return the pattern of free text in one line, without invisible characters and without some others."""
+    return rf"^[^{INVISIBLE}{without}]{{{least},{most}}}{END}"
+
+
+def title_pattern() -> str:
+    """Return the pattern of free text that begins and ends with a visible character and has no slash."""
+    return rf"^[^\s/{INVISIBLE}](?:[^/{INVISIBLE}]*[^\s/{INVISIBLE}])?{END}"
+
+
+def check_text(field: str, text: str, least: int, most: int, *, without: str = "") -> str:
+    """Return free text that can be a name; raises BadInput otherwise."""
+    surrogate = any("\ud800" <= one <= "\udfff" for one in text)
+    if surrogate or re.match(text_pattern(least, most, without=re.escape(without)), text) is None:
+        besides = f" and without {' '.join(without)}" if without else ""
+        raise BadInput(field, text, f"a text of {least} to {most} characters, {TEXT_MEANS}{besides}")
+    return text
