@@ -69,7 +69,7 @@ class Dialler(Protocol):
         """Connect to the next controller."""
 
     def welcome(self) -> None:
-        """Take note that a controller let us in."""
+        """Take note that a controller let us in, and that the connection is stable."""
 
     @property
     def pause(self) -> float:
@@ -146,8 +146,10 @@ class Agent:
                 await self._successor.take_over()
             await self._tell_all()
             self.settled.set()
-            helpers = [asyncio.create_task(self._beating(welcome.beat)), asyncio.create_task(self._watching())]
-            await self._listen(socket, MISSED * welcome.beat)
+            patience = MISSED * welcome.beat
+            loops = self._beating(welcome.beat), self._watching(), self._trust_connection(patience)
+            helpers = [asyncio.create_task(loop) for loop in loops]
+            await self._listen(socket, patience)
         finally:
             self.connection = 0
             self.settled.clear()
@@ -165,7 +167,6 @@ class Agent:
             self._heed(answer)
         if not isinstance(answer, Welcome):
             raise ConnectionError("the controller does not answer as it should")
-        self._caller.welcome()
         return answer
 
     def _heed(self, goodbye: Goodbye) -> None:
@@ -217,6 +218,11 @@ class Agent:
         while True:
             await asyncio.sleep(beat)
             await self._say(Beat(self.connection))
+
+    async def _trust_connection(self, stable_s: float) -> None:
+        """Reset the backoff, once the connection has lasted; one that is lost right after the welcome does not."""
+        await asyncio.sleep(stable_s)
+        self._caller.welcome()
 
     async def _watching(self) -> None:
         """Look from time to time whether everything still runs, and tell what does not."""

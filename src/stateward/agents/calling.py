@@ -39,7 +39,7 @@ class Caller:
         )
 
     def welcome(self) -> None:
-        """Take note that a controller let us in: the pauses begin anew, and it is the first to be dialled again."""
+        """Take note of a stable connection: the pauses begin anew, with the same controller first."""
         self._failures = max(0, self._failures - 1) % len(self._urls)
 
     @property

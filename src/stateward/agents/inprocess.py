@@ -95,7 +95,7 @@ class Switchboard:
         return ours
 
     async def _serve(self, line: Line, host: Host, end: ControllerEnd) -> None:
-        with suppress(HungUp, Gone):
+        with suppress(Gone):
             await line.serve(host)
         end.hang_up()
         self._open.discard(end.other)

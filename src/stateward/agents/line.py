@@ -7,6 +7,7 @@ begins with the agent's list again.
 import asyncio
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -35,6 +36,8 @@ HELLO_WITHIN = 10.0
 SEND_WITHIN = 10.0
 """How many seconds an agent may leave what it was sent unread."""
 
+LONGEST_REASON = 120
+"""How many bytes of a reason fit into the frame that closes a connection."""
 
 MOST_LISTED = 10_000
 """How many things an agent may list; who lists more than that does not end."""
@@ -42,14 +45,18 @@ MOST_LISTED = 10_000
 UNREADABLE = msgspec.MsgspecError, RecursionError
 """What reading a word raises that is none: what is nested too deeply is told by the second."""
 
-NO_HELLO, NO_WORD, NO_END, TWICE, NO_READER = (
+NO_HELLO, NO_WORD, NO_END, TWICE, NO_READER, LOST = (
     "its first word is no hello",
     "a word that cannot be read",
     "its list has no end",
     "it has said that before",
     "it does not read",
+    "the connection is lost",
 )
 """Why an agent is given up."""
+
+DIAL_AGAIN = "dial again"
+"""What an agent is told that is sent away for no fault of its own."""
 
 
 class Socket(Protocol):
@@ -66,7 +73,7 @@ class Socket(Protocol):
 
 
 class Gone(Exception):
-    """The connection is not to go on, and why."""
+    """The connection is not to go on, and why. No other exception of a connection leaves this module."""
 
     def __init__(self, reason: str, detail: object = "") -> None:
         super().__init__(reason, detail)
@@ -92,7 +99,7 @@ class Host(Protocol):
         """Take note that an agent is sent away for what it said."""
 
     async def left(self, line: "Line") -> None:
-        """Take note that a connection is gone."""
+        """Take note that a connection is gone; one that was never let in has the connection number 0."""
 
 
 class Line:
@@ -105,37 +112,50 @@ class Line:
         self.items: dict[str, Item] = {}
         self.expected: int | None = None
         self.settled = False
+        self._lost = False  # nothing can be sent any more; `serve` is about to end
         self.sent: dict[str, tuple[int, float]] = {}
         self.heard_at = clock()
         self.allowance = Allowance(clock)
 
     async def serve(self, host: Host) -> None:
-        """Serve an agent until it has gone, or is sent away."""
+        """Serve an agent until its connection is lost, or it is sent away; raises the `Gone` that says why."""
         try:
-            async with asyncio.timeout(HELLO_WITHIN):
-                hello = read_agent(await self._socket.receive_text())
-        except (TimeoutError, *UNREADABLE):
-            hello = None
-        if not isinstance(hello, Hello):
-            await host.gave_up(self, Gone(NO_HELLO))
-            raise Gone(NO_HELLO)
-        self.version = hello.version
-        answer = await host.greet(self, hello)
-        await self.say(answer)
-        if isinstance(answer, Goodbye):
-            raise Gone(answer.reason)
-        try:
+            hello = await self._receive_hello()
+            self.version = hello.version
+            answer = await host.greet(self, hello)
+            await self.say(answer)
+            if isinstance(answer, Goodbye):
+                raise Gone(answer.reason)
             await self._listen(host)
         except Gone as gone:
             await host.gave_up(self, gone)
+            await self.hang_up(str(gone))
             raise
         finally:
+            await self.hang_up(DIAL_AGAIN)
             await host.left(self)
+
+    async def _receive_hello(self) -> Hello:
+        try:
+            async with asyncio.timeout(HELLO_WITHIN):
+                hello = read_agent(await self._receive())
+        except (TimeoutError, *UNREADABLE):
+            hello = None
+        if not isinstance(hello, Hello):
+            raise Gone(NO_HELLO)
+        return hello
+
+    async def _receive(self) -> str:
+        try:
+            return await self._socket.receive_text()
+        except Exception as error:  # each WebSocket server has exceptions of its own for a lost peer
+            self._lost = True
+            raise Gone(LOST, type(error).__name__) from error
 
     async def _listen(self, host: Host) -> None:
         while True:
             try:
-                word = read_agent(await self._socket.receive_text())
+                word = read_agent(await self._receive())
             except UNREADABLE as error:
                 raise Gone(NO_WORD, error) from error
             self.heard_at = self._clock()
@@ -164,12 +184,18 @@ class Line:
             await host.listed(self)
 
     async def say(self, word: FromController) -> None:
-        """Say something to the agent; one that does not read is given up."""
+        """Send a message; raises `Gone` if the agent does not read it. A lost connection is not tried again."""
+        if self._lost:
+            raise Gone(LOST)
         try:
             async with asyncio.timeout(SEND_WITHIN):
                 await self._socket.send_text(encode(word))
         except TimeoutError:
+            await self.hang_up(NO_READER)
             raise Gone(NO_READER) from None
+        except Exception as error:
+            self._lost = True
+            raise Gone(LOST, type(error).__name__) from error
 
     async def order(self, order: Order, patience: float = math.inf) -> None:
         """Send an order over a settled connection, and again only when it went out more than so many seconds ago."""
@@ -181,5 +207,10 @@ class Line:
         await self.say(order)
 
     async def hang_up(self, reason: str) -> None:
-        """Close the connection."""
-        await self._socket.close(1008, reason[:120])
+        """Close the connection, if it is still open."""
+        if self._lost:
+            return
+        self._lost = True
+        with suppress(Exception):  # the peer may be lost at the same moment
+            async with asyncio.timeout(SEND_WITHIN):
+                await self._socket.close(1008, reason.encode("ascii", "replace")[:LONGEST_REASON].decode())

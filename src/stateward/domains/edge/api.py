@@ -1,5 +1,6 @@
 """The routes below `/api/v1/edge`: cloudlets, instances, what is written down, demand, and the agents' own door."""
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -30,7 +31,7 @@ from stateward.domains.edge.calls import (
     caller_of,
 )
 from stateward.domains.edge.demand import Carried
-from stateward.domains.edge.door import FOREIGN, LONGEST_REASON, admitted, line_of
+from stateward.domains.edge.door import FOREIGN, admitted, line_of
 from stateward.domains.edge.lifecycle import APP, APPINST, CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import (
     CloudletSpec,
@@ -61,6 +62,9 @@ from stateward.domains.edge.wire import (
     view,
 )
 from stateward.domains.wing import grant_of, needs
+from stateward.store.errors import StoreError
+
+log = logging.getLogger("stateward.edge")
 
 BASE = "/api/v1/edge"
 
@@ -302,17 +306,18 @@ async def list_agents(office: TheOffice, ns: Ns) -> AgentsView:
 @websocket("/agents/{space:str}/{cloudlet:str}", opt=needs(Right.REPORT))
 async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space: Ns, cloudlet: Cloudlet) -> None:
     """Serve an agent."""
-    await socket.accept()
-    if not admitted(grant_of(socket), space, cloudlet):
-        office.turn_away(grant_of(socket), space, cloudlet)
-        await socket.close(4403, FOREIGN)
-        return
-    line = line_of(socket, space, cloudlet)
-    with suppress(WebSocketDisconnect):
-        try:
-            await line.serve(office)
-        except Gone as gone:
-            await socket.close(1008, str(gone).encode("ascii", "replace")[:LONGEST_REASON].decode())
+    with suppress(WebSocketDisconnect, OSError):  # an agent that is gone before it was heard
+        await socket.accept()
+        if not admitted(grant_of(socket), space, cloudlet):
+            office.turn_away(grant_of(socket), space, cloudlet)
+            await socket.close(4403, FOREIGN)
+            return
+    try:
+        await line_of(socket, space, cloudlet).serve(office)
+    except Gone as gone:
+        log.info("agent of %s/%s is disconnected: %s", space, cloudlet, gone)
+    except StoreError as error:
+        log.warning("agent of %s/%s is disconnected and will dial again: %s", space, cloudlet, error)
 
 
 HANDLERS = (

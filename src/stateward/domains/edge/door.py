@@ -13,8 +13,6 @@ from stateward.agents.line import Line
 from stateward.domains.wing import grant_of
 
 FOREIGN = "the token is not for this cloudlet"
-LONGEST_REASON = 120
-"""How many bytes of a reason fit into the frame that closes a connection."""
 
 
 def admitted(grant: Grant, ns: str, cloudlet: str) -> bool:

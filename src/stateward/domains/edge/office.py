@@ -15,7 +15,7 @@ from random import Random
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.agents.allowance import REJECTED
-from stateward.agents.line import NO_END, NO_HELLO, NO_WORD, TWICE, Gone, Line
+from stateward.agents.line import DIAL_AGAIN, NO_END, NO_HELLO, NO_WORD, TWICE, Gone, Line
 from stateward.agents.messages import (
     BUSY,
     ENDED,
@@ -99,6 +99,7 @@ class Office:
         self.rejected: Counter[str] = Counter()
         self._loaded = loaded
         self._missing: dict[Key, set[str]] = {}
+        self._unnoted: set[Parting] = set()  # connections that are gone, while the store was away
         self._removing: set[tuple[Key, str, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.intake = Intake(engine, chance)
@@ -177,12 +178,19 @@ class Office:
             self.lines[key] = others
         else:
             self.lines.pop(key, None)
-        with suppress(StoreError):  # then the next connection, or whoever finds this process dead, takes note
-            await self.intake.part(Parting(line.ns, line.cloudlet, line.connection))
+        if line.connection:
+            await self.part([Parting(line.ns, line.cloudlet, line.connection)])
 
     async def part(self, partings: Iterable[Parting]) -> None:
-        """Take note of connections of other processes that are gone."""
-        await asyncio.gather(*(self.intake.part(one) for one in partings))
+        """Take note of connections that are gone, here or elsewhere; where the store is away, that is done later."""
+        given = list(partings)
+        outcomes = await asyncio.gather(*(self.intake.part(one) for one in given), return_exceptions=True)
+        self._unnoted.update(
+            one for one, outcome in zip(given, outcomes, strict=True) if isinstance(outcome, StoreError)
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, StoreError):
+                raise outcome
 
     async def _is_removal(self, line: Line, key: Key, report: Report) -> bool:
         removal = key, report.name, report.operation
@@ -224,7 +232,7 @@ class Office:
         order = await self.intake.tend(key)
         for line in self.lines.get(Key(key.ns, cloudlet_of(key.id)), ()) if order is not None else ():
             assert order is not None
-            with suppress(Gone, ConnectionError):
+            with suppress(Gone):
                 await line.order(order, patience)
 
     async def order_again(self, line: Line, key: Key) -> None:
@@ -237,11 +245,11 @@ class Office:
         found, operation = await self._cloudlet(key)
         for line in list(self.lines.get(key, ())):
             if found is None or found.removed:
-                await self._send_away(line, "the cloudlet was deleted")
+                self._later(self._send_away(line, "the cloudlet was deleted"))
                 continue
             seat = seat_of(found, operation)
             if hangs_up(seat, line.connection):
-                await self._send_away(line, "")
+                self._later(self._send_away(line, ""))
             elif upgrade_due(seat, line.connection) and line.settled:
                 await self._ask_to_upgrade(
                     line, Upgrade(seat.target, seat.operation, seat.serving, cloudlet_marks(found).within)
@@ -257,14 +265,14 @@ class Office:
         out = line.sent.get("")
         if out is None or out[0] < upgrade.operation:
             line.sent[""] = upgrade.operation, asyncio.get_running_loop().time()
-            with suppress(Gone, ConnectionError):
+            with suppress(Gone):
                 await line.say(upgrade)
 
     async def _send_away(self, line: Line, reason: str) -> None:
-        with suppress(Gone, ConnectionError, RuntimeError):
+        with suppress(Gone):
             if reason:
                 await line.say(Goodbye(reason, final=True))
-            await line.hang_up(reason or "dial again")
+        await line.hang_up(reason or DIAL_AGAIN)
 
     # --- what is missing ---------------------------------------------------------------------------------------------
 
@@ -293,13 +301,19 @@ class Office:
     # --- time --------------------------------------------------------------------------------------------------------
 
     async def keep_watch(self) -> None:
-        """Give up the silent, send again what has no answer, and try again what could not be created anew."""
+        """Give up the silent, send again what has no answer, and try again what could not be created anew.
+
+        Each cloudlet is looked after by itself: an agent that does not read holds up its own orders only.
+        """
         while True:
             await asyncio.sleep(min(self.beat, self.retry) / 2)
             now = asyncio.get_running_loop().time()
             for line in self._all_lines():
                 if now - line.heard_at > MISSED * self.beat:
-                    await self._send_away(line, "")
+                    self._later(self._send_away(line, ""))
+            if self._unnoted:
+                unnoted, self._unnoted = self._unnoted, set()
+                await self.part(unnoted)
             await self._ask_again(now)
             for key in list(self._missing):
                 await self._recreate(key)
@@ -311,7 +325,7 @@ class Office:
                 waiting = Selector(ns, kind, states=UNANSWERED)
                 for found in await self.engine.store.reader.list_objects(waiting, Page(limit=MOST)):
                     if self._is_late(found, now):
-                        await self.tend(found.key, self.retry)
+                        self._later(self.tend(found.key, self.retry))
 
     def _is_late(self, found: Object, now: float) -> bool:
         name = thing_of(found.id)
@@ -329,7 +343,7 @@ class Office:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, StoreError | Gone | ConnectionError):
+        if isinstance(error, StoreError | Gone):
             log.warning("left for later: %s", error)
         elif error is not None:
             log.error("has failed and is left for later", exc_info=error)

@@ -122,12 +122,13 @@ class Proxy:
 
 
 async def read_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """Read one frame of a WebSocket client: as it came, and what it says."""
+    """Read one frame of a WebSocket: as it came, and what it says; a client's frames are masked."""
     head = await reader.readexactly(2)
     length, more = head[1] & 127, b""
     if length > 125:
         more = await reader.readexactly(2 if length == 126 else 8)
         length = int.from_bytes(more, "big")
-    mask = await reader.readexactly(4)
+    mask = await reader.readexactly(4) if head[1] & 128 else b""
     data = await reader.readexactly(length)
-    return head + more + mask + data, bytes(one ^ mask[nth % 4] for nth, one in enumerate(data))
+    plain = bytes(one ^ mask[nth % 4] for nth, one in enumerate(data)) if mask else data
+    return head + more + mask + data, plain

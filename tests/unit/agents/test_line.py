@@ -1,0 +1,98 @@
+"""The controller's end of a connection, when its peer is lost at the worst moment."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stateward.agents import line as lines
+from stateward.agents.line import LOST, NO_READER, Gone, Line
+from stateward.agents.messages import Beat, End, FromAgent, Goodbye, Hello, Welcome, encode
+
+
+class Socket:
+    """A WebSocket whose peer says some words, and reads some; then it is lost, as the server's own error tells."""
+
+    def __init__(self, *words: FromAgent, reads: int = 0, silent: bool = False) -> None:
+        self._words, self._reads, self._silent = list(words), reads, silent
+        self.closed: list[str] = []
+
+    async def receive_text(self) -> str:
+        if not self._words:
+            raise OSError("the peer is lost")
+        return encode(self._words.pop(0)).decode()
+
+    async def send_text(self, data: bytes) -> None:
+        self._reads -= 1
+        if self._reads < 0:
+            if self._silent:
+                await asyncio.Event().wait()
+            raise OSError("the peer is lost")
+
+    async def close(self, code: int, reason: str) -> None:
+        self.closed.append(f"{code} {reason}")
+        if not self._silent:
+            raise RuntimeError("the connection is closed already")
+
+
+class Host:
+    """Lets everybody in, or nobody."""
+
+    def __init__(self, answer: Welcome | Goodbye) -> None:
+        self._answer = answer
+        self.left_by: list[int] = []
+
+    async def greet(self, line: Line, hello: Hello) -> Welcome | Goodbye:
+        line.connection = 7
+        return self._answer
+
+    async def listed(self, line: Line) -> None:
+        line.settled = True
+
+    async def heard(self, line: Line, word: Any) -> None: ...
+
+    async def gave_up(self, line: Line, why: Gone) -> None: ...
+
+    async def left(self, line: Line) -> None:
+        self.left_by.append(line.connection)
+
+
+def line(socket: Socket) -> Line:
+    return Line(socket, "lab", "munich", lambda: 0.0)
+
+
+@pytest.mark.parametrize("answer", [Welcome(7), Goodbye("not now")])
+async def test_a_peer_that_is_lost_before_the_answer_to_its_hello_has_left(answer: Welcome | Goodbye) -> None:
+    host = Host(answer)
+    with pytest.raises(Gone, match=LOST):
+        await line(Socket(Hello("1.0"))).serve(host)
+    assert host.left_by == [7]
+
+
+@pytest.mark.parametrize("words", [(), (End(0, 7),), (End(0, 7), Beat(7))])
+async def test_a_peer_that_is_lost_later_has_left_too(words: tuple[FromAgent, ...]) -> None:
+    host = Host(Welcome(7))
+    with pytest.raises(Gone, match=LOST):
+        await line(Socket(Hello("1.0"), *words, reads=1)).serve(host)
+    assert host.left_by == [7]
+
+
+async def test_nothing_is_sent_over_a_lost_connection_and_it_is_not_closed_again() -> None:
+    socket = Socket(reads=0)
+    lost = line(socket)
+    for _ in range(2):
+        with pytest.raises(Gone, match=LOST):
+            await lost.say(Beat(7))
+    await lost.hang_up("dial again")
+    assert socket.closed == []
+
+
+async def test_a_peer_that_does_not_read_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "SEND_WITHIN", 0.01)
+    socket = Socket(silent=True)
+    stuck = line(socket)
+    with pytest.raises(Gone, match=NO_READER):
+        await stuck.say(Beat(7))
+    with pytest.raises(Gone, match=LOST):
+        await stuck.say(Beat(7))
+    assert socket.closed == [f"1008 {NO_READER}"]
