@@ -1,13 +1,14 @@
 """Machines on this host, through the whole house: created, suspended, resumed, rebooted and terminated, for real."""
 
 from collections.abc import Awaitable
-from shutil import which
 from time import perf_counter
 
 from bench.figures import Line, plain
 from bench.loops import run
 from bench.mci_fleet import ANN, NS, Fleet, new_fleet
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
+from stateward.drivers import Place
+from stateward.drivers.qemu.hardware import Hardware
 
 PROCESSES, GUESTS = 500, 50
 ACTIONS = ("suspend", "resume", "reboot", "terminate")
@@ -26,8 +27,9 @@ async def processes() -> list[Line]:
 
 async def guests() -> list[Line]:
     """Measure machines of the qemu driver, where there is one."""
-    if not which("qemu-system-aarch64") and not which("qemu-system-x86_64"):
-        return ["  qemu: left out, because no qemu-system program is installed"]
+    hardware = Hardware(Place("local", "here"))
+    if hardware.program is None:
+        return [f"  qemu: left out, because {hardware.board.program} is not installed"]
     connection = Connection("bench-qemu", "qemu", "bench", driver="qemu")
     return await _life("qemu", SubGroup("q", GUESTS, "guest", "tick"), connection)
 

@@ -19,17 +19,19 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 OLDEST = (3, 11)
 
-EMULATOR = {"x86_64": ("qemu-system-x86_64", "qemu-system-x86"), "aarch64": ("qemu-system-aarch64", "qemu-system-arm")}
+OTHER = "x86_64" if platform.machine() == "aarch64" else "aarch64"
 PROGRAMS = {
-    **dict([EMULATOR.get(platform.machine(), EMULATOR["x86_64"])]),
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-system-aarch64": "qemu-system-arm",
     "qemu-img": "qemu-utils",
     "as": "binutils",
+    f"{OTHER}-linux-gnu-as": f"binutils-{OTHER.replace('_', '-')}-linux-gnu",
     "chromium": "chromium",
     "patroni": "patroni",
     "etcd": "etcd-server",
     "ip": "iproute2",
 }
-"""What the tests run that no wheel carries, with the Debian package that does."""
+"""What the tests run that no wheel carries, with the Debian package that does. Guests of both architectures are run."""
 
 
 def main() -> None:

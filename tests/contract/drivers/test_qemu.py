@@ -13,7 +13,7 @@ from stateward.drivers.qemu import QemuDriver
 from tests.contract.drivers.breaking import BreakableCase, Breaking
 from tests.contract.drivers.case import find
 from tests.contract.drivers.conformance import Conformance
-from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
+from tests.integration.drivers.local.host import ARCHITECTURES, kill_all_in, left_of
 
 
 class QemuCase(BreakableCase):
@@ -22,12 +22,12 @@ class QemuCase(BreakableCase):
     spec = "tiny"
     image = "tick"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, arch: str) -> None:
         super().__init__()
-        self.folder = folder
+        self.folder, self.arch = folder, arch
 
     def make(self) -> Driver:
-        place = Place("local", "here", options={"folder": str(self.folder)})
+        place = Place("local", "here", options={"folder": str(self.folder), "arch": self.arch})
         return QemuDriver(place, self.count)
 
     def reboots(self, seen: Observation) -> int:
@@ -52,12 +52,11 @@ class QemuCase(BreakableCase):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@needs_qemu
 class TestQemu(Conformance, Breaking):
-    """Machines under QEMU."""
+    """Machines under QEMU, on the boards of both architectures."""
 
-    @pytest.fixture
-    async def case(self, tmp_path: Path) -> AsyncIterator[QemuCase]:
-        case = QemuCase(tmp_path / "place")
+    @pytest.fixture(params=ARCHITECTURES)
+    async def case(self, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[QemuCase]:
+        case = QemuCase(tmp_path / "place", request.param)
         yield case
         await case.close()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from shutil import which
 
 import pytest
 from msgspec import json
@@ -16,7 +17,7 @@ from stateward.drivers import Driver, MachineState, Observation, Place, Ref, Wan
 from stateward.drivers.process.proc import find_marked, parse_stat
 from stateward.drivers.process.record import Record
 from stateward.drivers.process.spawn import bury_children
-from stateward.drivers.qemu.hardware import Hardware
+from stateward.drivers.qemu.hardware import BOARDS, Hardware
 
 PATIENCE = 30.0
 HARDWARE = Hardware(Place("local", "here"))
@@ -24,6 +25,17 @@ needs_qemu = pytest.mark.skipif(
     HARDWARE.program is None,
     reason=f"{HARDWARE.board.program} is not installed: apt-get install {HARDWARE.board.package}",
 )
+
+ARCHITECTURES = [
+    pytest.param(
+        arch,
+        marks=pytest.mark.skipif(
+            which(board.program) is None, reason=f"{board.program} is not installed: apt-get install {board.package}"
+        ),
+    )
+    for arch, board in BOARDS.items()
+]
+"""Every board that a guest can have. The one of another architecture is emulated, so both are tested on either."""
 
 
 def records_in(folder: Path) -> list[Record]:

@@ -9,12 +9,10 @@ import pytest
 
 from stateward.drivers import Accepted, Deed, MachineState, Place
 from stateward.drivers.qemu import QemuDriver, guest
-from stateward.drivers.qemu.hardware import BOARDS, HOST
+from stateward.drivers.qemu.hardware import HOST
 from stateward.drivers.qemu.monitor import talk
-from tests.integration.drivers.local.host import eventually, needs_qemu, refs, until, wants
+from tests.integration.drivers.local.host import ARCHITECTURES, eventually, refs, until, wants
 
-HERE = [arch for arch, board in BOARDS.items() if which(board.program)]
-"""What can be run here: this machine's own architecture, and others where their QEMU happens to be installed."""
 SOURCES = Path(guest.__file__).parent
 RECIPES = {
     "x86_64": ["as --32 -o o {source}", "ld -m elf_i386 -Ttext 0x7c00 -e 0 -o elf o"],
@@ -22,19 +20,24 @@ RECIPES = {
 }
 
 
-def assemblers() -> list[tuple[str, str]]:
-    """Return the architectures for which there are tools here, with how the tools' names begin."""
-    prefixes = {arch: ("" if arch == HOST else f"{arch}-linux-gnu-") for arch in RECIPES}
-    return [(arch, prefix) for arch, prefix in prefixes.items() if which(f"{prefix}as") and which(f"{prefix}objcopy")]
+ASSEMBLERS = [
+    pytest.param(arch, prefix, marks=pytest.mark.skipif(which(f"{prefix}as") is None, reason=f"no {package}"))
+    for arch, prefix, package in (
+        (arch, "", "binutils")
+        if arch == HOST
+        else (arch, f"{arch}-linux-gnu-", f"binutils-{arch.replace('_', '-')}-linux-gnu")
+        for arch in RECIPES
+    )
+]
+"""Every architecture with how the names of its tools begin; those of another one have a prefix."""
 
 
-@pytest.mark.skipif(not assemblers(), reason="no assembler is installed: apt-get install binutils")
-def test_the_bytes_are_those_of_the_source(tmp_path: Path) -> None:
-    for arch, prefix in assemblers():
-        for step in [*RECIPES[arch], "objcopy -O binary elf bin"]:
-            words = [word.format(source=SOURCES / f"{arch}.s") for word in (prefix + step).split()]
-            subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
-        assert (tmp_path / "bin").read_bytes() == guest.GUESTS[arch], arch
+@pytest.mark.parametrize(("arch", "prefix"), ASSEMBLERS)
+def test_the_bytes_are_those_of_the_source(tmp_path: Path, arch: str, prefix: str) -> None:
+    for step in [*RECIPES[arch], "objcopy -O binary elf bin"]:
+        words = [word.format(source=SOURCES / f"{arch}.s") for word in (prefix + step).split()]
+        subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "bin").read_bytes() == guest.GUESTS[arch]
 
 
 def test_the_boot_sector_is_one() -> None:
@@ -69,8 +72,7 @@ class Machine:
         await until(self.driver, "key-0", state)
 
 
-@needs_qemu
-@pytest.mark.parametrize("arch", HERE)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 async def test_a_guest_ticks_while_it_runs(folder: Path, arch: str) -> None:
     machine = Machine(folder, arch)
     await machine.start()
@@ -79,8 +81,7 @@ async def test_a_guest_ticks_while_it_runs(folder: Path, arch: str) -> None:
     await machine.driver.close()
 
 
-@needs_qemu
-@pytest.mark.parametrize("arch", HERE)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 async def test_a_suspended_guest_stands_still_and_goes_on_where_it_was(folder: Path, arch: str) -> None:
     machine = Machine(folder, arch)
     await machine.start()
@@ -94,8 +95,7 @@ async def test_a_suspended_guest_stands_still_and_goes_on_where_it_was(folder: P
     await machine.driver.close()
 
 
-@needs_qemu
-@pytest.mark.parametrize("arch", HERE)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 async def test_a_rebooted_guest_starts_anew(folder: Path, arch: str) -> None:
     machine = Machine(folder, arch)
     await machine.start()
@@ -105,8 +105,7 @@ async def test_a_rebooted_guest_starts_anew(folder: Path, arch: str) -> None:
     await machine.driver.close()
 
 
-@needs_qemu
-@pytest.mark.parametrize("arch", HERE)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 async def test_a_guest_answers_the_power_button(folder: Path, arch: str) -> None:
     machine = Machine(folder, arch)
     await machine.start()
