@@ -37,6 +37,9 @@ LONG = re.compile(r"stateward\.(?:domains\.)?(\w+)\.[\w.]*?(\w+)$")
 """The name of a record that shares its short name with another one."""
 
 SHOWN = EXAMPLES | BODIES
+MESSAGE = "ProblemMessage"
+"""The name of a problem as clients read it that look for a field `message`."""
+
 DOMAIN_PROBLEMS = (400, 401, 403, 404, 409, 413, 429, 503)
 WITHOUT_BODY = frozenset({"get", "delete", "head"})
 
@@ -75,6 +78,7 @@ class Records:
         drawn, schemas = msgspec.json.schema_components(kinds, ref_template=REF + "{name}")
         self._drawn: dict[Any, Doc] = {kind: _shortened(one) for kind, one in zip(kinds, drawn, strict=True)}
         self.schemas: Doc = {_short(name): _shortened(schema) for name, schema in schemas.items()}
+        self.schemas[MESSAGE] = _message_schema(self.schemas["Problem"])
         for name, schema in self.schemas.items():
             if name in SHOWN:
                 schema["examples"] = [SHOWN[name]]
@@ -83,6 +87,14 @@ class Records:
         """Return the schema of a type that a handler declares, unless it is nothing that can be described."""
         ways = [self._drawn[one] for one in _ways(kind) if one in self._drawn]
         return (ways[0] if len(ways) == 1 else {"anyOf": ways}) if ways else None
+
+
+def _message_schema(problem: Doc) -> Doc:
+    """Describe a problem as clients read it that look for a field `message`."""
+    fields = {name: one for name, one in problem["properties"].items() if name != "status"}
+    needed = [name for name in problem["required"] if name != "status"]
+    properties = {"message": {"type": "string"}, **fields}
+    return {**problem, "title": MESSAGE, "properties": properties, "required": ["message", *needed]}
 
 
 def _types(handler: HTTPRouteHandler) -> Iterator[Any]:
@@ -182,10 +194,15 @@ def _describe_answer(answer: Doc, handler: HTTPRouteHandler, records: Records, s
 
 def _problem(handler: HTTPRouteHandler, status: int) -> Doc:
     """Describe a problem as a domain's clients read it."""
-    plain = handler.opt.get(MESSAGES) or handler.opt.get(PLAIN_PROBLEMS)
-    code, text, _ = texts_of(status)
-    content = {"schema": {"$ref": f"{REF}Problem"}, "examples": {code: {"summary": code, "value": example_of(status)}}}
-    return {"description": text, "content": {JSON if plain else MEDIA_TYPE: content}}
+    code, text, detail = texts_of(status)
+    schema, value, media_type = "Problem", example_of(status), MEDIA_TYPE
+    if handler.opt.get(MESSAGES):
+        told = {name: one for name, one in value.items() if name != "status"}
+        schema, value, media_type = MESSAGE, {"message": detail, **told}, JSON
+    elif handler.opt.get(PLAIN_PROBLEMS):
+        media_type = JSON
+    content = {"schema": {"$ref": REF + schema}, "examples": {code: {"summary": code, "value": value}}}
+    return {"description": text, "content": {media_type: content}}
 
 
 def _given(schema: Doc) -> Doc:

@@ -259,9 +259,19 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
     if found.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="stateward"'
     if _worded_as_message(request):
-        body = msgspec.json.encode({"message": found.detail, **msgspec.to_builtins(clean(found))})
+        body = msgspec.json.encode(worded_as_message(clean(found)))
         return Response(body, status_code=found.status, media_type="application/json", headers=headers)
     return Response(encoded(found), status_code=found.status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def worded_as_message(found: Problem) -> dict[str, Any]:
+    """Return a problem for clients that read a field `message`.
+
+    There is no `status` in it: their objects have a field of that name, and they read `.status.vm` of any answer.
+    """
+    facts: dict[str, Any] = msgspec.to_builtins(found)
+    del facts["status"]  # the answer's own status tells it
+    return {"message": found.detail, **facts}
 
 
 def _worded_as_message(request: Request[Any, Any, Any]) -> bool:
@@ -309,4 +319,4 @@ def _masked(value: Any) -> Any:  # noqa: ANN401 - plain JSON
             return value
 
 
-__all__ = ["MEDIA_TYPE", "Problem", "answer", "clean", "encoded", "problem", "problem_of"]
+__all__ = ["MEDIA_TYPE", "Problem", "answer", "clean", "encoded", "problem", "problem_of", "worded_as_message"]
