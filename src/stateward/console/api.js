@@ -66,7 +66,8 @@ async function fieldsOf(answer) {
   if (answer.status === 401) session.onUnknown();
   try {
     const found = await answer.json();
-    return { ...found, title: found.title ?? answer.statusText, detail: found.detail ?? found.message ?? "" };
+    const { status = answer.status, title = answer.statusText, detail = found.message ?? "" } = found;
+    return { ...found, status, title, detail };
   } catch {
     return { title: answer.statusText, status: answer.status, code: "unreadable", detail: "the answer is no problem" };
   }

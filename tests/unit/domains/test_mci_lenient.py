@@ -21,6 +21,7 @@ from stateward.domains.mci.api.part_bodies import (
     spec_wish,
     subnet_wish,
 )
+from stateward.domains.mci.keypair import new_pair
 from stateward.domains.mci.model import Connection, MciSpec, PostCommand, Rule, Subnet
 from stateward.domains.mci.wishes import MOST_VMS
 from stateward.errors import BadInput
@@ -259,7 +260,7 @@ def test_a_subnet_outside_or_on_top_of_another_is_bad_input(cidr: str) -> None:
 
 
 def test_a_private_key_that_somebody_sends_is_not_kept() -> None:
-    found = key_wish(Fields({"name": "k", "publicKey": "ssh-ed25519 AAAA", "privateKey": "SECRET"}), AWS, "u")
+    found = key_wish(Fields({"name": "k", "publicKey": new_pair().public, "privateKey": "SECRET"}), AWS, "u")
     assert "SECRET" not in msgspec.json.encode(found).decode()
 
 

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from stateward.domains.mci.forms import check_form, read
+from stateward.domains.mci.keypair import check_public_key
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
 from stateward.domains.mci.model import text, vm_id
 from stateward.domains.mci.plans import uid_of
@@ -87,6 +88,15 @@ async def guard_vm(_desk: Desk, request: Request, found: Object) -> Request | No
         raise BadInput("parent", found.parent, f"{want.mci!r}, the MCI in its spec")
     own = replace(want, uid=uid_of(request.op, want.name))
     return None if request.parent is not None else replace(request, spec=text(own))
+
+
+async def guard_key(_desk: Desk, request: Request, found: Object) -> None:
+    """Refuse a key whose public half nobody can read: its VMs could not be logged in to."""
+    check_form(request, found)
+    if request.spec is not None:
+        public = read(found.kind, request.spec, found.state).public_key
+        if public:
+            check_public_key("spec.public_key", public)
 
 
 async def guard_network(_desk: Desk, request: Request, found: Object) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.forms import guard_form
-from stateward.domains.mci.guards import guard_network
+from stateward.domains.mci.guards import guard_key, guard_network
 from stateward.domains.mci.leftovers import leftovers
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, SSH_KEY, VNET, PartState
 from stateward.domains.mci.model import (
@@ -66,7 +66,7 @@ class Parts:
     def kinds(self) -> list[Kind]:
         """Return the kinds, with their handlers."""
         make = {"vNet": self._network, "securityGroup": self._group, "sshKey": self._key}
-        guards = dict.fromkeys(KINDS, guard_form) | {"vNet": guard_network}
+        guards = {"vNet": guard_network, "securityGroup": guard_form, "sshKey": guard_key}
         return [
             Kind(lifecycle, self._handlers(word, make[word]), _route, guards[word], keeps=(MADE_FOR, SHARED))
             for word, lifecycle in KINDS.items()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
-from stateward.domains.mci.model import HOME, NetworkSpec, Subnet, mci_of, part_id, plain, vm_of
+from stateward.domains.mci.model import HOME, KeySpec, NetworkSpec, Subnet, mci_of, part_id, plain, vm_of
 from stateward.errors import BadInput
 from stateward.server.labels import relabel
 from stateward.store.records import Key, Object, Status
@@ -47,6 +47,14 @@ async def test_nothing_is_made_of_a_spec_that_is_none(house: House, lifecycle: A
     with pytest.raises(BadInput, match="spec"):
         await house.engine.create(NS, "x", lifecycle.kind, action, spec={"provider": "aws", "region": "r"})
     assert await house.engine.store.reader.object(Key(NS, "x")) is None
+
+
+async def test_a_key_whose_public_half_is_none_is_refused_over_the_general_api_too(house: House) -> None:
+    spec = plain(KeySpec("k1", "uid-k1", "aws-ap-northeast-2", "aws", "ap-northeast-2", "garbage"))
+    with pytest.raises(BadInput) as error:
+        await house.engine.create(NS, "sshKey:k1", SSH_KEY.kind, spec=spec)
+    assert error.value.field == "spec.public_key"
+    assert await house.engine.store.reader.object(Key(NS, "sshKey:k1")) is None
 
 
 async def test_what_is_wrong_with_a_spec_is_told_with_its_place(house: House) -> None:

@@ -5,6 +5,7 @@ from ipaddress import IPv4Network, ip_network
 
 from stateward.domains.mci.api.lenient import Fields, whole
 from stateward.domains.mci.api.names import name_of, one_of, record_name, reference
+from stateward.domains.mci.keypair import check_public_key
 from stateward.domains.mci.model import Connection, GroupSpec, Image, KeySpec, NetworkSpec, Rule, Spec, Subnet
 from stateward.errors import BadInput
 
@@ -101,6 +102,8 @@ def _range(field: str, text: str) -> str:
 def key_wish(body: Fields, place: Connection, uid: str) -> KeySpec:
     """Read what key is wanted; a private half that somebody sends along is passed over."""
     name, public = name_of("name", body.text("name").strip()), body.text("publicKey").strip()
+    if public:
+        check_public_key("publicKey", public)
     return KeySpec(name, uid, place.name, place.provider, place.region, public, body.text("description"))
 
 
