@@ -39,6 +39,8 @@ function facts(fields, how) {
     shown.push(fact("in the way", blocker(one)));
   if (fields.missing) shown.push(fact("it needs", fields.missing.join(", ")));
   if (fields.allowed) shown.push(fact("allowed now", allowed(fields.allowed, how.onAllowed)));
+  for (const [action, needs] of Object.entries(fields.allowed_with ?? {}))
+    shown.push(fact(`with ${needs.join(", ")}`, action));
   if (fields.right) shown.push(fact("right", fields.right));
   if (fields.limit !== undefined) shown.push(fact("limit", fields.limit));
   if (fields.nearest) shown.push(fact("did you mean", h("code", null, fields.nearest)));
@@ -69,7 +71,7 @@ function blocker(one) {
 
 /** @param {string[]} actions @param {((action: string) => void) | undefined} onAllowed */
 function allowed(actions, onAllowed) {
-  if (!actions.length) return "nothing, until what is under way has ended";
+  if (!actions.length) return "nothing";
   if (!onAllowed) return actions.join(", ");
   return h(
     "span",

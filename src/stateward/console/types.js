@@ -52,7 +52,8 @@
 
 /**
  * @typedef {{type?: string, title: string, status: number, code: string, detail: string, retry?: boolean,
- *   field?: string, state?: string, state_class?: StateClass, allowed?: string[], missing?: string[],
+ *   field?: string, state?: string, state_class?: StateClass, allowed?: string[], allowed_with?: Record<string, string[]>,
+ *   missing?: string[],
  *   blocker?: Blocker, blockers?: Blocker[], known?: string[], nearest?: string, right?: string, version?: number,
  *   limit?: number, skipped?: Record<string, ProblemFields>, retry_after?: number}} ProblemFields
  */

@@ -84,18 +84,30 @@ class Refusal(Struct, frozen=True):
     sources: States
 
     def allowed_to(self, actor: str) -> tuple[str, ...]:
-        """Return the events that the actor may bring about in this state."""
-        return tuple(dict.fromkeys(one.event for one in self.allowed if actor in one.actors))
+        """Return the events that the actor may bring about in this state as it is; never the refused one."""
+        plain = (one.event for one in self.allowed if actor in one.actors and not one.needs)
+        return tuple(dict.fromkeys(event for event in plain if event != self.event))
+
+    def allowed_with_facts(self, actor: str) -> dict[str, tuple[str, ...]]:
+        """Return the events that the actor may bring about with further facts only, each with the fewest it takes."""
+        found: dict[str, tuple[str, ...]] = {}
+        for one in self.allowed:
+            if one.needs and actor in one.actors and one.event not in self.allowed_to(actor):
+                found[one.event] = min(found.get(one.event, one.needs), one.needs, key=len)
+        return found
 
     def __str__(self) -> str:
         return f"{self.event!r} by {self.actor} is refused: {self.kind} is {self.state}, {_WHY[self.reason](self)}"
 
 
 def _possible(refusal: Refusal) -> str:
-    allowed = refusal.allowed_to(refusal.actor)
-    return (
-        f"the {refusal.actor} may now: {', '.join(allowed)}" if allowed else f"the {refusal.actor} may do nothing now"
-    )
+    allowed, conditional = refusal.allowed_to(refusal.actor), refusal.allowed_with_facts(refusal.actor)
+    plain = f"may now: {', '.join(allowed)}" if allowed else "may do nothing now"
+    facts = dict.fromkeys(conditional.values())
+    more = [
+        f"; with {'+'.join(one)}: {', '.join(e for e, needs in conditional.items() if needs == one)}" for one in facts
+    ]
+    return f"the {refusal.actor} {plain}{''.join(more)}"
 
 
 _WHY: dict[Reason, Callable[[Refusal], str]] = {

@@ -65,6 +65,7 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: str | None = None
     state_class: StateClass | None = None
     allowed: list[str] | None = None
+    allowed_with: dict[str, list[str]] | None = None
     missing: list[str] | None = None
     blocker: BlockerView | None = None
     blockers: list[BlockerView] | None = None
@@ -183,6 +184,7 @@ def _(error: Refused) -> Problem:
         state=refusal.state.word,
         state_class=refusal.state_class,
         allowed=list(refusal.allowed_to(refusal.actor)),
+        allowed_with={event: list(needs) for event, needs in refusal.allowed_with_facts(refusal.actor).items()} or None,
         missing=list(refusal.missing) or None,
         blocker=None if error.blocker is None else blocker_view(error.blocker),
         retry=error.retry,

@@ -59,7 +59,8 @@ async def test_the_second_action_is_refused_and_names_the_first(house: House) ->
     assert answer.status_code == 409
     problem = answer.json()
     assert (problem["code"], problem["state"], problem["state_class"]) == ("in_transition", "pumping", "transitional")
-    assert (problem["allowed"], problem["retry"]) == (["scrap"], True)
+    assert (problem["allowed"], problem["allowed_with"]) == ([], {"scrap": ["force"]})
+    assert problem["retry"] is True
     blocker = problem["blocker"]
     assert (blocker["op"], blocker["action"], blocker["actor"]) == (first["id"], "pump", "user")
     assert (blocker["who"], blocker["since"]) == ("olga", first["created"])

@@ -108,7 +108,7 @@ def test_a_transitional_state_refuses_and_says_what_is_possible() -> None:
     refusal = refused(Door.OPENING, "open", USER)
     assert refusal.reason is Reason.IN_TRANSITION
     assert (refusal.state, refusal.state_class) == (Door.OPENING, TRANSITIONAL)
-    assert refusal.allowed_to(USER) == ("remove",)
+    assert (refusal.allowed_to(USER), refusal.allowed_with_facts(USER)) == ((), {"remove": (FORCE,)})
     assert "transitional" in str(refusal)
 
 

@@ -335,6 +335,25 @@ def test_what_a_refusal_lists_as_allowed_is_allowed(refused: tuple[Lifecycle, Re
 
 
 @thorough
+@given(refusals())
+def test_a_refusal_tells_apart_what_is_allowed_as_it_is_and_what_needs_facts(
+    refused: tuple[Lifecycle, Request, Refusal],
+) -> None:
+    lifecycle, asked, refusal = refused
+    plain, conditional = refusal.allowed_to(asked.actor), refusal.allowed_with_facts(asked.actor)
+    assert asked.event not in plain
+    assert not set(plain) & set(conditional)
+    lines = [one for one in refusal.allowed if asked.actor in one.actors and not one.needs]
+    for event in plain:
+        origin = next((origin for one in lines if one.event == event for origin in one.origins), None)
+        assert isinstance(decide(lifecycle, asked.state, event, asked.actor, origin=origin), Move)
+    for event, needs in conditional.items():
+        assert needs
+        found = decide(lifecycle, asked.state, event, asked.actor, frozenset(needs))
+        assert isinstance(found, Move) or found.reason is Reason.OTHER_ORIGIN
+
+
+@thorough
 @given(questions())
 def test_what_is_allowed_is_listed(question: tuple[Lifecycle, Request]) -> None:
     lifecycle, asked = question

@@ -76,7 +76,8 @@ def test_every_error_is_one_problem(error: Exception, status: int, code: str) ->
 
 def test_a_refusal_tells_what_is_allowed_and_what_is_in_the_way() -> None:
     found = problem_of(Refused(refusal(), BLOCKER))
-    assert (found.state, found.state_class, found.allowed, found.retry) == ("pumping", "transitional", ["scrap"], True)
+    assert (found.state, found.state_class, found.retry) == ("pumping", "transitional", True)
+    assert (found.allowed, found.allowed_with) == ([], {"scrap": ["force"]})
     assert found.blocker is not None
     assert (found.blocker.op, found.blocker.who) == ("o1", "ann")
 
