@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from stateward.store import Store
 from stateward.store.records import Worker
 from tests.contract.hands import ask, see, take, write
-from tests.contract.samples import a_worker, accepted, key
+from tests.contract.samples import NS, a_worker, accepted, an_object, an_operation, key, some_work
 
 
 async def late(store: Store, limit: int = 100) -> list[str]:
@@ -96,3 +96,39 @@ async def test_ended_work_is_no_longer_overdue(store: Store) -> None:
     await write(store, accepted("a", deadline=10.0))
     await write(store, work_gone=[key("a")])
     assert await late(store) == []
+
+
+async def test_stuck_is_what_is_past_its_deadline_and_what_a_dead_worker_holds(store: Store) -> None:
+    now = await store.reader.time()
+    await see(store, a_worker("alive"), a_worker("dead", lease=-1.0))
+    await write(store, accepted("orphan", owner="dead"))
+    await write(store, accepted("late orphan", owner="dead", deadline=12.0))
+    await write(store, accepted("late", deadline=10.0))
+    await write(store, accepted("late of a live one", deadline=11.0, owner="alive"))
+    await write(store, accepted("in time", deadline=now + 1000, owner="alive"))
+    await write(store, accepted("waiting"))
+    found = await store.reader.stuck(100)
+    assert [(one.op, one.orphaned) for one in found] == [
+        ("late", False),
+        ("late of a live one", False),
+        ("late orphan", True),
+        ("orphan", True),
+    ]
+    first, *_, last = found
+    assert (first.object, first.kind, first.action) == ("on-late", "vm", "suspend")
+    assert (first.since, first.deadline) == (10.0, 10.0)
+    assert (last.owner, last.deadline) == ("dead", None)
+    assert now - 1.0 <= last.since <= await store.reader.time(), "its worker's lease has passed then"
+    assert [one.op for one in await store.reader.stuck(1)] == ["late"]
+
+
+async def test_stuck_work_and_work_by_lane_are_told_of_some_namespaces_alone(store: Store) -> None:
+    await write(store, accepted("mine", deadline=11.0))
+    theirs = [an_object("mine", ns="other")], [an_operation("mine", "mine", ns="other")]
+    work = [some_work("mine", "mine", ns="other", deadline=10.0, lane="theirs")]
+    await write(store, objects=theirs[0], operations=theirs[1], new_work=work)
+    assert [one.ns for one in await store.reader.stuck(100)] == ["other", NS]
+    assert [one.ns for one in await store.reader.stuck(1, [NS])] == [NS]
+    assert await store.reader.stuck(100, []) == []
+    assert [one.lane for one in await store.reader.work_by_lane([NS])] == [""]
+    assert [one.lane for one in await store.reader.work_by_lane(["other"])] == ["theirs"]

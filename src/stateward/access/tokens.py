@@ -59,6 +59,11 @@ class Grant(Struct, frozen=True):
     role: Role
     namespaces: frozenset[str]
 
+    @property
+    def namespace_filter(self) -> frozenset[str] | None:
+        """The namespaces to which a list for this token is limited; None: it is not."""
+        return None if ANY in self.namespaces else self.namespaces
+
     def opens(self, ns: str) -> bool:
         """Tell whether the token is for a namespace; the deployment's own is for administrators of everything."""
         if ns == SYSTEM:

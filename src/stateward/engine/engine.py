@@ -1,7 +1,7 @@
 """The engine: one object that a library user or a server holds."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -10,7 +10,7 @@ import msgspec
 from stateward.engine import cancelling, groups, remote
 from stateward.engine.accept import Verdict, accepting, plan
 from stateward.engine.batching import Batcher
-from stateward.engine.healing import Healed, Stuck, healed, stuck
+from stateward.engine.healing import Healed, healed
 from stateward.engine.horizon import state_at
 from stateward.engine.ids import new_id
 from stateward.engine.kinds import Admission, Kind, Kinds
@@ -26,7 +26,7 @@ from stateward.lifecycle import NO_FACTS, USER
 from stateward.naming import check_text
 from stateward.store.changes import Changes
 from stateward.store.closing import close_each
-from stateward.store.port import Store, Tx
+from stateward.store.port import Store, StuckWork, Tx
 from stateward.store.records import Key, Lane, LaneGroup, Line, Object, Operation, Timer
 from stateward.store.selection import JournalFilter, Selector
 
@@ -214,9 +214,9 @@ class Engine:
         """Return the state that an object was in at a time, or None if it did not exist, or that time was pruned."""
         return (await state_at(self.store.reader, Key(ns, object), time)).state
 
-    async def stuck(self) -> list[Stuck]:
-        """Return what has passed its deadline and has no live worker; the healer is about to settle it."""
-        return await stuck(self.store)
+    async def stuck(self, limit: int = 1000, namespaces: Collection[str] | None = None) -> list[StuckWork]:
+        """Return the work that is past its deadline or whose worker is dead; the healer is about to settle it."""
+        return await self.store.reader.stuck(limit, namespaces)
 
     async def healed(self, since: float) -> list[Healed]:
         """Return what was settled since a time: taken from dead workers, finished, restored, timed out."""

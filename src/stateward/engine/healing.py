@@ -1,23 +1,13 @@
-"""The healer's report: what is stuck now, and what was settled since a time, with how."""
+"""The healer's report: what was settled since a time, and how."""
 
 from msgspec import Struct
 
 from stateward.lifecycle import CLOCK, HEALER, TIMED_OUT
-from stateward.store.port import Reader, Store
-from stateward.store.records import Key, Line, Work
+from stateward.store.port import Reader
+from stateward.store.records import Key, Line
 from stateward.store.selection import JournalFilter
 
 PUT_BACK = "put back"
-
-
-class Stuck(Struct, frozen=True):
-    """Work that has passed its deadline and that no live worker has."""
-
-    ns: str
-    object: str
-    op: str
-    since: float  # when it should have ended
-    owner: str | None
 
 
 class Healed(Struct, frozen=True):
@@ -32,12 +22,6 @@ class Healed(Struct, frozen=True):
     how: str
     state: str | None
     reason: str | None
-
-
-async def stuck(store: Store, limit: int = 1000) -> list[Stuck]:
-    """Return what is stuck now."""
-    overdue: list[Work] = await store.transact(lambda tx: tx.overdue(limit))
-    return [Stuck(one.ns, one.object, one.op, one.deadline or 0.0, one.owner) for one in overdue]
 
 
 async def healed(reader: Reader, since: float, limit: int = 1000) -> list[Healed]:

@@ -103,7 +103,7 @@ class Metrics:
         self.depth = self._gauge("queue_depth", "operations that wait to be claimed, by lane", "lane")
         self.capacity = self._gauge("lane_capacity", "operations that may run in a lane at once", "lane")
         self.backed_off = self._gauge("lane_backed_off", "whether a lane is backed off (throttled)", "lane")
-        self.stuck = self._gauge("stuck_objects", "objects past their deadline that no live worker looks after")
+        self.stuck = self._gauge("stuck_objects", "operations past their deadline or of a dead worker, as in /stuck")
         self.workers = self._gauge("workers", "workers, by whether they are alive", "alive")
         self.timers = self._gauge("oldest_timer_seconds", "how long the oldest timer has been due")
         self.readers = self._gauge("stream_readers", "open streams of this process")

@@ -1,7 +1,7 @@
 """What is stuck, and healing it now rather than at the healer's next look.
 
-Stuck is what has passed its deadline without an end, and what a worker holds that is dead: the healer sees to both by
-itself, so a line here that stays is worth a look.
+The store has the one definition (`StuckWork`): the metric, the command line and the console count the same. The healer
+settles such work by itself, so a line here that stays is worth a look.
 """
 
 from enum import StrEnum
@@ -14,10 +14,9 @@ from stateward.engine.healer import bury_dead, settle_overdue
 from stateward.server.answers import problems
 from stateward.server.auth import needs
 from stateward.server.names import Limit
-from stateward.server.service import Call, Service
+from stateward.server.service import Call
 from stateward.server.wire import Moment, when_or_none
-from stateward.store.port import Tx
-from stateward.store.records import Key, Work, Worker
+from stateward.store.port import StuckWork
 
 TAGS = ["deployment"]
 MOST = 1_000
@@ -52,39 +51,22 @@ class HealedView(Struct, frozen=True):
     settled: int
 
 
-async def stuck_work(tx: Tx, workers: list[Worker], limit: int) -> dict[Key, tuple[Work, Why]]:
-    """Return the work that is stuck, by its operation."""
-    found = {work.key: (work, Why.OVERDUE) for work in await tx.overdue(limit)}
-    for worker in workers:
-        alive = worker.seen + worker.lease >= tx.now
-        for work in await tx.owned(worker.id):
-            if not alive:
-                found[work.key] = work, Why.ORPHANED
-            elif work.deadline is not None and work.deadline < tx.now:
-                found[work.key] = work, Why.OVERDUE
-    return found
-
-
 @get("/stuck", guards=[needs(Right.READ)], tags=TAGS, summary="List what is stuck", responses=problems())
 async def list_stuck(request: Call, limit: Limit = 100) -> list[StuckView]:
     """Return what is in transition for longer than its deadline or without a live worker, of what the token opens."""
-    service, most = request.service, request.service.page(limit)
-    workers = await service.reader.workers()
-    found = await service.engine.store.transact(lambda tx: stuck_work(tx, workers, MOST))
-    mine = [(work, why) for work, why in found.values() if request.grant.opens(work.ns)]
-    return [await _shown(service, work, why) for work, why in mine[:most]]
+    grant, most = request.grant, request.service.page(limit)
+    found = await request.service.engine.stuck(most, grant.namespace_filter)
+    return [_shown(one) for one in found if grant.opens(one.ns)]
 
 
-async def _shown(service: Service, work: Work, why: Why) -> StuckView:
-    operation = await service.reader.operation(work.key)
-    found = await service.reader.object(Key(work.ns, work.object))
+def _shown(work: StuckWork) -> StuckView:
     return StuckView(
         ns=work.ns,
         object=work.object,
         op=work.op,
-        action="" if operation is None else operation.action,
-        state="" if found is None else found.state,
-        why=why,
+        action=work.action,
+        state=work.state,
+        why=Why.ORPHANED if work.orphaned else Why.OVERDUE,
         deadline=when_or_none(work.deadline),
         owner=work.owner,
         attempts=work.attempts,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stateward.access.tokens import ANY, SYSTEM
 from stateward.server.feed import Interest
 from stateward.server.stream import Snapshot
-from stateward.store.port import LaneLoad, LaneWork, Store, Tx
+from stateward.store.port import LaneLoad, LaneWork, Store
 from stateward.store.records import Worker, default_lane
 
 MOST_STUCK = 1_000
@@ -58,7 +58,7 @@ class Surveyor:
         return Survey(
             objects=counts,
             lanes=_lanes(loads, work, now),
-            stuck=await self._store.transact(_stuck),
+            stuck=len(await reader.stuck(MOST_STUCK)),
             workers_alive=sum(alive),
             workers_lost=len(alive) - sum(alive),
             timer_late=max(0.0, now - timers[0].due) if timers else 0.0,
@@ -76,10 +76,6 @@ class Surveyor:
         known = await self._store.reader.namespaces()
         opened = [ns for ns in known if ns != SYSTEM and not interest.namespaces.isdisjoint((ANY, ns))]
         return [ns for ns in opened if interest.only is None or ns in interest.only]
-
-
-async def _stuck(tx: Tx) -> int:
-    return len(await tx.overdue(MOST_STUCK))
 
 
 def _alive(worker: Worker, now: float) -> bool:

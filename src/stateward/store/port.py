@@ -67,6 +67,26 @@ class Census(Struct, frozen=True):
     counts: dict[tuple[str, str, str], int]
 
 
+class StuckWork(Struct, frozen=True, gc=False):
+    """Work whose deadline has passed, or whose worker is dead: the one definition of stuck.
+
+    The healer settles such work by itself within moments. A live worker's overdue work counts too: that worker is to
+    end it, and a reader of this list wants to know if it does not.
+    """
+
+    ns: str
+    object: str
+    kind: str
+    state: str  # of the object
+    op: str
+    action: str
+    owner: str | None
+    attempts: int
+    deadline: float | None
+    since: float  # when the deadline or the worker's lease passed, whichever was first
+    orphaned: bool  # its worker is dead
+
+
 class LaneWork(Struct, frozen=True, gc=False):
     """The work of a lane: how much runs, how much waits, and when the oldest of it was accepted."""
 
@@ -195,8 +215,11 @@ class Reader(Protocol):
     async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return all groups and lanes with their loads."""
 
-    async def work_by_lane(self) -> list[LaneWork]:
-        """Return what each lane has to do, for the lanes that have something."""
+    async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
+        """Return what each lane has to do, for all namespaces or for some; lanes without work are left out."""
+
+    async def stuck(self, limit: int, namespaces: Collection[str] | None = None) -> list[StuckWork]:
+        """Return the work that is stuck, of all namespaces or of some; the longest first."""
 
     async def namespaces(self) -> list[str]:
         """Return the namespaces that have, or ever had, an object, in order."""

@@ -1,12 +1,16 @@
 """The deployment as a whole, on both stores: limits, workers, timers, what is stuck and healing it."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.engine import Route
 from stateward.engine.claiming import claim
-from stateward.store.records import Timer, Worker
+from stateward.store.changes import Changes
+from stateward.store.port import Tx
+from stateward.store.records import Key, Timer, Worker
 from tests.integration.server.house import NS, House, open_house
 from tests.stores import fresh_store
 
@@ -74,6 +78,33 @@ async def test_what_a_dead_worker_holds_is_stuck_until_it_is_healed(idle_site: H
     assert (healed.status_code, healed.json()["freed"]) == (200, 1)
     assert (await idle_site.get("/stuck")).json() == []
     assert (await idle_site.get("/workers")).json() == []
+
+
+async def test_the_metric_the_route_and_the_engine_agree_on_what_is_stuck(idle_site: House) -> None:
+    store = idle_site.engine.store
+    for name in ("late", "late of a live worker", "orphan", "in time"):
+        await idle_site.engine.create(NS, name, "test.pump", "build")
+    changes: dict[str, dict[str, Any]] = {
+        "late": {"deadline": 1.0},
+        "late of a live worker": {"deadline": 2.0, "owner": "alive/1"},
+        "orphan": {"owner": "gone/1"},
+        "in time": {"owner": "alive/1"},
+    }
+
+    async def change(tx: Tx) -> None:
+        await tx.worker_seen(Worker("gone/1", -1.0, 0.0, "host", 1))
+        await tx.worker_seen(Worker("alive/1", 3600.0, 0.0, "host", 2))
+        work = [work for name in changes for work in await tx.queues([Key(NS, name)])]
+        await tx.apply(Changes(work=[replace(one, **changes[one.object]) for one in work]))
+
+    await store.transact(change)
+    listed = [one["object"] for one in (await idle_site.get("/stuck")).json()]
+    assert listed == ["late", "late of a live worker", "orphan"]
+    assert [one.object for one in await idle_site.engine.stuck()] == listed
+    async with idle_site.client({"Authorization": f"Bearer {idle_site.texts['admin']}"}) as client:
+        shown = (await client.get("http://test/metrics")).text
+    assert "stateward_stuck_objects 3.0" in shown
+    assert [one["object"] for one in (await idle_site.get("/stuck?limit=1", "viewer")).json()] == ["late"]
 
 
 async def test_without_a_worker_an_object_waits_for_one(idle_site: House) -> None:

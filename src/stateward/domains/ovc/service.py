@@ -27,12 +27,13 @@ from stateward.domains.ovc.model import (
 from stateward.domains.ovc.queuer import KINDS, Queuer
 from stateward.domains.ovc.validation import OBJECT_TYPES
 from stateward.engine import Accepted, Denied, Engine, NotFound, Refused, Request
-from stateward.engine.healing import Healed, Stuck
+from stateward.engine.healing import Healed
 from stateward.engine.ids import new_id
 from stateward.engine.requests import Birth
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER, PROVIDER, Meaning, Reason
-from stateward.store.records import Key, Object
+from stateward.store.port import StuckWork
+from stateward.store.records import Object
 from stateward.store.selection import JournalFilter, Selector
 
 THERE = {
@@ -58,7 +59,7 @@ class Healing(Struct, frozen=True):
     `strangers` are there now, by the nodes that show them, and belong to nobody.
     """
 
-    stuck: list[Stuck]
+    stuck: list[StuckWork]
     healed: list[Healed]
     strangers: list[tuple[str, Stranger]]
 
@@ -215,7 +216,7 @@ class Service:
 
     async def healing(self, ns: str, since: float) -> Healing:
         """Return what is stuck now, and what was settled since a time, of the objects of a namespace."""
-        stuck = [one for one in await self.engine.stuck() if one.ns == ns and await self._is_ours(Key(ns, one.object))]
+        stuck = [one for one in await self.engine.stuck(namespaces=[ns]) if one.kind in KINDS]
         healed = [one for one in await self.engine.healed(since) if one.ns == ns and one.kind in KINDS]
         settled = sorted([*healed, *await self._shown(ns, since)], key=lambda one: one.at)
         return Healing(stuck, settled, await self._strangers(ns))
@@ -239,10 +240,6 @@ class Service:
             for line in lines
             if line.kind in KINDS and line.target is not None
         ]
-
-    async def _is_ours(self, key: Key) -> bool:
-        found = await self.engine.store.reader.object(key)
-        return found is not None and found.kind in KINDS
 
 
 def _new_name(ns: str, kind: str, key: str | None) -> str:

@@ -62,7 +62,23 @@ WORK_BY_LANE = """
 SELECT w.lane, count(*) FILTER (WHERE w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote),
        count(*) FILTER (WHERE (w.owner IS NULL OR w.deadline IS NULL) AND NOT w.remote), min(o.created)
 FROM work w JOIN operations o ON o.ns = w.ns AND o.id = w.op
-WHERE NOT w.fenced GROUP BY w.lane ORDER BY w.lane
+WHERE NOT w.fenced AND ($1::text[] IS NULL OR w.ns = ANY ($1)) GROUP BY w.lane ORDER BY w.lane
+"""
+STUCK = """
+WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::double precision AS now),
+late AS (
+    SELECT w.seq, w.deadline AS since, false AS orphaned FROM clock, work w WHERE w.deadline <= clock.now
+    UNION ALL
+    SELECT w.seq, k.seen + k.lease, true FROM clock, workers k JOIN work w ON w.owner = k.id
+    WHERE k.seen + k.lease < clock.now
+), first AS (SELECT seq, min(since) AS since, bool_or(orphaned) AS orphaned FROM late GROUP BY seq)
+SELECT w.ns, w.object, b.kind, b.state, w.op, o.action, w.owner, w.attempts, w.deadline, f.since, f.orphaned
+FROM first f
+JOIN work w ON w.seq = f.seq
+JOIN objects b ON b.ns = w.ns AND b.id = w.object
+JOIN operations o ON o.ns = w.ns AND o.id = w.op
+WHERE $1::text[] IS NULL OR w.ns = ANY ($1)
+ORDER BY f.since, w.seq LIMIT $2
 """
 # One step in the index for each namespace, however many objects it has.
 NAMESPACES = """

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from stateward.store.errors import Unavailable
-from stateward.store.port import Census, LaneLoad, LaneWork
+from stateward.store.port import Census, LaneLoad, LaneWork, StuckWork
 from stateward.store.postgres import claiming, looking
 from stateward.store.postgres.choosing import chosen_lines, chosen_objects
 from stateward.store.postgres.connections import Connections, Row
@@ -91,9 +91,13 @@ class PostgresReader:
         groups.update((row[0], LaneGroup(*row)) for row in await self._fetch(looking.GROUPS))
         return [groups[name] for name in sorted(groups)], [load for _, load in loads]
 
-    async def work_by_lane(self) -> list[LaneWork]:
-        """Return what each lane has to do, for the lanes that have something."""
-        return [LaneWork(*row) for row in await self._fetch(looking.WORK_BY_LANE)]
+    async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
+        """Return what each lane has to do, for all namespaces or for some; lanes without work are left out."""
+        return [LaneWork(*row) for row in await self._fetch(looking.WORK_BY_LANE, _listed(namespaces))]
+
+    async def stuck(self, limit: int, namespaces: Collection[str] | None = None) -> list[StuckWork]:
+        """Return the work that is stuck, of all namespaces or of some; the longest first."""
+        return [StuckWork(*row) for row in await self._fetch(looking.STUCK, _listed(namespaces), limit)]
 
     async def namespaces(self) -> list[str]:
         """Return the namespaces that have, or ever had, an object, in order."""
@@ -131,3 +135,8 @@ class PostgresReader:
                         raise fault(error) from error
                     connection.terminate()
         raise Unavailable("connections are lost as soon as they are made")
+
+
+def _listed(namespaces: Collection[str] | None) -> list[str] | None:
+    """Return namespaces as one value; None stands for all of them."""
+    return None if namespaces is None else sorted(namespaces)

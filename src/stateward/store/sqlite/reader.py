@@ -4,7 +4,10 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from stateward.store.port import Census, LaneLoad, LaneWork
+from msgspec.json import encode
+from msgspec.structs import replace
+
+from stateward.store.port import Census, LaneLoad, LaneWork, StuckWork
 from stateward.store.records import (
     Key,
     LaneGroup,
@@ -56,7 +59,22 @@ WORK_BY_LANE = """
 SELECT w.lane, sum(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote),
        sum((w.owner IS NULL OR w.deadline IS NULL) AND NOT w.remote), min(o.created)
 FROM work w CROSS JOIN operations o ON o.ns = w.ns AND o.id = w.op
-WHERE NOT w.fenced GROUP BY w.lane ORDER BY w.lane
+WHERE NOT w.fenced AND (?1 IS NULL OR w.ns IN (SELECT value FROM json_each(?1))) GROUP BY w.lane ORDER BY w.lane
+"""
+STUCK = """
+WITH late(seq, since, orphaned) AS (
+    SELECT seq, deadline, 0 FROM work WHERE deadline <= ?1
+    UNION ALL
+    SELECT w.seq, k.seen + k.lease, 1 FROM workers k JOIN work w INDEXED BY work_owned ON w.owner = k.id
+    WHERE k.seen + k.lease < ?1
+), first(seq, since, orphaned) AS (SELECT seq, min(since), max(orphaned) FROM late GROUP BY seq)
+SELECT w.ns, w.object, b.kind, b.state, w.op, o.action, w.owner, w.attempts, w.deadline, f.since, f.orphaned
+FROM first f
+JOIN work w ON w.seq = f.seq
+JOIN objects b ON b.ns = w.ns AND b.id = w.object
+JOIN operations o ON o.ns = w.ns AND o.id = w.op
+WHERE ?2 IS NULL OR w.ns IN (SELECT value FROM json_each(?2))
+ORDER BY f.since, w.seq LIMIT ?3
 """
 # One step in the index for each namespace, however many objects it has.
 NAMESPACES = """
@@ -159,9 +177,15 @@ class SqliteReader:
 
         return await self._reading.ask(question)
 
-    async def work_by_lane(self) -> list[LaneWork]:
-        rows = await self._reading.ask(lambda connection: connection.execute(WORK_BY_LANE).fetchall())
+    async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
+        names = _listed(namespaces)
+        rows = await self._reading.ask(lambda connection: connection.execute(WORK_BY_LANE, (names,)).fetchall())
         return [LaneWork(*row) for row in rows]
+
+    async def stuck(self, limit: int, namespaces: Collection[str] | None = None) -> list[StuckWork]:
+        values: tuple[Value, ...] = self._clock(), _listed(namespaces), limit
+        rows = await self._reading.ask(lambda connection: connection.execute(STUCK, values).fetchall())
+        return [replace(StuckWork(*row), orphaned=bool(row[-1])) for row in rows]
 
     async def namespaces(self) -> list[str]:
         rows = await self._reading.ask(lambda connection: connection.execute(NAMESPACES).fetchall())
@@ -188,6 +212,11 @@ class SqliteReader:
 
     async def _one(self, sql: str, *values: Value) -> Any:  # noqa: ANN401 - one value of any type
         return await self._reading.ask(lambda connection: connection.execute(sql, values).fetchone()[0])
+
+
+def _listed(namespaces: Collection[str] | None) -> str | None:
+    """Return namespaces as one value; None stands for all of them."""
+    return None if namespaces is None else encode(sorted(namespaces)).decode()
 
 
 def _counted(connection: sqlite3.Connection, ns: str, kind: str | None) -> Iterator[tuple[tuple[str, str, str], int]]:

@@ -101,7 +101,7 @@ class QueueView(Struct, frozen=True):
 
 
 class StuckView(Struct, frozen=True):
-    """Something that has passed its deadline and has no live worker; the healer is about to settle it."""
+    """Work that is past its deadline, or whose worker is dead; the healer is about to settle it."""
 
     object: str
     operation: str
