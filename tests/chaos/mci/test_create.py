@@ -6,7 +6,18 @@ from typing import Any
 import pytest
 
 from stateward.domains.mci.commands import NO_WAY_IN
-from stateward.domains.mci.model import Connection, Image, MciSpec, PostCommand, Spec, SubGroup, mci_seen, vm_of
+from stateward.domains.mci.model import (
+    CommandRun,
+    Connection,
+    Image,
+    MciSpec,
+    PostCommand,
+    Runs,
+    Spec,
+    SubGroup,
+    mci_seen,
+    vm_of,
+)
 from stateward.drivers import Observation
 from stateward.store import open_store
 from stateward.store.records import Status
@@ -71,7 +82,7 @@ async def check_history(house: House) -> None:
         assert made == ["Creating", "Running"]
 
 
-async def results(lives: Lives) -> dict[str, str]:
+async def results(lives: Lives) -> dict[str, Runs]:
     async with open_house(open_store(lives.store), lives.folder) as house:
         return mci_seen(await house.service.mci(NS, "m1")).results
 
@@ -108,7 +119,8 @@ async def check_this_host(lives: Lives, kind: str) -> None:
     assert {one.details["boots"] for one in seen.values()} == {"1"}
     written = await results(lives)
     assert written.keys() == {"g1-1", "g1-2", "g1-3"}
-    assert set(written.values()) == ({"done\n"} if kind == "process" else {NO_WAY_IN})
+    run = CommandRun("done\n", 0) if kind == "process" else CommandRun(NO_WAY_IN)
+    assert set(written.values()) == {(run,)}
 
 
 async def check_ec2(lives: Lives, cloud_url: str) -> None:

@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from stateward.domains.mci.model import PostCommand, vm_of, vm_seen
+from stateward.domains.mci.model import CommandRun, PostCommand, Runs, vm_of, vm_seen
 from stateward.domains.mci.vms import CloudOf
 from stateward.drivers import CommandFailed, Ref
 from stateward.store.records import Object
@@ -18,13 +19,13 @@ AT_ONCE = 20
 NO_WAY_IN = "(the driver offers no way in)"
 
 LONGEST, SHORTEST, ALTOGETHER = 65_536, 500, 4_000_000
-"""How many signs are kept of what a VM wrote, at most and in any case, and of all VMs: it is in the MCI's record."""
+"""How many signs are kept: of a VM's output, of each of its commands in any case, and of all VMs."""
 
 
 class Ran(Struct, frozen=True):
-    """What the commands wrote, and why they failed where they did; by VM."""
+    """The results of the commands, one for each that was run, and why the last one failed where it did; by VM."""
 
-    written: dict[str, str] = {}
+    written: dict[str, Runs] = {}
     failed: dict[str, str] = {}
 
 
@@ -33,14 +34,19 @@ async def run_post_command(cloud_of: CloudOf, command: PostCommand | None, vms: 
     if command is None or not command.commands:
         return Ran()
     room = asyncio.Semaphore(AT_ONCE)
+    most = max(SHORTEST, min(LONGEST, ALTOGETHER // max(1, len(vms))) // len(command.commands))
 
-    async def one(vm: Object) -> tuple[str, str, str]:
+    async def one(vm: Object) -> tuple[str, list[CommandRun], str]:
         async with room:
             return vm_of(vm).name, *(await _run(cloud_of, command, vm))
 
     ran = await asyncio.gather(*(one(vm) for vm in vms))
-    most = max(SHORTEST, min(LONGEST, ALTOGETHER // max(1, len(vms))))
-    return Ran({name: shortened(written, most) for name, written, _ in ran}, {name: why for name, _, why in ran if why})
+    written: dict[str, Runs] = {name: tuple(_shortened(run, most) for run in runs) for name, runs, _ in ran}
+    return Ran(written, {name: why for name, _, why in ran if why})
+
+
+def _shortened(run: CommandRun, most: int) -> CommandRun:
+    return replace(run, written=shortened(run.written, most))
 
 
 def shortened(text: str, most: int) -> str:
@@ -49,19 +55,20 @@ def shortened(text: str, most: int) -> str:
     return text if left_out <= 0 else f"({left_out} signs left out)\n{text[left_out:]}"
 
 
-async def _run(cloud_of: CloudOf, command: PostCommand, found: Object) -> tuple[str, str]:
-    """Return what the commands wrote on a VM, and what was wrong with the last one, if something was."""
+async def _run(cloud_of: CloudOf, command: PostCommand, found: Object) -> tuple[list[CommandRun], str]:
+    """Return the results of the commands on a VM, in order, and why the last one failed, if it did."""
     vm = vm_of(found)
     driver = (await cloud_of(vm.connection)).driver
     if not driver.caps.shell:
-        return NO_WAY_IN, ""
+        return [CommandRun(NO_WAY_IN)], ""
     ref = Ref(vm.uid, vm_seen(found).native_id or None)
-    written: list[str] = []
+    runs: list[CommandRun] = []
     for line in command.commands:
         try:
-            written.append(await driver.run(ref, line, command.user or vm.user, command.minutes * 60))
+            written = await driver.run(ref, line, command.user or vm.user, command.minutes * 60)
+            runs.append(CommandRun(written, 0))
         except CommandFailed as error:
-            return "\n".join([*written, error.written]), f"{line!r} ended with {error}"
+            return [*runs, CommandRun(error.written, error.status)], f"{line!r} ended with {error}"
         except (OSError, TimeoutError) as error:
-            return "\n".join(written), f"{line!r} failed: {type(error).__name__} {error}".rstrip()
-    return "\n".join(written), ""
+            return [*runs, CommandRun()], f"{line!r} failed: {type(error).__name__} {error}".rstrip()
+    return runs, ""

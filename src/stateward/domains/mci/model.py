@@ -169,12 +169,23 @@ class MciSpec(Struct, frozen=True, omit_defaults=True):
     post_command: PostCommand | None = None
 
 
+class CommandRun(Struct, frozen=True, omit_defaults=True):
+    """One post-command on one VM: its output, and its exit status where it ended."""
+
+    written: str = ""
+    status: int | None = None
+
+
+Runs = tuple[CommandRun, ...] | str
+"""The post-commands of a VM, in order; a text in records that were written before each had a result of its own."""
+
+
 class MciSeen(Struct, frozen=True, omit_defaults=True):
     """What became of an MCI's creation."""
 
     errors: tuple[str, ...] = ()
-    results: dict[str, str] = {}  # what the post-command wrote, by VM
-    failed: dict[str, str] = {}  # and where it failed, why
+    results: dict[str, Runs] = {}  # what became of the post-commands, by VM
+    failed: dict[str, str] = {}  # and where one failed, why
 
 
 class VmSpec(Struct, frozen=True, omit_defaults=True):

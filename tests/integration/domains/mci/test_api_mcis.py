@@ -3,9 +3,12 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from stateward.domains.mci.api.views import _results
+from stateward.domains.mci.model import MciSeen, mci_of
 from stateward.drivers.simulated.temper import CALM
 from stateward.store.records import Key
 from tests.integration.domains.mci.api_house import AWS, DEAD, MICRO, NANO, NS, UBUNTU, ApiHouse, group, mci, open_api
@@ -73,6 +76,25 @@ async def test_vms_that_failed_are_told_of_with_the_policy(api: ApiHouse) -> Non
     assert [one["vmName"] for one in errors["vmCreationErrors"]] == ["g1-1"]
     assert (errors["successfulVmCount"], errors["failedVmCount"]) == (1, 1)
     assert shown["vm"][0]["systemMessage"]
+
+
+async def test_each_post_command_has_a_result_of_its_own_on_every_vm_in_order(api: ApiHouse) -> None:
+    command = {"command": ["echo a", "echo b", "exit 3", "echo never"]}
+    shown = await api.created(mci("m1", group(size=10), postCommand=command))
+    results = shown["postCommandResult"]["results"]
+    assert [one["vmId"] for one in results] == [f"g1-{number}" for number in range(1, 11)]
+    assert results[0]["command"] == {"0": "echo a", "1": "echo b", "2": "exit 3", "3": "echo never"}
+    assert results[0]["stdout"] == {"0": "echo a\n", "1": "echo b\n", "2": ""}
+    assert results[0]["exitStatus"] == {"0": 0, "1": 0, "2": 3}
+    assert results[0]["err"] == "'exit 3' ended with exit status 3"
+
+
+async def test_results_of_post_commands_that_an_earlier_version_wrote_are_shown(api: ApiHouse) -> None:
+    await api.created(mci("m1", group(size=1), postCommand={"command": ["echo a", "echo b"]}))
+    found = await api.engine.get(NS, "m1")
+    old = msgspec.convert(msgspec.json.decode(found.seen) | {"results": {"g1-1": "a\nb\n"}}, MciSeen)
+    (result,) = _results("m1", mci_of(found), old, ()).results
+    assert (result.stdout, result.exit_status) == ({"0": "a\nb\n"}, {})
 
 
 async def test_a_static_mci_stands_on_what_it_names(api: ApiHouse) -> None:

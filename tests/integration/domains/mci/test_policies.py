@@ -10,6 +10,7 @@ from stateward.domains.mci import clouds
 from stateward.domains.mci.catalogue import LOCAL_IMAGE
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import (
+    CommandRun,
     GroupSpec,
     Image,
     KeySpec,
@@ -18,6 +19,7 @@ from stateward.domains.mci.model import (
     Policy,
     PostCommand,
     Rule,
+    Runs,
     SubGroup,
     Subnet,
     mci_of,
@@ -212,7 +214,7 @@ async def test_nothing_is_reconciled_that_runs(house: House) -> None:
 ON_HOST = SubGroup("p", 2, "local+here+tiny", LOCAL_IMAGE)
 
 
-async def with_command(house: House, *commands: str, groups: tuple[SubGroup, ...] = (ON_HOST,)) -> dict[str, str]:
+async def with_command(house: House, *commands: str, groups: tuple[SubGroup, ...] = (ON_HOST,)) -> dict[str, Runs]:
     await house.created(mci("m1", *groups, post_command=PostCommand("ann", commands, minutes=1.0)))
     return (await seen(house)).results
 
@@ -228,7 +230,7 @@ async def machines_end(house: House, tmp_path: Path) -> AsyncIterator[None]:
 async def test_a_post_command_is_run_on_every_machine_and_what_it_wrote_is_kept(house: House) -> None:
     results = await with_command(house, "echo hello from $USER", "echo $((6 * 7))")
     assert results.keys() == {"p-1", "p-2"}
-    assert all("42" in written for written in results.values())
+    assert set(results.values()) == {(CommandRun("hello from ann\n", 0), CommandRun("42\n", 0))}
     assert await house.state() == MciState.RUNNING
 
 
@@ -237,7 +239,7 @@ async def test_a_post_command_that_takes_too_long_is_told_and_fails_no_machine(h
     command = PostCommand("ann", ("echo before", "sleep 3600", "echo after"), minutes=0.02)
     await house.created(mci("m1", ON_HOST, post_command=command))
     told = await seen(house)
-    assert set(told.results.values()) == {"before\n"}, told
+    assert set(told.results.values()) == {(CommandRun("before\n", 0), CommandRun())}, told
     assert all("TimeoutError" in why for why in told.failed.values()), told
     assert told.failed.keys() == {"p-1", "p-2"}
     assert await house.state() == MciState.RUNNING
@@ -246,7 +248,7 @@ async def test_a_post_command_that_takes_too_long_is_told_and_fails_no_machine(h
 @pytest.mark.usefixtures("machines_end")
 async def test_a_post_command_that_ends_badly_is_the_last_one_and_is_told_and_fails_no_machine(house: House) -> None:
     results = await with_command(house, "echo first", "echo second; exit 3", "echo third")
-    assert set(results.values()) == {"first\n\nsecond\n"}
+    assert set(results.values()) == {(CommandRun("first\n", 0), CommandRun("second\n", 3))}
     told = await seen(house)
     assert set(told.failed.values()) == {"'echo second; exit 3' ended with exit status 3"}
     assert (told.errors, set((await states(house)).values())) == ((), {"Running"})

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from stateward.domains.mci.api.fresh import Fresh, Known
 from stateward.domains.mci.api.places import connection_view, image_view, location_of, spec_view
 from stateward.domains.mci.api.targets import AT_REST, Target, Targets
@@ -25,10 +27,12 @@ from stateward.domains.mci.api.wire import (
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.lifecycle import VM, MciState, VmState
 from stateward.domains.mci.model import (
+    CommandRun,
     Connection,
     MciSeen,
     MciSpec,
     PostCommand,
+    Runs,
     VmSeen,
     VmSpec,
     mci_of,
@@ -220,8 +224,13 @@ class Views:
 
 def in_order(vm: Object) -> tuple[str, int, str]:
     """Return the place of a VM among the others of its MCI."""
-    group, _, number = vm.id.rpartition("-")
-    return group, int(number) if number.isdecimal() else 0, vm.id
+    return place_of(vm.id)
+
+
+def place_of(vm: str) -> tuple[str, int, str]:
+    """Return the place of a VM among the others of its MCI, by its name or id."""
+    group, _, number = vm.rpartition("-")
+    return group, int(number) if number.isdecimal() else 0, vm
 
 
 def name_in(vm: Object) -> str:
@@ -268,12 +277,19 @@ def _results(mci: str, wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) ->
     commands = () if wanted.post_command is None else wanted.post_command.commands
     asked = {str(number): line for number, line in enumerate(commands)}
     addresses = {vm_of(one).name: vm_seen(one).public_ip for one in vms} if seen.results else {}
-    return CommandResults(
-        [
-            CommandResult(mci, name, addresses.get(name, ""), asked, {"0": written}, {}, seen.failed.get(name, ""))
-            for name, written in sorted(seen.results.items())
-        ]
-    )
+    results = [
+        _result(CommandResult(mci, name, addresses.get(name, ""), asked, {}, {}, {}, seen.failed.get(name, "")), runs)
+        for name, runs in sorted(seen.results.items(), key=lambda one: place_of(one[0]))
+    ]
+    return CommandResults(results)
+
+
+def _result(vm: CommandResult, runs: Runs) -> CommandResult:
+    """Return the result of a VM with one entry for each command that was run."""
+    each = (CommandRun(runs),) if isinstance(runs, str) else runs
+    written = {str(number): one.written for number, one in enumerate(each)}
+    statuses = {str(number): one.status for number, one in enumerate(each) if one.status is not None}
+    return replace(vm, stdout=written, exit_status=statuses)
 
 
 def _errors(wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CreationErrors | None:

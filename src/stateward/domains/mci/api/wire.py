@@ -174,7 +174,7 @@ class PostCommandView(Struct, frozen=True, rename="camel"):
 
 
 class CommandResult(Struct, frozen=True, rename="camel"):
-    """What a VM wrote."""
+    """What became of the commands on a VM, each by its number; `stdout` has what it wrote to either stream."""
 
     mci_id: str
     vm_id: str
@@ -182,6 +182,7 @@ class CommandResult(Struct, frozen=True, rename="camel"):
     command: dict[str, str]
     stdout: dict[str, str]
     stderr: dict[str, str]
+    exit_status: dict[str, int]
     err: str
 
 
