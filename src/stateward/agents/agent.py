@@ -20,6 +20,7 @@ from stateward.agents.messages import (
     BUSY,
     ENDED,
     FAILED,
+    MOST_HELD,
     Beat,
     End,
     Existing,
@@ -98,10 +99,18 @@ class Agent:
     """An agent of one cloudlet."""
 
     def __init__(
-        self, site: Site, caller: Dialler, version: str, successor: Successor, *, look_every: float = LOOK_EVERY
+        self,
+        site: Site,
+        caller: Dialler,
+        version: str,
+        successor: Successor,
+        *,
+        look_every: float = LOOK_EVERY,
+        installation: str = "",
     ) -> None:
         self._site, self._caller, self.version, self._successor = site, caller, version, successor
-        self._look_every = look_every
+        self._look_every, self._installation = look_every, installation
+        self._is_held = False  # the cloudlet belongs to another installation
         self.connection = 0
         self.settled = asyncio.Event()
         self._socket: Socket | None = None
@@ -160,18 +169,29 @@ class Agent:
                 await socket.close()
 
     async def _introduced(self, socket: Socket) -> Welcome:
-        await socket.send(encode(Hello(self.version, self._successor.heir)), text=True)
+        hello = Hello(self.version, self._successor.heir, installation=self._installation)
+        if self._is_held:
+            hello = replace(hello, things=await self._list_things())
+        await socket.send(encode(hello), text=True)
         async with asyncio.timeout(10.0):
             answer = read_controller(await socket.recv())
         if isinstance(answer, Goodbye):
             self._heed(answer)
         if not isinstance(answer, Welcome):
             raise ConnectionError("the controller does not answer as it should")
+        self._is_held = False
         return answer
+
+    async def _list_things(self) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(await self._site.look()))[:MOST_HELD]
+        except SiteError:
+            return ()
 
     def _heed(self, goodbye: Goodbye) -> None:
         if goodbye.final:
             raise Dismissed(goodbye.reason)
+        self._is_held = goodbye.held
         raise ConnectionError(goodbye.reason)
 
     async def _tell_all(self) -> None:

@@ -108,7 +108,7 @@ class Line:
     def __init__(self, socket: Socket, ns: str, cloudlet: str, clock: Callable[[], float], token: str = "") -> None:
         self._socket, self._clock = socket, clock
         self.ns, self.cloudlet, self.token = ns, cloudlet, token
-        self.version, self.connection = "", 0
+        self.version, self.installation, self.connection = "", "", 0
         self.items: dict[str, Item] = {}
         self.expected: int | None = None
         self.settled = False
@@ -121,7 +121,7 @@ class Line:
         """Serve an agent until its connection is lost, or it is sent away; raises the `Gone` that says why."""
         try:
             hello = await self._receive_hello()
-            self.version = hello.version
+            self.version, self.installation = hello.version, hello.installation
             answer = await host.greet(self, hello)
             await self.say(answer)
             if isinstance(answer, Goodbye):

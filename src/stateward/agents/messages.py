@@ -33,6 +33,9 @@ UPGRADING, UPGRADE_FAILED = "upgrading", "upgrade failed"
 LONGEST = 10_000
 """How long what an agent tells people may be."""
 
+MOST_HELD = 1000
+"""How many things a held agent names at most."""
+
 Number = Annotated[int, Meta(ge=0, le=2**62)]
 Name = Annotated[str, Meta(max_length=250, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 Text = Annotated[str, Meta(max_length=LONGEST, pattern=r"^[^\x00]*\Z")]
@@ -42,11 +45,17 @@ Text = Annotated[str, Meta(max_length=LONGEST, pattern=r"^[^\x00]*\Z")]
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """The first word: which protocol, which software, and of which upgrade it is to be the heir (0: it serves)."""
+    """The first word: which protocol, which software, and of which upgrade it is to be the heir (0: it serves).
+
+    `installation` is the identity of the agent's folder; older agents have none. `things` names what exists at the
+    site of an agent that was held before.
+    """
 
     version: Name
     heir: Number = 0
     protocol: Number = PROTOCOL
+    installation: Name = ""
+    things: Annotated[tuple[Name, ...], Meta(max_length=MOST_HELD)] = ()
 
 
 class Item(Struct, frozen=True, tag="item"):
@@ -160,10 +169,14 @@ class Upgrade(Struct, frozen=True, tag="upgrade"):
 
 
 class Goodbye(Struct, frozen=True, tag="goodbye"):
-    """The agent is not wanted now; where that is `final`, it is to end rather than to dial again."""
+    """The agent is not wanted now; where that is `final`, it is to end rather than to dial again.
+
+    `held` says that the cloudlet belongs to another installation, until an administrator hands it over.
+    """
 
     reason: str
     final: bool = False
+    held: bool = False
 
 
 FromAgent: TypeAlias = Hello | Item | End | Report | Progress | Load | Beat

@@ -8,11 +8,13 @@ site; then it ends the one before, takes the lock, and goes on. Nothing else on 
 import asyncio
 import fcntl
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +37,44 @@ class Taken(StatewardError):
 
     def __str__(self) -> str:
         return f"another agent (process {self.pid}) serves from {self.folder}"
+
+
+class NoIdentity(StatewardError):
+    """The file with the identity of the installation cannot be used."""
+
+    def __init__(self, file: Path, why: str) -> None:
+        super().__init__(str(file), why)
+        self.file, self.why = str(file), why
+
+    def __str__(self) -> str:
+        return f"{self.file} must hold the identity of this installation (32 hexadecimal digits): {self.why}"
+
+
+def read_installation(folder: Path) -> str:
+    """Return the identity of the installation in a folder: random, and made once. Successors share it."""
+    file = folder / "installation"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not file.exists():
+            _write_once(file, uuid4().hex)
+        found = file.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoIdentity(file, str(error)) from error
+    if not re.fullmatch("[0-9a-f]{32}", found):
+        raise NoIdentity(file, "restore it, or remove it and have an administrator hand the cloudlet over")
+    return found
+
+
+def _write_once(file: Path, text: str) -> None:
+    """Write a file, whole and durably, unless there is one: of two agents that start at once, one wins."""
+    new = file.with_name(f"{file.name}.{uuid4().hex}.new")
+    with new.open("x") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    with suppress(FileExistsError):
+        os.link(new, file)
+    new.unlink()
 
 
 class Holder(Struct, frozen=True):

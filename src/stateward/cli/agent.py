@@ -59,15 +59,17 @@ def agent(
 
     from stateward.agents.agent import Agent
     from stateward.agents.calling import Caller
-    from stateward.agents.succession import Succession
+    from stateward.agents.succession import Succession, read_installation
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("websockets").setLevel(logging.WARNING)
     folder = (data or Path(f"stateward-agent-{cloudlet}")).absolute()
     caller = Caller(controller, namespace, cloudlet, _token(token_file), Random())  # noqa: S311 - for jitter
     succession = Succession(folder, releases or folder / "releases", __version__, _arguments(sys.argv), heir)
-    made = Agent(_site(driver, folder), caller, __version__, succession, look_every=look_every)
+    identity = read_installation(folder)
+    made = Agent(_site(driver, folder), caller, __version__, succession, look_every=look_every, installation=identity)
     out().print(f"agent of {namespace}/{cloudlet}, version {__version__}, serves from {folder}", markup=False)
+    out().print(f"installation {identity}", markup=False)
     asyncio.run(_until_told(made))
 
 

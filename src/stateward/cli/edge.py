@@ -32,6 +32,9 @@ Missing = Annotated[str | None, typer.Option("--missing", help="What is missing 
 Orphans = Annotated[str | None, typer.Option("--orphans", help="What nobody asked for: report, or remove.")]
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="The version that its successor is to have.")]
 Within = Annotated[float, typer.Option("--within", min=0.1, max=600, metavar="SECONDS", help="Time to come up.")]
+Installation = Annotated[
+    str | None, typer.Option("--installation", metavar="ID", help="The held installation, if more than one is held.")
+]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="How many nodes.")]
 Flavor = Annotated[str | None, typer.Option("--flavor", help="The size of its nodes.")]
 Organization = Annotated[str | None, typer.Option("--organization", help="Whose it is.")]
@@ -102,6 +105,14 @@ def upgrade_cloudlet(
 def fix_cloudlet(session: Session, cloudlet: Cloudlet) -> None:
     """Say that a failed upgrade is settled. For administrators."""
     ask(session, "POST", path(session, "cloudlets", cloudlet, "fix"), None, None, wait=False, timeout=None)
+
+
+@cloudlets.command("handover")
+@on_server
+def hand_over_cloudlet(session: Session, cloudlet: Cloudlet, installation: Installation = None) -> None:
+    """Hand a cloudlet over to an agent that is held. For administrators."""
+    body = _given(installation=installation)
+    ask(session, "POST", path(session, "cloudlets", cloudlet, "handover"), body, None, wait=False, timeout=None)
 
 
 @cloudlets.command("show")

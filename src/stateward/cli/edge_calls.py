@@ -44,6 +44,8 @@ class Conditions(Struct, frozen=True):
     online: bool | None = None
     version: str = ""
     orphans: list[str] = []
+    installation: str = ""
+    held: list[dict[str, Any]] = []
 
     def __str__(self) -> str:
         said = [
@@ -52,8 +54,14 @@ class Conditions(Struct, frozen=True):
             f"reserved by {self.reserved_by}" if self.reserved_by else "",
             "" if self.online is None else f"agent {self.version}" if self.online else "no agent",
             f"orphans: {', '.join(self.orphans)}" if self.orphans else "",
+            *(_held(one) for one in self.held),
         ]
         return ", ".join(filter(None, said))
+
+
+def _held(one: Mapping[str, Any]) -> str:
+    has = f", has {', '.join(one['things'])}" if one["things"] else ""
+    return f"another agent is held: installation {one['installation'] or 'without identity'}{has}"
 
 
 class Shown(ObjectInfo, frozen=True, kw_only=True):

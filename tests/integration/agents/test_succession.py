@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from stateward.agents import succession
 from stateward.agents.messages import UPGRADE_FAILED, UPGRADING, Upgrade
-from stateward.agents.succession import Succession, Taken, Unsucceeded
+from stateward.agents.succession import NoIdentity, Succession, Taken, Unsucceeded, read_installation
 
 HOLDER = """
 import signal, sys, time
@@ -144,3 +145,18 @@ async def test_one_of_many_in_a_simulation_says_that_it_is_not_upgraded() -> Non
     await Unsucceeded().take_over()
     await Unsucceeded().upgrade(Upgrade("2.0", 5, 1), said)
     assert said.words == [(UPGRADE_FAILED, "version 2.0 is not installed here")]
+
+
+def test_an_installation_has_one_random_identity_for_good(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: read_installation(tmp_path / "a"), range(8)))
+    assert found == {read_installation(tmp_path / "a")}
+    assert read_installation(tmp_path / "b") not in found
+    assert [one.name for one in (tmp_path / "a").iterdir()] == ["installation"]
+
+
+def test_an_identity_that_cannot_be_read_is_refused_and_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "installation").write_text("what?")
+    with pytest.raises(NoIdentity, match="32 hexadecimal digits"):
+        read_installation(tmp_path)
+    assert (tmp_path / "installation").read_text() == "what?"

@@ -1,6 +1,7 @@
 """`stateward edge` against a real server whose cloudlet has a simulated agent."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from itertools import count
 from random import Random
@@ -56,10 +57,10 @@ class EdgeHouse(House):
                 task.cancel()
             await asyncio.gather(*self.agents, return_exceptions=True)
 
-    def work(self, cloudlet: str) -> None:
+    def work(self, cloudlet: str, installation: str = "") -> None:
         """Let an agent work for a cloudlet."""
         board = Switchboard(self.wing.office, self.ns, cloudlet)
-        agent = Agent(SimulatedSite(), board, "1.0", Unsucceeded(), look_every=0.05)
+        agent = Agent(SimulatedSite(), board, "1.0", Unsucceeded(), look_every=0.05, installation=installation)
         self.do(lambda: self.agents.append(asyncio.get_running_loop().create_task(agent.run())))
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
@@ -158,6 +159,17 @@ def test_a_cloudlet_is_shown_changed_and_its_failed_upgrade_settled(lab: EdgeHou
     lab.done("cloudlet", "fix", "munich")
     lab.done("cloudlet", "delete", "munich", "--wait")
     assert lab.seen("cloudlet", "show") == []
+
+
+def test_a_cloudlet_is_handed_over_to_an_agent_that_is_held(lab: EdgeHouse) -> None:
+    lab.work("munich", "a" * 32)
+    held = f"another agent is held: installation {'a' * 32}"
+    while held not in " ".join(lab.done("cloudlet", "show", "munich").split()):
+        time.sleep(0.01)
+    assert "one that is held" in lab.refused("cloudlet", "handover", "munich", "--installation", "b" * 32)
+    lab.done("cloudlet", "handover", "munich")
+    while lab.seen("cloudlet", "show", "munich")["conditions"]["installation"] != "a" * 32:
+        time.sleep(0.01)
 
 
 def test_what_is_not_a_name_or_says_nothing_is_refused_before_anything_is_asked(lab: EdgeHouse) -> None:

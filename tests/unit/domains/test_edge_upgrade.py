@@ -21,6 +21,7 @@ from stateward.domains.edge.succession import (
     gathered,
     greeted,
     hangs_up,
+    is_held,
     said,
 )
 from stateward.lifecycle import AGENT, CONTROLLER
@@ -118,3 +119,25 @@ def test_a_connection_that_is_not_current_is_closed() -> None:
     assert hangs_up(READY, 3)
     assert not hangs_up(READY, 4)
     assert hangs_up(Seat(C.OFFLINE, OLD, serving=4, issued=4), 4)
+
+
+@pytest.mark.parametrize(
+    ("owner", "installation", "is_served", "is_heir", "held"),
+    [
+        pytest.param(None, "a", False, False, False, id="the first with an identity becomes the owner"),
+        pytest.param(None, "", True, False, False, id="without identities the newest connection serves"),
+        pytest.param(None, "a", True, False, True, id="none takes the place of one without an identity that serves"),
+        pytest.param(None, "a", True, True, False, id="an heir with an identity follows one without"),
+        pytest.param("a", "a", True, False, False, id="the owner comes back"),
+        pytest.param("a", "b", True, False, True, id="another one while the owner serves"),
+        pytest.param("a", "b", False, False, True, id="another one while nobody knows of the owner"),
+        pytest.param("a", "", False, False, True, id="one without an identity"),
+        pytest.param("a", "", True, True, False, id="an heir of a version without identities"),
+        pytest.param("a", "b", True, True, True, id="an heir from another folder"),
+        pytest.param("", "a", False, False, True, id="handed over to one without an identity"),
+    ],
+)
+def test_a_cloudlet_belongs_to_one_installation(
+    owner: str | None, installation: str, is_served: bool, is_heir: bool, held: bool
+) -> None:
+    assert is_held(owner, installation, is_served=is_served, is_heir=is_heir) is held

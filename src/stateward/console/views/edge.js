@@ -168,6 +168,8 @@ function agent(one, line, orphans) {
   const words = serving ? [`connected${controller ? ` to ${controller}` : ""}`] : ["not connected"];
   if (line) words.push(line.settled ? `${line.orders} orders` : "settles");
   if (orphans.length) words.push(`has ${orphans.length} that nobody knows of`);
+  const held = /** @type {any[]} */ (pick(one.seen, ["held"]) ?? []);
+  if (held.length) words.push("another agent is held until a hand-over");
   return h("span", { class: "fine", title: orphans.join(", ") }, shape(serving ? "good" : "unknown"), words.join(", "));
 }
 

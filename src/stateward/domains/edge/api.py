@@ -55,6 +55,7 @@ from stateward.domains.edge.wire import (
     NewCluster,
     NewDemand,
     NewLoad,
+    NewOwner,
     NewVersion,
     View,
     accepted_view,
@@ -128,6 +129,14 @@ async def upgrade_cloudlet(
 async def fix_cloudlet(request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet) -> AcceptedView:
     """Say, as an administrator, that a failed upgrade is settled."""
     return accepted_view(await service.fix(ns, cloudlet, caller_of(request)))
+
+
+@post(f"{ONE_CLOUDLET}/handover", opt=ACT, tags=TAGS, summary="Hand a cloudlet over", status_code=202)
+async def hand_over_cloudlet(
+    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, data: JSONBody[NewOwner], key: Key = None
+) -> AcceptedView:
+    """Hand a cloudlet over, as an administrator, to an installation of the agent that is held."""
+    return accepted_view(await service.hand_over(ns, cloudlet, data.installation, caller_of(request, key=key)))
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------
@@ -322,6 +331,7 @@ async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space:
 
 HANDLERS = (
     list_cloudlets, create_cloudlet, get_cloudlet, change_cloudlet, delete_cloudlet, upgrade_cloudlet, fix_cloudlet,
+    hand_over_cloudlet,
     list_clusters, create_cluster, get_cluster, update_cluster, delete_cluster, report_load,
     list_appinsts, create_appinst, get_appinst, update_appinst, refresh_appinst, delete_appinst,
     report_demand, list_agents, agent_door,

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from stateward.domains.edge.around import holder_of
 from stateward.domains.edge.desks import closed, opened
 from stateward.domains.edge.lifecycle import CLOUDLET, CloudletState
-from stateward.domains.edge.model import cloudlet_marks, seat_of, text_of, with_seat
-from stateward.domains.edge.succession import Event, Role, Seat, Seated, Unwanted, departed, greeted
-from stateward.domains.edge.writing import reject, write_seated
+from stateward.domains.edge.model import Held, cloudlet_marks, seat_of, text_of, with_seat
+from stateward.domains.edge.succession import Event, Role, Seat, Seated, Unwanted, departed, greeted, is_held
+from stateward.domains.edge.writing import put_seen, reject, write_seated
 from stateward.engine import Accepted, Request
 from stateward.engine.accept import admit_all
 from stateward.engine.desk import Desk
@@ -22,23 +22,35 @@ from stateward.store.records import Key, Object, Operation
 
 NO_CLOUDLET = "there is no such cloudlet"
 
+HELD_NOTED_EVERY, HELD_FOR = 60.0, 600.0
+"""Seconds after which it is noted that a held agent still dials, and after which a silent one is forgotten."""
+
+MOST_HELD = 8
+"""How many held agents a cloudlet shows."""
+
 
 class Greeting(Struct, frozen=True):
-    """An agent that has dialled: for which cloudlet, of which version, as whose heir, and at which controller."""
+    """An agent that has dialled: for which cloudlet, of which version, as whose heir, and at which controller.
+
+    `installation` is its identity ("": it has none), `things` what a held agent has.
+    """
 
     ns: str
     cloudlet: str
     version: str
     heir: int
     controller: str
+    installation: str = ""
+    things: tuple[str, ...] = ()
 
 
 class Greeted(Struct, frozen=True):
-    """How an agent is welcome; `unwanted` says why it is not."""
+    """How an agent is welcome; `unwanted` says why it is not, `held` that it may be after a hand-over."""
 
     notify: int = 0
     role: Role = "serving"
     unwanted: str = ""
+    held: bool = False
 
 
 class Parting(Struct, frozen=True):
@@ -62,18 +74,44 @@ async def _greet(desk: Desk, kinds: Kinds, new_id: Callable[[], str], greeting: 
     if found is None or found.removed or found.kind != CLOUDLET.kind:
         return Greeted(unwanted=NO_CLOUDLET)
     operation = await holder_of(desk, found)
-    seated = greeted(seat_of(found, operation), greeting.version, greeting.heir)
+    seat, marks = seat_of(found, operation), cloudlet_marks(found)
+    is_heir = bool(greeting.heir) and seat.upgrading and greeting.heir == seat.operation
+    if is_held(marks.installation, greeting.installation, is_served=marks.serving > 0, is_heir=is_heir):
+        _hold(desk, found, greeting)
+        return Greeted(unwanted=Unwanted.HELD, held=True)
+    seated = greeted(seat, greeting.version, greeting.heir)
     if isinstance(seated, Unwanted):
         reject(desk, found, AGENT, greeting.version, "start", seated)
         return Greeted(unwanted=seated)
-    here = {"controller" if seated.role == "serving" else "heir_controller": greeting.controller}
-    marks = replace(cloudlet_marks(found), **here)
+    if seated.role == "serving":
+        owner = greeting.installation or marks.installation
+        held = tuple(one for one in marks.held if one.installation != owner)
+        marks = replace(marks, controller=greeting.controller, installation=owner, held=held)
+    else:
+        marks = replace(marks, heir_controller=greeting.controller)
     if seated.event is not None and seated.event.name == "start":
         seen = text_of(with_seat(marks, seated.seat))
         await _start(desk, kinds, found, Request(found.ns, found.id, "start", new_id(), AGENT, greeting.version), seen)
     else:
         write_seated(desk, CLOUDLET, found, operation, seated, greeting.version, marks=marks)
     return Greeted(seated.seat.issued, seated.role)
+
+
+def _hold(desk: Desk, found: Object, greeting: Greeting) -> None:
+    """Note that another installation dials; journaled once, and written seldom: it dials again and again."""
+    marks = cloudlet_marks(found)
+    former = next((one for one in marks.held if one.installation == greeting.installation), None)
+    others = tuple(one for one in marks.held if one is not former and desk.now - one.dialled < HELD_FOR)
+    now = Held(greeting.installation, greeting.version, desk.now, desk.now, greeting.things)
+    if former is None:
+        owner = f"installation {marks.installation}" if marks.installation else "an agent without an identity"
+        why = f"{Unwanted.HELD}: it belongs to {owner}, and installation {now.installation or 'without identity'} dials"
+        reject(desk, found, AGENT, greeting.version, "start", why)
+    else:
+        now = replace(now, since=former.since)
+        if replace(now, dialled=former.dialled) == former and now.dialled - former.dialled < HELD_NOTED_EVERY:
+            return
+    put_seen(desk, found, text_of(replace(marks, held=(*others[-MOST_HELD + 1 :], now))))
 
 
 async def _start(desk: Desk, kinds: Kinds, found: Object, request: Request, seen: str) -> None:

@@ -30,6 +30,7 @@ class Gathering(Struct, frozen=True):
     version: str
     notify: int
     items: tuple[Item, ...]
+    installation: str = ""
 
 
 class Settled(Struct, frozen=True):
@@ -64,7 +65,8 @@ async def _settle(desk: Desk, listed: Gathering) -> Settled:
         return Settled(seated)
     marks = cloudlet_marks(cloudlet)
     if seated.seat.serving != marks.serving:  # the heir serves from now on
-        marks = replace(marks, controller=marks.heir_controller, heir_controller="")
+        owner = listed.installation or None  # an heir without an identity gives up its owner's
+        marks = replace(marks, controller=marks.heir_controller, heir_controller="", installation=owner)
     cloudlet = write_seated(desk, CLOUDLET, cloudlet, operation, seated, listed.version, marks=marks)
     return await _settle_things(desk, cloudlet, listed)
 

@@ -54,6 +54,7 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.refusals import AdminOnly, BeingDeleted, InTheWay, InUse, NotReady, Reserved
 from stateward.domains.edge.reserving import reserve
 from stateward.engine import Request
+from stateward.engine.change import journal
 from stateward.engine.desk import Desk
 from stateward.errors import BadInput
 from stateward.lifecycle import ADMIN, Move, decide
@@ -221,6 +222,8 @@ async def guard_cloudlet(desk: Desk, request: Request, found: Object) -> Request
         return replace(request, spec=text_of(merged(request, found, CloudletSpec)))
     if request.action == "upgrade":
         return await _upgrade(desk, request, found)
+    if request.action == "handover":
+        return _hand_over(desk, request, found)
     if request.action == "delete":
         instances = await on_cloudlet(desk, found.ns, found.id)
         _refuse_motion(instances, request)
@@ -235,6 +238,22 @@ def _goes_along(found: Object) -> bool:
     if found.kind == CLUSTERINST.kind:
         return spec_of(found, ClusterInst).reservable
     return spec_of(found, AppInst).auto_delete
+
+
+def _hand_over(desk: Desk, request: Request, found: Object) -> Request:
+    """Make a held installation the owner; the connection of the one before does not count any more."""
+    marks = cloudlet_marks(found)
+    held = [one.installation for one in marks.held]
+    wanted = msgspec.json.decode(request.args).get("installation")
+    if wanted is None and len(held) == 1:
+        wanted = held[0]
+    if wanted not in held:
+        raise BadInput("installation", wanted, f"one that is held: {', '.join(map(repr, held)) or 'none is'}")
+    why = f"from installation {marks.installation or 'without identity'} to {wanted or 'one without identity'}"
+    journal(desk, found, None, request.actor, request.who, "handed over", reason=why)
+    others = tuple(one for one in marks.held if one.installation != wanted)
+    after = replace(marks, installation=wanted, held=others, serving=0, heir=0, controller="", heir_controller="")
+    return replace(request, seen=text_of(after))
 
 
 async def _upgrade(desk: Desk, request: Request, found: Object) -> Request:

@@ -160,6 +160,9 @@ CLOUDLET_ROWS = (
     step(   C.UPDATE_ERROR,                    "serve on",      OLD_AGENT,                      C.UPDATE_ERROR),
     step(   C.UPDATE_ERROR,                    "fix",           ADMIN,                          C.READY),
 
+    # Hand-over to another installation of the agent; the one before is disconnected.
+    step(   C.READY | C.OFFLINE,               "handover",      ADMIN,                          C.OFFLINE),
+
     # What is to become of what is missing, and of orphans, may be changed while no agent starts.
     step(   C.READY,                           "change",        USER,                           C.READY),
     step(   C.OFFLINE,                         "change",        USER,                           C.OFFLINE),

@@ -137,8 +137,21 @@ class Marks(Struct, frozen=True, omit_defaults=True):
     reserved_by: str = ""
 
 
+class Held(Struct, frozen=True, omit_defaults=True):
+    """An agent of another installation, which is not let in: since when, when it last dialled, and what it has."""
+
+    installation: str
+    version: str
+    since: float
+    dialled: float
+    things: tuple[str, ...] = ()
+
+
 class CloudletMarks(Struct, frozen=True, omit_defaults=True):
-    """What is kept of a cloudlet's agents; `controller` is the process that the serving one is connected to."""
+    """What is kept of a cloudlet's agents; `controller` is the process that the serving one is connected to.
+
+    `installation` is the one that the cloudlet belongs to (None: no agent with an identity has served).
+    """
 
     version: str = ""
     target: str = ""
@@ -150,6 +163,8 @@ class CloudletMarks(Struct, frozen=True, omit_defaults=True):
     controller: str = ""
     heir_controller: str = ""
     orphans: tuple[str, ...] = ()
+    installation: str | None = None
+    held: tuple[Held, ...] = ()
 
 
 class AppMarks(Struct, frozen=True, omit_defaults=True):

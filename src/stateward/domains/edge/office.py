@@ -110,10 +110,11 @@ class Office:
         """Welcome an agent, if it speaks as we do and is wanted."""
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
-        greeting = Greeting(line.ns, line.cloudlet, hello.version, hello.heir, self.controller)
+        identity = hello.installation, hello.things
+        greeting = Greeting(line.ns, line.cloudlet, hello.version, hello.heir, self.controller, *identity)
         answer = await self.intake.greet(greeting)
         if answer.unwanted:
-            return Goodbye(answer.unwanted, final=hello.heir > 0)
+            return Goodbye(answer.unwanted, final=hello.heir > 0, held=answer.held)
         line.connection = answer.notify
         here = self.lines.setdefault(Key(line.ns, line.cloudlet), [])
         here.append(line)
@@ -122,7 +123,8 @@ class Office:
     async def listed(self, line: Line) -> None:
         """Settle a complete list, and send what is due."""
         items = tuple(line.items.values())
-        found = await self.intake.settle(Gathering(line.ns, line.cloudlet, line.version, line.connection, items))
+        gathering = Gathering(line.ns, line.cloudlet, line.version, line.connection, items, line.installation)
+        found = await self.intake.settle(gathering)
         line.items.clear()
         if found.unwanted:
             await line.say(Goodbye(found.unwanted))

@@ -89,6 +89,10 @@ class Service:
         """Say that a failed upgrade is settled."""
         return await self._act(ns, name, CLOUDLET.kind, "fix", by)
 
+    async def hand_over(self, ns: str, name: str, installation: str | None, by: Caller) -> Accepted:
+        """Hand a cloudlet over to a held installation of the agent; None: to the only one."""
+        return await self._act(ns, name, CLOUDLET.kind, "handover", by, args={"installation": installation})
+
     async def delete_cloudlet(self, ns: str, name: str, by: Caller) -> Accepted:
         """Remove a cloudlet."""
         return await self._act(ns, name, CLOUDLET.kind, "delete", by)

@@ -53,6 +53,7 @@ class Unwanted(StrEnum):
     OTHER_VERSION = "it is not for this version to say"
     OTHER_UPGRADE = "it is about another upgrade"
     TOO_LATE = "it took too long, and is to dial again"
+    HELD = "the cloudlet belongs to another installation, until an administrator hands it over"
 
 
 class Event(Struct, frozen=True):
@@ -69,6 +70,18 @@ class Seated(Struct, frozen=True):
     seat: Seat
     event: Event | None = None
     role: Role = "serving"
+
+
+def is_held(owner: str | None, installation: str, *, is_served: bool, is_heir: bool) -> bool:
+    """Tell whether an agent has to wait, because the cloudlet belongs to another installation.
+
+    Nothing but a hand-over changes the owner: an owner that is not connected may still run everything. An heir was
+    started by the owner, and may be of a version without an identity. An agent without an identity owns nothing, but
+    while it serves no other installation takes its place.
+    """
+    if owner is None:
+        return bool(installation) and is_served and not is_heir
+    return installation != owner and not (is_heir and not installation)
 
 
 def greeted(seat: Seat, version: str, heir: int = 0) -> Seated | Unwanted:

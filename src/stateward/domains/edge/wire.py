@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from stateward.domains.edge.lifecycle import CLOUDLET, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import (
     INSTANCES,
+    Held,
     MaybeName,
     Missing,
     Name,
@@ -51,6 +52,12 @@ class NewVersion(Struct, frozen=True, forbid_unknown_fields=True):
 
     version: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$(?!\n)")]
     within: Annotated[float, Meta(gt=0, le=600, description="seconds that the successor has to come up")] = 60.0
+
+
+class NewOwner(Struct, frozen=True, forbid_unknown_fields=True):
+    """The installation of the agent that a cloudlet is handed over to."""
+
+    installation: Annotated[str | None, Meta(description="one that is held; may be left out if only one is")] = None
 
 
 class NewCluster(Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +115,16 @@ def changes(change: Struct) -> dict[str, Any]:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
+class HeldView(Struct, frozen=True):
+    """An agent of another installation, which waits for a hand-over; `things` is what it has."""
+
+    installation: str
+    version: str
+    since: datetime
+    dialled: datetime
+    things: tuple[str, ...]
+
+
 class Conditions(Struct, frozen=True):
     """What is true of an instance or a cloudlet beside its state."""
 
@@ -118,6 +135,8 @@ class Conditions(Struct, frozen=True):
     online: bool | None = None
     version: str = ""
     orphans: tuple[str, ...] = ()
+    installation: str = ""
+    held: tuple[HeldView, ...] = ()
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -198,8 +217,19 @@ def _conditions(found: Object) -> Conditions:
         return Conditions(marks.generation, marks.missing, marks.undoing, marks.reserved_by)
     if found.kind == CLOUDLET.kind:
         agents = cloudlet_marks(found)
-        return Conditions(online=agents.serving > 0, version=agents.version, orphans=agents.orphans)
+        return Conditions(
+            online=agents.serving > 0,
+            version=agents.version,
+            orphans=agents.orphans,
+            installation=agents.installation or "",
+            held=tuple(map(_held_view, agents.held)),
+        )
     return Conditions()
+
+
+def _held_view(one: Held) -> HeldView:
+    since, dialled = (datetime.fromtimestamp(at, UTC) for at in (one.since, one.dialled))
+    return HeldView(one.installation, one.version, since, dialled, one.things)
 
 
 def operation_view(operation: Operation) -> OperationView:

@@ -45,13 +45,16 @@ PATIENT = 60.0
 class Hand:
     """An agent at work in this process, with its site."""
 
-    def __init__(self, cloudlet: str, site: SimulatedSite, version: str = "1.0") -> None:
+    def __init__(self, cloudlet: str, site: SimulatedSite, version: str = "1.0", installation: str = "") -> None:
         self.site, self.board, self.version = site, Switchboard(None, NS, cloudlet), version
+        self.installation = installation
         self.task: asyncio.Task[None] | None = None
 
     def start(self, office: Office) -> None:
         self.board.host = office
-        self.agent = Agent(self.site, self.board, self.version, Unsucceeded(), look_every=0.05)
+        self.agent = Agent(
+            self.site, self.board, self.version, Unsucceeded(), look_every=0.05, installation=self.installation
+        )
         self.task = asyncio.create_task(self.agent.run())
 
     async def kill(self) -> None:

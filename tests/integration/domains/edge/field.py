@@ -62,13 +62,13 @@ class Field:
         self.proxy.target = int(self.server.url.rpartition(":")[2])
         self.client = self.server.client()
 
-    def work(self, version: str = "") -> None:
+    def work(self, version: str = "", site: str = "site") -> None:
         """Start the agent, of this version where it is another one than the one here."""
         own = version in ("", stateward.__version__)
         self.agent = Agent(
             STATEWARD if own else self.releases / version / "stateward",
             self.folder / "agent", "--controller", f"ws://127.0.0.1:{self.proxy.port}", "--cloudlet", "munich",
-            "--namespace", NS, "--token-file", str(self.folder / "token"), "--data", str(self.folder / "site"),
+            "--namespace", NS, "--token-file", str(self.folder / "token"), "--data", str(self.folder / site),
             "--releases", str(self.releases), "--look-every", "0.3",
         )  # fmt: skip
         self._started.append(self.agent)
@@ -225,6 +225,8 @@ def let_in(field: Field, version: str) -> None:
     field.until("/cloudlets/munich", "Ready", version=version, online=True)
     field.sure(lambda: field.agents() == [field.holder.pid])
     assert field.holder.version == version
+    identity = (field.folder / "site" / "installation").read_text()
+    assert field.get("/cloudlets/munich")["conditions"]["installation"] == identity
 
 
 def program(folder: Path, version: str, text: str) -> None:
