@@ -25,16 +25,18 @@ from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import ANY, token_kind
 from stateward.config import Config
 from stateward.engine import Accepted, Engine, Kind
+from stateward.engine.kinds import Kinds
 from stateward.server import run
 from stateward.server.app import create_app
 from stateward.server.asked import Ask
 from stateward.server.classes import state_classes
 from stateward.server.collector import settle_collector
 from stateward.server.observing import ObservedEngine
+from stateward.server.presenting import Presenter
 from stateward.server.sockets import ROUTES
 from stateward.server.traces import NoTraces
 from stateward.server.windows import Windows
-from stateward.server.wire import AcceptedView, ObjectView, accepted_view, object_view
+from stateward.server.wire import AcceptedView, ObjectView
 from stateward.store import open_store
 
 CALLERS = 64
@@ -96,8 +98,9 @@ async def make_lamps(engine: Engine, a_second: int, seconds: float) -> None:
 
 async def bare() -> None:
     """Serve the same answers from two handlers that do nothing."""
-    classes = state_classes([lamps()])
-    shown = object_view(lamp(1), classes)
+    kinds_known = [lamps()]
+    presenter = Presenter(Kinds(kinds_known).disclosure(internal=True), state_classes(kinds_known))
+    shown = presenter.object(lamp(1))
     async with Engine(open_store(":memory:"), [lamps()], works=False) as engine:
         await engine.create(NS, "lamp", LAMP.kind, "make")
         accepted: Accepted = await engine.act(NS, "lamp", "flash")
@@ -108,7 +111,7 @@ async def bare() -> None:
 
     @post("/api/v1/ns/{ns:str}/objects/{id_:str}/actions/{action:str}", status_code=202)
     async def act(ns: str, id_: str, action: str, data: Ask) -> AcceptedView:  # noqa: ARG001 - read as ours are
-        return accepted_view(accepted, classes)
+        return presenter.accepted(accepted)
 
     app = Litestar([get_object, act], openapi_config=None, logging_config=None)
     async with listening(app, Config(port=0)) as address:

@@ -20,7 +20,8 @@ from msgspec import Struct
 from stateward.access import Grant, Right
 from stateward.access.roles import ACTORS
 from stateward.engine import Engine, Kind
-from stateward.lifecycle import Lifecycle
+from stateward.engine.privacy import Disclosure
+from stateward.lifecycle import ADMIN, Lifecycle
 
 if TYPE_CHECKING:  # whoever only asks the tables is not to wait for a web framework
     from litestar.types import ControllerRouterHandler
@@ -68,6 +69,11 @@ def grant_of(request: Any) -> Grant:  # noqa: ANN401
 def actor_of(request: Any) -> str:  # noqa: ANN401
     """Return the actor that the caller is in the tables."""
     return ACTORS[grant_of(request).role]
+
+
+def disclosure_of(request: Any) -> Disclosure:  # noqa: ANN401
+    """Return what the caller sees of stored records: administrators see what is internal."""
+    return engine_of(request).kinds.disclosure(internal=actor_of(request) == ADMIN)
 
 
 class Site(Struct, frozen=True):

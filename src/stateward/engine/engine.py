@@ -218,9 +218,14 @@ class Engine:
         """Return the work that is past its deadline or whose worker is dead; the healer is about to settle it."""
         return await self.store.reader.stuck(limit, namespaces)
 
-    async def healed(self, since: float) -> list[Healed]:
-        """Return what was settled since a time: taken from dead workers, finished, restored, timed out."""
-        return await healed(self.store.reader, since)
+    async def healed(
+        self, since: float, ns: str | None = None, show: Callable[[Line], Line | None] = lambda line: line
+    ) -> list[Healed]:
+        """Return what was settled since a time: taken from dead workers, finished, restored, timed out.
+
+        `show` returns a line of the journal as the reader sees it, or None if it does not.
+        """
+        return await healed(self.store.reader, since, ns, show)
 
     def watch(self, after: int, only: JournalFilter | None = None) -> AsyncIterator[Line]:
         """Yield the journal from a number on, for ever."""

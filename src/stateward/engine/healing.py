@@ -1,10 +1,12 @@
 """The healer's report: what was settled since a time, and how."""
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from stateward.lifecycle import CLOCK, HEALER, TIMED_OUT
 from stateward.store.port import Reader
-from stateward.store.records import Key, Line
+from stateward.store.records import Key, Line, Operation
 from stateward.store.selection import JournalFilter
 
 PUT_BACK = "put back"
@@ -24,15 +26,25 @@ class Healed(Struct, frozen=True):
     reason: str | None
 
 
-async def healed(reader: Reader, since: float, limit: int = 1000) -> list[Healed]:
-    """Return what was settled since a time, oldest first: taken from the dead, finished, restored, timed out."""
-    by_healer = await reader.lines(0, limit, JournalFilter(actor=HEALER, since=since))
-    by_clock = await reader.lines(0, limit, JournalFilter(actor=CLOCK, since=since))
+async def healed(
+    reader: Reader,
+    since: float,
+    ns: str | None = None,
+    show: Callable[[Line], Line | None] = lambda line: line,
+    limit: int = 1000,
+) -> list[Healed]:
+    """Return what was settled since a time, oldest first: taken from the dead, finished, restored, timed out.
+
+    `show` returns a line as the reader sees it, or None if it does not.
+    """
+    by_healer = await reader.lines(0, limit, JournalFilter(ns=ns, actor=HEALER, since=since))
+    by_clock = await reader.lines(0, limit, JournalFilter(ns=ns, actor=CLOCK, since=since))
     lines = [*by_healer, *(line for line in by_clock if line.event == TIMED_OUT)]
-    return [await _healed(reader, line) for line in sorted(lines, key=lambda line: line.seq)]
+    shown = [line for one in sorted(lines, key=lambda line: line.seq) if (line := show(one)) is not None]
+    operations = await reader.operations([Key(line.ns, line.op) for line in shown if line.op is not None])
+    return [_healed(line, operations.get(Key(line.ns, line.op or ""))) for line in shown]
 
 
-async def _healed(reader: Reader, line: Line) -> Healed:
-    operation = await reader.operation(Key(line.ns, line.op)) if line.op is not None else None
+def _healed(line: Line, operation: Operation | None) -> Healed:
     began = None if operation is None else operation.created
     return Healed(line.ns, line.object, line.kind, line.op, began, line.at, line.event, line.target, line.reason)

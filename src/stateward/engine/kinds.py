@@ -1,12 +1,14 @@
 """The kinds of objects that an engine knows: their lifecycles, who does their work, and in which lane."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from copy import copy
 from typing import Protocol
 
 from msgspec import Struct
 
 from stateward.engine.desk import Desk
 from stateward.engine.handlers import Handler, Observe, Run
+from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
 from stateward.engine.requests import Request
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
@@ -56,10 +58,10 @@ class Kind:
     """A lifecycle with its handlers (by action), its route, its guard with its company, and what follows from an end.
 
     `cancels` says whether its operations can be cancelled; `keeps` are the labels by which its domain finds its
-    objects, which nobody else may change.
+    objects, which nobody else may change; `privacy` says what of its records not everybody sees.
     """
 
-    __slots__ = ("after", "cancels", "company", "guard", "handlers", "keeps", "lifecycle", "route")
+    __slots__ = ("after", "cancels", "company", "guard", "handlers", "keeps", "lifecycle", "privacy", "route")
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class Kind:
         *,
         cancels: bool = True,
         keeps: Iterable[str] = (),
+        privacy: Privacy = PUBLIC,
     ) -> None:
         self.lifecycle = lifecycle
         self.handlers = handlers if handlers is not None else {}
@@ -81,11 +84,18 @@ class Kind:
         self.after = after
         self.cancels = cancels
         self.keeps = frozenset(keeps)
+        self.privacy = privacy
 
     @property
     def name(self) -> str:
         """The kind's name."""
         return self.lifecycle.kind
+
+    def with_handlers(self, handlers: dict[str, Handler]) -> "Kind":
+        """Return the same kind with other handlers."""
+        changed = copy(self)
+        changed.handlers = handlers
+        return changed
 
     def does(self, action: str, *, observe: Observe | None = None, attempts: int | None = None) -> Callable[[Run], Run]:
         """Register the decorated function as the one that does an action's work."""
@@ -101,7 +111,7 @@ class Kind:
 class Kinds:
     """All kinds, by name."""
 
-    __slots__ = ("_kinds", "admission", "have_after", "have_company", "steps")
+    __slots__ = ("_disclosures", "_kinds", "admission", "have_after", "have_company", "steps")
 
     def __init__(self, kinds: Iterable[Kind], admission: Admission | None = None) -> None:
         self.admission = admission
@@ -115,12 +125,17 @@ class Kinds:
         rows = (row for kind in self for row in kind.lifecycle.rows)
         self.steps = frozenset(row.event for row in rows if row.meaning not in BEGINNINGS)
         """The events that change a state at once and leave no operation behind."""
+        self._disclosures = tuple(Disclosure(self, internal=internal) for internal in (False, True))
 
     def __getitem__(self, name: str) -> Kind:
         try:
             return self._kinds[name]
         except KeyError:
             raise UnknownName("kind", name, self._kinds) from None
+
+    def disclosure(self, *, internal: bool) -> Disclosure:
+        """Return what is shown of stored records: to administrators (`internal`), or to all others."""
+        return self._disclosures[internal]
 
     def company(self, request: Request, found: Object | None) -> Iterable[Key]:
         """Return the objects that the guard of a request will look at."""

@@ -22,7 +22,7 @@ from stateward.server.objects import ETAG
 from stateward.server.problems import Problem, clean, problem_of
 from stateward.server.reply import REPLAYED, Reply
 from stateward.server.service import Call
-from stateward.server.wire import AcceptedView, accepted_view
+from stateward.server.wire import AcceptedView
 from stateward.store.records import Key
 from stateward.store.selection import Selector
 
@@ -77,7 +77,7 @@ async def act(
     ended = None if wait is None else await _ended(request, accepted, wait)
     shown, again = ended or accepted, (REPLAYED,) if accepted.again else ()
     status = 202 if ended is None else 200
-    return Reply(accepted_view(shown, service.classes), shown.object.version, *again, status=status)
+    return Reply(request.presenter.accepted(shown), shown.object.version, *again, status=status)
 
 
 async def _ended(request: Call, accepted: Accepted, seconds: float) -> Accepted | None:
@@ -175,9 +175,10 @@ async def act_on_group(request: Call, ns: Ns, action: Action, data: JSONBody[Gro
     states = None if wanted.states is None else tuple(wanted.states)
     chosen = Selector(ns, wanted.kind, wanted.parent, states, labels, wanted.q)
     verdict = await service.engine.group(whole, chosen, each)
+    presenter = request.presenter
     return GroupView(
-        None if verdict.whole is None else accepted_view(verdict.whole, service.classes),
-        [accepted_view(one, service.classes) for one in verdict.begun],
+        None if verdict.whole is None else presenter.accepted(verdict.whole),
+        [presenter.accepted(one) for one in verdict.begun],
         {name: clean(problem_of(why)) for name, why in verdict.skipped.items()},
     )
 

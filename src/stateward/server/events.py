@@ -16,9 +16,10 @@ from stateward.server.answers import problems
 from stateward.server.auth import needs
 from stateward.server.following import Happening
 from stateward.server.names import MOST, Ns, Op
+from stateward.server.presenting import Presenter
 from stateward.server.service import Call
 from stateward.server.windows import windows_of
-from stateward.server.wire import operation_view, when
+from stateward.server.wire import when
 from stateward.store.records import Key, Operation, Progress
 
 LastSeen = Annotated[
@@ -68,18 +69,21 @@ async def follow(request: Call, ns: Ns, op: Op, last_seen: LastSeen = 0) -> Serv
     It ends before that when the token is taken back, or expires.
     """
     windows, key, token = windows_of(request), Key(ns, op), request.grant.token
-    await windows.following.require(key)
+    presenter = request.presenter
+    presenter.required(key, await request.service.reader.operation(key))
     happenings = windows.following.follow(key, last_seen, lambda: not windows.stream.is_taken_back(token))
-    return ServerSentEvent(_messages(happenings))
+    return ServerSentEvent(_messages(happenings, presenter))
 
 
-async def _messages(happenings: AsyncIterator[Happening]) -> AsyncIterator[ServerSentEventMessage]:
+async def _messages(
+    happenings: AsyncIterator[Happening], presenter: Presenter
+) -> AsyncIterator[ServerSentEventMessage]:
     async for one in happenings:
         match one:
             case Progress():
                 yield ServerSentEventMessage(_encoded(_progress_view(one)), event="progress", id=one.seq)
             case Operation():
-                yield ServerSentEventMessage(_encoded(operation_view(one)), event="end")
+                yield ServerSentEventMessage(_encoded(presenter.operation(one)), event="end")
             case None:
                 yield ServerSentEventMessage(None, comment="still there")
 

@@ -55,6 +55,7 @@ class Interest(Struct, frozen=True):
 
     namespaces: frozenset[str]
     system: bool = False
+    internal: bool = False  # administrators see what is internal
     only: frozenset[str] | None = None
     kind: str | None = None
 
@@ -64,23 +65,26 @@ class Interest(Struct, frozen=True):
         return opened and (self.only is None or ns in self.only) and self.kind in (None, kind)
 
 
+Encode = Callable[[Line, bool], str | None]
+"""Returns a line as it is sent to administrators (True) or to all others; None if they do not see it."""
+
+
 class Note:
-    """A line, which is encoded once, when the first one wants it: many are counted and never read."""
+    """A line, which is encoded once for each group of readers, when the first one wants it: many are never read."""
 
-    __slots__ = ("_encode", "_line", "_text", "kind", "ns", "seq", "size")
+    __slots__ = ("_encode", "_line", "_texts", "kind", "ns", "seq", "size")
 
-    def __init__(self, line: Line, encode: Callable[[Line], str]) -> None:
+    def __init__(self, line: Line, encode: Encode) -> None:
         self.seq, self.ns, self.kind = line.seq, line.ns, line.kind
         self.size = USUAL_SIZE + len(line.spec or "") + len(line.reason or "")
         self._line, self._encode = line, encode
-        self._text: str | None = None
+        self._texts: dict[bool, str | None] = {}
 
-    @property
-    def text(self) -> str:
-        """The line as it is sent."""
-        if self._text is None:
-            self._text = self._encode(self._line)
-        return self._text
+    def text(self, internal: bool) -> str | None:
+        """Return the line as it is sent to a group of readers; None if they do not see it."""
+        if internal not in self._texts:
+            self._texts[internal] = self._encode(self._line, internal)
+        return self._texts[internal]
 
 
 class News(Struct, frozen=True):
@@ -94,7 +98,7 @@ class News(Struct, frozen=True):
 class Feed:
     """The newest lines of the journal, for everybody in this process."""
 
-    def __init__(self, store: Store, encode: Callable[[Line], str], *, keep: int = KEEP) -> None:
+    def __init__(self, store: Store, encode: Encode, *, keep: int = KEEP) -> None:
         self._store, self._encode, self._keep = store, encode, keep
         self._notes: list[Note] = []
         self._size = 0
@@ -229,11 +233,12 @@ def _fitting(interest: Interest, notes: Sequence[Note], after: int) -> tuple[lis
     """Return the notes that are of interest, as many as fit into one message, and the number up to which they are."""
     texts, size, seq = list[str](), 0, after
     for note in notes:
-        if interest.wants(note.ns, note.kind):
-            if texts and size + len(note.text) > PAGE_SIZE:
+        text = note.text(interest.internal) if interest.wants(note.ns, note.kind) else None
+        if text is not None:
+            if texts and size + len(text) > PAGE_SIZE:
                 break
-            texts.append(note.text)
-            size += len(note.text)
+            texts.append(text)
+            size += len(text)
         seq = note.seq
     return texts, seq
 

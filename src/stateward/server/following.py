@@ -7,7 +7,6 @@ lines are read after the operation, so that one which is found ended has all of 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from stateward.engine.cancelling import NoSuchOperation
 from stateward.engine.waiting import ENDED
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
@@ -66,11 +65,6 @@ class Following:
             if one.task is not None:
                 one.task.cancel()
             one.tell()
-
-    async def require(self, key: Key) -> None:
-        """Raise if there is no such operation."""
-        if await self._store.reader.operation(key) is None:
-            raise NoSuchOperation(*key)
 
     def wake(self) -> None:
         """Have everybody look whether they may still follow."""

@@ -12,14 +12,15 @@ from litestar.response import Stream
 from msgspec.structs import replace
 
 from stateward.access import Grant, Right
-from stateward.access.tokens import ANY, SYSTEM
+from stateward.access.tokens import ANY
 from stateward.engine.horizon import horizon
 from stateward.server.answers import problems
 from stateward.server.auth import needs, require
 from stateward.server.description import CONTENTS
 from stateward.server.names import TEXT, AfterNumber, Limit, Only, WhenOrNone, beginning
+from stateward.server.presenting import Presenter
 from stateward.server.service import Call
-from stateward.server.wire import LinePage, LineView, line_view
+from stateward.server.wire import LinePage
 from stateward.store.port import Reader
 from stateward.store.records import Line
 from stateward.store.selection import JournalFilter
@@ -98,14 +99,14 @@ async def read_journal(
 ) -> Response[LinePage]:
     """Return a page of the journal; with `Accept: application/x-ndjson` all lines that fit, one JSON object each."""
     only = JournalFilter(ns, about, kind, op, actor, beginning(since), beginning(until))
-    lines = Lines(request.service.reader, request.grant, only)
+    lines, presenter = Lines(request.service.reader, request.grant, only), request.presenter
     if accept is not None and NDJSON in accept:
         pruned = await pruned_after(request.service.reader, after)
         headers = {} if pruned is None else {PRUNED.name: str(pruned)}
-        return Stream(_ndjson(lines, after), media_type=NDJSON, headers=headers)  # type: ignore[return-value]
+        return Stream(_ndjson(lines, presenter, after), media_type=NDJSON, headers=headers)  # type: ignore[return-value]
     found, more = await lines.page(after, request.service.page(limit))
     pruned = await pruned_after(request.service.reader, after)
-    return Response(LinePage([shown(line) for line in found], None if more is None else str(more), pruned))
+    return Response(LinePage(presenter.lines(found), None if more is None else str(more), pruned))
 
 
 async def pruned_after(reader: Reader, after: int) -> int | None:
@@ -114,14 +115,10 @@ async def pruned_after(reader: Reader, after: int) -> int | None:
     return kept.seq if after < kept.seq else None
 
 
-def shown(line: Line) -> LineView:
-    """Return a line as it is shown; what is kept of tokens stays where it is."""
-    return line_view(line, bare=line.ns == SYSTEM)
-
-
-async def _ndjson(lines: Lines, after: int) -> AsyncIterator[bytes]:
+async def _ndjson(lines: Lines, presenter: Presenter, after: int) -> AsyncIterator[bytes]:
     async for line in lines.all(after):
-        yield msgspec.json.encode(shown(line)) + b"\n"
+        for shown in presenter.lines([line]):
+            yield msgspec.json.encode(shown) + b"\n"
 
 
 ROUTES = (read_journal,)

@@ -14,7 +14,7 @@ from stateward.server.journal import pruned_after
 from stateward.server.names import AfterNumber, Id, Limit, Ns, When, aware, end
 from stateward.server.possible import Possible, possible
 from stateward.server.service import Call, Service
-from stateward.server.wire import LinePage, Moment, line_view
+from stateward.server.wire import LinePage, Moment
 from stateward.store.records import Key, Object
 from stateward.store.selection import JournalFilter
 
@@ -70,7 +70,7 @@ async def get_history(request: Call, ns: Ns, id: Id, after: AfterNumber = 0, lim
     if not lines:
         await _known(service, Key(ns, id))
     pruned = await pruned_after(service.reader, after)
-    return LinePage([line_view(line) for line in lines], str(lines[-1].seq) if len(lines) == most else None, pruned)
+    return LinePage(request.presenter.lines(lines), str(lines[-1].seq) if len(lines) == most else None, pruned)
 
 
 @get(

@@ -33,7 +33,7 @@ from stateward.server.names import (
 )
 from stateward.server.reply import Reply
 from stateward.server.service import Call, Service
-from stateward.server.wire import AcceptedView, ObjectPage, ObjectView, accepted_view, object_view
+from stateward.server.wire import AcceptedView, ObjectPage, ObjectView
 from stateward.store.records import Key
 from stateward.store.selection import Page, Selector
 
@@ -90,7 +90,8 @@ async def list_objects(
     chosen = Selector(ns, kind, parent, named, wishes, q)
     most = request.service.page(limit)
     found = await request.service.reader.list_objects(chosen, Page(after, most))
-    items = [object_view(one, request.service.classes) for one in found]
+    presenter = request.presenter
+    items = [presenter.object(one) for one in found]
     return ObjectPage(items, items[-1].id if len(items) == most else None)
 
 
@@ -108,7 +109,7 @@ async def get_object(request: Call, ns: Ns, id: Id, if_none_match: IfNoneMatch =
     found = await service.engine.get(ns, id)
     if unchanged(if_none_match, found.version):
         return Reply(None, found.version, status=304)
-    return Reply(object_view(found, service.classes), found.version)
+    return Reply(request.presenter.object(found), found.version)
 
 
 @post(
@@ -143,7 +144,7 @@ async def create_object(
         who=request.grant.name,
         key=key,
     )
-    return Reply(accepted_view(accepted, request.service.classes), accepted.object.version, status=202)
+    return Reply(request.presenter.accepted(accepted), accepted.object.version, status=202)
 
 
 def _lifecycle(engine: Engine, kind: str) -> Lifecycle:
@@ -186,7 +187,7 @@ async def set_labels(
     found = await engine.store.transact(
         lambda tx: relabel(tx, engine.kinds, Key(ns, id), data.labels, version, actor, who)
     )
-    return Reply(object_view(found, request.service.classes), found.version)
+    return Reply(request.presenter.object(found), found.version)
 
 
 ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels)

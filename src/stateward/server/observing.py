@@ -53,7 +53,7 @@ def observed(kind: Kind, traces: Traces) -> Kind:
     handlers = {
         action: Handler(_observed(one.run, traces), one.observe, one.attempts) for action, one in kind.handlers.items()
     }
-    return Kind(kind.lifecycle, handlers, kind.route, kind.guard, kind.company, kind.after, cancels=kind.cancels)
+    return kind.with_handlers(handlers)
 
 
 def _observed(run: Run, traces: Traces) -> Run:

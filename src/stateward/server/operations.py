@@ -6,25 +6,21 @@ from litestar import get, post
 from litestar.params import QueryParameter
 
 from stateward.access import Right
-from stateward.engine.cancelling import NoSuchOperation
 from stateward.naming import PATH_PART
 from stateward.server.answers import problems
 from stateward.server.auth import needs
 from stateward.server.names import Limit, Ns, Op
-from stateward.server.service import Call, Service
-from stateward.server.wire import OperationPage, OperationView, operation_view
-from stateward.store.records import Key, Operation
+from stateward.server.service import Call
+from stateward.server.wire import OperationPage, OperationView
+from stateward.store.records import Key
 
 TAGS = ["operations"]
 Of = Annotated[str, QueryParameter(name="object", pattern=PATH_PART, description="the object that they are about")]
 
 
-async def found_operation(service: Service, key: Key) -> Operation:
-    """Return an operation, or raise."""
-    found = await service.reader.operation(key)
-    if found is None:
-        raise NoSuchOperation(*key)
-    return found
+async def show_operation(request: Call, key: Key) -> OperationView:
+    """Return an operation as it is shown to the caller, or raise."""
+    return request.presenter.required(key, await request.service.reader.operation(key))
 
 
 @get("/ns/{ns:str}/operations", guards=[needs(Right.READ)], tags=TAGS, summary="List operations", responses=problems())
@@ -32,7 +28,7 @@ async def list_operations(request: Call, ns: Ns, of: Of, limit: Limit = 100) -> 
     """Return an object's operations, newest first."""
     service = request.service
     found = await service.reader.operations_of(Key(ns, of), service.page(limit))
-    return OperationPage([operation_view(one) for one in found])
+    return OperationPage(request.presenter.operations(found))
 
 
 @get(
@@ -44,7 +40,7 @@ async def list_operations(request: Call, ns: Ns, of: Of, limit: Limit = 100) -> 
 )
 async def get_operation(request: Call, ns: Ns, op: Op) -> OperationView:
     """Return an operation; one that is being worked on is shown as running."""
-    return operation_view(await found_operation(request.service, Key(ns, op)))
+    return await show_operation(request, Key(ns, op))
 
 
 @get(
@@ -57,8 +53,8 @@ async def get_operation(request: Call, ns: Ns, op: Op) -> OperationView:
 async def list_children(request: Call, ns: Ns, op: Op) -> OperationPage:
     """Return the operations that an operation waits for, or waited for."""
     key = Key(ns, op)
-    await found_operation(request.service, key)
-    return OperationPage([operation_view(one) for one in await request.service.reader.children_of(key)])
+    await show_operation(request, key)
+    return OperationPage(request.presenter.operations(await request.service.reader.children_of(key)))
 
 
 @post(
@@ -71,8 +67,9 @@ async def list_children(request: Call, ns: Ns, op: Op) -> OperationPage:
 )
 async def cancel_operation(request: Call, ns: Ns, op: Op) -> OperationView:
     """Cancel an operation: what waits ends at once, what runs is told to stop and then says what has become of it."""
+    await show_operation(request, Key(ns, op))
     await request.service.engine.cancel(ns, op, request.grant.name)
-    return operation_view(await found_operation(request.service, Key(ns, op)))
+    return await show_operation(request, Key(ns, op))
 
 
 ROUTES = (list_operations, get_operation, list_children, cancel_operation)

@@ -15,6 +15,7 @@ from stateward.server.classes import StateClasses
 from stateward.server.door import Door
 from stateward.server.drawings import Drawings
 from stateward.server.headers import Headers
+from stateward.server.presenting import Presenter, sees_internal
 from stateward.server.wholes import Wholes
 from stateward.store.port import Reader
 
@@ -63,3 +64,9 @@ class Call(Request[Any, Grant, State]):
         """What the caller may do."""
         grant: Grant = self.scope["auth"]
         return grant
+
+    @property
+    def presenter(self) -> Presenter:
+        """What shows stored records to the caller."""
+        service = self.service
+        return Presenter(service.engine.kinds.disclosure(internal=sees_internal(self.grant)), service.classes)

@@ -23,6 +23,7 @@ from stateward.access.tokens import SYSTEM
 from stateward.engine.horizon import LinesGone
 from stateward.server.feed import Feed, Interest
 from stateward.server.names import Text
+from stateward.server.presenting import sees_internal
 from stateward.store.errors import StoreError
 from stateward.store.records import Line
 
@@ -168,7 +169,8 @@ class Reader:
 
     def _interest(self) -> Interest:
         only = None if self._word.ns is None else frozenset(self._word.ns)
-        return Interest(self._grant.namespaces, self._grant.opens(SYSTEM), only, self._word.kind)
+        grant = self._grant
+        return Interest(grant.namespaces, grant.opens(SYSTEM), sees_internal(grant), only, self._word.kind)
 
     async def _begin(self, interest: Interest) -> None:
         """Send a snapshot where one is wanted; a number that the journal has not reached belongs to another one."""

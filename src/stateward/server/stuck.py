@@ -56,7 +56,8 @@ async def list_stuck(request: Call, limit: Limit = 100) -> list[StuckView]:
     """Return what is in transition for longer than its deadline or without a live worker, of what the token opens."""
     grant, most = request.grant, request.service.page(limit)
     found = await request.service.engine.stuck(most, grant.namespace_filter)
-    return [_shown(one) for one in found if grant.opens(one.ns)]
+    hides = request.presenter.disclosure.hides_action
+    return [_shown(one) for one in found if grant.opens(one.ns) and not hides(one.kind, one.action)]
 
 
 def _shown(work: StuckWork) -> StuckView:

@@ -4,6 +4,7 @@ from litestar import get
 from msgspec import Struct
 
 from stateward.access import Right
+from stateward.engine.privacy import Disclosure
 from stateward.lifecycle import StateClass
 from stateward.server.answers import problems
 from stateward.server.auth import needs
@@ -17,7 +18,6 @@ from stateward.server.wire import (
     OperationView,
     lane_view,
     lock_view,
-    operation_view,
     when_or_none,
 )
 from stateward.store.records import Key, Lock, Object, Operation, Status, Work
@@ -91,7 +91,7 @@ class WhyView(Struct, frozen=True):
 async def get_queue(request: Call, ns: Ns, id: Id) -> QueueView:  # noqa: A002
     """Return the work that stands in the object's queue, each with what it waits for."""
     found = await request.service.engine.get(ns, id)
-    return QueueView(found.queue, await (await _look(request.service, found)).queued())
+    return QueueView(found.queue, await (await _look(request, found)).queued())
 
 
 @get(
@@ -105,11 +105,12 @@ async def get_why(request: Call, ns: Ns, id: Id) -> WhyView:  # noqa: A002
     """Return what the object waits for: its operation, queue, lane, locks and children, and its parents' operations."""
     service = request.service
     found = await service.engine.get(ns, id)
-    look = await _look(service, found)
+    look, presenter = await _look(request, found), request.presenter
     queued = await look.queued()
-    work = next((one for one in look.line if one.object == found.id and not one.fenced), None)
+    work = next((one for one in look.shown if one.object == found.id and not one.fenced), None)
     mine = next((one for one in queued if work is not None and one.op == work.op), None)
-    operation = None if work is None else await service.reader.operation(work.key)
+    operation = None if work is None else look.operations.get(work.key)
+    lane = None if work is None or presenter.disclosure.hides_places(found.kind) else look.lanes.load(work)
     return WhyView(
         id=found.id,
         kind=found.kind,
@@ -117,40 +118,56 @@ async def get_why(request: Call, ns: Ns, id: Id) -> WhyView:  # noqa: A002
         state_class=service.classes.get((found.kind, found.state)),
         text="it waits for nothing" if mine is None else f"{mine.action}: {mine.text}",
         reason=None if mine is None else mine.reason,
-        operation=None if operation is None else operation_view(operation),
+        operation=None if operation is None else presenter.operation(operation),
         queue=queued,
-        lane=None if work is None else lane_view(look.lanes.load(work)),
+        lane=None if lane is None else lane_view(lane),
         locks=[lock_view(lock) for lock in await look.locks(operation)],
-        children=await _children(service, work),
-        parents=await _parents(service, found),
+        children=await _children(request, work),
+        parents=await _parents(request, found),
     )
 
 
 class Look(Struct, frozen=True):
-    """One look at an object's queue and at all that may hold it up."""
+    """One look at an object's queue and at all that may hold it up, for one group of readers."""
 
     service: Service
+    disclosure: Disclosure
     line: list[Work]
+    operations: dict[Key, Operation]
     now: float
     lanes: Lanes
     workers: int
 
+    @property
+    def shown(self) -> list[Work]:
+        """The work in the queue whose operations the readers see."""
+        return [one for one in self.line if not self._hides(one)]
+
+    def _hides(self, work: Work) -> bool:
+        operation = self.operations.get(work.key)
+        return operation is not None and self.disclosure.hides(operation)
+
     async def queued(self) -> list[QueuedView]:
         """Return the work in the queue, as far as an answer may be long."""
-        shown = self.line[: self.service.config.page_limit]
+        shown = self.shown[: self.service.config.page_limit]
         return [await self._queued(number, work) for number, work in enumerate(shown)]
 
     async def _queued(self, number: int, work: Work) -> QueuedView:
-        operation = await self.service.reader.operation(work.key)
+        operation = self.operations.get(work.key)
         around = Around(self.now, self.line, await self.locks(operation), self.lanes, self.workers)
         reason, text = why_waiting(work, around)
+        hidden = operation is not None and self.disclosure.hides_places(operation.kind)
+        if hidden:
+            text = text.replace(f"lane {work.lane}", "its lane")
+        if reason is Reason.QUEUE and any(self._hides(one) for one in self.line if one.seq < work.seq):
+            text = "other work on its object has to end first"
         return QueuedView(
             position=number,
             op=work.op,
             object=work.object,
             action="" if operation is None else operation.action,
             who="" if operation is None else operation.who,
-            lane=work.lane,
+            lane="" if hidden else work.lane,
             grp=work.grp,
             priority=work.priority,
             attempts=work.attempts,
@@ -168,41 +185,42 @@ class Look(Struct, frozen=True):
         return await self.service.reader.locks_of(Key(operation.ns, operation.tree))
 
 
-async def _look(service: Service, found: Object) -> Look:
-    reader = service.reader
+async def _look(request: Call, found: Object) -> Look:
+    service, reader = request.service, request.service.reader
     line = await reader.queue_of(Key(found.ns, found.queue))
+    operations = await reader.operations([one.key for one in line])
     now = await reader.time()
     groups, loads = await reader.lanes()
     lanes = Lanes({load.lane.lane: load for load in loads}, {one.grp: one.lanes for one in groups})
     alive = sum(one.seen + one.lease >= now for one in await reader.workers())
-    return Look(service, line, now, lanes, alive)
+    return Look(service, request.presenter.disclosure, line, operations, now, lanes, alive)
 
 
-async def _children(service: Service, work: Work | None) -> list[OperationView]:
+async def _children(request: Call, work: Work | None) -> list[OperationView]:
     """Return the children that have not ended."""
     if work is None or not work.children:
         return []
-    found = [one for one in await service.reader.children_of(work.key) if one.status in UNDER_WAY]
-    return [operation_view(one) for one in found[:MOST_CHILDREN]]
+    children = await request.service.reader.children_of(work.key)
+    return request.presenter.operations([one for one in children if one.status in UNDER_WAY][:MOST_CHILDREN])
 
 
-async def _parents(service: Service, found: Object) -> list[ParentView]:
+async def _parents(request: Call, found: Object) -> list[ParentView]:
     parents: list[ParentView] = []
     name, seen = found.parent, {found.id}
     while name is not None and name not in seen and len(parents) < MOST_PARENTS:
         seen.add(name)
-        above = await service.reader.object(Key(found.ns, name))
+        above = await request.service.reader.object(Key(found.ns, name))
         if above is None or above.removed:
             break
-        parents.append(await _parent(service, above))
+        parents.append(await _parent(request, above))
         name = above.parent
     return parents
 
 
-async def _parent(service: Service, above: Object) -> ParentView:
-    holder = None if above.op is None else await service.reader.operation(Key(above.ns, above.op))
-    shown = None if holder is None else operation_view(holder)
-    return ParentView(above.id, above.kind, above.state, service.classes.get((above.kind, above.state)), shown)
+async def _parent(request: Call, above: Object) -> ParentView:
+    holder = None if above.op is None else await request.service.reader.operation(Key(above.ns, above.op))
+    shown = None if holder is None else request.presenter.operation(holder)
+    return ParentView(above.id, above.kind, above.state, request.service.classes.get((above.kind, above.state)), shown)
 
 
 ROUTES = (get_queue, get_why)

@@ -4,20 +4,21 @@ An application has them if whoever made it put them there; a route that needs th
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from stateward.access.lifecycle import TOKEN
-from stateward.access.tokens import SYSTEM
 from stateward.engine import Engine
+from stateward.engine.kinds import Kinds
 from stateward.server.feed import Feed
 from stateward.server.following import Following
 from stateward.server.metrics import Metrics
+from stateward.server.presenting import present_line
 from stateward.server.refusals import NotReady
 from stateward.server.service import Connection
 from stateward.server.stream import Stream
 from stateward.server.survey import Surveyor
-from stateward.server.wire import line_view
 from stateward.store.records import Line
 
 
@@ -26,7 +27,7 @@ class Windows:
 
     def __init__(self, engine: Engine) -> None:
         surveyor = Surveyor(engine.store)
-        self.feed = Feed(engine.store, encoded)
+        self.feed = Feed(engine.store, partial(encode_line, engine.kinds))
         self.stream = Stream(self.feed, surveyor.snapshot)
         self.following = Following(engine.store)
         self.metrics = Metrics(list(engine.kinds), surveyor.survey)
@@ -52,9 +53,10 @@ class Windows:
         await self.feed.stop()
 
 
-def encoded(line: Line) -> str:
-    """Return a line as JSON; what is kept about tokens is not for the eye."""
-    return msgspec.json.encode(line_view(line, bare=line.ns == SYSTEM)).decode()
+def encode_line(kinds: Kinds, line: Line, internal: bool) -> str | None:
+    """Return a line as JSON, as administrators (`internal`) or all others see it; None if they do not."""
+    shown = present_line(kinds.disclosure(internal=internal), line)
+    return None if shown is None else msgspec.json.encode(shown).decode()
 
 
 def windows_of(connection: Connection) -> Windows:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from stateward.engine.requests import Accepted, Blocker
+from stateward.engine.requests import Blocker
 from stateward.lifecycle import StateClass
 from stateward.server.classes import StateClasses
 from stateward.store.port import LaneLoad
@@ -276,12 +276,6 @@ def operation_view(found: Operation) -> OperationView:
         started=when_or_none(found.started),
         ended=when_or_none(found.ended),
     )
-
-
-def accepted_view(accepted: Accepted, classes: StateClasses) -> AcceptedView:
-    """Return what was accepted as it is shown."""
-    operation = None if accepted.operation is None else operation_view(accepted.operation)
-    return AcceptedView(object_view(accepted.object, classes), operation)
 
 
 def line_view(line: Line, *, bare: bool = False) -> LineView:

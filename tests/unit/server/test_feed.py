@@ -60,7 +60,7 @@ class Journal:
         return lambda: self._listeners.remove(listener)
 
 
-def encoded(line: Line) -> str:
+def encoded(line: Line, internal: bool) -> str:
     return json.dumps({"seq": line.seq, "ns": line.ns, "kind": line.kind})
 
 

@@ -136,6 +136,13 @@ class NoNode(Rule):
     text = "there is no other node that is ENABLED: vm {id} has nowhere to go"
 
 
+class NodeIsInternal(Rule):
+    """Where a VM is, only administrators see and choose."""
+
+    code = "forbidden"
+    text = "only administrators choose the node of vm {id}"
+
+
 class NodeNotReady(Rule):
     """The node takes no VMs now."""
 

@@ -13,6 +13,7 @@ from stateward.domains.ovc.hosts import Hosts
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.manners import FOUND_BY
 from stateward.domains.ovc.nodes import FileVault, Nodes, NoVault, Vault
+from stateward.domains.ovc.placement import PRIVACY, without_nodes_in_errors
 from stateward.domains.ovc.rounds import Rounds
 from stateward.domains.ovc.rules.container import company_of_container, guard_account, guard_cloudspace
 from stateward.domains.ovc.rules.disk import company_of_disk, guard_disk
@@ -26,6 +27,7 @@ from stateward.domains.ovc.vms import Vms
 from stateward.domains.wing import Site, Wing
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine
+from stateward.engine.privacy import PUBLIC
 
 FOLDER = "ovc"
 
@@ -52,8 +54,8 @@ class OvcWing(Wing):
             Hosts(self.nodes).kind(by[NODE.kind], guard_node, after),
         ]
         for kind in kinds:
-            kind.keeps = FOUND_BY
-        super().__init__(kinds, routes())
+            kind.keeps, kind.privacy = FOUND_BY, PRIVACY.get(kind.name, PUBLIC)
+        super().__init__([without_nodes_in_errors(kind, self.nodes) for kind in kinds], routes())
 
     def attach(self, engine: Engine) -> None:
         """Get to know the engine."""

@@ -1,7 +1,8 @@
 """What has not been done in its time, by a worker that lives: it looks at what is true before it gives up.
 
 The engine ends what has outlived its deadline. That is no answer, so a little before it the work is stopped here, the
-node is asked what is true, and the action ends as that says: done after all, or back where it was.
+node is asked what is true, and the action ends as that says: done after all, or back where it was. That is the healer's
+work, and stands in its report.
 """
 
 import asyncio
@@ -9,7 +10,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stateward.engine import Ending, Job, Permanent, Seen
+from msgspec.structs import replace
+
+from stateward.engine import Ending, Job, Seen
+from stateward.lifecycle import FAILED, HEALER
 
 Run = Callable[[Job], Awaitable[Any]]
 Look = Callable[[Job], Awaitable[Seen | Ending]]
@@ -30,10 +34,11 @@ def in_time(run: Run, look: Look) -> Run:
                 raise
         seen = await look(job)
         if isinstance(seen, Ending):
-            return seen
+            return replace(seen, actor=HEALER)
         if seen is Seen.DONE:
-            return Ending()
-        raise Permanent(f"not done {job.claim.operation.within:g} s after it was begun, and found {seen}")
+            return Ending(actor=HEALER)
+        error = f"not done {job.claim.operation.within:g} s after it was begun, and found {seen}"
+        return Ending(FAILED, HEALER, error=error)
 
     return bounded
 

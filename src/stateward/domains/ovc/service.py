@@ -29,6 +29,7 @@ from stateward.domains.ovc.validation import OBJECT_TYPES
 from stateward.engine import Accepted, Denied, Engine, NotFound, Refused, Request
 from stateward.engine.healing import Healed
 from stateward.engine.ids import new_id
+from stateward.engine.privacy import Disclosure
 from stateward.engine.requests import Birth
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER, PROVIDER, Meaning, Reason
@@ -214,12 +215,17 @@ class Service:
         """Return the disks of a VM."""
         return [one async for one in objects(self.engine.store.reader, Selector(ns, DISK.kind, vm))]
 
-    async def healing(self, ns: str, since: float) -> Healing:
-        """Return what is stuck now, and what was settled since a time, of the objects of a namespace."""
+    async def healing(self, ns: str, since: float, disclosure: Disclosure | None = None) -> Healing:
+        """Return what is stuck now, and what was settled since a time, of the objects of a namespace.
+
+        It is told as far as the reader sees it; an administrator sees all of it.
+        """
+        disclosure = disclosure or self.engine.kinds.disclosure(internal=True)
+        healed = [one for one in await self.engine.healed(since, ns, disclosure.line) if one.kind in KINDS]
+        settled = sorted([*healed, *await self._shown(ns, since, disclosure)], key=lambda one: one.at)
         stuck = [one for one in await self.engine.stuck(namespaces=[ns]) if one.kind in KINDS]
-        healed = [one for one in await self.engine.healed(since) if one.ns == ns and one.kind in KINDS]
-        settled = sorted([*healed, *await self._shown(ns, since)], key=lambda one: one.at)
-        return Healing(stuck, settled, await self._strangers(ns))
+        shown = [one for one in stuck if not disclosure.hides_action(one.kind, one.action)]
+        return Healing(shown, settled, await self._strangers(ns))
 
     async def _strangers(self, ns: str) -> list[tuple[str, Stranger]]:
         """Return what the nodes of a namespace show that belongs to nobody."""
@@ -231,14 +237,14 @@ class Service:
             for one in node_seen(node).strangers
         ]
 
-    async def _shown(self, ns: str, since: float) -> list[Healed]:
+    async def _shown(self, ns: str, since: float, disclosure: Disclosure) -> list[Healed]:
         """Return what has changed because a node showed it, and nobody had asked for it."""
         chosen = JournalFilter(ns=ns, actor=PROVIDER, since=since)
-        lines = await self.engine.store.reader.lines(0, MOST_LINES, chosen)
+        found = [disclosure.line(line) for line in await self.engine.store.reader.lines(0, MOST_LINES, chosen)]
+        lines = [line for line in found if line is not None and line.kind in KINDS and line.target is not None]
         return [
-            Healed(ns, line.object, line.kind, None, None, line.at, line.event, line.target, f"on {line.who}")
-            for line in lines
-            if line.kind in KINDS and line.target is not None
+            Healed(ns, one.object, one.kind, None, None, one.at, one.event, one.target, f"on {one.who or 'its node'}")
+            for one in lines
         ]
 
 

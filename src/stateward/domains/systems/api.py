@@ -36,7 +36,7 @@ from stateward.domains.systems.views import (
     service_view,
     system_view,
 )
-from stateward.domains.wing import actor_of, engine_of, grant_of, needs
+from stateward.domains.wing import actor_of, disclosure_of, engine_of, grant_of, needs
 from stateward.engine import Accepted, NotFound
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT
@@ -188,7 +188,9 @@ async def get_system(
     """Return a system with its services and node pools."""
     found = await _actions(request, ns).system(system)
     home, top = Home(ns, system), checked_path(path)
-    services = [await _service(premises, found, one, instances) for one in await premises.services(home, top)]
+    disclosure = disclosure_of(request)
+    stored = [disclosure.object(one) for one in await premises.services(home, top)]
+    services = [await _service(premises, found, one, instances) for one in stored]
     pools = [pool_view(one) for one in await premises.pools(home)] if top == ROOT else []
     shown = system_view(found)
     return SystemView(shown.ns, shown.id, shown.state, shown.since, shown.error, shown.backend, services, pools)

@@ -21,7 +21,7 @@ from stateward.domains.systems.names import pool_id, service_id, system_of
 from stateward.domains.systems.patience import patience_of
 from stateward.domains.systems.premises import Premises
 from stateward.domains.systems.services import UNDO
-from stateward.domains.systems.specs import ChangeSeen, ChangeSpec, Picture, encoded, seen_of, spec_of
+from stateward.domains.systems.specs import SECRET_ENV, ChangeSeen, ChangeSpec, Picture, encoded, seen_of, spec_of
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path
@@ -43,7 +43,14 @@ class Deploys:
         """Return the kinds of deploys and teardowns."""
         return [
             # Whoever cancels their operations, and not them, would release the lock before things are back.
-            Kind(DEPLOY, {"deploy": Handler(self.deploy)}, guard=guard_change, company=system_beside, cancels=False),
+            Kind(
+                DEPLOY,
+                {"deploy": Handler(self.deploy)},
+                guard=guard_change,
+                company=system_beside,
+                cancels=False,
+                privacy=SECRET_ENV,
+            ),
             Kind(
                 TEARDOWN, {"teardown": Handler(self.teardown)}, guard=guard_change, company=system_beside, cancels=False
             ),

@@ -14,7 +14,7 @@ from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, 
 from stateward.domains.systems.names import path_of, pool_id, system_of
 from stateward.domains.systems.premises import Premises
 from stateward.domains.systems.rolling import Deeds, is_done, next_deeds, score
-from stateward.domains.systems.specs import ChangeSeen, Wanted, seen_of, spec_of
+from stateward.domains.systems.specs import SECRET_ENV, ChangeSeen, Wanted, seen_of, spec_of
 from stateward.engine import Denied, Ending, Handler, Job, Kind, Permanent, Request
 from stateward.engine.desk import Desk
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
@@ -61,7 +61,12 @@ class Services:
         change, size = Handler(self.change), Handler(self.size)
         events = ("define", "updating", "scaling")
         return [
-            Kind(SERVICE, {**dict.fromkeys(events, change), "delete": Handler(self.end)}, guard=refuse_second_spec),
+            Kind(
+                SERVICE,
+                {**dict.fromkeys(events, change), "delete": Handler(self.end)},
+                guard=refuse_second_spec,
+                privacy=SECRET_ENV,
+            ),
             Kind(NODEPOOL, {**dict.fromkeys(events, size), "delete": Handler(self.drop)}, guard=refuse_second_spec),
         ]
 

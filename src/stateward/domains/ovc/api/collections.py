@@ -22,7 +22,7 @@ from stateward.domains.ovc.api.bodies import (
 from stateward.domains.ovc.api.views import AskedView, ItemView, asked_view, item_view
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.service import Service
-from stateward.domains.wing import actor_of, engine_of, needs
+from stateward.domains.wing import disclosure_of, engine_of, needs
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.store.selection import Page, Selector
@@ -81,7 +81,8 @@ def _listing(one: Collection) -> HTTPRouteHandler:
         wanted = None if states is None else tuple(filter(None, states.split(",")))
         chosen = Selector(ns, one.lifecycle.kind, parent, wanted)
         found = await engine_of(request).store.reader.list_objects(chosen, Page(after, limit))
-        return [item_view(item, actor_of(request)) for item in found]
+        disclosure = disclosure_of(request)
+        return [item_view(item, disclosure) for item in found]
 
     return list_items
 
@@ -95,7 +96,7 @@ def _showing(one: Collection) -> HTTPRouteHandler:
     )
     async def show_item(request: Call, ns: Ns, id: ItemId) -> ItemView:  # noqa: A002 - the path's word
         """Return an object."""
-        return item_view(await service_of(request).get(ns, one.lifecycle.kind, id), actor_of(request))
+        return item_view(await service_of(request).get(ns, one.lifecycle.kind, id), disclosure_of(request))
 
     return show_item
 
@@ -121,7 +122,7 @@ def _acting(one: Collection) -> HTTPRouteHandler:
             raise UnknownName("action", action, one.actions)
         service, kind = service_of(request), one.lifecycle.kind
         accepted = await service.act(ns, kind, id, action, caller_of(request), status=status, key=key)
-        return asked_view(accepted, actor_of(request))
+        return asked_view(accepted, disclosure_of(request))
 
     return act
 
@@ -144,6 +145,6 @@ def _deleting(one: Collection) -> HTTPRouteHandler:
         """Move an object to the recycle bin, or destroy it; what is there already is a success."""
         action = "destroy" if permanently else "delete"
         accepted = await service_of(request).act(ns, one.lifecycle.kind, id, action, caller_of(request), status=status)
-        return asked_view(accepted, actor_of(request))
+        return asked_view(accepted, disclosure_of(request))
 
     return delete_item

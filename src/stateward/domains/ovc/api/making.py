@@ -45,15 +45,16 @@ from stateward.domains.ovc.model import (
     VmSpec,
     spec_of,
 )
-from stateward.domains.wing import actor_of, needs
+from stateward.domains.wing import actor_of, disclosure_of, needs
 from stateward.engine import Accepted
+from stateward.lifecycle import ADMIN
 
 ACT = needs(Right.ACT)
 GOVERN = needs(Right.GOVERN)
 
 
 def _shown(request: Call, accepted: Accepted) -> AskedView:
-    return asked_view(accepted, actor_of(request))
+    return asked_view(accepted, disclosure_of(request))
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ async def list_disks(request: Call, ns: Ns, id: ItemId) -> list[ItemView]:  # no
     """Return the disks of a VM, those in the recycle bin included."""
     service = service_of(request)
     await service.get(ns, VM.kind, id)
-    return [item_view(one, actor_of(request)) for one in await service.disks_of(ns, id)]
+    return [item_view(one, disclosure_of(request)) for one in await service.disks_of(ns, id)]
 
 
 @post("/machines/{id:str}/disks", opt=ACT, status_code=202, summary="Add a disk to a VM")
@@ -183,7 +184,7 @@ async def maintenance(request: Call, ns: Ns, id: ItemId, data: JSONBody[Maintena
 @get("/queues/{id:str}", opt=needs(Right.READ), summary="Show an object's queue")
 async def show_queue(request: Call, ns: Ns, id: ItemId) -> QueueView:  # noqa: A002 - the path's word
     """Return what stands in an object's queue, in order."""
-    return queue_view(await service_of(request).queuer.queue(ns, id))
+    return queue_view(await service_of(request).queuer.queue(ns, id), disclosure_of(request))
 
 
 @delete("/queues/{id:str}", opt=ACT, status_code=200, summary="Stop an object's queue")
@@ -191,7 +192,7 @@ async def stop_queue(request: Call, ns: Ns, id: ItemId) -> QueueView:  # noqa: A
     """Refuse new actions, and answer when all that stood in the queue is done and the queue is gone."""
     queuer = service_of(request).queuer
     await queuer.stop(ns, id)
-    return queue_view(await queuer.queue(ns, id))
+    return queue_view(await queuer.queue(ns, id), disclosure_of(request))
 
 
 @delete("/queues", opt=GOVERN, status_code=200, summary="Stop all queues")
@@ -209,7 +210,8 @@ async def show_healing(
     """Return what is stuck, what the healer has settled, what nodes have shown unasked, and what belongs to nobody."""
     service = service_of(request)
     now = await service.engine.store.reader.time()
-    return healing_view(await service.healing(ns, now - seconds), actor_of(request))
+    healing = await service.healing(ns, now - seconds, disclosure_of(request))
+    return healing_view(healing, strangers=actor_of(request) == ADMIN)
 
 
 ROUTES = (

@@ -22,7 +22,7 @@ from stateward.domains.ovc.model import (
 from stateward.domains.ovc.queuer import Queue
 from stateward.domains.ovc.service import Healing
 from stateward.engine import Accepted
-from stateward.lifecycle import ADMIN
+from stateward.engine.privacy import Disclosure
 from stateward.store.records import Object, Operation
 
 
@@ -129,8 +129,9 @@ class HealingView(Struct, frozen=True, omit_defaults=True):
     strangers: list[StrangerView] | None = None
 
 
-def item_view(found: Object, actor: str) -> ItemView:
+def item_view(stored: Object, disclosure: Disclosure) -> ItemView:
     """Show an object; where a VM or a firewall is, only administrators are told."""
+    found = disclosure.object(stored)
     spec = msgspec.json.decode(found.spec)
     return ItemView(
         id=found.id,
@@ -144,36 +145,42 @@ def item_view(found: Object, actor: str) -> ItemView:
         error=found.error,
         spec={name: value for name, value in spec.items() if name != "name"},
         bin=_stay(seen_of(found)),
-        **_more(found, actor),
+        firewall=_firewall(stored),
+        **_more(found),
     )
 
 
-def _more(found: Object, actor: str) -> dict[str, Any]:
+def _firewall(stored: Object) -> str | None:
+    """Return whether a cloudspace's firewall has power, which everybody may know."""
+    if stored.kind != CLOUDSPACE.kind:
+        return None
+    return "on" if box_seen(stored).machine else "off"
+
+
+def _more(found: Object) -> dict[str, Any]:
     """Return what only objects of its kind have."""
     if found.kind == VM.kind:
         vm = vm_seen(found)
-        return {"disks": list(vm.disks), "clones": list(vm.clones), "node": vm.node if actor == ADMIN else None}
+        return {"disks": list(vm.disks), "clones": list(vm.clones), "node": vm.node or None}
     if found.kind == CLOUDSPACE.kind:
-        box = box_seen(found)
-        where = (box.node or None) if actor == ADMIN else None
-        return {"firewall": "on" if box.machine else "off", "node": where}
+        return {"node": box_seen(found).node or None}
     if found.kind == DISK.kind:
         return {"vm": disk_seen(found).vm or None}
     if found.kind == IMAGE.kind:
         return {"users": image_seen(found).users}
     if found.kind == NODE.kind:
-        return _more_of_node(found, actor)
+        return _more_of_node(found)
     return {}
 
 
-def _more_of_node(found: Object, actor: str) -> dict[str, Any]:
+def _more_of_node(found: Object) -> dict[str, Any]:
     node = node_seen(found)
     return {
-        "away": list(node.away),
+        "away": list(node.away) or None,
         "report": node.report,
         "looked": when(node.looked) if node.looked else None,
         "trouble": node.trouble or None,
-        "strangers": [_stranger(found.id, one) for one in node.strangers] or None if actor == ADMIN else None,
+        "strangers": [_stranger(found.id, one) for one in node.strangers] or None,
     }
 
 
@@ -185,17 +192,18 @@ def _stay(seen: Seen) -> StayView | None:
     return None if seen.bin is None else StayView(when(seen.bin.since), seen.bin.along or None)
 
 
-def asked_view(accepted: Accepted, actor: str) -> AskedView:
+def asked_view(accepted: Accepted, disclosure: Disclosure) -> AskedView:
     """Show what was accepted."""
     operation = accepted.operation
     status = "done" if operation is None else str(operation.status)
-    shown = item_view(accepted.object, actor)
+    shown = item_view(accepted.object, disclosure)
     return AskedView(shown, None if operation is None else operation.id, status, accepted.again)
 
 
-def queue_view(queue: Queue) -> QueueView:
-    """Show a queue."""
-    return QueueView(queue.object, queue.exists, queue.stopping, [_standing(one) for one in queue.operations])
+def queue_view(queue: Queue, disclosure: Disclosure) -> QueueView:
+    """Show a queue, as far as its operations are shown."""
+    shown = [_standing(one) for one in queue.operations if not disclosure.hides(one)]
+    return QueueView(queue.object, bool(shown), queue.stopping and bool(shown), shown)
 
 
 def _standing(one: Operation) -> StandingView:
@@ -203,7 +211,7 @@ def _standing(one: Operation) -> StandingView:
     return StandingView(one.id, one.object, one.action, one.actor, one.who, str(one.status), one.hidden, created)
 
 
-def healing_view(healing: Healing, actor: str) -> HealingView:
+def healing_view(healing: Healing, *, strangers: bool) -> HealingView:
     """Show what is stuck, and what was settled; and to administrators, what belongs to nobody."""
     return HealingView(
         [StuckView(one.object, one.op, when(one.since)) for one in healing.stuck],
@@ -220,7 +228,7 @@ def healing_view(healing: Healing, actor: str) -> HealingView:
             )
             for one in healing.healed
         ],
-        [_stranger(node, one) for node, one in healing.strangers] if actor == ADMIN else None,
+        [_stranger(node, one) for node, one in healing.strangers] if strangers else None,
     )
 
 

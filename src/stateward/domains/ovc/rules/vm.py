@@ -11,6 +11,7 @@ from stateward.domains.ovc.denials import (
     BootDisk,
     HasClones,
     InTheBin,
+    NodeIsInternal,
     NotAtRest,
     NotAttached,
     OtherAccount,
@@ -53,7 +54,7 @@ from stateward.drivers.process.sizes import size_of
 from stateward.engine import Request
 from stateward.engine.desk import Desk
 from stateward.errors import BadInput
-from stateward.lifecycle import CONTROLLER
+from stateward.lifecycle import CONTROLLER, USER
 from stateward.store.records import Key, Object
 
 Rule = Callable[[Desk, Request, Object], Awaitable[Request | None]]
@@ -175,6 +176,8 @@ async def _start(desk: Desk, request: Request, found: Object) -> Request | None:
     for clone in (known(desk, request.ns, id_, VM) for id_ in seen.clones):
         if clone.state == VmState.DEPLOYING:  # it is just being made of this one's disk
             raise HasClones(id=found.id, clones=clone.id)
+    if node and request.actor == USER:
+        raise NodeIsInternal(id=found.id)
     if node:
         node = await wanted_node(desk, request.ns, node, back=request.actor == CONTROLLER)
     else:

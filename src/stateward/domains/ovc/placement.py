@@ -1,0 +1,65 @@
+"""Placement, which only administrators see: on which node a VM or a firewall is, and that it moves.
+
+The engine keeps what is declared here away from all other readers. Errors are texts, and drivers name their nodes in
+them. So a public action never fails with the id of a node in its error: the log has the error as it was.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
+from stateward.domains.ovc.looking import objects
+from stateward.domains.ovc.nodes import Nodes
+from stateward.engine import Handler, Job, Kind, Permanent
+from stateward.engine.conduct import UNCLEAR
+from stateward.engine.handlers import Run, Unknown, WorkError
+from stateward.engine.privacy import Privacy, internal_actions
+from stateward.errors import StatewardError
+from stateward.store.selection import Selector
+
+log = logging.getLogger("stateward.ovc")
+
+PLACED = Privacy(fields=frozenset({"node", "machine", "to", "leftovers"}), places=True)
+HOST = Privacy(
+    fields=frozenset({"options", "away", "report", "trouble", "strangers"}), texts=True, operations=True, places=True
+)
+PRIVACY: Mapping[str, Privacy] = {VM.kind: PLACED, CLOUDSPACE.kind: PLACED, NODE.kind: HOST}
+
+
+def without_nodes_in_errors(kind: Kind, nodes: Nodes) -> Kind:
+    """Return a kind whose public actions do not name nodes in their errors."""
+    if kind.privacy.texts:
+        return kind
+    internal = internal_actions(kind.lifecycle)
+    handlers = {
+        action: one if action in internal else Handler(_anonymous(one.run, nodes), one.observe, one.attempts)
+        for action, one in kind.handlers.items()
+    }
+    return kind.with_handlers(handlers)
+
+
+def _anonymous(run: Run, nodes: Nodes) -> Run:
+    async def anonymous(job: Job) -> Any:  # noqa: ANN401 - what the handler returns
+        try:
+            return await run(job)
+        except Exception as error:
+            if isinstance(error, StatewardError) and not isinstance(error, WorkError):
+                raise  # it says nothing about the work
+            told = str(error)
+            text = await _without_nodes(job.ns, told, nodes)
+            if text == told:
+                raise
+            log.warning("operation %s on %s failed at its node: %s", job.key.id, job.object, told)
+            if isinstance(error, WorkError):
+                raise type(error)(text, after=error.after) from error
+            raise (Unknown if isinstance(error, UNCLEAR) else Permanent)(text) from error
+
+    return anonymous
+
+
+async def _without_nodes(ns: str, text: str, nodes: Nodes) -> str:
+    assert nodes.reader is not None
+    async for node in objects(nodes.reader, Selector(ns, NODE.kind)):
+        text = text.replace(node.id, "its node")
+    return text

@@ -1,0 +1,139 @@
+"""Privacy of stored records: what administrators alone see of a kind, and what nobody sees.
+
+A record leaves the server in many ways: lists, history, the stream, exports, reports. A filter for each way would miss
+one of them. So a kind declares what is internal and what is secret, and every way out asks a `Disclosure` for the
+record as its reader may see it.
+
+Administrators see what is internal. Nobody sees what is secret. An operation is internal in every kind if it is hidden
+and no user may ask for it, and so is what the journal says of it.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.lifecycle import PROVIDER, USER, Lifecycle
+from stateward.lifecycle.rows import Meaning
+from stateward.store.records import Line, Object, Operation
+
+if TYPE_CHECKING:
+    from stateward.engine.kinds import Kind
+
+MASK = "***"
+"""What stands for a secret value."""
+
+
+class Privacy(Struct, frozen=True):
+    """What of a kind's records is internal or secret.
+
+    fields      internal fields of spec, seen, arguments, steps and results
+    secrets     mappings whose values are secret, at any depth; their names are shown
+    texts       errors and reasons are internal
+    operations  all operations are internal, and what the journal says beside changes of the state
+    places      lanes are internal, and the names of providers in the journal
+    """
+
+    fields: frozenset[str] = frozenset()
+    secrets: frozenset[str] = frozenset()
+    texts: bool = False
+    operations: bool = False
+    places: bool = False
+
+
+PUBLIC = Privacy()
+
+
+class Disclosure:
+    """Stored records as one group of readers sees them: administrators, or all others."""
+
+    def __init__(self, kinds: "Iterable[Kind]", *, internal: bool) -> None:
+        self._internal = internal
+        self._privacy = {kind.name: kind.privacy for kind in kinds if kind.privacy != PUBLIC}
+        self._actions = {kind.name: found for kind in kinds if (found := internal_actions(kind.lifecycle))}
+
+    def object(self, found: Object) -> Object:
+        """Return an object as its readers see it."""
+        privacy = self._privacy.get(found.kind)
+        if privacy is None:
+            return found
+        error = found.error if self._tells(privacy) else None
+        return replace(found, spec=self._json(privacy, found.spec), seen=self._json(privacy, found.seen), error=error)
+
+    def operation(self, found: Operation) -> Operation | None:
+        """Return an operation as its readers see it; None if they do not."""
+        if self.hides(found):
+            return None
+        privacy = self._privacy.get(found.kind)
+        if privacy is None:
+            return found
+        result = None if found.result is None else self._json(privacy, found.result)
+        args, steps = self._json(privacy, found.args), self._json(privacy, found.steps)
+        error = found.error if self._tells(privacy) else None
+        return replace(found, args=args, steps=steps, result=result, error=error)
+
+    def hides(self, operation: Operation) -> bool:
+        """Tell whether the readers do not see an operation at all."""
+        return self.hides_action(operation.kind, operation.action)
+
+    def hides_action(self, kind: str, action: str) -> bool:
+        """Tell whether the readers do not see operations of an action."""
+        if self._internal:
+            return False
+        return action in self._actions.get(kind, ()) or self._privacy.get(kind, PUBLIC).operations
+
+    def hides_places(self, kind: str) -> bool:
+        """Tell whether the readers do not see in which lane the work of a kind runs."""
+        return not self._internal and self._privacy.get(kind, PUBLIC).places
+
+    def line(self, line: Line) -> Line | None:
+        """Return a line of the journal as its readers see it; None if they do not.
+
+        A line that changed no state does not say whether its operation is hidden. Where a kind has internal
+        operations, such a line is internal if it names any operation.
+        """
+        privacy = self._privacy.get(line.kind, PUBLIC)
+        of_internal = privacy.operations or (line.op is not None and line.kind in self._actions)
+        if of_internal and line.target is None and not self._internal:
+            return None
+        if privacy == PUBLIC:
+            return line
+        spec = None if line.spec is None else self._json(privacy, line.spec)
+        who = "" if line.actor == PROVIDER and self.hides_places(line.kind) else line.who
+        return replace(line, spec=spec, who=who, reason=line.reason if self._tells(privacy) else None)
+
+    def _tells(self, privacy: Privacy) -> bool:
+        return self._internal or not privacy.texts
+
+    def _json(self, privacy: Privacy, text: str) -> str:
+        """Return JSON text without internal fields, and with secret values masked."""
+        names = privacy.secrets if self._internal else privacy.secrets | privacy.fields
+        if not any(f'"{name}"' in text for name in names):
+            return text
+        value = msgspec.json.decode(text)
+        if not self._internal and isinstance(value, dict):
+            value = {name: one for name, one in value.items() if name not in privacy.fields}
+        return msgspec.json.encode(_masked(value, privacy.secrets)).decode()
+
+
+def internal_actions(lifecycle: Lifecycle) -> frozenset[str]:
+    """Return the hidden actions of a lifecycle that no user may ask for."""
+    hidden = [row for row in lifecycle.rows if row.meaning is Meaning.HIDDEN]
+    return frozenset(row.event for row in hidden) - {row.event for row in hidden if USER in row.actors}
+
+
+def _masked(value: Any, secrets: frozenset[str]) -> Any:  # noqa: ANN401 - plain JSON
+    if isinstance(value, list):
+        return [_masked(one, secrets) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: _mask_values(one) if name in secrets else _masked(one, secrets) for name, one in value.items()}
+
+
+def _mask_values(value: Any) -> Any:  # noqa: ANN401 - plain JSON
+    """Mask the texts of a mapping; a mapping of the same name that holds no texts is left as it is."""
+    if not isinstance(value, dict):
+        return value
+    return {name: MASK if isinstance(one, str) else one for name, one in value.items()}

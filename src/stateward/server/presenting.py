@@ -1,0 +1,75 @@
+"""Answers made of stored records, for one caller.
+
+Every route that shows an object, an operation or a line of the journal asks the presenter of its call. So what a kind
+declares as internal or secret stays so in all of them.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from stateward.access import Grant
+from stateward.access.roles import ACTORS
+from stateward.access.tokens import SYSTEM
+from stateward.engine.cancelling import NoSuchOperation
+from stateward.engine.privacy import Disclosure
+from stateward.engine.requests import Accepted
+from stateward.lifecycle import ADMIN
+from stateward.server.classes import StateClasses
+from stateward.server.wire import (
+    AcceptedView,
+    LineView,
+    ObjectView,
+    OperationView,
+    line_view,
+    object_view,
+    operation_view,
+)
+from stateward.store.records import Key, Line, Object, Operation
+
+
+def sees_internal(grant: Grant) -> bool:
+    """Tell whether the holder of a token sees what is internal: administrators do."""
+    return ACTORS[grant.role] == ADMIN
+
+
+class Presenter(Struct, frozen=True):
+    """Shows stored records to one group of readers."""
+
+    disclosure: Disclosure
+    classes: StateClasses
+
+    def object(self, found: Object) -> ObjectView:
+        """Return an object as it is shown."""
+        return object_view(self.disclosure.object(found), self.classes)
+
+    def operation(self, found: Operation) -> OperationView | None:
+        """Return an operation as it is shown; None if it is not."""
+        shown = self.disclosure.operation(found)
+        return None if shown is None else operation_view(shown)
+
+    def operations(self, found: Iterable[Operation]) -> list[OperationView]:
+        """Return those operations that are shown."""
+        return [shown for one in found if (shown := self.operation(one)) is not None]
+
+    def required(self, key: Key, found: Operation | None) -> OperationView:
+        """Return an operation as it is shown; raises if there is none, or none that is shown."""
+        shown = None if found is None else self.operation(found)
+        if shown is None:
+            raise NoSuchOperation(*key)
+        return shown
+
+    def accepted(self, accepted: Accepted) -> AcceptedView:
+        """Return what was accepted as it is shown."""
+        operation = None if accepted.operation is None else self.operation(accepted.operation)
+        return AcceptedView(self.object(accepted.object), operation)
+
+    def lines(self, lines: Iterable[Line]) -> list[LineView]:
+        """Return those lines of the journal that are shown."""
+        return [shown for one in lines if (shown := present_line(self.disclosure, one)) is not None]
+
+
+def present_line(disclosure: Disclosure, line: Line) -> LineView | None:
+    """Return a line as it is shown; None if it is not. What is kept of tokens is never shown."""
+    shown = disclosure.line(line)
+    return None if shown is None else line_view(shown, bare=line.ns == SYSTEM)

@@ -1,0 +1,122 @@
+"""The values of a service's environment: its instances get them, and no answer ever has them."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import httpx
+import pytest
+from litestar import Litestar
+
+from stateward.access import Role, Tokens
+from stateward.access.quotas import QuotaGuard, quota_kind
+from stateward.access.tokens import token_kind
+from stateward.config import Config
+from stateward.domains.systems.actions import Actions
+from stateward.domains.systems.backends.port import Ref, Want
+from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.definition import read
+from stateward.domains.systems.house import SystemsWing
+from stateward.engine import Accepted, Engine
+from stateward.server import console, events
+from stateward.server.app import create_app
+from stateward.server.windows import Windows, encode_line
+from stateward.store.port import Store
+from stateward.store.selection import JournalFilter
+from tests.integration.domains.systems.conftest import PATIENT
+from tests.ways import ways_out
+
+NS = "default"
+SECRET = "hunter2"
+ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
+WITH_SECRET = "services: {web: {command: run %s, deadline: 0.3, env: {PASSWORD: %s-%s, MODE: %s-x}}}"
+
+
+class ListeningBackend(SimulatedBackend):
+    """Remembers the environment of what it was asked to run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[dict[str, str]] = []
+
+    async def start(self, ref: Ref, want: Want) -> None:
+        """Begin to run an instance."""
+        self.given.append(dict(want.service.env))
+        await super().start(ref, want)
+
+
+class Scene:
+    """A server, and callers with different rights."""
+
+    def __init__(self, engine: Engine, app: Litestar, backend: ListeningBackend) -> None:
+        self.engine, self.app, self.backend = engine, app, backend
+        self.clients: dict[Role, httpx.AsyncClient] = {}
+
+    async def ended(self, accepted: Accepted) -> str:
+        """Wait for the end of an operation."""
+        return str((await self.engine.wait(NS, accepted.op.id, PATIENT)).status)
+
+    async def deployed(self, version: str) -> str:
+        """Deploy a version with a secret, and wait for the end."""
+        tree = read(WITH_SECRET % (version, SECRET, version, SECRET))
+        return await self.ended(await Actions(self.engine, NS, "ann").deploy("shop", "/", tree))
+
+
+@pytest.fixture
+async def scene(new_store: Callable[[], Store]) -> AsyncIterator[Scene]:
+    """A system whose service was deployed, changed, rolled back, and changed in vain."""
+    backend = ListeningBackend()
+    wing = SystemsWing({"simulated": backend})
+    engine = Engine(new_store(), [*wing.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
+    wing.attach(engine)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(engine)
+        await stack.enter_async_context(wing.live(engine, works=True))
+        tokens = Tokens(engine)
+        routes = {"routes": wing.routes, "api_routes": [*console.API_ROUTES, *events.ROUTES]}
+        app = create_app(engine, tokens, Config(rate=1_000_000), **routes)  # type: ignore[arg-type]
+        app.state["windows"] = await stack.enter_async_context(Windows(engine))
+        found = Scene(engine, app, backend)
+        for role in ROLES:
+            headers = {"Authorization": f"Bearer {(await tokens.issue(str(role), role, [NS]))[0]}"}
+            client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", headers=headers)  # type: ignore[arg-type]
+            found.clients[role] = await stack.enter_async_context(client)
+        actions = Actions(engine, NS, "ann")
+        await found.ended(await actions.create("shop", "simulated"))
+        assert [await found.deployed(version) for version in ("v1", "v2")] == ["succeeded"] * 2
+        assert await found.ended(await actions.rollback("shop", None, None)) == "succeeded"
+        backend.fail("/web", "v3")
+        assert await found.deployed("v3") == "failed"
+        yield found
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_no_way_out_has_a_value_of_an_environment(scene: Scene, role: Role) -> None:
+    reader, client = scene.engine.store.reader, scene.clients[role]
+    paths = await ways_out(scene.app, reader, NS, system=["shop"])
+    answers = {path: (await client.get(path)).text for path in [*paths, f"/api/v1/systems/{NS}/shop/logs?path=/web"]}
+    export = await client.get(f"/api/v1/journal?ns={NS}", headers={"Accept": "application/x-ndjson"})
+    answers["export"] = export.text
+    assert [path for path, text in answers.items() if SECRET in text] == []
+    for path in (f"/api/v1/systems/{NS}/shop", f"/api/v1/ns/{NS}/objects/shop:web", "export"):
+        assert "PASSWORD" in answers[path]
+        assert "***" in answers[path]
+
+
+async def test_the_stream_has_no_value_of_an_environment(scene: Scene) -> None:
+    lines = await scene.engine.store.reader.lines(0, 10_000, JournalFilter(ns=NS))
+    for internal in (False, True):
+        texts = [encode_line(scene.engine.kinds, line, internal) or "" for line in lines]
+        assert any("PASSWORD" in text for text in texts)
+        assert not any(SECRET in text for text in texts)
+
+
+async def test_instances_get_the_true_values_also_after_a_rollback(scene: Scene) -> None:
+    versions = [one["PASSWORD"] for one in scene.backend.given]
+    assert versions[:4] == [f"{SECRET}-{version}" for version in ("v1", "v2", "v1", "v3")]
+
+
+async def test_a_mistake_in_an_environment_is_told_without_its_values(scene: Scene) -> None:
+    for env in (f"{{PASSWORD: [{SECRET}]}}", f"{{1BAD: {SECRET}}}", f"{{PASSWORD: '{SECRET}\\0"):
+        body = {"definition": f"{{command: x, env: {env}}}", "path": "/a"}
+        answer = await scene.clients[Role.ADMIN].post(f"/api/v1/systems/{NS}/shop/deploys", json=body)
+        assert (answer.status_code, SECRET in answer.text) == (400, False)

@@ -1,0 +1,86 @@
+"""What a kind declares as internal or secret, and what is left of its records."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import stateward.server
+from stateward.domains.mci.lifecycle import MCI
+from stateward.domains.ovc.lifecycle import DISK, VM
+from stateward.engine import Kind
+from stateward.engine.kinds import Kinds
+from stateward.engine.privacy import Privacy, internal_actions
+from stateward.store.records import Line, Object, Operation, Status
+
+FOUND = Object("a", "vm-1", VM.kind, "RUNNING", 0.0, 1, 1, None, "vm-1", None, "{}", "{}", "broken", 0.0)
+WORK = Operation(
+    "a", "op", "vm-1", VM.kind, "stop", "user", "ann", "[]", "{}", "RUNNING", "STOPPING", "HALTED", "RUNNING",
+    False, 1.0, 1, None, None, None, Status.WAITING, 0, "{}", None, None, 0.0,
+)  # fmt: skip
+LINE = Line("a", "vm-1", VM.kind, "op", 0.0, "user", "ann", "stop", "RUNNING", "STOPPING", "why")
+
+
+def _kinds(privacy: Privacy) -> Kinds:
+    return Kinds([Kind(VM, privacy=privacy), Kind(MCI), Kind(DISK)])
+
+
+def test_internal_fields_are_shown_to_administrators_alone() -> None:
+    kinds = _kinds(Privacy(fields=frozenset({"node"})))
+    found = replace(FOUND, spec='{"name":"x","node":"n"}', seen='{"node":"n","disks":{}}')
+    assert kinds.disclosure(internal=True).object(found) == found
+    shown = kinds.disclosure(internal=False).object(found)
+    assert (shown.spec, shown.seen, shown.error) == ('{"name":"x"}', '{"disks":{}}', "broken")
+    work = replace(WORK, args='{"node":"n","force":true}', result='{"node":"n"}', steps='{"node":1}')
+    told = kinds.disclosure(internal=False).operation(work)
+    assert told is not None
+    assert (told.args, told.result, told.steps) == ('{"force":true}', "{}", "{}")
+
+
+@pytest.mark.parametrize("internal", [False, True])
+def test_secret_values_are_masked_for_everybody_at_any_depth(internal: bool) -> None:
+    kinds = _kinds(Privacy(secrets=frozenset({"env"})))
+    found = replace(FOUND, spec='{"services":{"/a":{"env":{"K":"s"}}},"pools":{"env":{"nodes":2}}}')
+    shown = kinds.disclosure(internal=internal).object(found)
+    assert shown.spec == '{"services":{"/a":{"env":{"K":"***"}}},"pools":{"env":{"nodes":2}}}'
+    line = kinds.disclosure(internal=internal).line(replace(LINE, spec='{"env":{"K":"s"}}'))
+    assert line is not None
+    assert line.spec == '{"env":{"K":"***"}}'
+
+
+def test_texts_that_are_internal_are_left_out() -> None:
+    disclosure = _kinds(Privacy(texts=True)).disclosure(internal=False)
+    line, work = disclosure.line(LINE), disclosure.operation(replace(WORK, error="broken"))
+    assert line is not None
+    assert work is not None
+    assert (disclosure.object(FOUND).error, work.error, line.reason, line.target) == (None, None, None, "STOPPING")
+
+
+def test_hidden_work_is_internal_unless_a_user_may_ask_for_it() -> None:
+    assert (internal_actions(VM), internal_actions(MCI), internal_actions(DISK)) == (
+        frozenset({"migrate"}),
+        frozenset(),
+        frozenset(),
+    )
+    everybody, administrators = (_kinds(Privacy()).disclosure(internal=one) for one in (False, True))
+    moving = replace(WORK, action="migrate", hidden=True)
+    assert (everybody.operation(moving), administrators.operation(moving)) == (None, moving)
+    refined = replace(WORK, kind=MCI.kind, action="refine", hidden=True)
+    assert everybody.operation(refined) == refined
+
+
+def test_a_line_that_may_tell_of_internal_work_is_internal() -> None:
+    everybody, administrators = (_kinds(Privacy()).disclosure(internal=one) for one in (False, True))
+    for event in ("migrate", "migrated", "failed", "put back", "rejected: succeeded"):
+        line = replace(LINE, event=event, source=None, target=None)
+        assert (everybody.line(line), administrators.line(line)) == (None, line)
+        assert everybody.line(replace(line, kind=MCI.kind)) is not None
+    assert everybody.line(replace(LINE, event="labels changed", op=None, source=None, target=None)) is not None
+
+
+def test_records_are_shown_by_the_presenter_alone() -> None:
+    """A route that made its own view of a record would forget what is internal."""
+    files = Path(stateward.server.__file__).parent.glob("*.py")
+    views = ("object_view", "operation_view", "line_view")
+    users = {file.name for file in files if any(f" {view}" in file.read_text("utf-8") for view in views)}
+    assert users == {"wire.py", "presenting.py"}
