@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv/bin
 COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock"
+# Whatever ends a run, none of its processes and none of its folders remain.
+REAPED := $(VENV)/python -m tools.reaper
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check bench bench-compare simulate chaos rehearse soak audit setup lock format draw screenshots docs clean
@@ -17,7 +19,7 @@ run: .venv/.run ## start the server, with a living demo fleet
 # Four processes, however many cores there are: tests of a system that waits for disks and others mostly wait. Those of
 # one file stay together as far as may be, and share what the file sets up.
 test: .venv/.dev ## run the whole test suite, with coverage
-	@PYTHONHASHSEED=0 $(VENV)/python -m pytest --numprocesses 4 --dist worksteal --cov --cov-report=term $(ARGS)
+	@PYTHONHASHSEED=0 $(REAPED) $(VENV)/python -m pytest --numprocesses 4 --dist worksteal --cov --cov-report=term $(ARGS)
 
 check: .venv/.dev ## format, lint, types, floors, documentation
 	@$(VENV)/ruff format --check .
@@ -29,22 +31,22 @@ check: .venv/.dev ## format, lint, types, floors, documentation
 	@$(MAKE) --no-print-directory docs
 
 bench: .venv/.bench ## run the benchmarks; prints ratios against the raw limit and against peers, and keeps them
-	@$(VENV)/python -m bench $(ARGS)
+	@$(REAPED) $(VENV)/python -m bench $(ARGS)
 
 bench-compare: .venv/.bench ## run them again; shows what is worse by more than a fifth than what is kept
-	@$(VENV)/python -m bench compare $(ARGS)
+	@$(REAPED) $(VENV)/python -m bench compare $(ARGS)
 
 simulate: .venv/.dev ## run the whole engine under a seeded scheduler: SEEDS=1000, or ARGS="--seed 7" to replay one
-	@$(VENV)/python -m tests.simulation --seeds $(or $(SEEDS),200) $(ARGS)
+	@$(REAPED) $(VENV)/python -m tests.simulation --seeds $(or $(SEEDS),200) $(ARGS)
 
 chaos: .venv/.dev ## kill real processes under load, on both stores
-	@$(VENV)/python -m tests.chaos $(ARGS)
+	@$(REAPED) $(VENV)/python -m tests.chaos $(ARGS)
 
 rehearse: .venv/.dev ## servers, workers and agents on a PostgreSQL that fails over: ARGS=--short for one failover
-	@$(VENV)/python -m tests.rehearsal $(ARGS)
+	@$(REAPED) $(VENV)/python -m tests.rehearsal $(ARGS)
 
 soak: .venv/.dev ## load over all domains for half an hour, with kills; nothing may leak: ARGS="--store postgres"
-	@$(VENV)/python -m tests.soak $(ARGS)
+	@$(REAPED) $(VENV)/python -m tests.soak $(ARGS)
 
 audit: .venv/.dev ## look for known faults of what we depend on, and for secrets in the tree and its history
 	@$(VENV)/python -m pip install --quiet pip-audit

@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from statistics import median
-from tempfile import mkdtemp
 from typing import Any
 
 import httpx
 import msgspec
 
+from bench.engine.places import new_folder
 from bench.figures import Line, plain, ratio
 from bench.measure import Timing
 from stateward.agents.fleet import Fleet
@@ -103,7 +103,7 @@ def cpu(pid: int) -> float:
 @contextmanager
 def place(each: int) -> Iterator[Path]:
     """Yield a data folder with a thousand cloudlets that have so many clusters each."""
-    folder = Path(mkdtemp(prefix="stateward-bench-"))
+    folder = new_folder()
     try:
         asyncio.run(furnish(folder / "stateward.db", each))
         yield folder

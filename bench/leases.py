@@ -7,13 +7,11 @@ late. Every lease here is made the whole way: hosts searched for, booked, three 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
 from statistics import median, quantiles
-from tempfile import mkdtemp
 from time import perf_counter, time
 
-from bench.engine.places import new_database, new_file, store_at
+from bench.engine.places import new_database, new_file, new_folder, store_at
 from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
 from stateward.domains.leases.demand import Demand
@@ -53,7 +51,7 @@ def report() -> list[Line]:
 
 @asynccontextmanager
 async def _house(url: str) -> AsyncIterator[LeasesWing]:
-    wing = LeasesWing(Site(Path(mkdtemp(prefix="stateward-bench-"))))
+    wing = LeasesWing(Site(new_folder()))
     engine = Engine(store_at(url), wing.kinds)
     wing.attach(engine)
     async with engine:

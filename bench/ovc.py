@@ -8,14 +8,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from random import Random
 from shutil import rmtree, which
 from statistics import median
-from tempfile import mkdtemp
 from time import perf_counter
 
-from bench.engine.places import new_database, new_file, store_at
+from bench.engine.places import new_database, new_file, new_folder, store_at
 from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
 from stateward.domains.ovc.house import OvcWing
@@ -77,7 +75,7 @@ class Tenant:
 
 @asynccontextmanager
 async def _cloud(url: str, driver: str, storage: str) -> AsyncIterator[Tenant]:
-    folder = Path(mkdtemp(prefix="stateward-bench-"))
+    folder = new_folder()
     settings = Settings(storage, look_every=0.0)  # type: ignore[arg-type]
     wing = OvcWing(Site(folder), settings, cloud=SimulatedCloud(temper=CALM))
     engine = Engine(store_at(url), wing.kinds)

@@ -3,9 +3,12 @@
 from hypothesis import settings
 
 from tests.servers import postgres_server
+from tools.reaper import restore_signals
 
 # How long an example takes depends on what else the machine does: no test is to fail by that.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+restore_signals()
 
 __all__ = ["postgres_server"]

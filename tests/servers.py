@@ -6,12 +6,13 @@ The programs come with a package from PyPI. The server listens on a Unix socket 
 from functools import cache
 from itertools import count
 from os import getpid
-from pathlib import Path
-from tempfile import mkdtemp
+from shutil import rmtree
 from typing import Literal
 from warnings import catch_warnings, simplefilter
 
 import pytest
+
+from tools.reaper import make_run_folder, start_guard
 
 with catch_warnings():
     simplefilter("ignore")  # it warns of a missing run-time folder, and then uses the temporary one
@@ -38,7 +39,9 @@ class PostgresServer:
     """A running server. What is not durable survives a crash of the server, but not one of the machine."""
 
     def __init__(self, *, durable: bool = False, version: int = max(VERSIONS)) -> None:
-        self._folder = Path(mkdtemp(prefix="stateward-pg-"))
+        self._run = make_run_folder()
+        start_guard(self._run)  # a process that is killed cannot stop its server
+        self._folder = self._run / "pg"
         self._programs: Programs = get_server(
             self._folder, cleanup_mode="delete", start=False, postgres_version=version
         )
@@ -71,6 +74,7 @@ class PostgresServer:
     def stop(self) -> None:
         """Stop the server and remove its data."""
         self._programs.cleanup()
+        rmtree(self._run, ignore_errors=True)
 
 
 @cache

@@ -18,6 +18,7 @@ from stateward.store.sqlite.connections import open_writer
 from stateward.store.sqlite.settings import Settings
 from stateward.store.sqlite.store import SqliteStore
 from tests.servers import PostgresServer
+from tools.reaper import make_run_folder, start_guard
 
 SCHEMA = "stateward"
 AT_ONCE = 20_000
@@ -31,7 +32,19 @@ def server() -> PostgresServer:
 
 def new_file() -> str:
     """Return where an SQLite database can be made."""
-    return str(Path(mkdtemp(prefix="stateward-bench-")) / "bench.db")
+    return str(new_folder() / "bench.db")
+
+
+def new_folder() -> Path:
+    """Return an empty folder, which is removed when this process ends."""
+    return Path(mkdtemp(dir=_run_folder()))
+
+
+@cache
+def _run_folder() -> Path:
+    folder = make_run_folder()
+    start_guard(folder)
+    return folder
 
 
 def new_database() -> str:

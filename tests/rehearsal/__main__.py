@@ -43,9 +43,10 @@ async def main(options: argparse.Namespace) -> int:
             faults = await Rehearsal(plan, folder, namespaces, say).run()
     say(f"{len(faults)} faults" if faults else "nothing accepted was lost, and nothing was done twice")
     print("\n".join(faults[:40]))
-    if faults or options.folder:
+    if options.folder:
         print(f"the ledgers and logs are in {folder}")
     else:
+        print("the ledgers and logs are removed; --folder keeps them")
         shutil.rmtree(folder)
     return 1 if faults else 0
 

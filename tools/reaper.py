@@ -1,0 +1,208 @@
+"""A parent for long runs: `python -m tools.reaper COMMAND...` runs a command and lets nothing of it remain.
+
+Tests and benchmarks start databases, machines, agents and browsers, many of them in sessions of their own. A test that
+times out, a killed pytest worker or a Ctrl-C leaves them without a parent, and their temporary folders stay.
+
+So the command gets one temporary folder for everything, and this process adopts the orphans of all its descendants
+(Linux's child subreaper). When the command ends, whatever the reason, remaining processes are killed and the folder is
+removed. A run that succeeded but left processes behind fails.
+
+A guard does the same for a folder whose owner is killed: it is a process that waits for the end of a pipe which its
+owner holds open, kills every process that the folder appears in, and removes it (`start_guard`). Each run begins with
+what is left of runs that neither has cleaned up, because the machine stopped.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+PREFIX = "stateward-run-"
+GUARD = "--guard"
+OWNER = "owner"
+"""The file in a run's folder that names the process that will clean up: its pid and its start time."""
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LEAVE_GRACE_S, FAILED_GRACE_S = 5.0, 0.5
+"""How long processes may take to end by themselves after the command has succeeded, and after it has not."""
+STOP_GRACE_S = 30.0
+"""How long a command that was told to stop may take."""
+POLL_S = 0.05
+
+
+def main(command: list[str]) -> int:
+    """Run a command; return its exit status, or 1 if it succeeded and left processes behind."""
+    if not command:
+        sys.exit("usage: python -m tools.reaper COMMAND [ARGUMENT...]")
+    sweep_stale_runs()
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    folder = make_run_folder()
+    start_guard(folder)
+    restore_signals()
+    child = subprocess.Popen(
+        command,
+        env={**os.environ, "TMPDIR": str(folder)},
+        preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0),
+        process_group=0,  # so that a terminal's Ctrl-C reaches it once, through this process
+    )
+    status = _wait_for(child)
+    left = _reap_descendants(FAILED_GRACE_S if status else LEAVE_GRACE_S)
+    shutil.rmtree(folder, ignore_errors=True)
+    for line in left:
+        print(f"left behind, and killed: {line}", file=sys.stderr)
+    return status or int(bool(left))
+
+
+def make_run_folder() -> Path:
+    """Make a temporary folder that this process is to clean up."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    folder.chmod(0o755)  # a database server of another user has to reach its folder inside
+    (folder / OWNER).write_text(identity_of(os.getpid()))
+    return folder
+
+
+def start_guard(folder: Path) -> None:
+    """Start the process that cleans a folder up if this one is killed; it ends with this one."""
+    reader, _held_open = os.pipe()
+    command = [sys.executable, "-I", __file__, GUARD, str(folder)]
+    actions = [(os.POSIX_SPAWN_DUP2, reader, 0)]
+    os.posix_spawn(sys.executable, command, {}, file_actions=actions, setsid=True)
+    os.close(reader)
+
+
+def _guard(folder: Path) -> None:
+    """Wait until the owner has ended; clean up, unless it has."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.read(0, 1)
+    if folder.exists():
+        remove_run(folder)
+
+
+def restore_signals() -> None:
+    """Let signals end programs again where they are ignored, as they are for background jobs of a script.
+
+    An ignored signal stays ignored in every program that is started, and a test of Ctrl-C would wait for ever.
+    """
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+
+
+def sweep_stale_runs() -> None:
+    """Clean up after runs whose owner has died without doing so."""
+    for owner in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{OWNER}"):
+        with suppress(OSError):
+            pid = owner.read_text().partition(" ")[0]
+            if not pid.isdigit() or identity_of(int(pid)) != owner.read_text():
+                remove_run(owner.parent)
+
+
+def remove_run(folder: Path) -> None:
+    """Kill every process that a run's folder appears in, and remove the folder."""
+    for pid in _pids():
+        if pid != os.getpid() and _mentions(pid, os.fsencode(folder)):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def identity_of(pid: int) -> str:
+    """Return a process's pid and start time, which no later process shares; without the second if there is none."""
+    return f"{pid} {_stat(pid)[19] if _stat(pid) else ''}"
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def _wait_for(child: subprocess.Popen[bytes]) -> int:
+    """Wait for the command, pass on what is meant to stop it, and end it if it does not."""
+    deadline: list[float] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        deadline.append(time.monotonic() + STOP_GRACE_S)
+        child.send_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    while True:
+        try:
+            return child.wait(timeout=POLL_S * 10)
+        except subprocess.TimeoutExpired:
+            if deadline and time.monotonic() > deadline[0]:
+                child.kill()
+
+
+def _reap_descendants(grace_s: float) -> list[str]:
+    """Wait a while for what is left to end, kill the rest, and return how the killed ones were called."""
+    deadline = time.monotonic() + grace_s
+    killed: dict[int, str] = {}
+    while pids := _descendants():
+        if time.monotonic() > deadline:
+            for pid in pids:
+                killed.setdefault(pid, f"{pid} {_command(pid)}")
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(POLL_S)
+    return list(killed.values())
+
+
+def _descendants() -> list[int]:
+    """Return the live descendants of this process but for guards, which end by themselves; forget those that ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    parents = {pid: int(stat[1]) for pid in _pids() if (stat := _stat(pid)) and stat[0] != "Z"}
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(pid for pid in found - {os.getpid()} if GUARD not in _command(pid))
+
+
+# --- /proc -----------------------------------------------------------------------------------------------------------
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process from its state on, or none if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _mentions(pid: int, text: bytes) -> bool:
+    """Tell whether a process has a text in its arguments, its environment or its working folder."""
+    for name in ("cmdline", "environ"):
+        with suppress(OSError):
+            if text in Path(f"/proc/{pid}/{name}").read_bytes():
+                return True
+    with suppress(OSError):
+        return os.fsencode(Path(f"/proc/{pid}/cwd").readlink()).startswith(text)
+    return False
+
+
+def _command(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+    return ""
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == [GUARD]:
+        _guard(Path(sys.argv[2]))
+    else:
+        sys.exit(main(sys.argv[1:]))
