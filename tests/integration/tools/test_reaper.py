@@ -33,10 +33,14 @@ TIMING_OUT = """
 import time, pytest
 from tests.servers import PostgresServer
 
-@pytest.mark.timeout(5, method="thread")
-def test_hangs():
+@pytest.fixture
+def server():
     server = PostgresServer()
     open({told!r}, "w").write(str(server._folder))
+    return server
+
+@pytest.mark.timeout(1, method="thread", func_only=True)
+def test_hangs(server):
     time.sleep(600)
 """
 
