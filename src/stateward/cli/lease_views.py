@@ -1,5 +1,6 @@
 """What the server says about leases and hosts, and how that looks on a terminal: as a list, in full, as a calendar."""
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -33,6 +34,7 @@ LOOKS = ("green", "blue", "magenta", "cyan", "yellow")
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 FREE, NARROWEST = "·", 10
+WHOLE = re.compile(r"[0-9]{1,15}")
 STEPS = (timedelta(hours=1), timedelta(hours=6), timedelta(days=1), timedelta(days=7), timedelta(days=30))
 
 
@@ -249,4 +251,4 @@ def _scale(window: Window) -> str:
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
     """Return a value read from the command line: a number where it is one."""
-    return int(value) if isinstance(value, str) and value.isdigit() else value
+    return int(value) if isinstance(value, str) and WHOLE.fullmatch(value) else value

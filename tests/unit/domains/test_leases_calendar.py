@@ -4,14 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.domains.leases.booking import fits, spans
-from stateward.domains.leases.calendar import HOUR, Calendar, merged
+from stateward.domains.leases.calendar import HOUR, HOURS, Calendar, merged
 from stateward.domains.leases.demand import Demand
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import Booking, Host, HostSeen, HostSpec, Share
 from stateward.domains.leases.pool import Pool
 from stateward.store.records import Object
 
-TIMES = st.integers(0, 60 * HOUR).map(lambda minute: 1_000_000_000.0 + minute)
+FIRSTS = st.sampled_from([1_000_000_000.0, (HOURS - 30.0) * HOUR, 200e9])  # now, at the end of the tree, and far beyond
+TIMES = st.builds(lambda first, after: first + after, FIRSTS, st.integers(0, 60 * HOUR))
 SPANS = st.tuples(TIMES, TIMES).map(lambda two: (min(two), max(two) + 60))
 BOOKS = st.lists(st.lists(SPANS, max_size=4), min_size=1, max_size=6)
 
@@ -53,7 +54,9 @@ def test_what_is_written_anew_replaces_what_was_written_before(
 def test_merged_hours_have_nothing_in_common(found: list[tuple[float, float]]) -> None:
     hours = merged(found)
     assert all(one[1] < other[0] for one, other in pairwise(hours))
-    assert all(any(first * HOUR <= span[0] and span[1] <= last * HOUR for first, last in hours) for span in found)
+    for start, end in found:
+        touched = min(int(start) // HOUR, HOURS - 1), min(-int(-end // HOUR), HOURS)
+        assert any(first <= touched[0] and touched[1] <= last for first, last in hours)
 
 
 # --- bookings --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from stateward.domains.leases import properties
-from stateward.domains.leases.model import LeaseSpec
+from stateward.domains.leases.hosts import described
+from stateward.domains.leases.model import HostSpec, LeaseSpec
 from stateward.domains.leases.planning import BEFORE_END, new_spec
 from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resources
 from stateward.domains.leases.times import read_time, short_time, told_time
@@ -37,6 +38,66 @@ def test_what_is_no_time_is_refused_with_the_field_named(wrong: object) -> None:
     assert caught.value.field == "end_date"
 
 
+@pytest.mark.parametrize(
+    "odd", ["\uff12\uff10\uff13\uff10-01-31 14:00", "2030-01-31\n14:00", "2030-01-31 14:00 ", "2030-01-31\u00a014:00"]
+)
+def test_a_time_is_written_in_plain_digits_and_nothing_else(odd: str) -> None:
+    with pytest.raises(BadInput, match=r"is an invalid date\. Required format: %Y-%m-%d %H:%M"):
+        read_time("start_date", odd, NOW)
+
+
+def test_a_time_of_the_next_centuries_is_a_time() -> None:
+    assert short_time(read_time("end_date", "2089-01-01 00:00", NOW)) == "2089-01-01 00:00"
+    assert short_time(read_time("end_date", "9998-12-31 23:59", NOW)) == "9998-12-31 23:59"
+
+
+def test_a_lease_can_be_made_before_anything_is_reserved() -> None:
+    assert spec(reservations=[]).reservations == ()
+
+
+ODD_TEXTS = ("1_0", " 10", "10 ", "10\n", "\uff11\uff10", "\u0663", "0x10", "1e1", "-5", "", "1.0", "1" * 5000)
+ODD_NUMBERS = (*ODD_TEXTS, 2.5, -1, 10**30, True, None, [1])
+
+
+@pytest.mark.parametrize("odd", ODD_NUMBERS)
+@pytest.mark.parametrize("field", ["vcpus", "memory_mb", "disk_gb", "amount"])
+def test_a_number_of_instances_is_a_plain_one_within_bounds(odd: object, field: str) -> None:
+    wish = {"resource_type": "virtual:instance", "vcpus": 1, "memory_mb": 1, "disk_gb": 1, "amount": 1, field: odd}
+    with pytest.raises(BadInput) as caught:
+        spec(reservations=[wish])
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("odd", ODD_NUMBERS)
+@pytest.mark.parametrize("field", ["min", "max"])
+def test_a_number_of_hosts_is_a_plain_one_within_bounds(odd: object, field: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        spec(reservations=[{**HOST, field: odd}])
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("odd", [*ODD_TEXTS, 2.5, -1, 10**30, True])
+@pytest.mark.parametrize("field", ["cleaning_time", "vcpus", "memory_mb", "local_gb"])
+def test_a_number_of_a_host_is_a_plain_one_within_bounds(odd: object, field: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        described(HostSpec("h"), {field: odd}, 0.0)
+    assert caught.value.field == field
+
+
+def test_a_host_without_a_cleaning_time_of_its_own_has_the_usual_one_again() -> None:
+    own = described(HostSpec("h", cleaning=60.0), {"cleaning_time": "5"}, 60.0)
+    assert own.cleaning == 300.0
+    assert described(own, {"rack": "7"}, 90.0).cleaning == 300.0
+    assert described(own, {"cleaning_time": None}, 90.0).cleaning == 90.0
+
+
+def test_a_key_of_a_property_has_at_most_64_characters() -> None:
+    assert described(HostSpec("h"), {"k" * 64: "v"}, 0.0).properties["k" * 64] == "v"
+    for wrong in ("k" * 65, "", "a/b", "a\nb"):
+        with pytest.raises(BadInput):
+            described(HostSpec("h"), {wrong: "v"}, 0.0)
+
+
 def test_a_lease_begins_now_and_is_warned_an_hour_before_its_end_unless_told_otherwise() -> None:
     found = spec()
     assert (found.start, found.end, found.before_end) == (NOW, NOW + 86400, NOW + 86400 - 3600)
@@ -66,7 +127,6 @@ def test_a_start_a_moment_ago_counts_as_now_because_clients_have_minutes_only() 
         ({"end_date": "2029-12-31 00:00"}, "end_date"),
         ({"end_date": None}, "end_date"),
         ({"before_end_date": "2030-01-05 00:00"}, "before_end_date"),
-        ({"reservations": []}, "reservations"),
         ({"reservations": ["all"]}, "reservations"),
         ({"reservations": [{"resource_type": "tape"}]}, "resource_type"),
         ({"reservations": [{**HOST, "min": 0}]}, "min"),
@@ -120,6 +180,8 @@ def test_a_template_can_be_given_as_text_and_cannot_change() -> None:
         ('["and", ["=", "$gpu", "a100"], ["<=", "$vcpus", "8"]]', True),
         ('["or", ["=", "$gpu", "none"], ["==", "$vcpus", "8"]]', True),
         ('["=", "$missing", "x"]', False),
+        ('["<", "$vcpus", "1_0"]', False),  # no number, so both are compared as text, and "8" is after "1_0"
+        ('["=", "$vcpus", "\uff18"]', False),
     ],
 )
 def test_expressions_say_which_hosts_will_do(expression: str, fits: bool) -> None:

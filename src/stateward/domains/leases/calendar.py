@@ -3,14 +3,16 @@
 A set of hosts is one whole number, a bit per host. A booking is written into the few nodes that make up its time, and
 each node also knows who is busy anywhere below it. So the question who is busy in a span of time looks at a few dozen
 nodes, however many bookings there are. Hours are coarse: for those at the edges of a span, which it may only graze,
-the answer says `perhaps`, and the host's own list has to be looked at.
+the answer says `perhaps`, and the host's own list has to be looked at. The last hour of the tree stands for all time
+after it, so there the answer is always `perhaps`.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 HOUR = 3600
-HOURS = 1 << 20  # from the epoch on, more than a century
+HOURS = 1 << 20  # from the epoch on, until 2089
+LAST = HOURS - 1
 ROOT = 1
 
 Stretch = tuple[int, int]
@@ -53,10 +55,9 @@ class Calendar:
         if self._dirty:
             self._sum_up(sorted(self._dirty, reverse=True))
             self._dirty.clear()
-        first, last = int(start) // HOUR, max(int(start) // HOUR + 1, -int(-end // HOUR))
-        inner = (-int(-start // HOUR), int(end) // HOUR)
+        inner = (-int(-start // HOUR), min(int(end) // HOUR, LAST))
         certain = self._in(inner) if inner[0] < inner[1] else 0
-        return Busy(certain, self._in((first, last)) & ~certain)
+        return Busy(certain, self._in(_hours(start, end)) & ~certain)
 
     def _in(self, stretch: Stretch) -> int:
         found = 0
@@ -86,7 +87,7 @@ def merged(spans: Iterable[tuple[float, float]]) -> tuple[Stretch, ...]:
     """Return spans of time as hours that have nothing in common."""
     found: list[Stretch] = []
     for start, end in sorted(spans):
-        first, last = _hour(int(start) // HOUR), _hour(max(int(start) // HOUR + 1, -int(-end // HOUR)))
+        first, last = _hours(start, end)
         if found and first <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], last))
         else:
@@ -94,8 +95,10 @@ def merged(spans: Iterable[tuple[float, float]]) -> tuple[Stretch, ...]:
     return tuple(found)
 
 
-def _hour(hour: int) -> int:
-    return min(max(hour, 0), HOURS - 1)
+def _hours(start: float, end: float) -> Stretch:
+    """Return the hours that a span of time touches, at least one."""
+    first = min(max(int(start) // HOUR, 0), LAST)
+    return first, min(max(first + 1, -int(-end // HOUR)), HOURS)
 
 
 def _nodes(stretch: Stretch) -> list[int]:

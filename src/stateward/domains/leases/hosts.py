@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.domains.leases.errors import Rejected
 from stateward.domains.leases.lifecycle import HOST, PROPERTY, PropertyState
 from stateward.domains.leases.model import Host, HostSpec, Share, host_key, host_of
+from stateward.domains.leases.numbers import MOST_MINUTES, MOST_SIZE, read_whole_number
 from stateward.domains.leases.service import PAGE, Caller
 from stateward.engine import Engine, NotFound
 from stateward.errors import BadInput
@@ -18,6 +19,7 @@ from stateward.store.selection import Page, Selector
 
 SIZES = ("vcpus", "memory_mb", "local_gb")
 LONGEST = 200
+LONGEST_KEY = 64
 
 
 class Property(Struct, frozen=True):
@@ -68,7 +70,8 @@ class Hosts:
         if not isinstance(name, str):
             raise BadInput("name", name, "a text")
         check_text("name", name, 1, LONGEST, without="/")
-        spec = described(HostSpec(name, cleaning=self._cleaning), {k: v for k, v in given.items() if k != "name"})
+        said = {key: value for key, value in given.items() if key != "name"}
+        spec = described(HostSpec(name, cleaning=self._cleaning), said, self._cleaning)
         done = await self._engine.create(
             *host_key(caller.ns, name), HOST.kind, "register", spec=spec, actor=caller.actor, who=caller.who
         )
@@ -76,7 +79,8 @@ class Hosts:
 
     async def update(self, caller: Caller, name: str, given: Mapping[str, Any]) -> Host:
         """Change what a host is said to be; a property that is given as null is taken away."""
-        return await self._act(caller, name, "update", spec=described((await self.get(caller.ns, name)).spec, given))
+        spec = described((await self.get(caller.ns, name)).spec, given, self._cleaning)
+        return await self._act(caller, name, "update", spec=spec)
 
     async def remove(self, caller: Caller, name: str) -> Host:
         """Remove a host that nothing is promised of."""
@@ -124,29 +128,42 @@ class Hosts:
         return host_of(done.object)
 
 
-def described(spec: HostSpec, given: Mapping[str, Any]) -> HostSpec:
-    """Return a host with what is said of it: its size, and properties that reservations can ask for."""
+def described(spec: HostSpec, given: Mapping[str, Any], cleaning: float) -> HostSpec:
+    """Return a host with what is said of it: its size, and properties that reservations can ask for.
+
+    `cleaning` is the cleaning time, in seconds, of a host that has no `cleaning_time` of its own any more.
+    """
     properties = dict(spec.properties)
     for name, value in given.items():
+        _check_key(name)
         if value is None:
             properties.pop(name, None)
         elif isinstance(value, str | int | float | bool):
             properties[name] = str(value)
         else:
             raise BadInput(name, value, "a text or a number")
-    size = Share(*(_whole(field, properties.get(field, "0")) for field in SIZES))
-    cleaning = _whole("cleaning_time", properties["cleaning_time"]) * 60.0 if "cleaning_time" in properties else None
+    size = Share(*(read_whole_number(field, properties.get(field, "0"), 0, MOST_SIZE) for field in SIZES))
+    if "cleaning_time" not in spec.properties:
+        cleaning = spec.cleaning
+    if "cleaning_time" in properties:
+        cleaning = read_whole_number("cleaning_time", properties["cleaning_time"], 0, MOST_MINUTES) * 60.0
     return replace(
         spec,
         size=size,
         properties={**properties, "hypervisor_hostname": spec.name},
-        cleaning=spec.cleaning if cleaning is None else cleaning,
-        reservable=properties.get("reservable", "true").lower() != "false",
+        cleaning=cleaning,
+        reservable=_reservable(properties.get("reservable", "true")),
     )
 
 
-def _whole(field: str, value: str) -> int:
-    try:
-        return msgspec.convert(int(value), int)
-    except ValueError:
-        raise BadInput(field, value, "a whole number") from None
+def _check_key(name: str) -> None:
+    if len(name) > LONGEST_KEY:
+        allowed = f"a name of at most {LONGEST_KEY} characters"
+        raise Rejected("Extra capability key too long", "property", name, allowed)
+    check_text("property", name, 1, LONGEST_KEY, without="/")
+
+
+def _reservable(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise BadInput("reservable", text, "true or false")
+    return text.lower() == "true"

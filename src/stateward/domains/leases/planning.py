@@ -5,10 +5,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stateward.domains.leases.errors import Rejected
 from stateward.domains.leases.lifecycle import EventState, LeaseState
 from stateward.domains.leases.model import EventType, Lease, LeaseSpec, ReservationSpec, status_of
 from stateward.domains.leases.resources import Resources
-from stateward.domains.leases.times import read_time
+from stateward.domains.leases.times import NOW, read_time
 from stateward.errors import BadInput
 from stateward.naming import check_text
 
@@ -21,6 +22,13 @@ BEFORE_END = HOUR
 LATE = 60.0
 """How many seconds ago a start may be that counts as now: clients say times to the minute."""
 
+STARTS_IN_THE_PAST = "Start date must be later than current date"
+ENDS_BEFORE_START = "End date must be later than start date."
+ENDS_TOO_EARLY = "End date must be later than current and start date"
+HAS_STARTED = "Cannot modify the start date of already started leases"
+ONLY_THE_NAME = "Terminated leases can only be renamed"
+"""The sentences by which clients know what is wrong with a date."""
+
 MOST_RESERVATIONS = 100
 LONGEST_NAME = 255
 
@@ -29,12 +37,10 @@ def new_spec(given: Given, resources: Resources, new_id: Callable[[], str], now:
     """Read what a lease is to be."""
     start = read_time("start_date", given.get("start_date", "now"), now)
     if start < now - LATE:
-        raise BadInput("start_date", given.get("start_date"), "now or later")
+        raise Rejected(STARTS_IN_THE_PAST, "start_date", given.get("start_date"), "now or later")
     start = max(start, now)
-    end = _end(given.get("end_date"), start, now)
+    end = _end(given.get("end_date"), start, now, ENDS_BEFORE_START)
     wishes = _list("reservations", given.get("reservations"))
-    if not wishes:
-        raise BadInput("reservations", wishes, "at least one reservation")
     return LeaseSpec(
         name=_name(given.get("name")),
         start=start,
@@ -54,14 +60,15 @@ def changed_spec(lease: Lease, given: Given, resources: Resources, now: float, b
     started = lease.seen.events[EventType.START] is not EventState.UNDONE
     over = lease.seen.events[EventType.END] is not EventState.UNDONE or status_of(lease.object) is LeaseState.TERMINATED
     start = _changed_start(lease, given, now, started=started)
-    end = spec.end if given.get("end_date") is None else max(_end(given["end_date"], start, now), start)
+    end = spec.end if given.get("end_date") is None else _changed_end(lease, given["end_date"], start, now)
     told = given.get("before_end_date")
     moved = told is not None or (start, end) != (spec.start, spec.end)
     warned = _before_end(told, start, end, now, _warning(spec, before_end)) if moved else spec.before_end
     reservations = _changed_reservations(spec, _list("reservations", given.get("reservations")), resources)
     after = replace(spec, name=name, start=start, end=end, before_end=warned, reservations=reservations)
     if over and replace(after, name=spec.name) != spec:
-        raise BadInput("lease", lease.object.id, "one that is not over yet: of this one only the name can change")
+        allowed = "one that is not over yet: of this one only the name can change"
+        raise Rejected(ONLY_THE_NAME, "lease", lease.object.id, allowed, state=lease.object.state)
     return after
 
 
@@ -71,10 +78,21 @@ def _changed_start(lease: Lease, given: Given, now: float, *, started: bool) -> 
     if start == lease.spec.start:
         return start
     if started:
-        raise BadInput("start_date", asked, "what can change after the start")
+        raise Rejected(HAS_STARTED, "start_date", asked, "what can change after the start", state=lease.object.state)
     if start < now - LATE:
-        raise BadInput("start_date", asked, "now or later")
+        raise Rejected(STARTS_IN_THE_PAST, "start_date", asked, "now or later", state=lease.object.state)
     return max(start, now)
+
+
+def _changed_end(lease: Lease, given: object, start: float, now: float) -> float:
+    """Read an end; a lease that has not started cannot end now, because its resources were never handed over."""
+    state = status_of(lease.object)
+    if given == NOW and state is LeaseState.PENDING and now < start - LATE:
+        allowed = "a time after the start: the lease is PENDING, so delete it, or change start_date with it"
+        raise Rejected(
+            f"{ENDS_TOO_EARLY}. A lease that has not started is deleted", "end_date", given, allowed, state=state
+        )
+    return _end(given, start, now, ENDS_TOO_EARLY, state)
 
 
 def _warning(spec: LeaseSpec, default: float) -> float:
@@ -119,11 +137,11 @@ def _name(given: object) -> str:
     return check_text("name", given, 1, LONGEST_NAME)
 
 
-def _end(given: object, start: float, now: float) -> float:
+def _end(given: object, start: float, now: float, sentence: str, state: str | None = None) -> float:
     """Read an end; it may be now, and it may be the start, but not before."""
     end = read_time("end_date", given, now)
     if end < start - LATE or end < now - LATE:
-        raise BadInput("end_date", given, "a time after the start, and not in the past")
+        raise Rejected(sentence, "end_date", given, "a time after the start, and not in the past", state=state)
     return max(end, start)
 
 

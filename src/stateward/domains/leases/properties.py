@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from stateward.domains.leases.numbers import parse_decimal
 from stateward.errors import BadInput
 
 Test = Callable[[Mapping[str, str]], bool]
@@ -56,20 +57,13 @@ def _test(field: str, found: object, depth: int) -> Test:
 
 
 def _comparison(sign: str, name: str, value: str) -> Test:
-    compare, number = COMPARISONS[sign], _number(value)
+    compare, number = COMPARISONS[sign], parse_decimal(value)
 
     def test(properties: Mapping[str, str]) -> bool:
         has = properties.get(name)
         if has is None:
             return False
-        other = _number(has)
+        other = parse_decimal(has)
         return compare(has, value) if number is None or other is None else compare(other, number)
 
     return test
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

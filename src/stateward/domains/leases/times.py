@@ -1,30 +1,40 @@
 """Times as the clients of leases write and read them: UTC, to the minute in requests, to the microsecond in answers."""
 
+import re
 from datetime import UTC, datetime
 
-from stateward.errors import BadInput
+from stateward.domains.leases.errors import Rejected
 
 NOW = "now"
 ASKED = "%Y-%m-%d %H:%M"
 TOLD = "%Y-%m-%dT%H:%M:%S.%f"
 READ = (ASKED, TOLD, "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S")
-LATEST = datetime(2089, 1, 1, tzinfo=UTC).timestamp()
+WRITTEN = re.compile(r"[0-9T:. -]{1,32}")
+"""The characters of a time; `strptime` also reads digits of other scripts, and line breaks between date and hour."""
+
+LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""The last time that is read: after it comes a year that dates of Python have no room for."""
+
+ALLOWED = "a time before the year 9999, such as '2030-01-31 14:00', or 'now'"
 
 
 def read_time(field: str, text: object, now: float) -> float:
     """Read a time."""
-    if not isinstance(text, str):
-        raise BadInput(field, text, "a time such as '2030-01-31 14:00', or 'now'")
     if text == NOW:
         return now
+    found = _read(text) if isinstance(text, str) and WRITTEN.fullmatch(text) else None
+    if found is None or not 0 < found < LATEST:
+        raise Rejected(f"{text} is an invalid date. Required format: {ASKED}", field, text, ALLOWED)
+    return found
+
+
+def _read(text: str) -> float | None:
     for form in READ:
         try:
-            found = datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+            return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
         except ValueError:
             continue
-        if 0 < found < LATEST:
-            return found
-    raise BadInput(field, text, "a time such as '2030-01-31 14:00', or 'now'")
+    return None
 
 
 def told_time(time: float | None) -> str | None:

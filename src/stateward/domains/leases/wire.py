@@ -22,7 +22,7 @@ class NewLease(Struct, frozen=True):
 
     name: str
     end_date: str
-    reservations: list[dict[str, Any]]
+    reservations: list[dict[str, Any]] = []
     start_date: str = "now"
     before_end_date: str | None = None
     events: list[dict[str, Any]] | None = None

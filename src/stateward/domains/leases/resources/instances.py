@@ -5,6 +5,7 @@ from typing import Any
 
 from stateward.domains.leases.demand import Demand
 from stateward.domains.leases.model import Share
+from stateward.domains.leases.numbers import MOST_SIZE
 from stateward.domains.leases.resources.hosts import read_properties, wanted_properties
 from stateward.domains.leases.resources.port import Task, whole_number
 from stateward.engine import Request
@@ -20,7 +21,7 @@ class Instances:
 
     def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Read how large the instances are, and how many of them there are to be."""
-        size = {field: whole_number(field, given, before, 0) for field in ("vcpus", "memory_mb", "disk_gb")}
+        size = {field: whole_number(field, given, before, 0, MOST_SIZE) for field in ("vcpus", "memory_mb", "disk_gb")}
         if not any(size.values()):
             raise BadInput("vcpus", 0, "more than nothing, where memory_mb and disk_gb are nothing")
         amount = whole_number("amount", given, before, 1)

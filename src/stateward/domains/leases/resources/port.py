@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from stateward.domains.leases.demand import Demand
 from stateward.domains.leases.model import Lease, ReservationSeen, ReservationSpec
+from stateward.domains.leases.numbers import MOST_COUNT, read_whole_number
 from stateward.engine import Engine, Job, Request
 from stateward.errors import BadInput, UnknownName
 
@@ -81,17 +82,10 @@ class Resources:
 
 
 def whole_number(
-    field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, least: int, default: int | None = None
+    field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, least: int, most: int = MOST_COUNT
 ) -> int:
-    """Read a whole number; one that is not given is what it was before, or the default."""
-    value = given.get(field, (before or {}).get(field, default))
-    try:
-        number = int(value) if not isinstance(value, bool) else None
-    except (TypeError, ValueError):
-        number = None
-    if number is None or number < least or number > 1_000_000 or (isinstance(value, float) and value != number):
-        raise BadInput(field, value, f"a whole number of at least {least}")
-    return number
+    """Read a whole number; one that is not given is what it was before."""
+    return read_whole_number(field, given.get(field, (before or {}).get(field)), least, most)
 
 
 def text(field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, default: str = "") -> str:
