@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import NoneType
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -66,6 +67,7 @@ SPAN = re.compile(r"[0-9]{1,6}[mhd]")
 SPANS = "a number with m, h or d behind it"
 FORM = "%Y-%m-%d %H:%M"
 NOT_FOUND, PAUSE, PATIENCE = 404, 0.2, 600
+KIND = "leases.lease"
 
 
 class NoSuchLease(StatewardError):
@@ -157,10 +159,11 @@ def end_lease(session: Session, lease: LeaseName) -> None:
 @on_server
 def delete(session: Session, lease: LeaseName, wait: Wait = False) -> None:
     """Delete a lease, whatever it is doing."""
-    found = _call(session, OneLease, "DELETE", f"/leases/{_find(session, lease).id}").lease
-    while wait and _is_there(session, found.id):
+    found = _find(session, lease)
+    _call(session, NoneType, "DELETE", f"/leases/{found.id}")
+    while (there := _is_there(session, found.id)) and wait:
         session.pause(PAUSE)
-    _show(session, found, lambda one: f"{one.name}: {'deleted' if wait else 'being deleted'}")
+    _show(session, found, lambda one: f"{one.name} ({one.id}): {'being deleted' if there else 'deleted'}")
 
 
 @app.command()
@@ -174,8 +177,8 @@ def recover(session: Session, lease: LeaseName) -> None:
 @app.command()
 @on_server
 def history(session: Session, lease: LeaseName) -> None:
-    """Show what has happened to a lease, to its reservations and to its events."""
-    found = _find(session, lease)
+    """Show what has happened to a lease, to its reservations and to its events; also of one that was deleted."""
+    found = _find_deleted(session, lease)
     lines = sorted((line for part in found.parts for line in _lines(session, part)), key=lambda line: line.seq)
     _show(session, lines, lambda those: history_table(found, those))
 
@@ -236,7 +239,8 @@ def recover_host(session: Session, host: HostName) -> None:
 @on_server
 def remove_host(session: Session, host: HostName) -> None:
     """Remove a host that is not promised to anybody."""
-    found = _call(session, OneHost, "DELETE", f"/os-hosts/{host}").host
+    found = _call(session, OneHost, "GET", f"/os-hosts/{host}").host
+    _call(session, NoneType, "DELETE", f"/os-hosts/{host}")
     _show(session, found, lambda one: f"{one.hypervisor_hostname}: removed")
 
 
@@ -268,6 +272,29 @@ def _find(session: Session, name: str) -> Lease:
     if len(found) != 1:
         raise NoSuchLease(name, [one.id for one in found])
     return found[0]
+
+
+def _find_deleted(session: Session, name: str) -> Lease:
+    """Return a lease, or one that was deleted: by its id, or by a name that the journal remembers."""
+    try:
+        return _find(session, name)
+    except NoSuchLease as unknown:
+        ids = [] if unknown.ids else _remembered(session, name)
+        if len(ids) != 1:
+            raise NoSuchLease(name, unknown.ids or ids) from None
+    return _call(session, OneLease, "GET", f"/leases/{ids[0]}?deleted=true").lease
+
+
+def _remembered(session: Session, name: str) -> list[str]:
+    """Return the ids of leases that the journal knows by an id or by a name, in the order of their making."""
+    ids: dict[str, None] = {}
+    after, more = 0, True
+    while more:
+        page = session.client.journal(after, ns=session.ns, kind=KIND)
+        named = (one for one in page.lines if one.object == name or (one.spec or {}).get("name") == name)
+        ids |= dict.fromkeys(one.object for one in named)
+        after, more = page.after, page.more
+    return [name] if name in ids else list(ids)
 
 
 def _is_there(session: Session, id_: str) -> bool:

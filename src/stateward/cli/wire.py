@@ -123,7 +123,7 @@ class Wire:
         if not response.is_success:
             raise self._problem(response)
         try:
-            return msgspec.json.decode(response.content, type=answer)
+            return msgspec.json.decode(response.content or b"null", type=answer)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise NotOurs(self.url, response.status_code, str(error)) from error
 

@@ -33,7 +33,10 @@ RIGHT, EVERYWHERE, OPEN, MESSAGES = "right", "everywhere", "open", "messages"
 """The options by which a route of a domain tells who may use it, and how errors are worded for its clients."""
 
 BODY, PLAIN_PROBLEMS = "body", "plain problems"
-"""The options by which it describes what cannot be seen: the body that it reads by itself; its own form of errors."""
+"""The options by which it describes what cannot be seen: the body that it reads by itself; its own form of errors.
+
+The form of errors is a function from the server's answer and the error to the answer that its clients read.
+"""
 
 
 def needs(right: Right, *, everywhere: bool = False, messages: bool = False) -> dict[str, Any]:

@@ -7,9 +7,10 @@ told of in one sentence.
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import singledispatch
 from http import HTTPStatus
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from litestar.routes import HTTPRoute
 from msgspec import Struct
 
 from stateward.access.quotas import QuotaExceeded
-from stateward.domains.wing import MESSAGES
+from stateward.domains.wing import MESSAGES, PLAIN_PROBLEMS
 from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
 from stateward.engine.groups import NoneAllowed
 from stateward.engine.requests import (
@@ -234,7 +235,7 @@ def _(error: HTTPException) -> Problem:
     return problem(error.status_code, _CODES.get(error.status_code, "bad_input"), error.detail)
 
 
-_CODES = {403: "forbidden", 404: "no_such_route", 405: "no_such_method", 413: "too_large"}
+_CODES = {403: "forbidden", 404: "no_such_route", 405: "no_such_method", 406: "not_acceptable", 413: "too_large"}
 
 
 @problem_of.register
@@ -260,10 +261,13 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
         headers["Retry-After"] = str(found.retry_after)
     if found.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="stateward"'
-    if _worded_as_message(request):
+    handlers = _handlers(request)
+    if any(one.opt.get(MESSAGES) for one in handlers):
         body = msgspec.json.encode(worded_as_message(clean(found)))
         return Response(body, status_code=found.status, media_type="application/json", headers=headers)
-    return Response(encoded(found), status_code=found.status, media_type=MEDIA_TYPE, headers=headers)
+    plain = Response(encoded(found), status_code=found.status, media_type=MEDIA_TYPE, headers=headers)
+    form = next((one.opt[PLAIN_PROBLEMS] for one in handlers if PLAIN_PROBLEMS in one.opt), None)
+    return plain if form is None else form(plain, error)
 
 
 def worded_as_message(found: Problem) -> dict[str, Any]:
@@ -276,19 +280,23 @@ def worded_as_message(found: Problem) -> dict[str, Any]:
     return {"message": found.detail, **facts}
 
 
-def _worded_as_message(request: Request[Any, Any, Any]) -> bool:
-    """Tell whether the route's clients look for the text of an error in a field `message`."""
+def _handlers(request: Request[Any, Any, Any]) -> Sequence[BaseRouteHandler]:
+    """Return the handler of a request, or those of the API that a path without a handler belongs to."""
     handler: BaseRouteHandler | None = request.scope.get("route_handler")
-    handlers = _beside(request) if handler is None else [handler]
-    return any(one.opt.get(MESSAGES) for one in handlers)
+    if handler is not None:
+        return [handler]
+    path = request.url.path.split("/")[1:]
+    routes = [one for one in request.app.routes if isinstance(one, HTTPRoute)]
+    shared = [_shared_segments(path, one.path.split("/")[1:]) for one in routes]
+    most = max(shared, default=0)
+    near = [route for route, count in zip(routes, shared, strict=True) if most and count == most]
+    return [one for route in near for one in route.route_handlers]
 
 
-def _beside(request: Request[Any, Any, Any]) -> Iterator[BaseRouteHandler]:
-    """Yield the handlers of the API that a path without a handler belongs to: those that begin with the same word."""
-    first = request.url.path.split("/")[1:2]
-    for route in request.app.routes:
-        if isinstance(route, HTTPRoute) and route.path.split("/")[1:2] == first:
-            yield from route.route_handlers
+def _shared_segments(path: Sequence[str], pattern: Sequence[str]) -> int:
+    """Return how many segments a path and a route's pattern begin with in common; a parameter fits any segment."""
+    pairs = zip(path, pattern, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] or pair[1].startswith("{"), pairs))
 
 
 def _called(request: Request[Any, Any, Any], name: str) -> str:

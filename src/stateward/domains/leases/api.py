@@ -3,6 +3,7 @@
 Errors are worded as its clients expect them; what they mean is decided where all errors are.
 """
 
+import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -11,11 +12,13 @@ import msgspec
 from litestar import Request, Response, Router, delete, get, patch, post, put
 from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency, Provide
+from litestar.exceptions import HTTPException
 from litestar.params import JSONBody, PathParameter, QueryParameter
 from msgspec import Meta
 
 from stateward.access import Right
 from stateward.access.tokens import ANY
+from stateward.domains.leases.errors import Rejected
 from stateward.domains.leases.hosts import Hosts
 from stateward.domains.leases.policy import NotAllowed
 from stateward.domains.leases.service import Caller, Leases
@@ -28,25 +31,63 @@ from stateward.domains.leases.wire import (
     LeaseChange,
     LeaseList,
     NewLease,
+    PluginList,
     PropertyAnswer,
     PropertyChange,
     PropertyList,
+    VersionList,
     allocation_view,
     host_view,
     lease_view,
     property_view,
+    version_view,
 )
 from stateward.domains.wing import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
 from stateward.errors import BadInput
 from stateward.naming import PATH_PART
 
-BASE = "/blazar/v1"
+ROOT, V1 = "/blazar", "/v1"
+BASE = f"{ROOT}{V1}"
 DEFAULT = "default"
 """The namespace of whoever names none and whose token is for more than one."""
 
 TAGS = ["leases"]
-VERSION = ResponseHeader(name="OpenStack-API-Version", value="reservation 1.0")
-READ, ACT = ({**needs(right), PLAIN_PROBLEMS: True} for right in (Right.READ, Right.ACT))
+SERVICE, OURS = "reservation", "1.0"
+VERSION = ResponseHeader(name="OpenStack-API-Version", value=f"{SERVICE} {OURS}")
+VARY = ResponseHeader(name="Vary", value="OpenStack-API-Version")
+VERSION_ASKED = re.compile(r"([1-9][0-9]*)\.(0|[1-9][0-9]*)")
+MISSING = "missing required field"
+
+
+def worded(answer: Response[Any], error: Exception) -> Response[bytes]:
+    """Return an answer with the fields by which clients of the reservation service read an error.
+
+    The facts of the problem stay, for those of our own clients that can make use of them.
+    """
+    told = msgspec.json.decode(answer.content)
+    status = HTTPStatus.FORBIDDEN if isinstance(error, NotAllowed) else HTTPStatus(answer.status_code or 500)
+    body = told | {
+        "status": status.value,
+        "error_code": status.value,
+        "error_message": _sentence(error, told.get("detail", status.phrase), told.get("field", "")),
+        "error_name": status.phrase,
+    }
+    return Response(
+        msgspec.json.encode(body),
+        status_code=status,
+        media_type="application/json",
+        headers={**answer.headers, VERSION.name: str(VERSION.value), VARY.name: str(VARY.value)},
+    )
+
+
+def _sentence(error: Exception, detail: str, field: str) -> str:
+    """Return the sentence by which clients know an error; what is missing in a body is named first of all."""
+    if isinstance(error, Rejected):
+        return error.sentence
+    return f"Missing parameter {field}" if MISSING in detail else detail
+
+
+READ, ACT = ({**needs(right), PLAIN_PROBLEMS: worded} for right in (Right.READ, Right.ACT))
 
 Call = Request[Any, Any, Any]
 TheLeases = NamedDependency[Leases]
@@ -54,11 +95,14 @@ TheHosts = NamedDependency[Hosts]
 LeaseId = Annotated[str, PathParameter(pattern=PATH_PART, description="the lease's id")]
 PropertyName = Annotated[str, PathParameter(pattern=PATH_PART, description="the property")]
 HostId = Annotated[str, PathParameter(pattern=PATH_PART, description="the host's name")]
+OnlyLease = Annotated[str | None, QueryParameter(description="only what is promised to this lease")]
+OnlyReservation = Annotated[str | None, QueryParameter(description="only what is promised to this reservation")]
 Properties = Annotated[dict[str, str | int | float | bool | None], Meta(description="properties of a host, by name")]
 
 
 def caller_of(request: Call) -> Caller:
     """Return who asks, and for which namespace: the path's, the token's only one, or the default."""
+    check_version(request.headers.get(VERSION.name, ""))
     grant = grant_of(request)
     named = request.path_params.get("ns")
     if named is None:
@@ -67,6 +111,36 @@ def caller_of(request: Call) -> Caller:
         if not grant.opens(named):
             raise BadInput("namespace", sorted(opened), f"one; name it in the path: /ns/NAMESPACE{BASE}")
     return Caller(str(named), grant.name, actor_of(request))
+
+
+def check_version(header: str) -> None:
+    """Refuse a call that asks for a version of the API that is not ours; several services may stand in one header."""
+    asked = [one.split() for one in header.split(",")]
+    wanted = next((one[1] for one in asked if len(one) == 2 and one[0] == SERVICE), OURS)
+    if wanted in (OURS, "latest"):
+        return
+    if VERSION_ASKED.fullmatch(wanted) is None:
+        told = f"API Version String {wanted} is of invalid format. Must be of format MajorNum.MinorNum."
+        raise HTTPException(told, status_code=HTTPStatus.BAD_REQUEST)
+    told = f"Version {wanted} is not supported by the API. Minimum is {OURS} and maximum is {OURS}."
+    raise HTTPException(told, status_code=HTTPStatus.NOT_ACCEPTABLE)
+
+
+# --- the service -----------------------------------------------------------------------------------------------------
+
+
+@get(["/", "/versions"], opt=READ, tags=TAGS, summary="List the versions of the reservation API", status_code=300)
+async def list_versions(request: Call) -> VersionList:
+    """Return the versions of the API; there is one."""
+    base = request.url.path.removesuffix("/versions").rstrip("/")
+    return VersionList([version_view(f"{str(request.base_url).rstrip('/')}{base}/v1", OURS)])
+
+
+@get("/plugins", opt=READ, tags=TAGS, summary="List what can be reserved")
+async def list_plugins(request: Call, leases: TheLeases) -> PluginList:
+    """Return the types of resources that can be reserved."""
+    caller_of(request)
+    return PluginList(leases.resource_types)
 
 
 # --- leases ----------------------------------------------------------------------------------------------------------
@@ -85,9 +159,14 @@ async def create_lease(request: Call, leases: TheLeases, data: JSONBody[NewLease
 
 
 @get("/leases/{lease_id:str}", opt=READ, tags=TAGS, summary="Get a lease")
-async def get_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> LeaseAnswer:
+async def get_lease(
+    request: Call,
+    leases: TheLeases,
+    lease_id: LeaseId,
+    deleted: Annotated[bool, QueryParameter(description="one that was deleted too, while it is remembered")] = False,
+) -> LeaseAnswer:
     """Return a lease with its reservations and events."""
-    return LeaseAnswer(lease_view(await leases.get(caller_of(request).ns, lease_id)))
+    return LeaseAnswer(lease_view(await leases.get(caller_of(request).ns, lease_id, deleted=deleted)))
 
 
 @put("/leases/{lease_id:str}", opt=ACT, tags=TAGS, summary="Change a lease")
@@ -96,10 +175,10 @@ async def update_lease(request: Call, leases: TheLeases, lease_id: LeaseId, data
     return LeaseAnswer(lease_view(await leases.update(caller_of(request), lease_id, msgspec.to_builtins(data))))
 
 
-@delete("/leases/{lease_id:str}", opt=ACT, tags=TAGS, summary="Delete a lease", status_code=200)
-async def delete_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> LeaseAnswer:
-    """Delete a lease, whatever it is doing; the answer comes when that has begun."""
-    return LeaseAnswer(lease_view(await leases.delete(caller_of(request), lease_id)))
+@delete("/leases/{lease_id:str}", opt=ACT, tags=TAGS, summary="Delete a lease", status_code=204)
+async def delete_lease(request: Call, leases: TheLeases, lease_id: LeaseId) -> None:
+    """Delete a lease, whatever it is doing; the answer comes when it is gone, or after a while if that takes longer."""
+    await leases.await_delete(await leases.delete(caller_of(request), lease_id))
 
 
 @post("/leases/{lease_id:str}/recover", opt=ACT, tags=TAGS, summary="Recover a lease", status_code=200)
@@ -126,9 +205,12 @@ async def create_host(request: Call, hosts: TheHosts, data: JSONBody[Properties]
 
 
 @get("/os-hosts/allocations", opt=READ, tags=TAGS, summary="List allocations")
-async def list_allocations(request: Call, hosts: TheHosts) -> AllocationList:
-    """Return what each host is promised to."""
-    return AllocationList([allocation_view(one) for one in await hosts.list(caller_of(request).ns)])
+async def list_allocations(
+    request: Call, hosts: TheHosts, lease_id: OnlyLease = None, reservation_id: OnlyReservation = None
+) -> AllocationList:
+    """Return what each host is promised to: everything, or what is of one lease or reservation."""
+    found = await hosts.list(caller_of(request).ns)
+    return AllocationList([allocation_view(one, lease_id, reservation_id) for one in found])
 
 
 @get("/os-hosts/properties", opt=READ, tags=TAGS, summary="List the properties of hosts")
@@ -159,9 +241,12 @@ async def get_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswe
 
 
 @get("/os-hosts/{host_id:str}/allocation", opt=READ, tags=TAGS, summary="Get a host's allocation")
-async def get_allocation(request: Call, hosts: TheHosts, host_id: HostId) -> AllocationAnswer:
-    """Return what a host is promised to."""
-    return AllocationAnswer(allocation_view(await hosts.get(caller_of(request).ns, host_id)))
+async def get_allocation(
+    request: Call, hosts: TheHosts, host_id: HostId, lease_id: OnlyLease = None, reservation_id: OnlyReservation = None
+) -> AllocationAnswer:
+    """Return what a host is promised to: everything, or what is of one lease or reservation."""
+    found = await hosts.get(caller_of(request).ns, host_id)
+    return AllocationAnswer(allocation_view(found, lease_id, reservation_id))
 
 
 @put("/os-hosts/{host_id:str}", opt=ACT | reads({"rack": "r2", "gpu": None}), tags=TAGS, summary="Change a host")
@@ -170,10 +255,10 @@ async def update_host(request: Call, hosts: TheHosts, host_id: HostId, data: JSO
     return HostAnswer(host_view(await hosts.update(caller_of(request), host_id, data)))
 
 
-@delete("/os-hosts/{host_id:str}", opt=ACT, tags=TAGS, summary="Remove a host", status_code=200)
-async def delete_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostAnswer:
+@delete("/os-hosts/{host_id:str}", opt=ACT, tags=TAGS, summary="Remove a host", status_code=204)
+async def delete_host(request: Call, hosts: TheHosts, host_id: HostId) -> None:
     """Remove a host that is not promised to anybody."""
-    return HostAnswer(host_view(await hosts.remove(caller_of(request), host_id)))
+    await hosts.remove(caller_of(request), host_id)
 
 
 @post("/os-hosts/{host_id:str}/fail", opt=ACT, tags=TAGS, summary="Report a host as failed", status_code=200)
@@ -189,6 +274,7 @@ async def recover_host(request: Call, hosts: TheHosts, host_id: HostId) -> HostA
 
 
 HANDLERS = (
+    list_plugins,
     list_leases, create_lease, get_lease, update_lease, delete_lease, recover_lease,
     list_hosts, create_host, list_allocations, list_properties, set_property, get_host, get_allocation, update_host,
     delete_host, fail_host, recover_host,
@@ -198,35 +284,5 @@ HANDLERS = (
 def routes(leases: Callable[[], Leases], hosts: Callable[[], Hosts]) -> list[Router]:
     """Return the routes, once for the caller's own namespace and once for any."""
     provided = {"leases": Provide(leases, sync_to_thread=False), "hosts": Provide(hosts, sync_to_thread=False)}
-    return [
-        Router(
-            base,
-            route_handlers=HANDLERS,
-            dependencies=provided,
-            response_headers=[VERSION],
-            exception_handlers={Exception: worded},
-        )
-        for base in (BASE, f"/ns/{{ns:str}}{BASE}")
-    ]
-
-
-def worded(request: Call, error: Exception) -> Response[bytes]:
-    """Word an error as clients of the reservation service expect it; what it means has been decided elsewhere.
-
-    Its facts are there too, for those of our own clients that can make use of them.
-    """
-    answer: Response[Any] = request.app.exception_handlers[Exception](request, error)
-    told = msgspec.json.decode(answer.content)
-    status = HTTPStatus.FORBIDDEN if isinstance(error, NotAllowed) else HTTPStatus(answer.status_code or 500)
-    body = told | {
-        "status": status.value,
-        "error_code": status.value,
-        "error_message": told.get("detail", status.phrase),
-        "error_name": status.phrase,
-    }
-    return Response(
-        msgspec.json.encode(body),
-        status_code=status,
-        media_type="application/json",
-        headers={**answer.headers, VERSION.name: str(VERSION.value)},
-    )
+    own = Router(V1, route_handlers=HANDLERS, dependencies=provided, response_headers=[VERSION, VARY])
+    return [Router(base, route_handlers=[list_versions, own]) for base in (ROOT, f"/ns/{{ns:str}}{ROOT}")]

@@ -36,6 +36,7 @@ from stateward.domains.leases.model import (
 from stateward.domains.leases.resources import Resources
 from stateward.engine import Denied, Request
 from stateward.engine.desk import Desk
+from stateward.engine.requests import Occupied, blocker_of
 from stateward.store.records import Key, Object
 
 L = LeaseState
@@ -78,6 +79,12 @@ class NotRecoverable(Denied):
 
     def __str__(self) -> str:
         return f"its reservations and events say that it is {self.derived}: delete it"
+
+
+class BeingDeleted(Occupied):
+    """The lease is being deleted already."""
+
+    code = "being_deleted"
 
 
 class Asked(NamedTuple):
@@ -152,6 +159,9 @@ class LeaseGuard:
         return lease.seen
 
     async def _delete(self, asked: Asked) -> LeaseSeen | None:
+        """Begin to delete a lease; a delete under way goes on, because each anew would end the resources once more."""
+        if status_of(asked.found) is L.DELETING and asked.found.op is not None:
+            raise BeingDeleted("delete", blocker_of(asked.desk.operations[Key(asked.found.ns, asked.found.op)]))
         asked.desk.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
         return None
 

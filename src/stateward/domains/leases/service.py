@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stateward.domains.leases import parts
 from stateward.domains.leases.combination import derived_status
 from stateward.domains.leases.finding import Plan, finder
-from stateward.domains.leases.guard import NotRecoverable
+from stateward.domains.leases.guard import BeingDeleted, NotRecoverable
 from stateward.domains.leases.ledger import Taken
 from stateward.domains.leases.lifecycle import LEASE, LeaseState
 from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpec, ReservationSeen, lease_of
@@ -24,7 +24,7 @@ from stateward.domains.leases.workshop import Workshop
 from stateward.engine import Accepted, Denied, Engine, NotFound
 from stateward.engine.requests import Birth, VersionMismatch
 from stateward.lifecycle import USER
-from stateward.store.records import Operation, Status
+from stateward.store.records import Key, Operation, Status
 from stateward.store.selection import Page, Selector
 
 T = TypeVar("T")
@@ -34,6 +34,9 @@ TRIES = 100
 
 PATIENCE = 60.0
 """How many seconds a caller waits until a lease is what he asked for."""
+
+DELETED_WITHIN = 10.0
+"""How many seconds a caller waits until a lease is gone; most are gone at once."""
 
 PAGE = 1000
 
@@ -76,10 +79,15 @@ class Leases:
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    async def get(self, ns: str, id_: str) -> Lease:
-        """Return a lease."""
-        found = await self.engine.get(ns, id_)
-        if found.kind != LEASE.kind or found.seen == "{}":
+    @property
+    def resource_types(self) -> list[str]:
+        """What can be reserved."""
+        return self._shop.resources.names
+
+    async def get(self, ns: str, id_: str, *, deleted: bool = False) -> Lease:
+        """Return a lease; with `deleted`, also one that was deleted and is still remembered."""
+        found = await self.engine.store.reader.object(Key(ns, id_))
+        if found is None or found.kind != LEASE.kind or found.seen == "{}" or (found.removed and not deleted):
             raise NotFound(ns, id_)
         return lease_of(found)
 
@@ -123,6 +131,9 @@ class Leases:
 
     async def _update(self, caller: Caller, id_: str, given: Mapping[str, Any]) -> Accepted | None:
         lease = await self.get(caller.ns, id_)
+        if lease.object.op is not None:  # whatever is wanted of it, the engine says what is in the way
+            how: dict[str, Any] = {"version": lease.object.version, "actor": caller.actor, "who": caller.who}
+            return await self.engine.act(caller.ns, id_, "update", seen=lease.seen, **how)
         now = await self.engine.store.reader.time()
         spec = changed_spec(lease, given, self._shop.resources, now, self._before_end)
         if spec == lease.spec:
@@ -138,10 +149,23 @@ class Leases:
             return await self._submit(caller.ns, lambda: self.engine.submit(request))
 
     async def delete(self, caller: Caller, id_: str) -> Lease:
-        """Begin to delete a lease, whatever it is doing."""
+        """Begin to delete a lease, whatever it is doing; one that is being deleted already is left to that."""
         await self.get(caller.ns, id_)
-        begun = await self.engine.act(caller.ns, id_, "delete", actor=caller.actor, who=caller.who)
+        try:
+            begun = await self.engine.act(caller.ns, id_, "delete", actor=caller.actor, who=caller.who)
+        except BeingDeleted as joined:
+            lease = await self.get(caller.ns, id_, deleted=True)
+            return replace(lease, object=replace(lease.object, op=joined.blocker.op))
         return lease_of(begun.object)
+
+    async def await_delete(self, lease: Lease) -> None:
+        """Wait for the end of a delete for a while; what takes longer goes on by itself, and what fails is raised."""
+        try:
+            operation = await self.engine.wait(lease.object.ns, str(lease.object.op), DELETED_WITHIN)
+        except TimeoutError:
+            return
+        if operation.status is not Status.SUCCEEDED:
+            raise Failed(operation)
 
     async def recover(self, caller: Caller, id_: str) -> Lease:
         """Let a lease leave ERROR for what its events say."""

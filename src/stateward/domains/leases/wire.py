@@ -92,6 +92,29 @@ class PropertyList(Struct, frozen=True):
     resource_properties: list[dict[str, Any]]
 
 
+class PluginList(Struct, frozen=True):
+    """The types of resources that can be reserved."""
+
+    plugins: list[str]
+
+
+class VersionList(Struct, frozen=True):
+    """The versions of the API."""
+
+    versions: list[dict[str, Any]]
+
+
+def version_view(href: str, version: str) -> dict[str, Any]:
+    """Return a version of the API as clients look for it."""
+    return {
+        "id": f"v{version}",
+        "status": "CURRENT",
+        "links": [{"href": href, "rel": "self"}],
+        "min_version": version,
+        "max_version": version,
+    }
+
+
 def lease_view(lease: Lease) -> dict[str, Any]:
     """Return a lease as clients read it."""
     found, spec, seen = lease.object, lease.spec, lease.seen
@@ -165,8 +188,8 @@ def host_view(host: Host) -> dict[str, Any]:
     }
 
 
-def allocation_view(host: Host) -> dict[str, Any]:
-    """Return what a host is promised to."""
+def allocation_view(host: Host, lease: str | None = None, reservation: str | None = None) -> dict[str, Any]:
+    """Return what a host is promised to: everything, or what is of one lease or reservation."""
     return {
         "resource_id": host.spec.name,
         "reservations": [
@@ -177,6 +200,7 @@ def allocation_view(host: Host) -> dict[str, Any]:
                 "end_date": told_time(one.end),
             }
             for one in host.seen.bookings
+            if lease in (None, one.lease) and reservation in (None, one.reservation)
         ],
     }
 

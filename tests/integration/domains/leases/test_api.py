@@ -71,7 +71,129 @@ async def test_a_lease_is_answered_when_it_is_reserved(api: Api) -> None:
         assert [one["lease_id"] for one in found["reservations"]] == [lease["id"]]
         changed = await client.put(f"{LEASES}/{lease['id']}", json={"name": "long night"})
         assert changed.json()["lease"]["name"] == "long night"
-        assert (await client.delete(f"{LEASES}/{lease['id']}")).json()["lease"]["status"] == "DELETING"
+        gone = await client.delete(f"{LEASES}/{lease['id']}")
+        assert (gone.status_code, gone.content) == (204, b"")
+        assert (await client.get(LEASES)).json() == {"leases": []}
+        remembered = (await client.get(f"{LEASES}/{lease['id']}?deleted=true")).json()["lease"]
+        assert [one["id"] for one in remembered["reservations"]] == [one["id"] for one in lease["reservations"]]
+        assert (await client.delete(f"{HOSTS}/node")).status_code == 204
+
+
+async def test_allocations_are_those_of_one_lease_if_it_is_named(api: Api) -> None:
+    async with await api.client() as client:
+        await client.post(HOSTS, json={"name": "node"})
+        later = {"start_date": "2030-02-01 22:00", "end_date": "2030-02-02 06:00"}
+        first, second = [(await client.post(LEASES, json={**NIGHT, **when})).json()["lease"] for when in ({}, later)]
+        asked = {
+            "": [first, second],
+            f"?lease_id={second['id']}": [second],
+            f"?reservation_id={first['reservations'][0]['id']}": [first],
+            "?lease_id=none": [],
+        }
+        for query, wanted in asked.items():
+            (found,) = (await client.get(f"{HOSTS}/allocations{query}")).json()["allocations"]
+            assert [one["lease_id"] for one in found["reservations"]] == [one["id"] for one in wanted]
+            assert (await client.get(f"{HOSTS}/node/allocation{query}")).json() == {"allocation": found}
+
+
+@pytest.mark.parametrize("base", ["", "/ns/team"])
+async def test_the_service_tells_its_versions_and_what_can_be_reserved(api: Api, base: str) -> None:
+    async with await api.client() as client:
+        for path in ("", "/", "/versions"):
+            answer = await client.get(f"{base}/blazar{path}")
+            assert answer.status_code == 300
+            (version,) = answer.json()["versions"]
+            assert (version["id"], version["status"], version["max_version"]) == ("v1.0", "CURRENT", "1.0")
+            assert version["links"] == [{"href": f"http://here{base}/blazar/v1", "rel": "self"}]
+        plugins = (await client.get(f"{base}/blazar/v1/plugins")).json()["plugins"]
+        assert plugins == ["mci", "physical:host", "virtual:instance"]
+
+
+@pytest.mark.parametrize(
+    ("header", "status", "sentence"),
+    [
+        ("reservation 1.0", 200, ""),
+        ("reservation latest", 200, ""),
+        ("compute 2.90", 200, ""),
+        ("compute 2.90, reservation 1.0", 200, ""),
+        ("reservation 1.1", 406, "Version 1.1 is not supported by the API. Minimum is 1.0 and maximum is 1.0."),
+        ("compute 2.90,reservation 2.0", 406, "Version 2.0 is not supported by the API."),
+        ("reservation one", 400, "API Version String one is of invalid format."),
+        ("reservation 1_0.0", 400, "API Version String 1_0.0 is of invalid format."),
+    ],
+)
+async def test_an_unknown_version_of_the_api_is_not_acceptable(
+    api: Api, header: str, status: int, sentence: str
+) -> None:
+    async with await api.client() as client:
+        for path in (LEASES, HOSTS, "/blazar/v1/plugins"):
+            answer = await client.get(path, headers={"OpenStack-API-Version": header})
+            assert answer.status_code == status
+            assert sentence in answer.json().get("error_message", "")
+            assert answer.headers["Vary"] == "OpenStack-API-Version"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"end_date": "2029-12-31 00:00"}, "End date must be later than start date."),
+        ({"start_date": "Bogus 13:13"}, "Bogus 13:13 is an invalid date. Required format: %Y-%m-%d %H:%M"),
+        ({"start_date": "2020-01-01 00:00"}, "Start date must be later than current date"),
+    ],
+)
+async def test_a_bad_date_is_told_by_the_sentence_that_clients_know(
+    api: Api, given: dict[str, str], sentence: str
+) -> None:
+    async with await api.client() as client:
+        answer = await client.post(LEASES, json={**NIGHT, **given})
+        assert (answer.status_code, answer.json()["error_message"]) == (400, sentence)
+
+
+async def test_a_missing_parameter_and_a_long_key_are_told_by_the_sentences_that_clients_know(api: Api) -> None:
+    async with await api.client() as client:
+        without = await client.post(LEASES, json={"name": "n", "start_date": "now"})
+        assert without.json()["error_message"] == "Missing parameter end_date"
+        long = await client.post(HOSTS, json={"name": "node", "k" * 65: "v"})
+        assert (long.status_code, long.json()["error_message"]) == (400, "Extra capability key too long")
+
+
+async def test_a_lease_without_reservations_is_made(api: Api) -> None:
+    async with await api.client() as client:
+        bare = {name: value for name, value in NIGHT.items() if name != "reservations"}
+        answer = await client.post(LEASES, json=bare)
+        assert (answer.status_code, answer.json()["lease"]["reservations"]) == (201, [])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/blazar/v1/nothing", 404),
+        ("GET", "/blazar/v2/leases", 404),
+        ("GET", "/ns/team/blazar/v1/nothing/at/all", 404),
+        ("POST", f"{LEASES}/x/y/z", 404),
+        ("PATCH", LEASES, 405),
+    ],
+)
+async def test_a_path_that_is_not_there_is_told_as_clients_expect(
+    api: Api, method: str, path: str, status: int
+) -> None:
+    async with await api.client() as client:
+        answer = await client.request(method, path)
+        told = answer.json()
+        assert (answer.status_code, told["error_code"], bool(told["error_message"])) == (status, status, True)
+        elsewhere = (await client.get("/nothing")).json()
+        assert (elsewhere["status"], "error_message" in elsewhere) == (404, False)
+
+
+async def test_an_end_now_of_what_has_not_started_says_what_would_be_allowed(api: Api) -> None:
+    async with await api.client() as client:
+        await client.post(HOSTS, json={"name": "node"})
+        lease = (await client.post(LEASES, json=NIGHT)).json()["lease"]
+        answer = await client.put(f"{LEASES}/{lease['id']}", json={"end_date": "now"})
+        told = answer.json()
+        assert (answer.status_code, told["field"], told["state"]) == (400, "end_date", "PENDING")
+        assert "delete it" in told["detail"]
+        assert (await client.get(f"{LEASES}/{lease['id']}")).json()["lease"] == lease
 
 
 async def test_a_host_whose_name_no_database_can_hold_is_refused_each_time(api: Api) -> None:

@@ -94,8 +94,24 @@ def test_a_lease_is_made_listed_shown_moved_and_deleted(house: LeaseHouse) -> No
     assert "before_end_lease" in house.done("show", "night")
     house.done("update", "night", "--name", "long night", "--end", "2030-02-01 09:00")
     assert house.found("show", "long night")["end_date"][:16] == "2030-02-01T09:00"
-    assert "being deleted" in house.done("delete", found["id"])
-    eventually(lambda: house.found("list") == [])
+    assert f"long night ({found['id']}): deleted" in house.done("delete", found["id"])
+    assert house.found("list") == []
+
+
+def test_the_history_of_a_lease_outlives_it(house: LeaseHouse) -> None:
+    house.done("create", "gone", "--start", "2030-01-31 22:00", "--end", "8h")
+    id_ = house.found("show", "gone")["id"]
+    house.done("update", "gone", "--name", "renamed")
+    house.done("delete", "renamed", "--wait")
+    for name in (id_, "gone", "renamed"):
+        lines = house.found("history", name)
+        assert {line["kind"] for line in lines} == {"leases.lease", "leases.reservation"}
+        assert "from pending to deleted" in house.done("history", name)
+    house.done("create", "gone", "--start", "2030-01-31 22:00", "--end", "8h")
+    other = house.found("show", "gone")["id"]
+    assert {line["object"] for line in house.found("history", "gone") if line["kind"] == "leases.lease"} == {other}
+    house.done("delete", "gone", "--wait")
+    assert "2 leases are called 'gone'" in house.run("history", "gone").output
 
 
 def test_the_calendar_shows_who_has_which_host_when(house: LeaseHouse) -> None:

@@ -1,5 +1,7 @@
 """The life of a lease: reserved, started, warned of its end, ended, deleted."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
@@ -8,10 +10,10 @@ from stateward.domains.leases.finding import NotEnough
 from stateward.domains.leases.guard import NotRecoverable
 from stateward.domains.leases.lifecycle import EventState, ReservationState
 from stateward.domains.leases.model import EventType, HostSeen, Lease, written
+from stateward.domains.leases.service import Failed
 from stateward.domains.leases.settings import Settings
 from stateward.engine import NotFound, Refused
 from stateward.engine.cancelling import NotCancelled
-from stateward.errors import BadInput
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, at, hosts, thing
@@ -201,15 +203,46 @@ async def test_a_delete_that_fails_half_way_can_be_repeated_and_finishes(site: L
     assert site.things.back == {"desk": 1, "lamp": 1}
 
 
-async def test_delete_during_a_delete_goes_on_with_it(site: Leasing) -> None:
+async def test_a_delete_during_a_delete_joins_it(site: Leasing) -> None:
     site.things.hang.add("end of lamp")
     lease = await site.lease("twice", thing("lamp"))
     await site.until(lease, "ACTIVE")
-    await site.wing.leases.delete(ME, lease.object.id)
+    first = await site.wing.leases.delete(ME, lease.object.id)
     await site.eventually(lambda: _true(bool(site.things.hanging)))
-    site.things.hang.clear()
-    await site.wing.leases.delete(ME, lease.object.id)
+    others = await asyncio.gather(*(site.wing.leases.delete(ME, lease.object.id) for _ in range(15)))
+    assert {one.object.op for one in others} == {first.object.op}
+    site.things.release.set()
+    await asyncio.gather(*(site.wing.leases.await_delete(one) for one in others))
     await site.gone(lease)
+    assert site.things.back["lamp"] == 1
+    assert [event for event, _ in await site.moves(lease)].count("delete") == 1
+
+
+async def test_deletes_at_the_same_time_are_one(site: Leasing) -> None:
+    lease = await site.lease("all at once", thing("lamp"), start=3600)
+    begun = await asyncio.gather(*(site.wing.leases.delete(ME, lease.object.id) for _ in range(15)))
+    assert len({one.object.op for one in begun}) == 1
+    await asyncio.gather(*(site.wing.leases.await_delete(one) for one in begun))
+    assert site.things.back["lamp"] == 1
+
+
+async def test_a_delete_that_fails_is_told_to_who_waits_for_it(site: Leasing) -> None:
+    site.things.fail["end of lamp"] = never()
+    lease = await site.lease("stuck", thing("lamp"), start=3600)
+    with pytest.raises(Failed, match="broken"):
+        await site.wing.leases.await_delete(await site.wing.leases.delete(ME, lease.object.id))
+
+
+async def test_a_lease_that_is_ending_refuses_an_update_whatever_is_asked(site: Leasing) -> None:
+    site.things.hang.add("end of lamp")
+    lease = await site.lease("ending", thing("lamp"), end=0.5)
+    await site.until(lease, "TERMINATING")
+    for given in ({"name": "new"}, {"end_date": at(7200)}, {"start_date": "now"}, {}):
+        with pytest.raises(Refused) as caught:
+            await site.wing.leases.update(ME, lease.object.id, given)
+        assert caught.value.refusal.state == "TERMINATING"
+        assert caught.value.blocker is not None
+        assert caught.value.blocker.action == "end"
 
 
 async def test_work_on_a_lease_is_not_cancelled(site: Leasing) -> None:
@@ -238,7 +271,9 @@ async def test_a_lease_in_transition_refuses_an_update_and_names_what_is_in_the_
     assert caught.value.blocker.action == "start"
 
 
-async def test_a_lease_without_reservations_is_refused(site: Leasing) -> None:
-    with pytest.raises(BadInput) as caught:
-        await site.wing.leases.create(ME, {"name": "empty", "end_date": at(60), "reservations": []})
-    assert caught.value.field == "reservations"
+async def test_a_lease_without_reservations_lives_all_the_same(site: Leasing) -> None:
+    given = {"name": "empty", "end_date": at(3600), "reservations": []}
+    lease = await site.wing.leases.create(ME, given)
+    await site.until(lease, "ACTIVE")
+    await site.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+    await site.until(lease, "TERMINATED")

@@ -74,6 +74,11 @@ class Resources:
         except KeyError:
             raise UnknownName("resource_type", name, self._resources) from None
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all types."""
+        return sorted(self._resources)
+
     def named(self, name: object) -> Resource:
         """Return the type that a client names."""
         if not isinstance(name, str) or name not in self._resources:
