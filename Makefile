@@ -18,7 +18,7 @@ run: .venv/.run ## start the server, with a living demo fleet
 
 # Four processes, however many cores there are: tests of a system that waits for disks and others mostly wait. Those of
 # one file stay together as far as may be, and share what the file sets up.
-test: .venv/.dev ## run the whole test suite, with coverage
+test: .venv/.dev .venv/.tempest ## run the whole test suite, with coverage
 	@PYTHONHASHSEED=0 $(REAPED) $(VENV)/python -m pytest --numprocesses 4 --dist worksteal --cov --cov-report=term $(ARGS)
 
 check: .venv/.dev ## format, lint, types, floors, documentation
@@ -52,7 +52,7 @@ audit: .venv/.dev ## look for known faults of what we depend on, and for secrets
 	@$(VENV)/python -m pip install --quiet pip-audit
 	@$(VENV)/python -m tools.audit
 
-setup: .venv/.run .venv/.dev .venv/.bench .venv/.docs ## set up everything at once
+setup: .venv/.run .venv/.dev .venv/.tempest .venv/.bench .venv/.docs ## set up everything at once
 
 lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
 	@$(VENV)/python -m pip install --quiet uv
@@ -62,6 +62,7 @@ lock: .venv/.dev ## renew requirements/*.lock from pyproject.toml
 	  --output-file requirements/bench.lock pyproject.toml
 	@$(COMPILE) --group docs --constraint requirements/run.lock --constraint requirements/dev.lock \
 	  --output-file requirements/docs.lock pyproject.toml
+	@$(COMPILE) --group tempest --output-file requirements/tempest.lock
 
 format: .venv/.dev ## put the code into its one format
 	@$(VENV)/ruff format .

@@ -48,8 +48,8 @@ BRIEF = settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-DOMAINS = ("/tumblebug", "/api/v1/mci", "/api/v1/ovc", "/blazar/v1", "/api/v1/edge", "/api/v1/systems")
-AGAIN = "/ns/{ns}/blazar/v1"
+DOMAINS = ("/tumblebug", "/api/v1/mci", "/api/v1/ovc", "/blazar", "/api/v1/edge", "/api/v1/systems")
+AGAIN = "/ns/{ns}/blazar"
 """The same routes once more, for a namespace that the path names."""
 
 OF_THE_CONSOLE = ["GET /api/v1/me", "GET /api/v1/ns/{ns}/map"]
