@@ -8,6 +8,7 @@ from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciStat
 from stateward.domains.mci.model import text, vm_id
 from stateward.domains.mci.plans import uid_of
 from stateward.domains.mci.scaling import SIGNS, scaled
+from stateward.domains.mci.subgroups import WITH_MCI, drop_empty_subgroup
 from stateward.domains.mci.wishes import check_wish
 from stateward.engine import Denied, Request
 from stateward.engine.desk import Desk
@@ -73,12 +74,14 @@ async def _guard_delete(desk: Desk, request: Request, found: Object) -> None:
         raise Meanwhile(found.id)
 
 
-async def guard_vm(_desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_vm(desk: Desk, request: Request, found: Object) -> Request | None:
     """Refuse a VM that is not part of the MCI which it says it is: nobody would see it there, nor end it with it.
 
     One that is not made by its MCI is given a uid here, whatever it says: by that of another it would have its machine.
     """
     check_form(request, found)
+    if request.action == "remove" and WITH_MCI not in request.facts:
+        await drop_empty_subgroup(desk, request, found)
     if request.birth is None:
         return None
     want = read(found.kind, request.spec or EMPTY)

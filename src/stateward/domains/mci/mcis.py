@@ -112,6 +112,7 @@ class Mcis:
         self, job: Job, mci: MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()
     ) -> Ending:
         """Do what the policy says about VMs made here that failed, run what is to be run on the others, and add up."""
+        asked = await job.once("asked", lambda: _asked(mci))  # a policy may remove subgroups
         errors = await job.once("errors", lambda: self._errors(job, made, denied, troubles))
         if errors and mci.policy == "rollback":
             await self._terminate_and_remove(job, "made", made)
@@ -119,17 +120,17 @@ class Mcis:
             await self._refined(job, made)
         left: dict[str, str] = await job.once("left", lambda: self._left(job, made))
         if all(state in BAD for state in left.values()):
-            return await self._in_vain(job, mci, left, errors)
+            return await self._in_vain(job, mci, left, MciSeen(tuple(errors), asked=asked))
         noted = await job.once("post-command", lambda: self._post_command(job, mci, made))
         ran, ending = msgspec.convert(noted, Ran), await self._sum(job)
-        return msgspec.structs.replace(ending, seen=text(MciSeen(tuple(errors), ran.written, ran.failed)))
+        return msgspec.structs.replace(ending, seen=text(MciSeen(tuple(errors), ran.written, ran.failed, asked)))
 
-    async def _in_vain(self, job: Job, mci: MciSpec, left: dict[str, str], errors: list[str]) -> Ending:
+    async def _in_vain(self, job: Job, mci: MciSpec, left: dict[str, str], seen: MciSeen) -> Ending:
         """End work of which nothing good has come: an MCI that was to grow is what it was before."""
         undone = Ending("all failed" if job.action == "create" else "undone", CONTROLLER)
         ending = await self._sum(job) if left else undone
         why = "rolled back" if mci.policy == "rollback" else "not one VM came up"
-        return msgspec.structs.replace(ending, error=why, seen=text(MciSeen(tuple(errors))))
+        return msgspec.structs.replace(ending, error=why, seen=text(seen))
 
     async def _errors(
         self, job: Job, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str]
@@ -256,6 +257,10 @@ class Mcis:
     def _reader(self) -> Reader:
         assert self._catalogue.reader is not None
         return self._catalogue.reader
+
+
+async def _asked(mci: MciSpec) -> dict[str, int]:
+    return {one.name: one.size for one in mci.groups}
 
 
 def _number(vm: Object) -> int:

@@ -186,6 +186,7 @@ class MciSeen(Struct, frozen=True, omit_defaults=True):
     errors: tuple[str, ...] = ()
     results: dict[str, Runs] = {}  # what became of the post-commands, by VM
     failed: dict[str, str] = {}  # and where one failed, why
+    asked: dict[str, int] = {}  # the subgroups that were asked for, with their sizes: some may be gone since
 
 
 class VmSpec(Struct, frozen=True, omit_defaults=True):

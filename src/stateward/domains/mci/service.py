@@ -45,6 +45,7 @@ from stateward.domains.mci.model import (
 )
 from stateward.domains.mci.parts import KINDS, where_of
 from stateward.domains.mci.standing import InUse, guard_connection
+from stateward.domains.mci.subgroups import WITH_MCI
 from stateward.engine import Accepted, AlreadyExists, Engine, NotFound
 from stateward.engine.groups import GroupVerdict, NoneAllowed
 from stateward.engine.requests import VersionMismatch
@@ -190,7 +191,7 @@ class Service:
         """Delete an MCI with all its VMs at once; what comes meanwhile is noticed by the guard, and looked at anew."""
         facts = {FORGET} if force else NO_FACTS
         whole = self.engine.request(found.ns, found.id, "delete", actor=by.actor, who=by.who, facts=facts)
-        of_each = {FORCE} if force else NO_FACTS
+        of_each = {FORCE, WITH_MCI} if force else {WITH_MCI}
         each = self.engine.request(found.ns, "", "remove", actor=by.actor, who=by.who, facts=of_each)
         settled = {one.id for one in await self.vms(found.ns, found.id) if one.state == VmState.TERMINATED}
         try:

@@ -16,6 +16,7 @@ from stateward.domains.mci.evidence import SHOWN as EXPECTED
 from stateward.domains.mci.guards import guard_vm
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_of, text, vm_of, vm_seen
+from stateward.domains.mci.subgroups import mci_beside
 from stateward.domains.outcomes import answered
 from stateward.drivers import Deed, MachineState, Ref, Refused, Want, Why
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary, Unknown
@@ -62,7 +63,7 @@ class Vms:
         """Return the kind of VMs, with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
         handlers |= {action: Handler(self._act, self._observe) for action in DEEDS}
-        return Kind(VM, handlers, _route, guard=guard_vm, keeps=FOUND_BY)
+        return Kind(VM, handlers, _route, guard=guard_vm, company=mci_beside, keeps=FOUND_BY)
 
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)

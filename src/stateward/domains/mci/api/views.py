@@ -296,7 +296,8 @@ def _errors(wanted: MciSpec, seen: MciSeen, vms: Sequence[Object]) -> CreationEr
     """Return what went wrong at the creation: with subgroups, before there were VMs, and with VMs."""
     if not seen.errors:
         return None
-    groups, total = {one.name for one in wanted.groups}, sum(one.size for one in wanted.groups)
+    asked = seen.asked or {one.name: one.size for one in wanted.groups}
+    groups, total = set(asked), sum(asked.values())
     told = [one.partition(": ") for one in seen.errors]
     errors = [VmCreationError(name if why else "", why or name, _phase(name, groups)) for name, _, why in told]
     good = sum(one.state not in (VmState.FAILED, VmState.UNDEFINED) for one in vms)

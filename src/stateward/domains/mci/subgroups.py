@@ -1,0 +1,67 @@
+"""Subgroups in an MCI's record, which go with their last VM.
+
+VMs are removed by a refinement, by a scaling, by a policy, or one by one. A subgroup without VMs would stay in all
+views, and its name could not be used again.
+
+The record of the MCI changes in the transaction that removes the last VM: nobody sees a subgroup without VMs.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.mci.lifecycle import MCI, VM
+from stateward.domains.mci.model import Scale, mci_of, text, vm_of
+from stateward.engine import Request
+from stateward.engine.change import journal
+from stateward.engine.desk import Desk
+from stateward.lifecycle import CONTROLLER
+from stateward.store.records import Key, Object
+from stateward.store.selection import Selector
+
+WITH_MCI = "with its MCI"
+"""The fact of a removal that goes for all VMs of an MCI, and for the MCI itself: its record stays as it is."""
+
+
+def mci_beside(request: Request, found: Object | None) -> Iterable[Key]:
+    """Name the MCI whose record changes when a VM is removed."""
+    removed = found is not None and request.action == "remove" and WITH_MCI not in request.facts
+    return (Key(found.ns, found.parent),) if removed and found is not None and found.parent else ()
+
+
+async def drop_empty_subgroup(desk: Desk, request: Request, vm: Object) -> None:
+    """Take the subgroup of a VM that is removed out of the MCI's record, if it was the last one."""
+    mci = desk.objects.get(Key(vm.ns, vm.parent or ""))
+    if mci is None or mci.kind != MCI.kind or mci.removed:
+        return
+    group, wanted = vm_of(vm).group, mci_of(mci)
+    if await _count_others(desk, vm, group) or _is_growing(desk, mci, group):
+        return
+    left = tuple(one for one in wanted.groups if one.name != group)
+    if len(left) < len(wanted.groups):
+        spec = text(replace(wanted, groups=left))
+        desk.put(mci.key, replace(mci, spec=spec, version=desk.next_version(mci.key)))
+        reason = f"subgroup {group} has no VM left"
+        journal(desk, mci, None, CONTROLLER, request.who, "subgroup removed", reason=reason, spec=spec)
+
+
+async def _count_others(desk: Desk, vm: Object, group: str) -> int:
+    """Return how many VMs a subgroup has beside one that is removed; the VMs of an MCI are read once for a batch."""
+    counted = ("VMs of", vm.ns, vm.parent or "")
+    if counted not in desk.tally:
+        desk.tally[counted] = 1
+        for one in await desk.tx.select(Selector(vm.ns, VM.kind, vm.parent)):
+            if not desk.objects.get(one.key, one).removed:
+                key = (*counted, vm_of(one).group)
+                desk.tally[key] = desk.tally.get(key, 0) + 1
+    desk.tally[*counted, group] -= 1
+    return desk.tally[*counted, group]
+
+
+def _is_growing(desk: Desk, mci: Object, group: str) -> bool:
+    """Tell whether VMs are being added to a subgroup: who does it needs the record, and VMs are to come."""
+    operation = None if mci.op is None else desk.operations.get(Key(mci.ns, mci.op))
+    if operation is None or operation.action != "scale out":
+        return False
+    return msgspec.json.decode(operation.args, type=Scale).group == group

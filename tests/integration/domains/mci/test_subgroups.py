@@ -1,0 +1,117 @@
+"""Subgroups go with their last VM, whatever removes it, and everywhere at once."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci import clouds
+from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.model import mci_of
+from stateward.domains.mci.subgroups import WITH_MCI
+from stateward.drivers import Place
+from stateward.drivers.simulated.temper import CALM
+from stateward.engine import NotFound
+from tests.integration.domains.mci import api_house
+from tests.integration.domains.mci.api_house import MICRO, ApiHouse, open_api
+from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
+
+TOKYO = Place("aws", "ap-northeast-1")
+FAILING = replace(CALM, fails=1.0)
+GOOD, BAD = group("good", 2), group("bad", 2, "aws+ap-northeast-1+t3.nano")
+M1 = f"/ns/{NS}/mci/m1"
+
+
+@pytest.fixture(autouse=True)
+def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
+
+
+async def subgroups(house: House) -> list[str]:
+    return [one.name for one in mci_of(await house.service.mci(NS, "m1")).groups]
+
+
+async def test_refine_takes_the_subgroup_along_whose_vms_have_all_failed(house: House) -> None:
+    house.cloud.set_temper(TOKYO, FAILING)
+    await house.created(mci("m1", GOOD, BAD))
+    assert await subgroups(house) == ["good", "bad"]
+    await house.ended(await house.service.refine(NS, "m1", ANN))
+    assert await subgroups(house) == ["good"]
+    lines = [one for one in await house.engine.history(NS, "m1") if one.event == "subgroup removed"]
+    assert [one.reason for one in lines] == ["subgroup bad has no VM left"]
+
+
+@pytest.mark.parametrize(("policy", "left"), [("continue", ["good", "bad"]), ("refine", ["good"]), ("rollback", [])])
+async def test_a_policy_that_removes_vms_takes_subgroups_along(house: House, policy: str, left: list[str]) -> None:
+    house.cloud.set_temper(TOKYO, FAILING)
+    await house.created(mci("m1", GOOD, BAD, policy=policy))
+    assert await subgroups(house) == left
+
+
+async def test_a_subgroup_that_shrinks_to_nothing_is_gone_and_its_name_is_free(house: House) -> None:
+    await house.created(mci("m1", GOOD, group("other", 1)))
+    await house.ended(await house.service.scale(NS, "m1", "other", -1, ANN))
+    assert await subgroups(house) == ["good"]
+    with pytest.raises(NotFound):
+        await house.service.scale(NS, "m1", "other", 1, ANN)
+    await house.ended(await house.service.add_group(NS, "m1", group("other", 3, "aws+ap-northeast-1+t3.nano"), ANN))
+    assert await subgroups(house) == ["good", "other"]
+    assert len(await house.service.vms(NS, "m1")) == 5
+
+
+async def test_a_subgroup_stays_until_its_last_vm_is_removed(house: House) -> None:
+    await house.created(mci("m1", GOOD, group("other", 1)))
+    await house.service.delete_vm(NS, "m1", "good-1", ANN, force=True)
+    assert await subgroups(house) == ["good", "other"]
+    await house.service.delete_vm(NS, "m1", "good-2", ANN, force=True)
+    assert await subgroups(house) == ["other"]
+    await house.service.delete_vm(NS, "m1", "other-1", ANN, force=True)
+    assert await subgroups(house) == []
+    await house.until(lambda state: state == MciState.EMPTY)
+
+
+async def test_vms_that_are_removed_at_once_take_their_subgroups_along(house: House) -> None:
+    await house.created(mci("m1", GOOD, group("other", 3)))
+    names = ("good-1", "good-2", "other-1", "other-2")
+    await asyncio.gather(*(house.service.delete_vm(NS, "m1", name, ANN, force=True) for name in names))
+    assert await subgroups(house) == ["other"]
+
+
+async def test_an_mci_that_is_deleted_keeps_the_record_of_its_subgroups(house: House) -> None:
+    await house.created(mci("m1", GOOD))
+    accepted, _ = await house.service.delete(NS, "m1", "force", ANN)
+    assert accepted.object.removed
+    assert [one.name for one in mci_of(accepted.object).groups] == ["good"]
+    assert WITH_MCI not in str(await house.engine.history(NS, "m1"))
+
+
+async def test_a_subgroup_without_vms_is_in_no_view(tmp_path: Path) -> None:
+    async with open_api(tmp_path) as api:
+        await refined(api)
+        assert (await api.get(f"{M1}/subgroup")).json() == {"output": ["g2"]}
+        assert (await api.get(f"{M1}/subgroup/g1")).status_code == 404
+        assert (await api.get(f"{M1}/associatedResources")).json()["subGroupIds"] == ["g2"]
+        groups = (await api.get(f"{M1}?option=accessinfo")).json()["MciSubGroupAccessInfo"]
+        assert [one["SubGroupId"] for one in groups] == ["g2"]
+        assert (await api.post(f"{M1}/subgroup/g1", {"numVMsToAdd": 1})).status_code == 404
+
+
+async def test_the_errors_of_a_creation_are_told_in_full_though_a_policy_has_removed_vms(tmp_path: Path) -> None:
+    async with open_api(tmp_path) as api:
+        errors = (await refined(api, policyOnPartialFailure="refine"))["creationErrors"]
+        assert (errors["totalVmCount"], errors["successfulVmCount"], errors["failedVmCount"]) == (3, 1, 2)
+        assert [one["vmName"] for one in errors["vmCreationErrors"]] == ["g1-1", "g1-2"]
+
+
+async def refined(api: ApiHouse, **how: str) -> Any:
+    """Make an MCI of which one subgroup fails and is removed."""
+    api.temper(FAILING)
+    made = await api.created(
+        api_house.mci("m1", api_house.group("g1", 2), api_house.group("g2", 1, specId=MICRO), **how)
+    )
+    api.temper(CALM)
+    if not how:
+        await api.done(f"{M1}?action=refine")
+    return made
