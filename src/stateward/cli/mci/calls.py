@@ -71,6 +71,16 @@ class Skipped(Struct, frozen=True):
     reason: str = ""
 
 
+class Left(Struct, frozen=True, rename="camel"):
+    """A machine that may be left at its provider; `shown` is what that shows of it, or why nobody knows."""
+
+    vm: str = ""
+    connection: str = ""
+    key: str = ""
+    native_id: str = ""
+    shown: str = ""
+
+
 class Told(Struct, frozen=True):
     """What a request has led to: the operation, the VMs passed over, what was removed, and what may still be there."""
 
@@ -79,6 +89,7 @@ class Told(Struct, frozen=True):
     skipped: list[Skipped] | None = None
     output: list[str] = []
     remains: list[str] = []
+    left: list[Left] = []
 
 
 class GroupReview(Struct, frozen=True, rename="camel"):

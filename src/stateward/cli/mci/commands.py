@@ -235,7 +235,7 @@ def _print(session: Session, mci: str, told: Told, operation: "OperationInfo | N
             raise
         found = None
     if session.json:
-        more = {"skipped": told.skipped or [], "output": told.output, "remains": told.remains}
+        more = {"skipped": told.skipped or [], "output": told.output, "remains": told.remains, "left": told.left}
         print_json({"mci": found, "operation": operation, **more})
         return
     console = results()
@@ -244,10 +244,10 @@ def _print(session: Session, mci: str, told: Told, operation: "OperationInfo | N
     )
     if told.skipped:
         console.print(skipped_table(told.skipped))
-    for uid in told.remains:
-        console.print(
-            f"At its provider there may still be {clean(uid)}.", style="yellow", markup=False, highlight=False
-        )
+    for one in told.left:
+        machine = f"{one.vm}, key {one.key}, native id {one.native_id or 'not known'} ({one.shown})"
+        text = f"At {one.connection} there may still be {machine}."
+        console.print(clean(text), style="yellow", markup=False, highlight=False)
     if operation is not None:
         console.print(f"{operation.action} ", status_text(operation.status), operation.id, markup=False)
         if operation.error:

@@ -35,7 +35,7 @@ class Look(Struct, frozen=True):
     asked: float = 0.0  # when the provider was asked, by the clock of who did
 
 
-FINAL = ("create", "terminate")
+FINAL = ("create", "terminate", "delete")
 """What is done once: what such an action shows cannot have been so before."""
 
 GOALS: dict[str, tuple[MachineState, ...]] = {
@@ -44,6 +44,7 @@ GOALS: dict[str, tuple[MachineState, ...]] = {
     "resume": (M.RUNNING,),
     "reboot": (M.RUNNING,),
     "terminate": (M.TERMINATED,),
+    "delete": (M.TERMINATED,),
 }
 """What a VM is when an action has reached its end."""
 
@@ -53,6 +54,7 @@ HOPELESS: dict[str, tuple[MachineState, ...]] = {
     "resume": (M.FAILED, M.TERMINATED, M.TERMINATING),
     "reboot": (M.FAILED, M.TERMINATED, M.TERMINATING, M.SUSPENDED),
     "terminate": (),
+    "delete": (),
 }
 """What it cannot come back from by itself: the action has failed."""
 
@@ -87,7 +89,7 @@ def proven(action: str, look: Look, since: float) -> Look:
 def reached(action: str, look: Look) -> bool:
     """Tell whether an action has reached its end."""
     if look.sight is Sight.ABSENT:
-        return action == "terminate"
+        return action in ("terminate", "delete")
     return look.shown is not None and look.shown.state in GOALS[action]
 
 

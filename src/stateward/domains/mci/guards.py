@@ -7,6 +7,7 @@ from stateward.domains.mci.keypair import check_public_key
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
 from stateward.domains.mci.model import text, vm_id
 from stateward.domains.mci.plans import uid_of
+from stateward.domains.mci.remains import note_remains
 from stateward.domains.mci.scaling import SIGNS, scaled
 from stateward.domains.mci.subgroups import WITH_MCI, drop_empty_subgroup
 from stateward.domains.mci.wishes import check_wish
@@ -80,8 +81,10 @@ async def guard_vm(desk: Desk, request: Request, found: Object) -> Request | Non
     One that is not made by its MCI is given a uid here, whatever it says: by that of another it would have its machine.
     """
     check_form(request, found)
-    if request.action == "remove" and WITH_MCI not in request.facts:
-        await drop_empty_subgroup(desk, request, found)
+    if request.action == "remove":
+        note_remains(desk, request, found)
+        if WITH_MCI not in request.facts:
+            await drop_empty_subgroup(desk, request.who, found)
     if request.birth is None:
         return None
     want = read(found.kind, request.spec or EMPTY)

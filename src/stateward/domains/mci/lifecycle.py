@@ -58,6 +58,10 @@ VM_ROWS = (
     step(  V.FAILED,                 "shows running",    PROVIDER,                         V.RUNNING,    needs=RECONCILE),
     step(  V.FAILED,                 "shows suspended",  PROVIDER,                         V.SUSPENDED,  needs=RECONCILE),
     step(  V.FAILED,                 "shows terminated", PROVIDER,                         V.TERMINATED, needs=RECONCILE),
+    # terminated at the provider first; then the record goes
+    request(V.RUNNING | V.SUSPENDED | V.FAILED | V.UNDEFINED, "delete", USER, V.TERMINATING, GONE,       V.FAILED,  30 * MINUTE),
+    request(every(V),                "delete",          USER,              V.TERMINATING,  GONE,         V.FAILED,  30 * MINUTE, FORCE),
+    success(V.TERMINATING,           "deleted",         CONTROLLER,                        GONE),
     # the record goes; the journal stays
     step(  V.TERMINATED | V.FAILED,  "remove",          USER | CONTROLLER,                 GONE),
     step(  every(V) | V.TERMINATED,  "remove",          USER | CONTROLLER,                 GONE,         needs=FORCE),

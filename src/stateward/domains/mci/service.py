@@ -1,6 +1,6 @@
 """What can be asked of the mci domain, in its own words; each is one atomic step on the engine."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import BUILT_IN, Catalogue, objects
 from stateward.domains.mci.connections import Clouds
-from stateward.domains.mci.guards import Meanwhile, StillAlive
+from stateward.domains.mci.guards import SETTLED, Meanwhile, StillAlive
 from stateward.domains.mci.keypair import new_pair
 from stateward.domains.mci.lifecycle import (
     CONNECTION,
@@ -44,6 +44,8 @@ from stateward.domains.mci.model import (
     vm_of,
 )
 from stateward.domains.mci.parts import KINDS, where_of
+from stateward.domains.mci.remains import Remain, gone_fact, remains_of
+from stateward.domains.mci.settling import settle
 from stateward.domains.mci.standing import InUse, guard_connection
 from stateward.domains.mci.subgroups import WITH_MCI
 from stateward.engine import Accepted, AlreadyExists, Engine, NotFound
@@ -173,10 +175,11 @@ class Service:
 
         return await as_it_is(added)
 
-    async def delete(self, ns: str, mci: str, option: str, by: Caller) -> tuple[Accepted, list[str]]:
-        """Delete an MCI; returns also what may remain at the providers, where that was not to be looked at."""
+    async def delete(self, ns: str, mci: str, option: str, by: Caller) -> tuple[Accepted, list[Remain]]:
+        """Delete an MCI; returns also the machines that may be left at their providers."""
 
-        async def deleted() -> tuple[Accepted, list[str]]:
+        async def deleted() -> tuple[Accepted, list[Remain]]:
+            await settle(self.engine, ns, mci)  # its VMs may have changed a moment ago
             found = await self.mci(ns, mci)
             if option != "terminate" or found.state == MciState.TERMINATED or not await self.vms(ns, mci):
                 return await self._forget(found, by, force=option == "force")
@@ -187,13 +190,15 @@ class Service:
 
         return await as_it_is(deleted)
 
-    async def _forget(self, found: Object, by: Caller, *, force: bool) -> tuple[Accepted, list[str]]:
+    async def _forget(self, found: Object, by: Caller, *, force: bool) -> tuple[Accepted, list[Remain]]:
         """Delete an MCI with all its VMs at once; what comes meanwhile is noticed by the guard, and looked at anew."""
         facts = {FORGET} if force else NO_FACTS
         whole = self.engine.request(found.ns, found.id, "delete", actor=by.actor, who=by.who, facts=facts)
-        of_each = {FORCE, WITH_MCI} if force else {WITH_MCI}
+        vms = await self.vms(found.ns, found.id)
+        alive = {one.id: one.state for one in vms if one.state not in SETTLED}
+        remains, of_each = ([], set[str]()) if alive and not force else await self._look_for_remains(vms)
+        of_each |= {FORCE, WITH_MCI} if force else {WITH_MCI}
         each = self.engine.request(found.ns, "", "remove", actor=by.actor, who=by.who, facts=of_each)
-        settled = {one.id for one in await self.vms(found.ns, found.id) if one.state == VmState.TERMINATED}
         try:
             verdict = await self.engine.group(whole, Selector(found.ns, VM.kind, found.id), each)
         except NoneAllowed as error:
@@ -202,13 +207,35 @@ class Service:
                 raise StillAlive(found.id, alive) from error
             return await self.engine.submit(whole), []
         assert verdict.whole is not None
-        return verdict.whole, [vm_of(one.object).uid for one in verdict.begun if force and one.object.id not in settled]
+        return verdict.whole, remains
 
-    async def delete_vm(self, ns: str, mci: str, vm: str, by: Caller, *, force: bool = False) -> Accepted:
-        """Forget a VM that is terminated or failed; with force, any."""
+    async def _look_for_remains(self, vms: Sequence[Object]) -> tuple[list[Remain], set[str]]:
+        """Return the machines of VMs that may be left, and as facts which are known to be gone."""
+        remains = await remains_of(self.clouds, vms)
+        left = {one.key for one in remains}
+        return remains, {gone_fact(uid) for uid in (vm_of(one).uid for one in vms) if uid not in left}
+
+    async def delete_vm(
+        self, ns: str, mci: str, vm: str, by: Caller, *, force: bool = False
+    ) -> tuple[Accepted, list[Remain]]:
+        """Remove the record of a VM that is terminated or failed; with force, any.
+
+        Returns also its machine, if that may be left at the provider.
+        """
         found = await self.vm(ns, mci, vm)
         facts = {FORCE} if force else NO_FACTS
-        return await self.engine.act(ns, found.id, "remove", actor=by.actor, who=by.who, facts=facts)
+        request = self.engine.request(ns, found.id, "remove", actor=by.actor, who=by.who, facts=facts)
+        (verdict,) = await self.engine.plan([request])
+        if isinstance(verdict, StatewardError):
+            raise verdict
+        remains, gone = await self._look_for_remains([found])
+        return await self.engine.submit(replace(request, facts=request.facts | gone)), remains
+
+    async def terminate_and_delete_vm(self, ns: str, mci: str, vm: str, by: Caller) -> Accepted:
+        """Terminate a VM at its provider, and remove its record when that is done."""
+        found = await self.vm(ns, mci, vm)
+        action = "remove" if found.state == VmState.TERMINATED else "delete"
+        return await self.engine.act(ns, found.id, action, actor=by.actor, who=by.who)
 
     async def mci(self, ns: str, mci: str) -> Object:
         """Return an MCI, or raise."""

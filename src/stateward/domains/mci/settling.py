@@ -101,20 +101,7 @@ class Settling:
 
     async def settle(self, ns: str, mci: str) -> None:
         """Tell an MCI at rest what its VMs add up to, if it is something else."""
-        found = await self._engine.store.reader.object(Key(ns, mci))
-        if found is None or found.removed or found.kind != MCI.kind:
-            return
-        if MCI.state(found.state).state_class is TRANSITIONAL:
-            return
-        counts = await self._engine.store.reader.count_states(Selector(ns, VM.kind, mci))
-        states = [state for (_, state), number in counts.items() for _ in range(number)]
-        if any(VM.state(state).state_class is TRANSITIONAL for state in states):
-            return  # more news will follow
-        event = told(states)
-        if MEANING[event] == found.state or (not states and found.state == MciState.FAILED):
-            return
-        with suppress(Denied):
-            await self._engine.act(ns, mci, event, actor=CONTROLLER, version=found.version)
+        await settle(self._engine, ns, mci)
 
     async def close(self) -> None:
         """Look at nothing any more."""
@@ -123,3 +110,21 @@ class Settling:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def settle(engine: Engine, ns: str, mci: str) -> None:
+    """Tell an MCI at rest what its VMs add up to, if it is something else."""
+    found = await engine.store.reader.object(Key(ns, mci))
+    if found is None or found.removed or found.kind != MCI.kind:
+        return
+    if MCI.state(found.state).state_class is TRANSITIONAL:
+        return
+    counts = await engine.store.reader.count_states(Selector(ns, VM.kind, mci))
+    states = [state for (_, state), number in counts.items() for _ in range(number)]
+    if any(VM.state(state).state_class is TRANSITIONAL for state in states):
+        return  # more news will follow
+    event = told(states)
+    if MEANING[event] == found.state or (not states and found.state == MciState.FAILED):
+        return
+    with suppress(Denied):
+        await engine.act(ns, mci, event, actor=CONTROLLER, version=found.version)

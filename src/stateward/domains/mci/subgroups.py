@@ -17,7 +17,8 @@ from stateward.engine import Request
 from stateward.engine.change import journal
 from stateward.engine.desk import Desk
 from stateward.lifecycle import CONTROLLER
-from stateward.store.records import Key, Object
+from stateward.store.changes import Ended
+from stateward.store.records import Key, Object, Operation, Status
 from stateward.store.selection import Selector
 
 WITH_MCI = "with its MCI"
@@ -30,7 +31,19 @@ def mci_beside(request: Request, found: Object | None) -> Iterable[Key]:
     return (Key(found.ns, found.parent),) if removed and found is not None and found.parent else ()
 
 
-async def drop_empty_subgroup(desk: Desk, request: Request, vm: Object) -> None:
+async def after_delete(desk: Desk, operation: Operation, ended: Ended) -> None:
+    """Take the subgroup of a VM that was deleted out of the MCI's record, if it was the last one."""
+    vm = desk.objects.get(Key(operation.ns, operation.object)) if operation.action == "delete" else None
+    if vm is None or not vm.removed or ended.status is not Status.SUCCEEDED:
+        return
+    mci = Key(vm.ns, vm.parent or "")
+    await desk.load([mci])
+    holder = desk.objects[mci].op if mci in desk.objects else None
+    await desk.load_operations([Key(vm.ns, holder)] if holder else [])
+    await drop_empty_subgroup(desk, operation.who, vm)
+
+
+async def drop_empty_subgroup(desk: Desk, who: str, vm: Object) -> None:
     """Take the subgroup of a VM that is removed out of the MCI's record, if it was the last one."""
     mci = desk.objects.get(Key(vm.ns, vm.parent or ""))
     if mci is None or mci.kind != MCI.kind or mci.removed:
@@ -43,7 +56,7 @@ async def drop_empty_subgroup(desk: Desk, request: Request, vm: Object) -> None:
         spec = text(replace(wanted, groups=left))
         desk.put(mci.key, replace(mci, spec=spec, version=desk.next_version(mci.key)))
         reason = f"subgroup {group} has no VM left"
-        journal(desk, mci, None, CONTROLLER, request.who, "subgroup removed", reason=reason, spec=spec)
+        journal(desk, mci, None, CONTROLLER, who, "subgroup removed", reason=reason, spec=spec)
 
 
 async def _count_others(desk: Desk, vm: Object, group: str) -> int:
@@ -52,7 +65,7 @@ async def _count_others(desk: Desk, vm: Object, group: str) -> int:
     if counted not in desk.tally:
         desk.tally[counted] = 1
         for one in await desk.tx.select(Selector(vm.ns, VM.kind, vm.parent)):
-            if not desk.objects.get(one.key, one).removed:
+            if one.id == vm.id or not desk.objects.get(one.key, one).removed:
                 key = (*counted, vm_of(one).group)
                 desk.tally[key] = desk.tally.get(key, 0) + 1
     desk.tally[*counted, group] -= 1

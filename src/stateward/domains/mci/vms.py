@@ -16,11 +16,11 @@ from stateward.domains.mci.evidence import SHOWN as EXPECTED
 from stateward.domains.mci.guards import guard_vm
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_of, text, vm_of, vm_seen
-from stateward.domains.mci.subgroups import mci_beside
+from stateward.domains.mci.subgroups import after_delete, mci_beside
 from stateward.domains.outcomes import answered
 from stateward.drivers import Deed, MachineState, Ref, Refused, Want, Why
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary, Unknown
-from stateward.lifecycle import PROVIDER
+from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.store.records import Object
 
 CloudOf = Callable[[str], Awaitable[Cloud]]
@@ -42,6 +42,7 @@ DEEDS = {
     "resume": Deed.RESUME,
     "reboot": Deed.REBOOT,
     "terminate": Deed.TERMINATE,
+    "delete": Deed.TERMINATE,
 }
 
 
@@ -63,7 +64,7 @@ class Vms:
         """Return the kind of VMs, with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
         handlers |= {action: Handler(self._act, self._observe) for action in DEEDS}
-        return Kind(VM, handlers, _route, guard=guard_vm, company=mci_beside, keeps=FOUND_BY)
+        return Kind(VM, handlers, _route, guard=guard_vm, company=mci_beside, after=after_delete, keeps=FOUND_BY)
 
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
@@ -89,7 +90,7 @@ class Vms:
         if look.sight is Sight.ABSENT and job.origin == VmState.CREATING and await self._is_young(job):
             raise Temporary(f"{refused.message}; but it may be about to appear")
         if reached(job.action, look) and job.action != "reboot":
-            return _done(look)
+            return _done(job, look)
         if look.shown is not None and refused.why is Why.CONFLICT and not hopeless(job.action, look):
             raise Temporary(refused.message)  # it is on its way from one state to another
         raise Permanent(refused.message)
@@ -98,7 +99,7 @@ class Vms:
         since = await self._since(cloud, job)
         look = await cloud.until(uid, last_look(job.action, since, cloud.clock))
         if reached(job.action, look):
-            return _done(look)
+            return _done(job, look)
         assert look.shown is not None
         raise Permanent(f"the provider shows {look.shown.native_state!r} after {job.action}")
 
@@ -111,7 +112,7 @@ class Vms:
         if look.sight is Sight.ABSENT and await self._is_young(job):
             return Seen.NOT_DONE  # it may not be shown yet: that proves no termination
         if reached(job.action, look) and job.action != "reboot":
-            return _done(look)
+            return _done(job, look)
         return Seen.NOT_DONE  # a deed is known by its token: to ask again does it no second time
 
     async def _since(self, cloud: Cloud, job: Job) -> float:
@@ -120,7 +121,7 @@ class Vms:
         if not lag or job.action == "create":
             return 0.0
         assert self.engine is not None
-        before = _begun(job) if job.action == "terminate" else job.claim.object.since
+        before = _begun(job) if DEEDS[job.action] is Deed.TERMINATE else job.claim.object.since
         return cloud.clock() - (await self.engine.store.reader.time() - before) + lag
 
     async def _is_young(self, job: Job) -> bool:
@@ -176,8 +177,9 @@ def _begun(job: Job) -> float:
     return job.claim.object.since if deadline is None else deadline - job.claim.operation.within
 
 
-def _done(look: Look) -> Ending:
-    return Ending(seen=None if look.shown is None else text(seen_of(look.shown)))
+def _done(job: Job, look: Look) -> Ending:
+    seen = None if look.shown is None else text(seen_of(look.shown))
+    return Ending("deleted", CONTROLLER, seen=seen) if job.action == "delete" else Ending(seen=seen)
 
 
 def _want(vm: VmSpec) -> Want:

@@ -1,9 +1,11 @@
 """Endings: waiting for what was begun, for as long as the caller likes, and telling what came of it."""
 
 import asyncio
+from collections.abc import Sequence
 
 from msgspec import Struct
 
+from stateward.domains.mci.remains import Remain
 from stateward.engine import Accepted, Denied, Engine
 from stateward.store.records import Operation
 
@@ -59,3 +61,8 @@ async def ended(engine: Engine, ns: str, op: str | None, seconds: float | None) 
         if task is None or task.cancelling():
             raise
         return None  # the engine stops and wakes whoever waits: what was accepted stays accepted
+
+
+def with_remains(answer: dict[str, object], left: Sequence[Remain]) -> dict[str, object]:
+    """Return an answer with the machines that may be left, if there are any."""
+    return {**answer, "remains": [one.key for one in left], "left": list(left)} if left else answer

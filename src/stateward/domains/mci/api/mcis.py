@@ -6,7 +6,7 @@ from litestar import Response, delete, get, post
 
 from stateward.domains.mci.api.access import access_of, associated_of
 from stateward.domains.mci.api.bodies import A_DYNAMIC_MCI, AN_MCI, mci_wish
-from stateward.domains.mci.api.endings import Begun, NotDone, ended, operation_of
+from stateward.domains.mci.api.endings import Begun, NotDone, ended, operation_of, with_remains
 from stateward.domains.mci.api.hall import Answer, Call
 from stateward.domains.mci.api.lenient import flag
 from stateward.domains.mci.api.names import FilterKey, FilterVal, Mci, Ns, Wait, Word, one_of
@@ -15,10 +15,11 @@ from stateward.domains.mci.api.states import of_mci, tells_state
 from stateward.domains.mci.api.views import Views
 from stateward.domains.mci.api.wire import Associated, MciInfo, fits
 from stateward.domains.mci.model import vm_of
+from stateward.domains.mci.remains import Remain
 from stateward.domains.wing import reads
 from stateward.engine import Denied
 from stateward.engine.ids import new_id
-from stateward.errors import StatewardError
+from stateward.errors import BadInput, StatewardError
 from stateward.store.records import Object
 
 DELETED_WITHIN = 120.0
@@ -127,53 +128,69 @@ async def _ids(look: Views, found: Object, key: str | None, value: str | None) -
 
 @delete("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
 @tells_state(of_mci)
-async def delete_mci(request: Call, ns: Ns, mci: Mci, option: Word = None, wait: Wait = None) -> Answer:
-    """Delete an MCI; with `terminate`, its VMs first, and that is waited for, up to a limit."""
-    word = one_of("option", option, "terminate", "force")
+async def delete_mci(
+    request: Call, ns: Ns, mci: Mci, option: Word = None, force: Word = None, wait: Wait = None
+) -> Answer:
+    """Delete an MCI; with `terminate`, its VMs first, and that is waited for, up to a limit.
+
+    With `force` the records go whatever the VMs are; the answer names the machines that may be left.
+    """
+    word = delete_option(option, force)
     found = await request.service.mci(ns, mci)
     vms = await views(request).vms(found)
-    op, remains = await _delete(request, found, word)
-    if not await _gone(request, found, op, wait):
+    op, left = await _delete(request, found, word)
+    if not await gone(request, found, op, wait):
         return Response(Begun("Terminating and deleting the MCI", op, "running"), status_code=202)
-    answer: dict[str, object] = {"output": _done(found, vms)}
-    return Response({**answer, "remains": remains} if remains else answer)
+    return Response(with_remains({"output": _done(found, vms)}, left))
 
 
 @delete("/ns/{ns:str}/mci", opt=ACT, status_code=200)
-async def delete_mcis(request: Call, ns: Ns, option: Word = None, wait: Wait = None) -> Answer:
+async def delete_mcis(request: Call, ns: Ns, option: Word = None, force: Word = None, wait: Wait = None) -> Answer:
     """Delete all MCIs of a namespace; those that cannot be are named, and the others are deleted all the same."""
-    word = one_of("option", option, "terminate", "force")
+    word = delete_option(option, force)
     await request.service.namespace(ns)
     begun: list[tuple[Object, str | None]] = []
     failed: dict[str, StatewardError] = {}
+    left: list[Remain] = []
     for found in await request.service.mcis(ns):
         try:
-            begun.append((found, (await _delete(request, found, word))[0]))
+            op, remains = await _delete(request, found, word)
+            begun.append((found, op))
+            left += remains
         except Denied as error:
             failed[found.id] = error
     unfinished: list[str | None] = []
     for found, op in begun:
         try:
-            unfinished += [] if await _gone(request, found, op, wait) else [op]
+            unfinished += [] if await gone(request, found, op, wait) else [op]
         except NotDone as error:
             failed[found.id] = error
     if failed:
-        raise NotDone(f"{word or 'delete'} of {', '.join(failed)}", "; ".join(map(str, failed.values())))
+        told = [*map(str, failed.values()), *(f"{one.key} may be left at {one.connection}" for one in left)]
+        raise NotDone(f"{word or 'delete'} of {', '.join(failed)}", "; ".join(told))
     if unfinished:
         return Response(Begun("Terminating and deleting all MCIs", unfinished[0], "running"), status_code=202)
-    return Response(Begun("All MCIs have been deleted"))
+    return Response(with_remains({"message": "All MCIs have been deleted"}, left))
 
 
-async def _delete(request: Call, found: Object, option: str) -> tuple[str | None, list[str]]:
-    """Delete an MCI; returns the operation, if that takes one, and what may remain at the providers."""
-    accepted, remains = await request.service.delete(found.ns, found.id, option, request.by)
+def delete_option(option: str | None, force: str | None) -> str:
+    """Return what a deletion does with VMs that live; `force=true` is another word for `option=force`."""
+    word = one_of("option", option, "terminate", "force")
+    if flag("force", force) and word == "terminate":
+        raise BadInput("force", force, "left out with option=terminate: force removes records only")
+    return "force" if flag("force", force) else word
+
+
+async def _delete(request: Call, found: Object, option: str) -> tuple[str | None, list[Remain]]:
+    """Delete an MCI; returns the operation, if that takes one, and the machines that may be left."""
+    accepted, left = await request.service.delete(found.ns, found.id, option, request.by)
     op = None if accepted.operation is None else accepted.operation.id
     request.works_on(found.ns, op)
-    return op, remains
+    return op, left
 
 
-async def _gone(request: Call, found: Object, op: str | None, wait: float | None) -> bool:
-    """Tell whether an MCI is gone, after waiting; one whose deletion came to another end is a failure."""
+async def gone(request: Call, found: Object, op: str | None, wait: float | None) -> bool:
+    """Tell whether an MCI or a VM is gone, after waiting; one whose deletion came to another end is a failure."""
     if op is None:
         return True
     engine = request.service.engine
@@ -182,7 +199,7 @@ async def _gone(request: Call, found: Object, op: str | None, wait: float | None
         return False
     left = await engine.store.reader.object(found.key)
     if left is not None and not left.removed:
-        raise NotDone(f"delete of {found.id}", over.error or f"it is {left.state}: some of its VMs are still there")
+        raise NotDone(f"delete of {found.id}", over.error or f"it is {left.state}, and still there")
     return True
 
 

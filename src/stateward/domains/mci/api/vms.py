@@ -4,10 +4,10 @@ from litestar import Response, delete, get, post
 
 from stateward.domains.mci.api.access import vm_access
 from stateward.domains.mci.api.bodies import A_CHANGE, A_DYNAMIC_GROUP, A_GROUP, Wish, group_wish, scale_wish
-from stateward.domains.mci.api.endings import Begun, operation_of
+from stateward.domains.mci.api.endings import Begun, operation_of, with_remains
 from stateward.domains.mci.api.hall import Answer, Call
 from stateward.domains.mci.api.lenient import flag
-from stateward.domains.mci.api.mcis import shown, views
+from stateward.domains.mci.api.mcis import delete_option, gone, shown, views
 from stateward.domains.mci.api.names import Group, Mci, Ns, Vm, Wait, Word, id_form, one_of
 from stateward.domains.mci.api.rights import ACT, READ
 from stateward.domains.mci.api.states import of_mci, of_vm, tells_state
@@ -19,6 +19,7 @@ from stateward.engine import NotFound
 from stateward.engine.requests import VersionMismatch
 from stateward.errors import BadInput
 
+DELETED = "Deleted the VM info"
 TRIES = 5
 """How often a scaling is written anew when the MCI has changed meanwhile."""
 
@@ -130,11 +131,23 @@ async def get_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, f
 
 @delete("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
 @tells_state(of_vm)
-async def delete_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None) -> Begun:
-    """Forget a VM that is terminated or failed; with `force`, any."""
-    force = one_of("option", option, "force") == "force"
-    await request.service.delete_vm(ns, mci, id_form(vm), request.by, force=force)
-    return Begun("Deleted the VM info")
+async def delete_vm(
+    request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, force: Word = None, wait: Wait = None
+) -> Answer:
+    """Delete a VM that is terminated or failed; with `terminate`, any, at its provider first.
+
+    With `force` the record goes whatever the VM is; the answer names the machine that may be left.
+    """
+    service, name, word = request.service, id_form(vm), delete_option(option, force)
+    if word == "terminate":
+        found = await service.vm(ns, mci, name)
+        op = operation_of(await service.terminate_and_delete_vm(ns, mci, name, request.by))
+        request.works_on(ns, op)
+        if not await gone(request, found, op, wait):
+            return Response(Begun("Terminating and deleting the VM", op, "running"), status_code=202)
+        return Response(Begun(DELETED))
+    _, left = await service.delete_vm(ns, mci, name, request.by, force=word == "force")
+    return Response(with_remains({"message": DELETED}, left))
 
 
 ROUTES = (add_group, add_group_dynamic, list_groups, list_vms, scale_group, get_vm, delete_vm)
