@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,9 +20,9 @@ Days = Annotated[int, Meta(ge=0, le=36_500)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
-def about(text: str) -> Any:  # noqa: ANN401 - becomes part of an annotation
-    """Describe a setting, for `stateward config` and the documentation."""
-    return Meta(description=text)
+def about(text: str, *, secret: bool = False) -> Any:  # noqa: ANN401 - becomes part of an annotation
+    """Describe a setting, for `stateward config` and the documentation; the value of a secret one is never shown."""
+    return Meta(description=text, extra={"secret": secret})
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +44,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     rate: Annotated[Some, about("requests per second that one token may make")] = 500
     log_format: Annotated[Literal["text", "json"], about("form of the log")] = "text"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("what is logged")] = "info"
+
+    domains: dict[str, Any] = {}  # the settings of domains that have some, by their prefix: records of their own
 
     @property
     def store_url(self) -> str:
@@ -67,23 +69,76 @@ class Loaded(Struct, frozen=True):
     sources: dict[str, Source]
 
 
-NAMES = Config.__struct_fields__
+NAMES = tuple(name for name in Config.__struct_fields__ if name != "domains")
+Sections = Mapping[str, type[Struct]]
+"""The records of the settings that domains have, by the prefix of their names."""
+
+NO_SECTIONS: Sections = {}
 
 
-def load(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> Loaded:
+class Setting(Struct, frozen=True):
+    """A setting: the record that it is a field of, and what it is called there."""
+
+    record: type[Struct]
+    field: str
+
+    @property
+    def kind(self) -> msgspec.inspect.Type:
+        """What its value can be."""
+        return msgspec.inspect.type_info(self._info.type)
+
+    @property
+    def default(self) -> object:
+        """Its value where nothing is said."""
+        return self._info.default
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether its value is never shown."""
+        return isinstance(self.kind, msgspec.inspect.Metadata) and bool((self.kind.extra or {}).get("secret"))
+
+    @property
+    def _info(self) -> msgspec.structs.FieldInfo:
+        return next(one for one in msgspec.structs.fields(self.record) if one.name == self.field)
+
+
+def known_settings(sections: Sections = NO_SECTIONS) -> dict[str, Setting]:
+    """Return every setting by its name; those of a domain begin with its prefix."""
+    found = {name: Setting(Config, name) for name in NAMES}
+    for prefix, record in sections.items():
+        found |= {f"{prefix}_{name}": Setting(record, name) for name in record.__struct_fields__}
+    return found
+
+
+def load(
+    flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None, sections: Sections = NO_SECTIONS
+) -> Loaded:
     """Put the configuration together; flags that are None were not given."""
+    known = known_settings(sections)
     given = {
-        Source.FILE: _from_file(file) if file is not None else {},
-        Source.ENVIRONMENT: _from_environment(environ),
+        Source.FILE: _from_file(file, known) if file is not None else {},
+        Source.ENVIRONMENT: _from_environment(environ, known),
         Source.FLAG: {name: value for name, value in flags.items() if value is not None},
     }
-    values: dict[str, object] = {}
-    sources = dict.fromkeys(NAMES, Source.DEFAULT)
-    for source, settings in given.items():
-        for name, value in settings.items():
-            values[name] = _read(name, value, source)
+    records: list[type[Struct]] = [Config, *sections.values()]
+    values: dict[type[Struct], dict[str, object]] = {record: {} for record in records}
+    sources = dict.fromkeys(known, Source.DEFAULT)
+    for source, said in given.items():
+        for name, value in said.items():
+            setting = known.get(name)
+            if setting is None:
+                raise UnknownName(f"setting ({source})", name, known)
+            values[setting.record][setting.field] = _read(name, setting, value, source)
             sources[name] = source
-    return Loaded(_checked(Config(**values)), sources)  # type: ignore[arg-type]
+    domains = {prefix: record(**values[record]) for prefix, record in sections.items()}
+    return Loaded(_checked(Config(**values[Config], domains=domains)), sources)  # type: ignore[arg-type]
+
+
+def value_of(config: Config, name: str, sections: Sections = NO_SECTIONS) -> object:
+    """Return the value of a setting that is in force."""
+    setting = known_settings(sections)[name]
+    prefix = name.removesuffix(f"_{setting.field}")
+    return getattr(config if setting.record is Config else config.domains[prefix], setting.field)
 
 
 def _checked(config: Config) -> Config:
@@ -94,31 +149,31 @@ def _checked(config: Config) -> Config:
     return config
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
-    return {name: environ[PREFIX + name.upper()] for name in NAMES if PREFIX + name.upper() in environ}
+def _from_environment(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, object]:
+    return {name: environ[PREFIX + name.upper()] for name in known if PREFIX + name.upper() in environ}
 
 
-def _from_file(file: Path) -> dict[str, object]:
+def _from_file(file: Path, known: Collection[str]) -> dict[str, object]:
     try:
-        settings = tomllib.loads(file.read_text("utf-8"))
+        said = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
         raise BadInput("config", str(file), f"a file that can be read ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput("config", str(file), f"TOML: {error}") from error
-    for name in settings:
-        if name not in NAMES:
-            raise UnknownName(f"setting in {file}", name, NAMES)
-    return settings
+    for name in said:
+        if name not in known:
+            raise UnknownName(f"setting in {file}", name, known)
+    return said
 
 
-def _read(name: str, value: object, source: Source) -> object:
+def _read(name: str, setting: Setting, value: object, source: Source) -> object:
     """Turn a value into the setting's type; in text, as the environment has it, `false` is false and `8` is eight."""
     try:
-        return getattr(msgspec.convert({name: value}, Config, strict=source is Source.FILE), name)
+        found = msgspec.convert({setting.field: value}, setting.record, strict=source is Source.FILE)
     except msgspec.ValidationError as error:
-        if name not in NAMES:
-            raise UnknownName(f"setting ({source})", name, NAMES) from error
-        raise BadInput(f"{name} ({source})", value, _allowed(_kind(name))) from error
+        allowed = str(error.__cause__) if isinstance(error.__cause__, ValueError) else _allowed(setting.kind)
+        raise BadInput(f"{name} ({source})", "***" if setting.is_secret else value, allowed) from None
+    return getattr(found, setting.field)
 
 
 def masked(text: str) -> str:
@@ -130,14 +185,9 @@ LOGIN = re.compile(r"(\w://[^\s:/@]*):\S*@")  # up to the last @, for a password
 PASSWORD = re.compile(r"(\bpassword=)[^\s&]+", re.IGNORECASE)
 
 
-def describe() -> list[tuple[str, object, str]]:
+def describe(sections: Sections = NO_SECTIONS) -> list[tuple[str, object, str]]:
     """Return every setting with its default and its meaning."""
-    return [(one.name, one.default, _meaning(_kind(one.name))) for one in msgspec.structs.fields(Config)]
-
-
-def _kind(name: str) -> msgspec.inspect.Type:
-    field = next(one for one in msgspec.structs.fields(Config) if one.name == name)
-    return msgspec.inspect.type_info(field.type)
+    return [(name, one.default, _meaning(one.kind)) for name, one in known_settings(sections).items()]
 
 
 def _meaning(kind: msgspec.inspect.Type) -> str:
@@ -157,6 +207,8 @@ def _allowed(kind: msgspec.inspect.Type) -> str:
             return "true or false"
         case msgspec.inspect.IntType(ge=least, le=most):
             return f"a whole number of at least {least}" + ("" if most is None else f" and at most {most}")
+        case msgspec.inspect.FloatType(gt=None, ge=least, le=most):
+            return f"a number of at least {least:g} and at most {most:g}"
         case msgspec.inspect.FloatType(gt=above, le=most):
             return f"a number above {above:g} and at most {most:g}"
         case _:

@@ -1,10 +1,12 @@
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Meta, Struct
 
-from stateward.config import NAMES, Config, Source, describe, load, masked
+from stateward.config import NAMES, Config, Source, about, describe, known_settings, load, masked, value_of
 from stateward.errors import BadInput, UnknownName
 
 
@@ -153,3 +155,48 @@ def test_no_password_survives_the_mask(secret: str, scheme: str) -> None:
 def test_masking_twice_changes_nothing_more(secret: str) -> None:
     once = masked(f"postgresql://me:{secret}@host/db?password={secret}")
     assert masked(once) == once
+
+
+# --- settings of domains ---------------------------------------------------------------------------------------------
+
+
+class Shelf(Struct, frozen=True):
+    """The settings of some domain."""
+
+    depth: Annotated[float, Meta(ge=0, le=9), about("how deep")] = 1.0
+    key: Annotated[str, about("what opens it", secret=True)] = ""
+
+    def __post_init__(self) -> None:
+        if self.key == "lost":
+            raise ValueError("a key that is at hand")
+
+
+SHELF = {"shelf": Shelf}
+
+
+def test_settings_of_a_domain_are_set_like_all_others(tmp_path: Path) -> None:
+    file = written(tmp_path, "shelf_depth = 2.0\nport = 1")
+    from_file = load({}, {}, file, SHELF)
+    assert (from_file.config.domains["shelf"], from_file.sources["shelf_depth"]) == (Shelf(2.0), Source.FILE)
+    assert value_of(from_file.config, "shelf_depth", SHELF) == 2.0
+    assert value_of(from_file.config, "port", SHELF) == 1
+    said = load({"shelf_depth": "4"}, {"STATEWARD_SHELF_DEPTH": "3", "STATEWARD_SHELF_KEY": "k"}, file, SHELF)
+    assert (said.config.domains["shelf"], said.sources["shelf_depth"]) == (Shelf(4.0, "k"), Source.FLAG)
+    assert load({}, {}, None, SHELF).config.domains == {"shelf": Shelf()}
+
+
+def test_a_bad_setting_of_a_domain_is_refused_without_its_secret(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="a number of at least 0 and at most 9"):
+        load({}, {"STATEWARD_SHELF_DEPTH": "10"}, None, SHELF)
+    with pytest.raises(BadInput, match="a key that is at hand") as caught:
+        load({}, {"STATEWARD_SHELF_KEY": "lost"}, None, SHELF)
+    assert "lost" not in str(caught.value)
+    with pytest.raises(UnknownName):
+        load({}, {}, written(tmp_path, "shelf_width = 2.0"), SHELF)
+    with pytest.raises(UnknownName):
+        load({"domains": "{}"}, {}, None, SHELF)
+
+
+def test_settings_of_a_domain_are_described_and_secret_ones_are_known() -> None:
+    assert describe(SHELF)[len(NAMES) :] == [("shelf_depth", 1.0, "how deep"), ("shelf_key", "", "what opens it")]
+    assert [name for name, one in known_settings(SHELF).items() if one.is_secret] == ["shelf_key"]

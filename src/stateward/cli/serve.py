@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stateward import __version__
+from stateward.cli.names import pairs
 from stateward.cli.output import Json, out, plain_table, print_json
-from stateward.config import PREFIX, Config, Loaded, describe, load, masked
+from stateward.config import PREFIX, Config, Loaded, describe, known_settings, load, masked, value_of
+from stateward.domains.registry import sections
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
@@ -39,6 +41,10 @@ TlsKey = Annotated[str | None, typer.Option(metavar="FILE", help="Private key.")
 BodyLimit = Annotated[int | None, typer.Option(help="Largest request body, in bytes.")]
 PageLimit = Annotated[int | None, typer.Option(help="Most rows in one answer.")]
 Rate = Annotated[int | None, typer.Option(help="Requests per second that one token may make.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting by its name (see `stateward config`). Repeatable."),
+]
 LogFormat = Annotated[str | None, typer.Option(metavar="text|json", help="Form of the log.")]
 LogLevel = Annotated[str | None, typer.Option(metavar="LEVEL", help="What is logged: debug, info, warning or error.")]
 
@@ -61,9 +67,10 @@ def serve(
     rate: Rate = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
+    set_: Set = None,
 ) -> None:
     """Serve the API, with a worker in the same process; the data is in a folder unless a database is named."""
-    found = in_force(config, {name: value for name, value in locals().items() if name != "config"})
+    found = in_force(config, _flags(locals()))
     from stateward.server import run  # only those who serve need what serving needs
     from stateward.server.logs import start_logging
 
@@ -81,10 +88,10 @@ def worker(
     demo: Demo = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
+    set_: Set = None,
 ) -> None:
     """Work, and nothing else: any number of these share the work of a deployment on PostgreSQL."""
-    flags = {name: value for name, value in locals().items() if name != "config"}
-    settings = in_force(config, {**flags, "worker": True}).config
+    settings = in_force(config, {**_flags(locals()), "worker": True}).config
     from stateward.server import run
     from stateward.server.folder import DataFolder
     from stateward.server.logs import start_logging
@@ -98,16 +105,22 @@ def worker(
 
 def config(file: File = None, json: Json = False) -> None:
     """Show every setting: what is in force, where it came from, and what it means."""
-    found = in_force(file, {})
-    settings = [
-        {"name": name, "value": _shown(getattr(found.config, name)), "source": found.sources[name], "about": about}
-        for name, _, about in describe()
+    found, of_domains = in_force(file, {}), sections()
+    secret = {name for name, one in known_settings(of_domains).items() if one.is_secret}
+    shown = [
+        {
+            "name": name,
+            "value": _masked(value_of(found.config, name, of_domains), secret=name in secret),
+            "source": found.sources[name],
+            "about": about,
+        }
+        for name, _, about in describe(of_domains)
     ]
     if json:
-        print_json(settings)
+        print_json(shown)
         return
     table = plain_table("setting", "value", "from", "meaning")
-    for one in settings:
+    for one in shown:
         table.add_row(one["name"], str(one["value"]), str(one["source"]), one["about"])
     out().print(table)
 
@@ -116,9 +129,23 @@ def in_force(file: Path | None, flags: Mapping[str, object]) -> Loaded:
     """Put the configuration together; an error shows no password."""
     named = os.environ.get(CONFIG_FILE)
     try:
-        return load(flags, os.environ, file or (Path(named) if named else None))
+        return load(flags, os.environ, file or (Path(named) if named else None), sections())
     except BadInput as error:
         raise BadInput(error.field, _shown(error.value), error.allowed) from None
+
+
+def _flags(given: Mapping[str, Any]) -> dict[str, object]:
+    """Return the settings that a command was given: by flags of their own, and by `--set`."""
+    own = {name: value for name, value in given.items() if name not in ("config", "set_")}
+    named = pairs("--set", given["set_"] or [])
+    for name in named:
+        if own.get(name) is not None:
+            raise BadInput("--set", name, "a setting that no other flag sets")
+    return own | named
+
+
+def _masked(value: Any, *, secret: bool) -> Any:  # noqa: ANN401 - a setting
+    return "***" if secret and value else _shown(value)
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 - a setting

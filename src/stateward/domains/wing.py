@@ -87,6 +87,7 @@ class Site(Struct, frozen=True):
     chance: Random = Random()  # noqa: S311 - for jitter and simulations, not for secrets
     called: Callable[[str, str], None] = lambda _provider, _call: None  # is told of each call to a provider
     saved: Callable[[str, int], None] = lambda _provider, _calls: None  # and how many were not needed
+    settings: Mapping[str, Any] = {}  # the settings of domains, by their prefix
 
 
 class Wing:

@@ -98,7 +98,8 @@ def store_of(config: Config) -> Store:
 def wings_of(config: Config, calls: ProviderCalls) -> list[Wing]:
     """Furnish the domains; the programs that they start are told of a folder that does not depend on where we are."""
     folder = Path(config.data).resolve()
-    return wings(Site(folder, config.demo, Random(), calls.called, calls.saved))  # noqa: S311 - not for secrets
+    chance = Random()  # noqa: S311 - not for secrets
+    return wings(Site(folder, config.demo, chance, calls.called, calls.saved, settings=config.domains))
 
 
 @asynccontextmanager

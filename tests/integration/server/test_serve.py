@@ -299,6 +299,24 @@ class TestConfig:
             assert (done.returncode, "hunter2" in done.stdout + done.stderr) == (0, False)
             assert "***" in done.stdout
 
+    def test_the_settings_of_leases_are_settings_like_all_others(self, tmp_path: Path) -> None:
+        file = tmp_path / "stateward.toml"
+        file.write_text('leases_check_url = "http://policy.example"\n')
+        environ = {"STATEWARD_LEASES_CLEANING": "60", "STATEWARD_LEASES_CHECK_TOKEN": "hunter2"}
+        done = run("config", "--config", str(file), "--json", environ=environ)
+        found = {one["name"]: (one["value"], one["source"]) for one in json.loads(done.stdout)}
+        assert found["leases_check_url"] == ("http://policy.example", "file")
+        assert found["leases_cleaning"] == (60.0, "environment")
+        assert found["leases_before_end"] == (3600.0, "default")
+        assert found["leases_check_token"] == ("***", "environment")
+
+    def test_a_setting_of_leases_that_cannot_be_used_keeps_a_server_from_starting(self, tmp_path: Path) -> None:
+        for command in ("serve", "worker"):
+            done = run(command, "--data", str(tmp_path), "--set", "leases_check_url=http://[::1")
+            assert (done.returncode, "leases_check_url (flag)" in done.stderr) == (2, True)
+        twice = run("serve", "--port", "0", "--set", "port=1")
+        assert (twice.returncode, "no other flag sets" in twice.stderr) == (2, True)
+
     def test_a_bad_setting_is_told_by_its_name(self) -> None:
         done = run("config", environ={"STATEWARD_PORT": "many"})
         assert (done.returncode, "port (environment)" in done.stderr) == (2, True)

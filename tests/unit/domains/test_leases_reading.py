@@ -7,7 +7,7 @@ import pytest
 from stateward.domains.leases import properties
 from stateward.domains.leases.hosts import described
 from stateward.domains.leases.model import HostSpec, LeaseSpec
-from stateward.domains.leases.planning import BEFORE_END, new_spec
+from stateward.domains.leases.planning import new_spec
 from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resources
 from stateward.domains.leases.times import read_time, short_time, told_time
 from stateward.errors import BadInput
@@ -19,7 +19,7 @@ HOST = {"resource_type": "physical:host", "min": 1, "max": 2}
 
 def spec(**given: Any) -> LeaseSpec:
     whole = {"name": "n", "end_date": "2030-01-02 12:00", "reservations": [HOST], **given}
-    return new_spec(whole, RESOURCES, lambda: "r", NOW, BEFORE_END)
+    return new_spec(whole, RESOURCES, lambda: "r", NOW, 3600.0)
 
 
 def test_times_are_read_to_the_minute_and_told_to_the_microsecond() -> None:
@@ -114,7 +114,7 @@ def test_the_warning_can_be_given_as_an_event_too() -> None:
 
 def test_a_start_a_moment_ago_counts_as_now_because_clients_have_minutes_only() -> None:
     whole = {"name": "n", "start_date": "2030-01-01 12:00", "end_date": "2030-01-01 12:00", "reservations": [HOST]}
-    found = new_spec(whole, RESOURCES, lambda: "r", NOW + 30, BEFORE_END)
+    found = new_spec(whole, RESOURCES, lambda: "r", NOW + 30, 3600.0)
     assert (found.start, found.end) == (NOW + 30, NOW + 30)
 
 

@@ -1,5 +1,9 @@
 """Leases: resources reserved for a span of time, started and ended by the clock."""
 
 from stateward.domains.leases.lifecycle import LIFECYCLES
+from stateward.domains.leases.settings import Settings
 
-__all__ = ["LIFECYCLES"]
+SETTINGS = Settings
+"""What can be set; the registry looks for it."""
+
+__all__ = ["LIFECYCLES", "SETTINGS"]

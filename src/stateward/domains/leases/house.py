@@ -1,7 +1,6 @@
 """The wing of the leases: their kinds with guards and handlers, and their routes."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -14,11 +13,12 @@ from stateward.domains.leases.guard import LeaseGuard
 from stateward.domains.leases.hostguard import host_guard
 from stateward.domains.leases.hosts import Hosts
 from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, PROPERTY, RESERVATION
+from stateward.domains.leases.policy import filters_of
 from stateward.domains.leases.pools import Pools
 from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resource, Resources
 from stateward.domains.leases.resting import come_to_rest
 from stateward.domains.leases.service import Caller, Leases
-from stateward.domains.leases.settings import Settings, settings_of
+from stateward.domains.leases.settings import Settings
 from stateward.domains.leases.times import ASKED
 from stateward.domains.leases.workshop import Workshop
 from stateward.domains.wing import Site, Wing
@@ -35,6 +35,7 @@ WORK: dict[str, Work] = {
     "update": changing.update,
     "heal": healing.heal,
 }
+PREFIX = "leases"
 RESOURCES: tuple[Resource, ...] = (PhysicalHosts(), Instances(), Mcis())
 
 
@@ -71,7 +72,7 @@ class LeasesWing(Wing):
             HostBooks(engine.store, self._site.chance),
             Pools(engine.store.reader),
             self._resources,
-            self._settings.filters(),
+            filters_of(self._settings),
         )
 
     @property
@@ -113,7 +114,7 @@ class LeasesWing(Wing):
 
 def wing(site: Site) -> LeasesWing:
     """Furnish the leases."""
-    return LeasesWing(site, settings_of(os.environ))
+    return LeasesWing(site, site.settings.get(PREFIX))
 
 
 def _there(shop: Workshop | None) -> Workshop:

@@ -15,10 +15,6 @@ from stateward.naming import check_text
 
 Given = Mapping[str, Any]
 
-HOUR = 3600.0
-BEFORE_END = HOUR
-"""How many seconds before the end a lease's owner is told, where nothing else is said."""
-
 LATE = 60.0
 """How many seconds ago a start may be that counts as now: clients say times to the minute."""
 

@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from stateward.domains.leases.model import Lease, LeaseSpec
+from stateward.domains.leases.settings import Settings
 from stateward.engine import Denied
 
 OK = 300
@@ -102,6 +103,17 @@ class ExternalCheck:
     async def _post(self, what: str, body: object) -> httpx.Response:
         async with httpx.AsyncClient(timeout=self._timeout, headers=self._headers) as client:
             return await client.post(f"{self._url}/{what}", json=body)
+
+
+def filters_of(settings: Settings) -> Filters:
+    """Return the policies that are set."""
+    found: list[Filter] = []
+    if settings.max_duration > 0:
+        exempt = [one.strip() for one in settings.max_duration_exempt.split(",") if one.strip()]
+        found.append(MaxDuration(settings.max_duration, exempt))
+    if settings.check_url:
+        found.append(ExternalCheck(settings.check_url, settings.check_timeout, settings.check_token))
+    return Filters(found)
 
 
 def _message(answer: httpx.Response) -> str:

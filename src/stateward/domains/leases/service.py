@@ -19,7 +19,7 @@ from stateward.domains.leases.guard import BeingDeleted, NotRecoverable
 from stateward.domains.leases.ledger import Taken
 from stateward.domains.leases.lifecycle import LEASE, LeaseState
 from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpec, ReservationSeen, lease_of
-from stateward.domains.leases.planning import BEFORE_END, changed_spec, new_spec
+from stateward.domains.leases.planning import changed_spec, new_spec
 from stateward.domains.leases.workshop import Workshop
 from stateward.engine import Accepted, Denied, Engine, NotFound
 from stateward.engine.requests import Birth, VersionMismatch
@@ -65,9 +65,7 @@ class Caller(Struct, frozen=True):
 class Leases:
     """Leases of all namespaces."""
 
-    def __init__(
-        self, shop: Workshop, before_end: float = BEFORE_END, new_id: Callable[[], str] = lambda: str(uuid4())
-    ) -> None:
+    def __init__(self, shop: Workshop, before_end: float, new_id: Callable[[], str] = lambda: str(uuid4())) -> None:
         self._shop = shop
         self._before_end = before_end
         self._new_id = new_id

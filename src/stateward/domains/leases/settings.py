@@ -1,52 +1,44 @@
-"""Settings of the domain, from the environment of the process."""
+"""Settings of the domain: `leases_check_url` in a file, `STATEWARD_LEASES_CHECK_URL` in the environment, and so on."""
 
-from collections.abc import Mapping
+from typing import Annotated
+from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from stateward.domains.leases.planning import BEFORE_END
-from stateward.domains.leases.policy import ExternalCheck, Filter, Filters, MaxDuration
-from stateward.errors import BadInput
+from stateward.config import about
 
-PREFIX = "STATEWARD_LEASES_"
-
-
-class Settings(Struct, frozen=True):
-    """What can be set; times are in seconds, and 0 means none."""
-
-    before_end: float = BEFORE_END  # how long before the end an owner is told
-    cleaning: float = 0.0  # how long a host rests between two leases
-    max_duration: float = 0.0
-    max_duration_exempt: str = ""  # namespaces, with commas between them
-    check_url: str = ""  # a service that is asked about every lease
-    check_timeout: float = 5.0
-    check_token: str = ""
-
-    def filters(self) -> Filters:
-        """Return the policies that are set."""
-        found: list[Filter] = []
-        if self.max_duration > 0:
-            found.append(MaxDuration(self.max_duration, [one for one in self.max_duration_exempt.split(",") if one]))
-        if self.check_url:
-            found.append(ExternalCheck(self.check_url, self.check_timeout, self.check_token))
-        return Filters(found)
+Seconds = Annotated[float, Meta(ge=0, le=3_153_600_000)]
+Timeout = Annotated[float, Meta(gt=0, le=300)]
 
 
-def settings_of(environ: Mapping[str, str]) -> Settings:
-    """Read the settings from an environment: STATEWARD_LEASES_MAX_DURATION=86400, and so on."""
-    found: dict[str, float | str] = {}
-    for name in Settings.__struct_fields__:
-        text = environ.get(f"{PREFIX}{name.upper()}")
-        if text is not None:
-            found[name] = text if isinstance(getattr(Settings(), name), str) else _seconds(name, text)
-    return Settings(**found)  # type: ignore[arg-type]
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What can be set; one line each, with what it means."""
+
+    before_end: Annotated[Seconds, about("seconds from the event before_end_lease to the end; 0: no such event")] = (
+        3600.0
+    )
+    cleaning: Annotated[Seconds, about("seconds between two leases of a host that has no cleaning_time")] = 0.0
+    max_duration: Annotated[Seconds, about("seconds that a lease may last; 0: no limit")] = 0.0
+    max_duration_exempt: Annotated[str, about("namespaces without that limit, with commas between them")] = ""
+    check_url: Annotated[str, about("policy service that is asked about leases and told of their end; empty: none")] = (
+        ""
+    )
+    check_timeout: Annotated[Timeout, about("seconds that the policy service has for an answer")] = 5.0
+    check_token: Annotated[str, about("token for the policy service, sent as X-Auth-Token", secret=True)] = ""
+
+    def __post_init__(self) -> None:
+        if self.check_url and not _is_url(self.check_url):
+            raise ValueError("a URL such as https://policy.example/v1, without query and fragment")
+        if not (self.check_token.isascii() and self.check_token.isprintable()):
+            raise ValueError("a text of visible ASCII characters")
 
 
-def _seconds(name: str, text: str) -> float:
+def _is_url(text: str) -> bool:
+    """Tell whether a text is the URL of a service; the parser raises where a bracket or a port is wrong."""
     try:
-        seconds = float(text)
+        parts = urlsplit(text)
+        named = bool(parts.hostname) and parts.port != 0
     except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise BadInput(f"{PREFIX}{name.upper()}", text, "a number of seconds")
-    return seconds
+        return False
+    plain = text.isascii() and text.isprintable() and " " not in text
+    return parts.scheme in ("http", "https") and named and plain and not (parts.query or parts.fragment)

@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from stateward.config import load
 from stateward.domains.leases.policy import NotAllowed
-from stateward.domains.leases.settings import Settings, settings_of
+from stateward.domains.leases.settings import Settings
+from stateward.domains.registry import sections
 from stateward.errors import BadInput
 from tests.integration.domains.leases.conftest import ME, NS, Opening, at, thing
 
@@ -85,8 +87,31 @@ async def test_a_service_that_does_not_answer_in_time_has_not_said_yes(opening: 
 
 
 def test_settings_come_from_the_environment() -> None:
-    found = settings_of({"STATEWARD_LEASES_MAX_DURATION": "86400", "STATEWARD_LEASES_CHECK_URL": "http://judge"})
+    environ = {"STATEWARD_LEASES_MAX_DURATION": "86400", "STATEWARD_LEASES_CHECK_URL": "http://judge"}
+    found = load({}, environ, None, sections()).config.domains["leases"]
     assert (found.max_duration, found.check_url, found.before_end) == (86400.0, "http://judge", 3600.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("cleaning", "soon"),
+        ("cleaning", "-60"),
+        ("cleaning", "1_0"),
+        ("before_end", "nan"),
+        ("check_timeout", "0"),
+        ("check_url", "http://[::1"),
+        ("check_url", "http://host:port/"),
+        ("check_url", "http://"),
+        ("check_url", "ftp://judge"),
+        ("check_url", "judge"),
+        ("check_url", "http://judge/?x=1"),
+        ("check_url", "http://ju dge/"),
+        ("check_url", "http://judge\n/"),
+        ("check_token", "a\nb"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_refused_before_anything_starts(name: str, wrong: str) -> None:
     with pytest.raises(BadInput) as caught:
-        settings_of({"STATEWARD_LEASES_CLEANING": "soon"})
-    assert caught.value.field == "STATEWARD_LEASES_CLEANING"
+        load({}, {f"STATEWARD_LEASES_{name.upper()}": wrong}, None, sections())
+    assert caught.value.field == f"leases_{name} (environment)"
