@@ -37,6 +37,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     lease: Annotated[Seconds, about("seconds of silence after which a worker is taken for dead")] = 15.0
     history: Annotated[Days, about("days after which workers prune what has ended; 0 keeps it for ever")] = 0
     demo: Annotated[bool, about("keep a living demo fleet on simulated clouds")] = False
+    local: Annotated[bool, about("offer the connection `local`: machines that are processes of this host")] = True
     tls_cert: Annotated[str, about("certificate file; with tls_key, HTTPS is served")] = ""
     tls_key: Annotated[str, about("private key file")] = ""
     body_limit: Annotated[Some, about("largest request body, in bytes")] = 1_000_000

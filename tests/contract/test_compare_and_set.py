@@ -45,6 +45,13 @@ async def test_a_new_object_whose_key_is_taken_is_in_conflict(store: Store) -> N
     assert (await stored(store, "a")).state == "Running"
 
 
+async def test_what_is_only_peeked_at_is_what_is_stored(store: Store) -> None:
+    gone = an_object("b", removed=True)
+    await write(store, objects=[an_object("a"), gone, an_object("a", ns="other", state="Other")])
+    keys = [key("a"), key("b"), key("c")]
+    assert await ask(store, "peek", keys) == {key("a"): an_object("a"), key("b"): gone}
+
+
 async def test_the_same_id_in_another_namespace_is_another_object(store: Store) -> None:
     await write(store, objects=[an_object("a"), an_object("a", ns="other", state="Other")])
     assert (await stored(store, "a")).state == "Running"

@@ -36,6 +36,10 @@ History = Annotated[
     int | None, typer.Option(metavar="DAYS", help="Days after which workers prune what has ended; 0 keeps it for ever.")
 ]
 Demo = Annotated[bool | None, typer.Option("--demo/--no-demo", help="Keep a living demo fleet on simulated clouds.")]
+Local = Annotated[
+    bool | None,
+    typer.Option("--local/--no-local", help="Offer the connection local: machines that are processes of this host."),
+]
 TlsCert = Annotated[str | None, typer.Option(metavar="FILE", help="Certificate; with --tls-key, HTTPS is served.")]
 TlsKey = Annotated[str | None, typer.Option(metavar="FILE", help="Private key.")]
 BodyLimit = Annotated[int | None, typer.Option(help="Largest request body, in bytes.")]
@@ -60,6 +64,7 @@ def serve(
     lease: Lease = None,
     history: History = None,
     demo: Demo = None,
+    local: Local = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     body_limit: BodyLimit = None,
@@ -86,6 +91,7 @@ def worker(
     lease: Lease = None,
     history: History = None,
     demo: Demo = None,
+    local: Local = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
     set_: Set = None,

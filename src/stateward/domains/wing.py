@@ -84,6 +84,7 @@ class Site(Struct, frozen=True):
 
     data: Path  # a folder for what must outlive the process
     demo: bool = False
+    local: bool = True  # whether the connection to this host is offered
     chance: Random = Random()  # noqa: S311 - for jitter and simulations, not for secrets
     called: Callable[[str, str], None] = lambda _provider, _call: None  # is told of each call to a provider
     saved: Callable[[str, int], None] = lambda _provider, _calls: None  # and how many were not needed

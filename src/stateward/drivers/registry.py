@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.drivers.port import Driver, Meter, Place
@@ -13,17 +14,24 @@ from stateward.errors import BadInput, UnknownName
 Make: TypeAlias = Callable[[Place, Meter], Driver]
 
 
+class Entry(Struct, frozen=True):
+    """How a driver is made, and whether its machines run on the host of the worker that calls it."""
+
+    make: Make
+    on_host: bool = False
+
+
 class Drivers:
     """Makes drivers; what they keep on this host is in one folder."""
 
     def __init__(self, folder: Path, simulated: Callable[[], SimulatedCloud]) -> None:
         self._folder = folder
         self._simulated = simulated
-        self._makers: dict[str, Make] = {
-            "simulated": self._simulate,
-            "process": self._process,
-            "qemu": self._qemu,
-            "aws": self._aws,
+        self._makers: dict[str, Entry] = {
+            "simulated": Entry(self._simulate),
+            "process": Entry(self._process, on_host=True),
+            "qemu": Entry(self._qemu, on_host=True),
+            "aws": Entry(self._aws),
         }
 
     @property
@@ -31,10 +39,14 @@ class Drivers:
         """The names of all drivers."""
         return tuple(self._makers)
 
+    def is_on_host(self, name: str) -> bool:
+        """Tell whether a driver's machines run on the host of its worker; of an unknown driver that is assumed."""
+        return name not in self._makers or self._makers[name].on_host
+
     def make(self, name: str, place: Place, meter: Meter = lambda _: None) -> Driver:
         """Make a driver for a place."""
         try:
-            maker = self._makers[name]
+            maker = self._makers[name].make
         except KeyError:
             raise UnknownName("driver", name, self._makers) from None
         return maker(place, meter)

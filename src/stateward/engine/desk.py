@@ -32,6 +32,7 @@ class Desk:
         self.operations: dict[Key, Operation] = {}
         self.tally: dict[tuple[str, ...], int] = {}
         """What an admission has counted so far in this transaction."""
+        self._peeked: dict[Key, Object | None] = {}
         self._loaded: dict[Key, int] = {}
         self._changed: dict[Key, Object] = {}
         self._queues: dict[Key, list[Work]] = defaultdict(list)
@@ -62,6 +63,14 @@ class Desk:
         for work in await self.tx.queues(queues) if queues else ():
             self._queues[Key(work.ns, work.queue)].append(work)
             self._work[work.key] = work
+
+    async def peek(self, keys: Collection[Key]) -> list[Object | None]:
+        """Return objects that are only read: not locked, and asked for once in a transaction."""
+        wanted = [key for key in keys if key not in self.objects and key not in self._peeked]
+        if wanted:
+            found = await self.tx.peek(wanted)
+            self._peeked.update((key, found.get(key)) for key in wanted)
+        return [self.objects.get(key) or self._peeked.get(key) for key in keys]
 
     def _keep(self, found: dict[Key, Object]) -> None:
         self.objects.update(found)

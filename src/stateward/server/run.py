@@ -99,7 +99,7 @@ def wings_of(config: Config, calls: ProviderCalls) -> list[Wing]:
     """Furnish the domains; the programs that they start are told of a folder that does not depend on where we are."""
     folder = Path(config.data).resolve()
     chance = Random()  # noqa: S311 - not for secrets
-    return wings(Site(folder, config.demo, chance, calls.called, calls.saved, settings=config.domains))
+    return wings(Site(folder, config.demo, config.local, chance, calls.called, calls.saved, settings=config.domains))
 
 
 @asynccontextmanager

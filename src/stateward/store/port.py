@@ -110,6 +110,9 @@ class Tx(Protocol):
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         """Return the objects there are, removed ones included, locked in the order of their keys."""
 
+    async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
+        """Return the objects there are, removed ones included, without locking them: for what many only read."""
+
     async def select(self, selector: Selector) -> list[Object]:
         """Return the chosen objects in the order of their keys, locked."""
 

@@ -97,7 +97,7 @@ def credential(monkeypatch: pytest.MonkeyPatch) -> None:
 def on_this_host(kind: str, *, store: str = "") -> Plan:
     return Plan(
         wanted(SubGroup("g1", SIZE, "small-one", "an-image")),
-        [Connection("lab", "lab", "here", driver=kind)],
+        [Connection("lab", "lab", "here", driver=kind, namespaces=(NS,))],
         [Spec("small-one", "lab", "tiny")],
         [Image("an-image", "lab", "sh" if kind == "process" else "tick")],
         store,

@@ -214,6 +214,10 @@ def test_a_driver_that_does_not_exist_is_refused(house: MciHouse) -> None:
 
 
 def test_the_example_of_this_host_runs_real_processes(house: MciHouse) -> None:
+    refused = house.run("mci", "create", "-f", str(EXAMPLES / "fleet.yaml"))
+    assert refused.exit_code == 4
+    assert f"stateward mci connection grant local {house.ns}" in " ".join(refused.stderr.split())
+    assert house.ns in house.json("mci", "connection", "grant", "local", house.ns)["namespaces"]
     told = house.json("mci", "create", "-f", str(EXAMPLES / "fleet.yaml"), "--wait")
     assert told["mci"]["status"] == "Running:3 (R:3/3)"
     fresh = house.json("mci", "status", "workshop", "--fresh")

@@ -130,6 +130,7 @@ class Connection(Struct, frozen=True):
     credential: str = ""
     options: dict[str, str] = {}
     built_in: bool = False
+    namespaces: list[str] | None = None
 
 
 class Orphan(Struct, frozen=True):

@@ -11,7 +11,7 @@ from stateward.cli.output import print_json
 from stateward.cli.session import Session, on_server
 from stateward.cli.show import clean, results
 
-app = typer.Typer(no_args_is_help=True, help="Add, list and remove connections to providers.")
+app = typer.Typer(no_args_is_help=True, help="Add, list, grant and remove connections to providers.")
 
 PATH = "/mci/connections"
 
@@ -27,6 +27,12 @@ Options = Annotated[
     list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="A setting of the driver. Repeatable.")
 ]
 
+Granted = Annotated[
+    list[str] | None,
+    typer.Option("--grant", metavar="NS", help="A namespace that may use it, or '*' for all. Repeatable."),
+]
+Namespaces = Annotated[list[str], typer.Argument(metavar="NS...", help="Namespaces; '*' for all.")]
+
 
 @app.command()
 @on_server
@@ -39,9 +45,11 @@ def add(
     zone: Zone = "",
     credential: Credential = "",
     option: Options = None,
+    grant_to: Granted = None,
 ) -> None:
-    """Add a connection, or change one."""
-    wanted = Connection(name, provider, region, zone, driver, credential, pairs("option", option or []))
+    """Add a connection, or change one. A driver that acts on this host starts without namespaces that may use it."""
+    options = pairs("option", option or [])
+    wanted = Connection(name, provider, region, zone, driver, credential, options, namespaces=grant_to)
     made = session.client.wire.call(Connection, "POST", PATH, body=wanted)
     if session.json:
         print_json(made)
@@ -62,8 +70,31 @@ def list_(session: Session) -> None:
 
 @app.command()
 @on_server
+def grant(session: Session, name: Name, namespaces: Namespaces) -> None:
+    """Let namespaces make VMs at a connection and run commands on them."""
+    _change_grants(session, name, "grant", namespaces)
+
+
+@app.command()
+@on_server
+def revoke(session: Session, name: Name, namespaces: Namespaces) -> None:
+    """Let namespaces make nothing more at a connection; their VMs there can still be controlled and terminated."""
+    _change_grants(session, name, "revoke", namespaces)
+
+
+def _change_grants(session: Session, name: str, how: str, namespaces: list[str]) -> None:
+    body = {"namespaces": namespaces}
+    changed = session.client.wire.call(Connection, "POST", f"{PATH}/{part(name)}/{how}", body=body)
+    if session.json:
+        print_json(changed)
+    else:
+        results().print(connection_table([changed]))
+
+
+@app.command()
+@on_server
 def remove(session: Session, name: Name) -> None:
-    """Remove a connection that was added."""
+    """Remove a connection at which nothing stands."""
     session.client.wire.call(object, "DELETE", f"{PATH}/{part(name)}")
     if session.json:
         print_json({"removed": name})

@@ -122,10 +122,12 @@ def connection_table(connections: Iterable[Connection]) -> Table:
             one.driver,
             one.credential,
             " ".join(f"{name}={value}" for name, value in sorted(one.options.items())),
+            " ".join(one.namespaces or ()) or "(none)",
         )
         for one in connections
     )
-    return filled_table(("connection", "provider", "region", "zone", "driver", "credential", "options"), rows)
+    titles = ("connection", "provider", "region", "zone", "driver", "credential", "options", "granted to")
+    return filled_table(titles, rows)
 
 
 def orphan_view(found: Orphans) -> RenderableType:

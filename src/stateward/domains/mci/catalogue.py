@@ -5,9 +5,10 @@ Specs are named `{provider}+{region}+{name}`. What is registered later is an obj
 of a namespace (specs and images).
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, SPEC
 from stateward.domains.mci.model import HOME, Connection, Image, Spec, part_id
@@ -34,11 +35,19 @@ BUILT_IN = {one.name: one for one in _built_in()}
 """The connections that every server knows."""
 
 
-class Catalogue:
-    """Finds connections, specs and images."""
+def _is_local(connection: Connection) -> bool:
+    return (connection.name, connection.lane, connection.driver) == (LOCAL.name, LOCAL.lane, LOCAL.driver)
 
-    def __init__(self) -> None:
+
+class Catalogue:
+    """Finds connections, specs and images.
+
+    `on_host` tells which drivers act on this host: their connections start without grants. `local` offers this host.
+    """
+
+    def __init__(self, on_host: Callable[[str], bool], *, local: bool = True) -> None:
         self.reader: Reader | None = None
+        self._on_host, self._local = on_host, local
 
     @property
     def _reader(self) -> Reader:
@@ -48,22 +57,44 @@ class Catalogue:
     # --- connections -------------------------------------------------------------------------------------------------
 
     async def connection(self, name: str) -> Connection:
-        """Return a connection, or raise."""
-        found = await self._reader.object(Key(HOME, part_id("connection", name)))
-        if found is not None and not found.removed:
-            return msgspec.json.decode(found.spec, type=Connection)
-        try:
-            return BUILT_IN[name]
-        except KeyError:
-            raise UnknownName("connection", name, [one.name for one in await self.connections()]) from None
+        """Return a connection that is enabled, or raise."""
+        found = await self._find_connection(name)
+        if found is None or not found.enabled:
+            raise UnknownName("connection", name, [one.name for one in await self.connections()])
+        return found
+
+    async def connection_of_machines(self, name: str) -> Connection:
+        """Return a connection at which machines may run, enabled or not, or raise: they can be ended in any case."""
+        return await self._find_connection(name) or await self.connection(name)
+
+    async def _find_connection(self, name: str) -> Connection | None:
+        return self.read_connection(name, await self._reader.object(Key(HOME, part_id("connection", name))))
 
     async def connections(self) -> list[Connection]:
-        """Return all connections, by name."""
-        known = dict(BUILT_IN)
+        """Return all connections that are enabled, by name."""
+        return [one for one in await self.all_connections() if one.enabled]
+
+    async def all_connections(self) -> list[Connection]:
+        """Return all connections, by name, and those too that were turned off or removed."""
+        known = {name: self._resolve(one) for name, one in BUILT_IN.items()}
         async for found in objects(self._reader, Selector(HOME, CONNECTION.kind)):
             one = msgspec.json.decode(found.spec, type=Connection)
-            known[one.name] = one
+            known[one.name] = self._resolve(one)
         return [known[name] for name in sorted(known)]
+
+    def read_connection(self, name: str, found: Object | None) -> Connection | None:
+        """Return a connection by its record, if it has one; others are known from the start, or not at all."""
+        if found is not None and not found.removed:
+            return self._resolve(msgspec.json.decode(found.spec, type=Connection))
+        return self._resolve(BUILT_IN[name]) if name in BUILT_IN else None
+
+    def _resolve(self, connection: Connection) -> Connection:
+        """Return a connection with the namespaces that its driver starts with, and turned off if a setting says so."""
+        namespaces = connection.namespaces
+        if namespaces is None:
+            namespaces = () if self._on_host(connection.driver) else ("*",)
+        enabled = connection.enabled and (self._local or not _is_local(connection))
+        return replace(connection, namespaces=namespaces, enabled=enabled)
 
     # --- specs and images --------------------------------------------------------------------------------------------
 
@@ -72,7 +103,7 @@ class Catalogue:
         found = await self._reader.object(Key(ns, part_id("spec", id_)))
         if found is not None and not found.removed:
             return msgspec.json.decode(found.spec, type=Spec)
-        spec = _known_spec(id_)
+        spec = find_known_spec(id_)
         if spec is None:
             raise BadInput("specId", id_, "a registered spec, or {provider}+{region}+{name} of a known one")
         return spec
@@ -136,7 +167,8 @@ def known_images(connection: Connection) -> list[Image]:
     return [Image(one.name, connection.name, one.name, one.system) for one in IMAGES.get(connection.provider, ())]
 
 
-def _known_spec(id_: str) -> Spec | None:
+def find_known_spec(id_: str) -> Spec | None:
+    """Return a spec that is known from the start, by its full name."""
     provider, _, rest = id_.partition("+")
     region, _, name = rest.partition("+")
     for connection in BUILT_IN.values():

@@ -11,8 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.mci.model import CommandRun, PostCommand, Runs, vm_of, vm_seen
-from stateward.domains.mci.vms import CloudOf
+from stateward.domains.mci.vms import GrantedCloudOf
 from stateward.drivers import CommandFailed, Ref
+from stateward.engine import Permanent
 from stateward.store.records import Object
 
 AT_ONCE = 20
@@ -29,7 +30,7 @@ class Ran(Struct, frozen=True):
     failed: dict[str, str] = {}
 
 
-async def run_post_command(cloud_of: CloudOf, command: PostCommand | None, vms: Sequence[Object]) -> Ran:
+async def run_post_command(granted_cloud_of: GrantedCloudOf, command: PostCommand | None, vms: Sequence[Object]) -> Ran:
     """Run the commands on every VM, some at once."""
     if command is None or not command.commands:
         return Ran()
@@ -38,7 +39,7 @@ async def run_post_command(cloud_of: CloudOf, command: PostCommand | None, vms: 
 
     async def one(vm: Object) -> tuple[str, list[CommandRun], str]:
         async with room:
-            return vm_of(vm).name, *(await _run(cloud_of, command, vm))
+            return vm_of(vm).name, *(await _run(granted_cloud_of, command, vm))
 
     ran = await asyncio.gather(*(one(vm) for vm in vms))
     written: dict[str, Runs] = {name: tuple(_shortened(run, most) for run in runs) for name, runs, _ in ran}
@@ -55,10 +56,13 @@ def shortened(text: str, most: int) -> str:
     return text if left_out <= 0 else f"({left_out} signs left out)\n{text[left_out:]}"
 
 
-async def _run(cloud_of: CloudOf, command: PostCommand, found: Object) -> tuple[list[CommandRun], str]:
+async def _run(granted_cloud_of: GrantedCloudOf, command: PostCommand, found: Object) -> tuple[list[CommandRun], str]:
     """Return the results of the commands on a VM, in order, and why the last one failed, if it did."""
     vm = vm_of(found)
-    driver = (await cloud_of(vm.connection)).driver
+    try:
+        driver = (await granted_cloud_of(vm.connection, found.ns)).driver
+    except Permanent as error:  # the grant was revoked since the VM was made: it stays, and nothing is run on it
+        return [], str(error)
     if not driver.caps.shell:
         return [CommandRun(NO_WAY_IN)], ""
     ref = Ref(vm.uid, vm_seen(found).native_id or None)

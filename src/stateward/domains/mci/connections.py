@@ -5,13 +5,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic
 
+from msgspec.structs import replace
+
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.clouds import TICK, Cloud
+from stateward.domains.mci.grants import NotGranted, check_grant
 from stateward.domains.mci.model import Connection
 from stateward.drivers import Driver, Place
 from stateward.drivers.registry import Drivers
 from stateward.drivers.simulated import CloudUnavailable
-from stateward.engine import Temporary
+from stateward.engine import Permanent, Temporary
 from stateward.errors import BadInput
 
 Called = Callable[[str, str], None]
@@ -30,6 +33,7 @@ class Clouds:
         self._drivers, self._catalogue, self._called, self._tick = drivers, catalogue, called, tick
         self._open: dict[str, tuple[Connection, Cloud]] = {}
         self._read: dict[str, float] = {}
+        self._records: dict[str, Connection] = {}
         self._reading: dict[str, asyncio.Task[Cloud]] = {}
 
     async def of(self, name: str) -> Cloud:
@@ -38,6 +42,15 @@ class Clouds:
         if known is not None and monotonic() - self._read.get(name, 0.0) < KNOWN_FOR:
             return known[1]
         return await asyncio.shield(self._reading.get(name) or self._begin_to_read(name))
+
+    async def granted(self, name: str, ns: str) -> Cloud:
+        """Return the cloud of a connection for what a namespace makes there; one that it may not use is refused."""
+        cloud = await self.of(name)
+        try:
+            check_grant(self._records[name], ns)
+        except NotGranted as error:
+            raise Permanent(str(error)) from error
+        return cloud
 
     def _begin_to_read(self, name: str) -> "asyncio.Task[Cloud]":
         """Read a connection for all who ask for it meanwhile."""
@@ -53,12 +66,14 @@ class Clouds:
 
     async def _as_read(self, name: str) -> Cloud:
         began = monotonic()
-        cloud = await self.at(await self._catalogue.connection(name))
+        record = self._records[name] = await self._catalogue.connection_of_machines(name)
+        cloud = await self.at(record)
         self._read[name] = began
         return cloud
 
     async def at(self, connection: Connection) -> Cloud:
         """Return the cloud of a connection; one that was changed since is made anew, if it can be."""
+        connection = replace(connection, namespaces=None, enabled=True)  # who may use it changes nothing about it
         known = self._open.get(connection.name)
         if known is not None and known[0] == connection:
             return known[1]
@@ -69,8 +84,13 @@ class Clouds:
             await known[1].close()
         return cloud
 
+    def read_anew(self, name: str) -> None:
+        """Have a connection read again before its next use: its record has just changed."""
+        self._read.pop(name, None)
+
     async def let_go(self, name: str) -> None:
         """Let go of a connection that there is no longer."""
+        self.read_anew(name)
         _, cloud = self._open.pop(name, (None, None))
         if cloud is not None:
             await cloud.close()

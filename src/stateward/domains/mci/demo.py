@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import Random
 
+from stateward.domains.mci.catalogue import LOCAL
 from stateward.domains.mci.lifecycle import MCI, MciState, VmState
 from stateward.domains.mci.model import MciSpec, SubGroup, mci_of, vm_of
 from stateward.domains.mci.service import Caller, Service
 from stateward.engine.ids import new_id
-from stateward.errors import StatewardError
+from stateward.errors import StatewardError, UnknownName
 from stateward.lifecycle import TRANSITIONAL, USER
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object
@@ -93,6 +94,8 @@ class Show:
 
     async def _live(self) -> None:
         await self._service.ensure_namespaces([NS])
+        with suppress(UnknownName):  # `local` is turned off or was removed: what is to be there will not be made
+            await self._service.grant(LOCAL.name, [NS], BY)
         for wanted in FLEET:
             await self.look_after(wanted)
         while True:

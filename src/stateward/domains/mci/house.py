@@ -12,6 +12,7 @@ from stateward.domains.mci.clouds import TICK
 from stateward.domains.mci.connections import Clouds
 from stateward.domains.mci.demo import Show
 from stateward.domains.mci.forms import FORMS, guard_form
+from stateward.domains.mci.grants import GrantGuard
 from stateward.domains.mci.guards import guard_mci
 from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SPEC, VM
 from stateward.domains.mci.limits import lanes_of
@@ -42,14 +43,16 @@ class MciWing(Wing):
         self._site, self._every = site, every
         self._cloud = cloud
         self.drivers = Drivers(site.data / "machines", lambda: self.cloud)
-        self.catalogue = Catalogue()
+        self.catalogue = Catalogue(self.drivers.is_on_host, local=site.local)
+        grants = GrantGuard(self.catalogue)
         self.clouds = Clouds(self.drivers, self.catalogue, site.called, tick=tick)
-        self._vms = Vms(self.clouds.of)
-        self._mcis = Mcis(self.clouds.of, self.clouds.driver, self.catalogue)
-        parts = Parts(self.clouds.of, self.catalogue)
+        self._vms = Vms(self.clouds.of, self.clouds.granted)
+        self._mcis = Mcis(self.clouds.granted, self.clouds.driver, self.catalogue)
+        parts = Parts(self.clouds.of, self.clouds.granted, self.catalogue)
         records = [Kind(one, guard=guard_form if one.kind in FORMS else None) for one in RECORDS]
         super().__init__(
-            [self._mcis.kind(guard_mci), self._vms.kind(), *parts.kinds(), *records], routes(self, site.saved)
+            [self._mcis.kind(grants.after(guard_mci)), self._vms.kind(grants), *parts.kinds(grants), *records],
+            routes(self, site.saved),
         )
 
     @property
@@ -98,7 +101,7 @@ class MciWing(Wing):
         """Set the limits of lanes that are new; those that an administrator has changed stay as they are."""
         groups, loads = await engine.store.reader.lanes()
         known = {one.grp for one in groups} | {one.lane.lane for one in loads}
-        new_groups, new_lanes = lanes_of(await self.catalogue.connections())
+        new_groups, new_lanes = lanes_of(await self.catalogue.all_connections())
         await engine.set_limits(
             [one for one in new_groups if one.grp not in known], [one for one in new_lanes if one.lane not in known]
         )

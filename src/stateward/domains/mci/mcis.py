@@ -16,7 +16,7 @@ from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_o
 from stateward.domains.mci.plans import DriverOf, Planned, free_numbers, resolve_all, vm_spec
 from stateward.domains.mci.preparing import Preparation, named
 from stateward.domains.mci.status import adds_up_to, count
-from stateward.domains.mci.vms import CloudOf
+from stateward.domains.mci.vms import GrantedCloudOf
 from stateward.engine import Ending, Handler, Job, Kind, Request
 from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Guard
@@ -48,8 +48,8 @@ def told(states: Sequence[str]) -> str:
 class Mcis:
     """The handlers of MCIs."""
 
-    def __init__(self, cloud_of: CloudOf, driver_of: DriverOf, catalogue: Catalogue) -> None:
-        self._cloud_of, self._driver_of = cloud_of, driver_of
+    def __init__(self, granted_cloud_of: GrantedCloudOf, driver_of: DriverOf, catalogue: Catalogue) -> None:
+        self._granted_cloud_of, self._driver_of = granted_cloud_of, driver_of
         self._catalogue = catalogue
         self._preparation = Preparation(catalogue)
 
@@ -146,7 +146,7 @@ class Mcis:
 
     async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
         running = [one for one in await self._among(job, made) if one.state == VmState.RUNNING]
-        return plain(await run_post_command(self._cloud_of, mci.post_command, running))
+        return plain(await run_post_command(self._granted_cloud_of, mci.post_command, running))
 
     async def _withdraw(self, job: Job) -> Ending:
         await self._preparation.undo(job, mci_of(job.claim.object))

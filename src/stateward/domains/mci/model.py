@@ -15,7 +15,11 @@ Policy = Literal["continue", "rollback", "refine"]
 
 
 class Connection(Struct, frozen=True, omit_defaults=True):
-    """A way to a cloud: a provider's region, with a driver behind it. The credential is a reference, never a secret."""
+    """A way to a cloud: a provider's region, with a driver behind it. The credential is a reference, never a secret.
+
+    `namespaces` may make things there (`*`: all); None stands for what the driver starts with. A built-in connection
+    that was removed stays as a record that is not enabled.
+    """
 
     name: str
     provider: str
@@ -24,6 +28,8 @@ class Connection(Struct, frozen=True, omit_defaults=True):
     driver: str = "simulated"
     credential: str = ""
     options: dict[str, str] = {}
+    namespaces: tuple[str, ...] | None = None
+    enabled: bool = True
 
     @property
     def lane(self) -> str:

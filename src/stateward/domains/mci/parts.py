@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.forms import guard_form
+from stateward.domains.mci.grants import GrantGuard
 from stateward.domains.mci.guards import guard_key, guard_network
 from stateward.domains.mci.leftovers import leftovers
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, SSH_KEY, VNET, PartState
@@ -27,10 +28,11 @@ from stateward.domains.mci.model import (
     subnet_key,
     text,
 )
-from stateward.domains.mci.vms import CloudOf
+from stateward.domains.mci.vms import CloudOf, GrantedCloudOf
 from stateward.domains.outcomes import answered
 from stateward.drivers import Accepted, Already, Driver, Outcome, Part, PartKind, Refused, Why
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Route, Temporary
+from stateward.engine.kinds import Guard
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Key, Object
 
@@ -59,16 +61,22 @@ MADE_FOR, SHARED = "made-for", "shared"
 class Parts:
     """The handlers of networks, security groups and keys."""
 
-    def __init__(self, cloud_of: CloudOf, catalogue: Catalogue) -> None:
-        self._cloud_of = cloud_of
+    def __init__(self, cloud_of: CloudOf, granted_cloud_of: GrantedCloudOf, catalogue: Catalogue) -> None:
+        self._cloud_of, self._granted_cloud_of = cloud_of, granted_cloud_of
         self._catalogue = catalogue
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self, grants: GrantGuard) -> list[Kind]:
         """Return the kinds, with their handlers."""
         make = {"vNet": self._network, "securityGroup": self._group, "sshKey": self._key}
-        guards = {"vNet": guard_network, "securityGroup": guard_form, "sshKey": guard_key}
+        guards: dict[str, Guard] = {"vNet": guard_network, "securityGroup": guard_form, "sshKey": guard_key}
         return [
-            Kind(lifecycle, self._handlers(word, make[word]), _route, guards[word], keeps=(MADE_FOR, SHARED))
+            Kind(
+                lifecycle,
+                self._handlers(word, make[word]),
+                _route,
+                grants.after(guards[word]),
+                keeps=(MADE_FOR, SHARED),
+            )
             for word, lifecycle in KINDS.items()
         ]
 
@@ -79,7 +87,7 @@ class Parts:
     async def _network(self, job: Job) -> Ending:
         """Make a network with the subnets that it is to have, and no others."""
         want = network_of(job.claim.object)
-        driver = await self._driver(want.connection)
+        driver = await self._granted_driver(job, want.connection)
         network = Part(PartKind.NETWORK, want.uid, want.name, facts={"cidr": want.cidr})
         native = await self._ensure(driver, network)
         await self._remove_subnets(driver, job, want, native)  # first: others may be to have their addresses
@@ -110,13 +118,13 @@ class Parts:
         network = await self._seen(job.ns, "vNet", want.network)
         rules = msgspec.json.encode(want.rules).decode()
         part = Part(PartKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
-        return Ending(seen=text(PartSeen(await self._ensure(await self._driver(want.connection), part))))
+        return Ending(seen=text(PartSeen(await self._ensure(await self._granted_driver(job, want.connection), part))))
 
     async def _key(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=KeySpec)
         facts = {"public_key": want.public_key} if want.public_key else {}
         part = Part(PartKind.SSH_KEY, want.uid, want.name, facts=facts)
-        return Ending(seen=text(PartSeen(await self._ensure(await self._driver(want.connection), part))))
+        return Ending(seen=text(PartSeen(await self._ensure(await self._granted_driver(job, want.connection), part))))
 
     async def _delete(self, job: Job) -> None:
         found = job.claim.object
@@ -142,6 +150,9 @@ class Parts:
         if found.state != PartState.AVAILABLE:
             raise Temporary(f"{word} {name!r} is {found.state}")
         return part_seen(found)
+
+    async def _granted_driver(self, job: Job, connection: str) -> Driver:
+        return (await self._granted_cloud_of(connection, job.ns)).driver
 
     async def _driver(self, connection: str) -> Driver:
         return (await self._cloud_of(connection)).driver

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from msgspec import Struct
 
 from stateward.domains.mci.catalogue import Catalogue
+from stateward.domains.mci.grants import check_grant
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup, VmSpec
 from stateward.drivers import Driver, Learns, Refused
 from stateward.engine import Temporary
@@ -36,6 +37,7 @@ async def resolve(catalogue: Catalogue, driver_of: DriverOf, ns: str, group: Sub
     """
     spec = await catalogue.spec(ns, group.spec)
     connection = await catalogue.connection(group.connection or spec.connection)
+    check_grant(connection, ns)
     if spec.connection != connection.name:
         same = (await catalogue.connection(spec.connection)).provider == connection.provider
         if not same:

@@ -5,15 +5,13 @@ from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.catalogue import BUILT_IN, Catalogue, objects
-from stateward.domains.mci.connections import Clouds
+from stateward.domains.mci.catalogue import objects
+from stateward.domains.mci.connection_records import Caller, ConnectionRecords
 from stateward.domains.mci.guards import SETTLED, Meanwhile, StillAlive
 from stateward.domains.mci.keypair import new_pair
 from stateward.domains.mci.lifecycle import (
-    CONNECTION,
     FORGET,
     HOLD,
     IMAGE,
@@ -25,10 +23,8 @@ from stateward.domains.mci.lifecycle import (
     MciState,
     VmState,
 )
-from stateward.domains.mci.limits import lanes_of
 from stateward.domains.mci.model import (
     HOME,
-    Connection,
     GroupSpec,
     Image,
     KeySpec,
@@ -46,14 +42,14 @@ from stateward.domains.mci.model import (
 from stateward.domains.mci.parts import KINDS, where_of
 from stateward.domains.mci.remains import Remain, gone_fact, remains_of
 from stateward.domains.mci.settling import settle
-from stateward.domains.mci.standing import InUse, guard_connection
+from stateward.domains.mci.standing import InUse
 from stateward.domains.mci.subgroups import WITH_MCI
-from stateward.engine import Accepted, AlreadyExists, Engine, NotFound
+from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.groups import GroupVerdict, NoneAllowed
 from stateward.engine.requests import VersionMismatch
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import CONTROLLER, FORCE, NO_FACTS
-from stateward.store.records import Key, Object
+from stateward.store.records import Object
 from stateward.store.selection import Selector
 
 T = TypeVar("T")
@@ -72,18 +68,8 @@ class NoNamespace(NotFound):
         return f"there is no namespace {self.object!r}"
 
 
-class Caller(Struct, frozen=True):
-    """Who asks: the actor of the tables, and the name behind it."""
-
-    actor: str
-    who: str = ""
-
-
-class Service:
+class Service(ConnectionRecords):
     """The mci domain, for its API, its commands and its demo."""
-
-    def __init__(self, engine: Engine, catalogue: Catalogue, clouds: Clouds) -> None:
-        self.engine, self.catalogue, self.clouds = engine, catalogue, clouds
 
     # --- MCIs --------------------------------------------------------------------------------------------------------
 
@@ -330,27 +316,6 @@ class Service:
         if users:
             raise InUse(f"{word} {name!r}", users)
         await self.engine.act(ns, found.id, "remove", actor=by.actor, who=by.who)
-
-    async def add_connection(self, connection: Connection, by: Caller) -> Connection:
-        """Add a connection, or change one; its driver must be one there is."""
-        await guard_connection(self.catalogue, self.engine.store.reader, connection.name, connection)
-        await self.clouds.at(connection)  # a driver or an option that is not known is refused here
-        key = Key(HOME, part_id("connection", connection.name))
-        try:
-            await self.engine.create(
-                *key, CONNECTION.kind, "register", spec=plain(connection), actor=CONTROLLER, who=by.who
-            )
-        except AlreadyExists:
-            await self.engine.act(*key, "change", spec=plain(connection), actor=CONTROLLER, who=by.who)
-        await self.engine.set_limits(*lanes_of([connection]))
-        return connection
-
-    async def remove_connection(self, name: str, by: Caller) -> None:
-        """Remove a connection that was added, and at which nothing stands."""
-        found = await self.engine.get(HOME, part_id("connection", name))
-        await guard_connection(self.catalogue, self.engine.store.reader, name, BUILT_IN.get(name))
-        await self.engine.act(*found.key, "remove", actor=CONTROLLER, who=by.who)
-        await self.clouds.let_go(name)
 
     # --- namespaces --------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ class InUse(Denied):
 
 async def guard_connection(catalogue: Catalogue, reader: Reader, name: str, becomes: Connection | None) -> None:
     """Refuse to take a connection away from what stands at it."""
-    was = next((one for one in await catalogue.connections() if one.name == name), None)
+    was = next((one for one in await catalogue.all_connections() if one.name == name), None)
     if was is not None and leads_elsewhere(was, becomes):
         users = await standing_at(reader, name)
         if users:

@@ -100,10 +100,10 @@ class Upkeep:
         """Compare all VMs with what their providers show; returns machines that no record knows."""
         records, parts = await self._records(), await parts_by_connection(self._engine.store.reader)
         strangers: list[Orphan] = []
-        for connection in await self._catalogue.connections():
+        for connection in await self._catalogue.all_connections():
             known = records.get(connection.name, {})
             try:
-                if known or connection.driver != "simulated":
+                if known or (connection.enabled and connection.driver != "simulated"):
                     strangers += await self._compare(connection, known)
                 if connection.name in parts:
                     await self._compare_parts(connection, parts[connection.name])

@@ -13,6 +13,7 @@ from msgspec import Struct
 from stateward.domains.mci.clouds import Cloud
 from stateward.domains.mci.evidence import EVENTS, Look, Sight, hopeless, proven, reached
 from stateward.domains.mci.evidence import SHOWN as EXPECTED
+from stateward.domains.mci.grants import GrantGuard
 from stateward.domains.mci.guards import guard_vm
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_of, text, vm_of, vm_seen
@@ -25,6 +26,9 @@ from stateward.store.records import Object
 
 CloudOf = Callable[[str], Awaitable[Cloud]]
 """Returns the cloud of a connection."""
+
+GrantedCloudOf = Callable[[str, str], Awaitable[Cloud]]
+"""Returns the cloud of a connection for what a namespace makes there, if it may."""
 
 YOUNG = 30.0
 """How many seconds a new machine may take to appear in listings: until then its absence proves nothing."""
@@ -56,19 +60,20 @@ class Place(Struct, frozen=True):
 class Vms:
     """The handlers of VMs."""
 
-    def __init__(self, cloud_of: CloudOf) -> None:
-        self._cloud_of = cloud_of
+    def __init__(self, cloud_of: CloudOf, granted_cloud_of: GrantedCloudOf) -> None:
+        self._cloud_of, self._granted_cloud_of = cloud_of, granted_cloud_of
         self.engine: Engine | None = None
 
-    def kind(self) -> Kind:
+    def kind(self, grants: GrantGuard) -> Kind:
         """Return the kind of VMs, with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
         handlers |= {action: Handler(self._act, self._observe) for action in DEEDS}
-        return Kind(VM, handlers, _route, guard=guard_vm, company=mci_beside, after=after_delete, keeps=FOUND_BY)
+        guard = grants.after(guard_vm)
+        return Kind(VM, handlers, _route, guard=guard, company=mci_beside, after=after_delete, keeps=FOUND_BY)
 
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
-        cloud = await self._cloud_of(vm.connection)
+        cloud = await self._granted_cloud_of(vm.connection, job.ns)
         answered(await cloud.create(_want(vm)))
         return await self._wait(cloud, job, vm.uid)
 

@@ -26,6 +26,7 @@ OBJECTS = spelled("""
 SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
+PEEKED = spelled("SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id")
 SELECTED = spelled("SELECT {Object:o} FROM objects o WHERE <chosen> ORDER BY o.ns, o.id FOR UPDATE OF o")
 LOCK_OBJECTS = spelled("""
 SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id

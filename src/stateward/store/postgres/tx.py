@@ -65,6 +65,11 @@ class PostgresTx:
         self._known.update(found)
         return found
 
+    async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
+        """Return the objects there are, removed ones included, without locking them."""
+        rows = await self._fetch(reading.PEEKED, list(set(keys)))
+        return {Key(row[0], row[1]): Object(*row) for row in rows}
+
     async def select(self, selector: Selector) -> list[Object]:
         """Return the chosen objects in the order of their keys, locked."""
         chosen = chosen_objects(selector)

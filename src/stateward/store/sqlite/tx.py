@@ -76,6 +76,9 @@ class SqliteTx:
         self._known.update(found.items())
         return found
 
+    async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
+        return {one.key: one for one in asking.objects(self._connection, keys)}
+
     async def select(self, selector: Selector) -> list[Object]:
         found = asking.selected(self._connection, selector)
         self._known |= {(one.ns, one.id): one for one in found}

@@ -51,6 +51,10 @@ class House:
     def cloud(self) -> SimulatedCloud:
         return self.wing.cloud
 
+    async def grant_host(self, ns: str = NS, connection: str = "local") -> None:
+        """Let a namespace have machines on this host, as an administrator does."""
+        await self.service.grant(connection, [ns], ANN)
+
     async def ended(self, accepted: Accepted | None) -> Operation:
         """Wait for the end of an operation."""
         assert accepted is not None
@@ -79,10 +83,16 @@ class House:
 
 @asynccontextmanager
 async def open_house(
-    store: Store, folder: Path, *, cloud: SimulatedCloud | None = None, works: bool = True, lease: float = 3.0
+    store: Store,
+    folder: Path,
+    *,
+    cloud: SimulatedCloud | None = None,
+    works: bool = True,
+    lease: float = 3.0,
+    site: Site | None = None,
 ) -> AsyncIterator[House]:
     """Open the domain on a store."""
-    site = Site(folder, chance=Random(1))
+    site = site or Site(folder, chance=Random(1))
     wing = MciWing(site, cloud=cloud or SimulatedCloud(temper=QUICK, chance=Random(1)), tick=0.01, every=3600.0)
     engine = Engine(store, wing.kinds, works=works, lease=lease)
     wing.attach(engine)

@@ -215,6 +215,7 @@ ON_HOST = SubGroup("p", 2, "local+here+tiny", LOCAL_IMAGE)
 
 
 async def with_command(house: House, *commands: str, groups: tuple[SubGroup, ...] = (ON_HOST,)) -> dict[str, Runs]:
+    await house.grant_host()
     await house.created(mci("m1", *groups, post_command=PostCommand("ann", commands, minutes=1.0)))
     return (await seen(house)).results
 
@@ -237,6 +238,7 @@ async def test_a_post_command_is_run_on_every_machine_and_what_it_wrote_is_kept(
 @pytest.mark.usefixtures("machines_end")
 async def test_a_post_command_that_takes_too_long_is_told_and_fails_no_machine(house: House) -> None:
     command = PostCommand("ann", ("echo before", "sleep 3600", "echo after"), minutes=0.02)
+    await house.grant_host()
     await house.created(mci("m1", ON_HOST, post_command=command))
     told = await seen(house)
     assert set(told.results.values()) == {(CommandRun("before\n", 0), CommandRun())}, told

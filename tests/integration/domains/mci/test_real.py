@@ -201,7 +201,7 @@ async def whole_life(house: House, wanted: SubGroup, connection: str, folder: Pa
 async def test_qemu_guests_of_one_mci_are_suspended_resumed_and_rebooted_and_one_that_was_killed_is_found(
     house: House, tmp_path: Path
 ) -> None:
-    await house.service.add_connection(Connection("lab", "lab", "here", driver="qemu"), ANN)
+    await house.service.add_connection(Connection("lab", "lab", "here", driver="qemu", namespaces=(NS,)), ANN)
     await house.service.register(NS, Spec("tiny", "lab", "tiny"), ANN)
     await house.service.register(NS, Image("tick", "lab", "tick"), ANN)
     folder = tmp_path / "machines" / "qemu" / "here"
@@ -212,6 +212,7 @@ async def test_qemu_guests_of_one_mci_are_suspended_resumed_and_rebooted_and_one
 async def test_process_machines_of_one_mci_are_suspended_resumed_and_rebooted_and_one_that_was_killed_is_found(
     house: House, tmp_path: Path
 ) -> None:
+    await house.grant_host()
     folder = tmp_path / "machines" / "process" / "here"
     async with nothing_stays(folder):
         await whole_life(house, SubGroup("p", PROCESSES, "local+here+tiny", "sh"), "local", folder)

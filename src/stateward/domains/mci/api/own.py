@@ -2,6 +2,7 @@
 
 from litestar import delete, get, post
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.access import Right
 from stateward.domains.mci.api.bodies import A_CHANGE
@@ -10,7 +11,7 @@ from stateward.domains.mci.api.endings import Begun
 from stateward.domains.mci.api.hall import Call
 from stateward.domains.mci.api.names import Group, Mci, Named, Ns, Vm, Wait, Word
 from stateward.domains.mci.api.orphans import Orphans, orphans_at, terminate_orphan
-from stateward.domains.mci.api.part_bodies import connection_wish
+from stateward.domains.mci.api.part_bodies import connection_wish, namespaces_wish
 from stateward.domains.mci.api.places import image_view, spec_view
 from stateward.domains.mci.api.rights import GOVERN_ALL, READ_ALL
 from stateward.domains.mci.api.states import of_mci, tells_state
@@ -22,12 +23,15 @@ from stateward.domains.wing import needs, reads
 from stateward.errors import BadInput, UnknownName
 
 BASE = "/api/v1/mci"
-A_CONNECTION = {"name": "here", "provider": "local", "region": "here", "driver": "process"}
+A_CONNECTION = {
+    "name": "here", "provider": "local", "region": "here", "driver": "process", "namespaces": ["default"],
+}  # fmt: skip
+A_GRANT = {"namespaces": ["default"]}
 AN_ORPHAN = {"connection": "aws-ap-northeast-2", "key": "8f14e45fceea167a5a36dedd4bea2543"}
 
 
 class ConnectionOut(Struct, frozen=True):
-    """A connection; `built_in` ones are known from the start."""
+    """A connection; `built_in` ones are known from the start. `namespaces` may make things there; `*` means all."""
 
     name: str
     provider: str
@@ -37,6 +41,7 @@ class ConnectionOut(Struct, frozen=True):
     credential: str
     options: dict[str, str]
     built_in: bool
+    namespaces: list[str]
 
 
 class Offer(Struct, frozen=True):
@@ -47,9 +52,10 @@ class Offer(Struct, frozen=True):
 
 
 def _out(one: Connection) -> ConnectionOut:
-    built_in = BUILT_IN.get(one.name) == one
+    built_in = BUILT_IN.get(one.name) == replace(one, namespaces=None)
+    granted = list(one.namespaces or ())
     return ConnectionOut(
-        one.name, one.provider, one.region, one.zone, one.driver, one.credential, one.options, built_in
+        one.name, one.provider, one.region, one.zone, one.driver, one.credential, one.options, built_in, granted
     )
 
 
@@ -61,7 +67,7 @@ async def list_connections(request: Call) -> list[ConnectionOut]:
 
 @post("/connections", opt=GOVERN_ALL | reads(A_CONNECTION))
 async def add_connection(request: Call) -> ConnectionOut:
-    """Add a connection, or change one."""
+    """Add a connection, or change one; without `namespaces` it keeps its own, or starts with those of its driver."""
     wanted = connection_wish(await request.fields())
     try:
         return _out(await request.service.add_connection(wanted, request.by))
@@ -71,9 +77,23 @@ async def add_connection(request: Call) -> ConnectionOut:
 
 @delete("/connections/{name:str}", opt=GOVERN_ALL, status_code=200)
 async def remove_connection(request: Call, name: Named) -> Begun:
-    """Remove a connection that was added; one that every server knows is then as it was before."""
+    """Remove a connection; one that every server knows comes back when it is added again."""
     await request.service.remove_connection(name, request.by)
     return Begun(f"the connection {name} has been removed")
+
+
+@post("/connections/{name:str}/grant", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
+async def grant_connection(request: Call, name: Named) -> ConnectionOut:
+    """Let further namespaces make things at a connection; `*` stands for all."""
+    namespaces = namespaces_wish(await request.fields(), needed=True) or ()
+    return _out(await request.service.grant(name, namespaces, request.by))
+
+
+@post("/connections/{name:str}/revoke", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
+async def revoke_connection(request: Call, name: Named) -> ConnectionOut:
+    """Let namespaces make nothing more at a connection; what they have there can be controlled and terminated."""
+    namespaces = namespaces_wish(await request.fields(), needed=True) or ()
+    return _out(await request.service.revoke(name, namespaces, request.by))
 
 
 @get("/connections/{name:str}/offer", opt=needs(Right.READ))
@@ -88,7 +108,9 @@ async def get_offer(request: Call, name: Named) -> Offer:
 async def list_orphans(request: Call, connection: Word = None) -> Orphans:
     """Return the machines of ours that no record knows, at one connection or at all."""
     catalogue = request.catalogue
-    chosen = [await catalogue.connection(connection)] if connection else await catalogue.connections()
+    if connection:
+        return await orphans_at(request, [await catalogue.connection_of_machines(connection)])
+    chosen = await catalogue.connections()
     return await orphans_at(request, chosen)
 
 
@@ -121,6 +143,6 @@ async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait 
 
 
 ROUTES = (
-    list_connections, add_connection, remove_connection, get_offer, list_orphans, end_orphan,
-    reconcile_mci, reconcile_vm, scale_group,
+    list_connections, add_connection, remove_connection, grant_connection, revoke_connection, get_offer,
+    list_orphans, end_orphan, reconcile_mci, reconcile_vm, scale_group,
 )  # fmt: skip

@@ -1,10 +1,13 @@
 """What bodies ask for: networks, security groups, keys, specs, images and connections."""
 
+import re
 from collections.abc import Sequence
 from ipaddress import IPv4Network, ip_network
 
+from stateward import naming
 from stateward.domains.mci.api.lenient import Fields, whole
 from stateward.domains.mci.api.names import name_of, one_of, record_name, reference
+from stateward.domains.mci.grants import ALL
 from stateward.domains.mci.keypair import check_public_key
 from stateward.domains.mci.model import Connection, GroupSpec, Image, KeySpec, NetworkSpec, Rule, Spec, Subnet
 from stateward.errors import BadInput
@@ -139,4 +142,18 @@ def connection_wish(body: Fields) -> Connection:
         body.text("driver", "driverName", default="simulated").strip(),
         reference("credential", body.text("credential", "credentialName").strip()),
         {} if options is None else body.labels("options"),
+        namespaces_wish(body),
     )
+
+
+def namespaces_wish(body: Fields, *, needed: bool = False) -> tuple[str, ...] | None:
+    """Read which namespaces may use a connection; None where nothing is said of them."""
+    if body.raw("namespaces") is None and not needed:
+        return None
+    found = body.texts("namespaces")
+    for number, one in enumerate(found):
+        if one != ALL and re.match(naming.PATH_PART, one) is None:
+            raise BadInput(f"{body.field('namespaces')}[{number}]", one, f"a namespace, or {ALL!r} for all")
+    if needed and not found:
+        raise BadInput(body.field("namespaces"), found, f"a list of at least one namespace, or {ALL!r} for all")
+    return (ALL,) if ALL in found else tuple(sorted(set(found)))

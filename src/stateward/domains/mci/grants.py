@@ -1,0 +1,119 @@
+"""Grants: the namespaces that may make things at a connection.
+
+A driver that acts on the server's own host gives its user a process there. An administrator therefore names the
+namespaces that may use such a connection; all others may use connections to clouds only.
+
+Nothing is made at a connection, and no command is run there, unless its record grants it to the namespace. That is
+checked in the transaction that accepts a request, and again by the worker before it calls the driver. What runs at a
+connection whose grant was revoked can still be suspended, resumed, rebooted and terminated.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from stateward.domains.mci.catalogue import Catalogue, find_known_spec
+from stateward.domains.mci.forms import read
+from stateward.domains.mci.lifecycle import MCI, SPEC
+from stateward.domains.mci.model import HOME, Connection, MciSpec, Scale, Spec, SubGroup, part_id
+from stateward.engine import Denied, Request
+from stateward.engine.desk import Desk
+from stateward.engine.kinds import Guard
+from stateward.errors import BadInput
+from stateward.store.records import Key, Object
+
+ALL = "*"
+"""Stands for every namespace."""
+
+MAKING = ("create", "repair", "reshape", "scale out")
+"""The actions that make something at a provider which was not there before."""
+
+
+class NotGranted(Denied):
+    """A namespace asks for something at a connection that it may not use."""
+
+    code = "forbidden"
+
+    def __init__(self, connection: str, ns: str, *, enabled: bool = True) -> None:
+        super().__init__(connection, ns)
+        self.connection, self.ns, self.enabled = connection, ns, enabled
+
+    def __str__(self) -> str:
+        if not self.enabled:
+            return f"connection {self.connection!r} is turned off or removed: nothing is made there"
+        return (
+            f"connection {self.connection!r} is not granted to namespace {self.ns!r}; an administrator of the"
+            f" deployment can grant it: stateward mci connection grant {self.connection} {self.ns}"
+        )
+
+
+def check_grant(connection: Connection, ns: str) -> None:
+    """Refuse a namespace that may not use a connection."""
+    granted = connection.namespaces or ()
+    if not connection.enabled or (ALL not in granted and ns not in granted):
+        raise NotGranted(connection.name, ns, enabled=connection.enabled)
+
+
+def with_granted(connection: Connection, namespaces: Iterable[str]) -> tuple[str, ...]:
+    """Return the namespaces of a connection and further ones."""
+    found = {*(connection.namespaces or ()), *namespaces}
+    return (ALL,) if ALL in found else tuple(sorted(found))
+
+
+def without_revoked(connection: Connection, namespaces: Iterable[str]) -> tuple[str, ...]:
+    """Return the namespaces of a connection without some."""
+    granted, leaving = set(connection.namespaces or ()), set(namespaces)
+    if ALL in granted and ALL not in leaving:
+        allowed = f"{ALL!r}: {connection.name!r} is granted to all namespaces, and not to one by one"
+        raise BadInput("namespaces", sorted(leaving), allowed)
+    return () if ALL in leaving else tuple(sorted(granted - leaving))
+
+
+class GrantGuard:
+    """Checks grants in the transaction that accepts a request."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def after(self, guard: Guard) -> Guard:
+        """Return a guard that checks grants too, on the request as the other guard has completed it."""
+
+        async def both(desk: Desk, request: Request, found: Object) -> Request | None:
+            completed = await guard(desk, request, found)
+            if request.birth is not None or request.action in MAKING:
+                await self._check(desk, completed or request, found)
+            return completed
+
+        return both
+
+    async def _check(self, desk: Desk, request: Request, found: Object) -> None:
+        wanted = read(found.kind, request.spec or found.spec)
+        names = await self._used(desk, request, wanted) if found.kind == MCI.kind else [wanted.connection]
+        keys = [Key(HOME, part_id("connection", name)) for name in names]
+        for name, record in zip(names, await desk.peek(keys), strict=True):
+            connection = self._catalogue.read_connection(name, record)
+            if connection is not None:  # nothing can be made at one that nobody knows
+                check_grant(connection, request.ns)
+
+    async def _used(self, desk: Desk, request: Request, mci: MciSpec) -> list[str]:
+        """Return the connections at which an MCI is to get VMs by a request."""
+        groups = mci.groups
+        if request.birth is None:
+            scale = msgspec.json.decode(request.args, type=Scale)
+            groups = tuple(one for one in groups if one.name == scale.group)
+        unnamed = [one.spec for one in groups if not one.connection]
+        records = await desk.peek([Key(request.ns, part_id("spec", id_)) for id_ in unnamed])
+        homes = {id_: _home_of(id_, record) for id_, record in zip(unnamed, records, strict=True)}
+        return list(dict.fromkeys(filter(None, (_connection_of(one, homes) for one in groups))))
+
+
+def _connection_of(group: SubGroup, homes: dict[str, str]) -> str:
+    return group.connection or homes.get(group.spec, "")
+
+
+def _home_of(id_: str, record: Object | None) -> str:
+    """Return the connection of a spec: one that is registered, or one that is known from the start."""
+    if record is not None and not record.removed and record.kind == SPEC.kind:
+        return msgspec.json.decode(record.spec, type=Spec).connection
+    known = find_known_spec(id_)
+    return "" if known is None else known.connection

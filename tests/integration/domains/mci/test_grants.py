@@ -1,0 +1,240 @@
+"""Grants: which namespaces may make things at a connection, at every place where something is asked for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateward.domains.mci.catalogue import LOCAL, LOCAL_IMAGE
+from stateward.domains.mci.demo import BY
+from stateward.domains.mci.demo import NS as DEMO
+from stateward.domains.mci.grants import NotGranted
+from stateward.domains.mci.lifecycle import VM, MciState
+from stateward.domains.mci.model import Connection, PostCommand, SubGroup, mci_seen, vm_of
+from stateward.domains.mci.standing import InUse
+from stateward.domains.wing import Site
+from stateward.drivers.registry import Drivers
+from stateward.drivers.simulated import SimulatedCloud
+from stateward.errors import BadInput, UnknownName
+from stateward.store.records import Status
+from tests.integration.domains.mci.api_house import ApiHouse, open_api
+from tests.integration.domains.mci.conftest import ANN, NS, House, mci, open_house
+from tests.integration.drivers.local.host import kill_all_in
+from tests.stores import fresh_store
+
+OWN = "http://test/api/v1/mci"
+ON_HOST = SubGroup("p", 1, "local+here+tiny", LOCAL_IMAGE)
+ASKED = {"name": "p", "subGroupSize": 1, "specId": "local+here+tiny", "imageId": LOCAL_IMAGE}
+
+
+@pytest.fixture(autouse=True)
+def _no_machine_stays(tmp_path: Path) -> Any:
+    yield
+    kill_all_in(tmp_path / "machines" / "process" / "here")
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+    async with open_api(tmp_path) as opened:
+        yield opened
+
+
+def test_a_driver_says_itself_whether_it_acts_on_this_host(tmp_path: Path) -> None:
+    drivers = Drivers(tmp_path, SimulatedCloud)
+    assert {name for name in drivers.names if drivers.is_on_host(name)} == {"process", "qemu"}
+    assert drivers.is_on_host("one that nobody knows")
+
+
+# --- where something is accepted -------------------------------------------------------------------------------------
+
+
+async def test_an_mci_on_this_host_is_refused_until_it_is_granted_and_nothing_is_made(house: House) -> None:
+    with pytest.raises(NotGranted, match=r"'local' is not granted to namespace 'default'; an administrator"):
+        await house.service.create(NS, mci("m1", ON_HOST), ANN)
+    assert await house.service.mcis(NS) == []
+    await house.grant_host()
+    assert (await house.created(mci("m1", ON_HOST))).status is Status.SUCCEEDED
+    assert await house.state() == MciState.RUNNING
+
+
+async def test_a_grant_is_for_one_namespace_and_no_other(house: House) -> None:
+    await house.grant_host("other")
+    with pytest.raises(NotGranted):
+        await house.service.create(NS, mci("m1", ON_HOST), ANN)
+
+
+async def test_a_vm_that_is_asked_for_by_itself_needs_the_grant_too(house: House) -> None:
+    spec = {
+        "name": "p-1", "uid": "u", "mci": "m1", "group": "p", "connection": "local", "provider": "local",
+        "region": "here", "spec": "s", "image": "sh", "csp_spec": "tiny", "csp_image": "sh",
+    }  # fmt: skip
+    with pytest.raises(NotGranted):
+        await house.engine.create(NS, "m1.p-1", VM.kind, "create", parent="m1", spec=spec, actor="user")
+
+
+async def test_an_mci_gets_no_group_on_this_host_without_a_grant(house: House) -> None:
+    await house.created(mci())
+    with pytest.raises(NotGranted):
+        await house.service.add_group(NS, "m1", ON_HOST, ANN)
+    assert len(await house.service.vms(NS, "m1")) == 2
+
+
+async def test_a_group_on_this_host_does_not_grow_after_the_grant_was_revoked(house: House) -> None:
+    await house.grant_host()
+    await house.created(mci("m1", ON_HOST))
+    await house.service.revoke("local", [NS], ANN)
+    with pytest.raises(NotGranted):
+        await house.service.scale(NS, "m1", "p", 1, ANN)
+    assert len(await house.service.vms(NS, "m1")) == 1
+
+
+async def test_a_group_that_names_its_connection_is_judged_by_that_one(house: House) -> None:
+    await house.service.add_connection(Connection("lab", "local", "here", driver="process"), ANN)
+    with pytest.raises(NotGranted, match="'lab'"):
+        await house.service.create(NS, mci("m1", SubGroup("p", 1, "local+here+tiny", "sh", connection="lab")), ANN)
+
+
+async def test_connections_to_clouds_start_with_all_namespaces_and_can_be_limited(house: House) -> None:
+    await house.created(mci())
+    cloud = await house.service.catalogue.connection("aws-ap-northeast-2")
+    assert cloud.namespaces == ("*",)
+    await house.service.revoke(cloud.name, ["*"], ANN)
+    with pytest.raises(NotGranted):
+        await house.service.create(NS, mci("m2"), ANN)
+    with pytest.raises(BadInput, match="granted to all"):
+        await house.service.revoke("aws-us-east-1", [NS], ANN)
+
+
+async def test_many_who_grant_at_once_lose_no_grant(house: House) -> None:
+    names = [f"t{number}" for number in range(8)]
+    await asyncio.gather(*(house.service.grant("local", [one], ANN) for one in names))
+    assert (await house.service.catalogue.connection("local")).namespaces == tuple(names)
+
+
+# --- a grant that is revoked -----------------------------------------------------------------------------------------
+
+
+async def test_what_was_accepted_before_a_grant_was_revoked_is_not_made_and_says_why(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.grant_host()
+    wing, granted = house.wing, house.wing.clouds.granted
+
+    async def revoked_first(name: str, ns: str) -> Any:
+        await house.service.revoke("local", [NS], ANN)
+        return await granted(name, ns)
+
+    monkeypatch.setattr(wing._vms, "_granted_cloud_of", revoked_first)
+    await house.created(mci("m1", ON_HOST))
+    (vm,) = await house.service.vms(NS, "m1")
+    assert vm.state == "Failed"
+    assert "not granted" in (vm.error or "")
+    seen = (await (await wing.clouds.of("local")).driver.observe()).seen
+    assert vm_of(vm).uid not in [one.key for one in seen]
+
+
+async def test_a_machine_whose_grant_was_revoked_is_controlled_and_ended_and_runs_no_command(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.grant_host()
+    wing, granted = house.wing, house.wing.clouds.granted
+
+    async def revoked_first(name: str, ns: str) -> Any:
+        await house.service.revoke("local", [NS], ANN)
+        return await granted(name, ns)
+
+    monkeypatch.setattr(wing._mcis, "_granted_cloud_of", revoked_first)
+    await house.created(mci("m1", ON_HOST, post_command=PostCommand("", ("echo done",))))
+    seen = mci_seen(await house.service.mci(NS, "m1"))
+    assert seen.results == {"p-1": ""}
+    assert "not granted" in seen.failed["p-1"]
+    for action in ("suspend", "resume", "reboot", "terminate"):
+        ended = await house.ended((await house.service.control(NS, "m1", action, ANN)).whole)
+        assert ended.status is Status.SUCCEEDED, action
+
+
+# --- the connection `local` ------------------------------------------------------------------------------------------
+
+
+async def test_local_can_be_removed_and_comes_back_without_its_grants(house: House) -> None:
+    await house.grant_host()
+    await house.created(mci("m1", ON_HOST))
+    with pytest.raises(InUse):
+        await house.service.remove_connection("local", ANN)
+    await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
+    for word in ("sshKey", "securityGroup", "vNet"):
+        for part in await house.service.parts(NS, word):
+            await house.ended(await house.engine.act(NS, part.id, "delete"))
+    await house.service.remove_connection("local", ANN)
+    assert "local" not in [one.name for one in await house.service.catalogue.connections()]
+    with pytest.raises(NotGranted, match="turned off or removed"):
+        await house.service.create(NS, mci("m2", ON_HOST), ANN)
+    with pytest.raises(UnknownName):
+        await house.service.grant("local", [NS], ANN)
+    await house.service.add_connection(LOCAL, ANN)
+    assert (await house.service.catalogue.connection("local")).namespaces == ()
+
+
+async def test_where_local_is_turned_off_nothing_is_made_there_and_what_runs_can_be_ended(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    new_store = fresh_store("sqlite", request)
+    async with open_house(new_store(), tmp_path) as house:
+        await house.grant_host()
+        await house.created(mci("m1", ON_HOST))
+    async with open_house(new_store(), tmp_path, site=Site(tmp_path, local=False)) as house:
+        assert "local" not in [one.name for one in await house.service.catalogue.connections()]
+        with pytest.raises(NotGranted, match="turned off or removed"):
+            await house.service.create(NS, mci("m2", ON_HOST), ANN)
+        ended = await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
+        assert ended.status is Status.SUCCEEDED
+
+
+async def test_the_demo_grants_this_host_to_its_own_namespace_alone(house: House) -> None:
+    await house.service.grant(LOCAL.name, [DEMO], BY)
+    assert (await house.service.catalogue.connection("local")).namespaces == (DEMO,)
+
+
+# --- over HTTP -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_operator_is_told_who_can_grant_and_cannot_do_it_himself(api: ApiHouse) -> None:
+    body = {"name": "m1", "subGroups": [ASKED]}
+    refused = await api.post(f"/ns/{NS}/mciDynamic", body, "operator")
+    assert refused.status_code == 403, refused.text
+    for word in ("local", NS, "administrator"):
+        assert word in refused.json()["detail"]
+    review = (await api.post(f"/ns/{NS}/mciDynamicReview", body, "operator")).json()
+    assert not review["creationViable"]
+    assert "not granted" in review["vmReviews"][0]["errors"][0]
+    grant = f"{OWN}/connections/local/grant"
+    assert (await api.post(grant, {"namespaces": [NS]}, "operator")).status_code == 403
+    assert (await api.post(grant, {"namespaces": [NS]})).json()["namespaces"] == [NS]
+    shown = await api.post(f"/ns/{NS}/mciDynamic?wait=60", body, "operator")
+    assert shown.status_code == 200, shown.text
+    assert (await api.post(f"{OWN}/connections/local/revoke", {"namespaces": [NS]})).json()["namespaces"] == []
+    assert (await api.post(f"/ns/{NS}/mciDynamic", {**body, "name": "m2"}, "operator")).status_code == 403
+
+
+async def test_a_key_or_a_network_on_this_host_needs_the_grant_too(api: ApiHouse) -> None:
+    networks = {"subnetInfoList": [{"name": "s", "ipv4_CIDR": "10.0.1.0/24"}]}
+    bodies: dict[str, dict[str, Any]] = {"vNet": networks, "sshKey": {}}
+    for word, more in bodies.items():
+        refused = await api.post(f"/ns/{NS}/resources/{word}", {"name": "x", "connectionName": "local", **more})
+        assert refused.status_code == 403, refused.text
+
+
+async def test_a_connection_is_added_with_its_namespaces_and_keeps_them_when_it_is_changed(api: ApiHouse) -> None:
+    body = {"name": "lab", "provider": "lab", "region": "here", "driver": "process"}
+    assert (await api.post(f"{OWN}/connections", body)).json()["namespaces"] == []
+    assert (await api.post(f"{OWN}/connections", {**body, "namespaces": ["a", "b"]})).json()["namespaces"] == ["a", "b"]
+    assert (await api.post(f"{OWN}/connections", {**body, "zone": "z"})).json()["namespaces"] == ["a", "b"]
+    away = await api.post(f"{OWN}/connections", {**body, "driver": "simulated"})
+    assert away.json()["namespaces"] == ["*"]
+    assert (await api.post(f"{OWN}/connections", body)).json()["namespaces"] == []
+    bad: list[list[Any]] = [[], [""], ["a/b"], [{}]]
+    for wrong in bad:
+        answer = await api.post(f"{OWN}/connections/lab/grant", {"namespaces": wrong})
+        assert answer.status_code == 400, answer.text
