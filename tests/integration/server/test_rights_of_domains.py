@@ -26,6 +26,8 @@ EXCEPTIONS: dict[str, Rule] = {
     "POST /tumblebug/ns/{ns}/mciDynamicReview": "read in shop",
     "POST /api/v1/mci/connections": "govern",
     "DELETE /api/v1/mci/connections/{name}": "govern",
+    "POST /api/v1/mci/connections/{name}/grant": "govern",
+    "POST /api/v1/mci/connections/{name}/revoke": "govern",
     "GET /api/v1/mci/orphans": "read everywhere",
     "POST /api/v1/mci/orphans/terminate": "govern",
     # ovc
