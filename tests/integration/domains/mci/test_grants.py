@@ -148,7 +148,7 @@ async def test_a_machine_whose_grant_was_revoked_is_controlled_and_ended_and_run
     monkeypatch.setattr(wing._mcis, "_granted_cloud_of", revoked_first)
     await house.created(mci("m1", ON_HOST, post_command=PostCommand("", ("echo done",))))
     seen = mci_seen(await house.service.mci(NS, "m1"))
-    assert seen.results == {"p-1": ""}
+    assert seen.results == {"p-1": ()}
     assert "not granted" in seen.failed["p-1"]
     for action in ("suspend", "resume", "reboot", "terminate"):
         ended = await house.ended((await house.service.control(NS, "m1", action, ANN)).whole)
