@@ -7,6 +7,7 @@ store for that long therefore stops by itself what it does.
 
 import asyncio
 import logging
+import math
 import os
 import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -35,7 +36,7 @@ from stateward.engine.spares import AHEAD, Pace, Spares
 from stateward.engine.timekeeping import Timekeeper
 from stateward.errors import StatewardError
 from stateward.store import records
-from stateward.store.errors import StoreError
+from stateward.store.errors import Replaced, StoreError
 from stateward.store.port import Program, Store, Topic, Tx
 from stateward.store.records import Claim, Key, Operation
 
@@ -374,10 +375,13 @@ class Worker:
         while True:
             left = self._left
             if left <= 0:
-                self._spares.forget(self._spares.let_all_go())
-                for running in self._running.values():
-                    tell_to_stop(running, "lost")
+                self._stop_running()
             await asyncio.sleep(left if left > 0 else self._lease / 3)
+
+    def _stop_running(self) -> None:
+        self._spares.forget(self._spares.let_all_go())
+        for running in self._running.values():
+            tell_to_stop(running, "lost")
 
     async def _watching_fences(self) -> None:
         while True:
@@ -419,6 +423,10 @@ class Worker:
         while True:
             try:
                 return await self._store.transact(program)
+            except Replaced:  # another process may work on the file that is there now
+                self._seen = -math.inf
+                self._stop_running()
+                await asyncio.Event().wait()
             except StoreError as error:
                 log.warning("worker %s waits for the store: %s", self.name, error)
                 self._fences.set()  # a claim whose answer was lost is a stray

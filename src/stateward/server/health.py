@@ -10,7 +10,7 @@ from stateward.server.answers import described
 from stateward.server.auth import open_to_all
 from stateward.server.refusals import NotReady
 from stateward.server.service import Call
-from stateward.store.errors import StoreError
+from stateward.store.errors import Replaced, StoreError
 
 PATIENCE = 2.0
 """How many seconds the store may take to answer."""
@@ -45,6 +45,8 @@ async def ready(request: Call) -> Readiness:
     try:
         async with asyncio.timeout(PATIENCE):
             return Readiness(worker=await _worker(engine))
+    except Replaced as error:
+        raise NotReady(error.what) from error
     except (StoreError, TimeoutError) as error:
         raise NotReady("the store does not answer") from error
 

@@ -17,6 +17,7 @@ from typing import IO, Any, Literal
 import msgspec
 
 from stateward.config import masked
+from stateward.store.errors import Replaced
 
 TOKEN = re.compile(r"(\bsw_[A-Za-z0-9]+|sw_[0-9a-f]{12})_[A-Za-z0-9_-]+")
 HEADER = re.compile(r"\b(basic|bearer)(\s+)[A-Za-z0-9+/=._-]{8,}", re.IGNORECASE)
@@ -78,6 +79,22 @@ class TextForm(logging.Formatter):
         return redacted(text)
 
 
+def is_new(record: logging.LogRecord) -> bool:
+    """Tell whether a record says something new.
+
+    The store logs once that its file was replaced. Every request and every loop meets that error from then on.
+    """
+    causes = record.args if isinstance(record.args, tuple) else ()
+    error = record.exc_info[1] if record.exc_info else None
+    return not any(_is_about_replaced(one) for one in (*causes, error))
+
+
+def _is_about_replaced(cause: object) -> bool:
+    if isinstance(cause, BaseExceptionGroup):
+        return all(map(_is_about_replaced, cause.exceptions))
+    return isinstance(cause, Replaced)
+
+
 FORMS = {"json": JsonForm, "text": TextForm}
 
 
@@ -85,6 +102,7 @@ def start_logging(form: Literal["text", "json"], level: str, stream: IO[str] | N
     """Send everybody's lines one way: ours, the server's, the libraries'."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(FORMS[form]())
+    handler.addFilter(is_new)
     root = logging.getLogger()
     for former in root.handlers[:]:
         root.removeHandler(former)

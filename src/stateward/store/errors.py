@@ -44,6 +44,15 @@ class Full(StoreError):
     retry = True
 
 
+class Replaced(StoreError):
+    """The database file was removed or replaced while in use; the process has to be restarted on the right one.
+
+    Whether the last commit is in the file that is found then is not known.
+    """
+
+    what = "the database file was removed or replaced while in use"
+
+
 class Unfit(StoreError):
     """A value was given that the database cannot hold, such as a NUL in a text on PostgreSQL."""
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.server.logs import JsonForm, TextForm, redacted, start_logging, working_on
+from stateward.store.errors import Replaced
 
 TOKEN = "sw_0123456789ab_Zm9v-YmFy_c2VjcmV0c2VjcmV0c2VjcmV0"
 SECRET = "Zm9v-YmFy_c2VjcmV0c2VjcmV0c2VjcmV0"
@@ -131,3 +132,13 @@ def test_everybodys_lines_go_one_way(written: io.StringIO) -> None:
     logging.getLogger("uvicorn.error").info("not worth a line")
     lines = [json.loads(line) for line in written.getvalue().splitlines()]
     assert [line["message"] for line in lines] == ["one sw_0123456789ab_***", "two"]
+
+
+def test_a_replaced_database_is_logged_by_the_store_and_by_nobody_else(written: io.StringIO) -> None:
+    error, log = Replaced("stateward.db is gone"), logging.getLogger("stateward.worker")
+    log.warning("worker %s waits for the store: %s", "w", error)
+    log.error("first loop has failed", exc_info=ExceptionGroup("both", [error, error]))
+    log.error("second loop has failed", exc_info=ExceptionGroup("both", [error, ValueError("and this")]))
+    log.warning("worker %(name)s", {"name": "w"})
+    messages = [json.loads(line)["message"] for line in written.getvalue().splitlines()]
+    assert messages == ["second loop has failed", "worker w"]

@@ -26,6 +26,7 @@ from msgspec import Struct
 from stateward.store.errors import StoreError
 from stateward.store.sqlite.connections import PAGE_BYTES, open_checkpointer
 from stateward.store.sqlite.gauge import Gauge
+from stateward.store.sqlite.identity import FileIdentity
 from stateward.store.sqlite.settings import Settings
 
 SOON, LATER = 0.01, 0.5
@@ -67,8 +68,9 @@ class Copied(Struct, frozen=True):
 class Checkpoints:
     """The thread, and the writer's part in it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, files: FileIdentity) -> None:
         self._settings = settings
+        self._files = files
         self._begin_at = max(1, settings.log_bytes // PAGE_BYTES)
         self._little = max(1, int(self._begin_at * LITTLE))
         self._stage = Stage.WATCHING
@@ -90,6 +92,8 @@ class Checkpoints:
 
     def look(self, writer: sqlite3.Connection) -> None:
         """Do what is the writer's part, if anything; costs two small reads when there is nothing to do."""
+        if self._files.is_replaced:  # others may use the database with a log that is not ours
+            return
         if self._stage is Stage.FINISHING:
             self._finish(writer)
             self._not_before = monotonic() + HOLD_OFF
@@ -144,6 +148,7 @@ class Checkpoints:
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = open_checkpointer(self._settings)
+            self._files.check()
         return self._connection
 
     def _finish(self, writer: sqlite3.Connection) -> None:

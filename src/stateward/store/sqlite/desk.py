@@ -8,6 +8,7 @@ from msgspec import Struct
 from stateward.store.sqlite.batches import install
 from stateward.store.sqlite.connections import open_writer
 from stateward.store.sqlite.faults import fault
+from stateward.store.sqlite.identity import FileIdentity
 from stateward.store.sqlite.lockfile import LockFile
 from stateward.store.sqlite.schema import migrate
 from stateward.store.sqlite.settings import Settings
@@ -29,7 +30,7 @@ class Desk(Struct, frozen=True):
             self.lock.close()
 
 
-def furnish(settings: Settings, clock: Callable[[], float]) -> Desk:
+def furnish(settings: Settings, clock: Callable[[], float], files: FileIdentity) -> Desk:
     """Open a database, bring it to this version's schema, and join its users."""
     connection, lock = open_writer(settings), None
     try:
@@ -41,9 +42,11 @@ def furnish(settings: Settings, clock: Callable[[], float]) -> Desk:
         connection.execute("UPDATE numbers SET work = work WHERE false")  # a read-only file shows only now
         connection.execute("COMMIT")
         install(connection)
+        if lock is not None:
+            files.remember()
     except BaseException as error:
         connection.close()
         if lock is not None:
             lock.close()
         raise (fault(error) if isinstance(error, sqlite3.Error) else error) from None
-    return Desk(connection, Transactions(connection, clock, settings.busy_timeout), lock)
+    return Desk(connection, Transactions(connection, clock, settings.busy_timeout, files), lock)

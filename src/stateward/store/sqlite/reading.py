@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stateward.store.errors import Busy, Unavailable
 from stateward.store.sqlite.connections import open_reader
 from stateward.store.sqlite.faults import fault
+from stateward.store.sqlite.identity import FileIdentity
 from stateward.store.sqlite.settings import Settings
 
 T = TypeVar("T")
@@ -36,24 +37,23 @@ class Reading(Protocol):
 class Pool:
     """A few threads, each with a connection while it answers. Nothing stays open between two questions."""
 
-    def __init__(self, settings: Settings, size: int) -> None:
+    def __init__(self, settings: Settings, size: int, files: FileIdentity) -> None:
         self._settings = settings
+        self._files = files
         self._idle: list[sqlite3.Connection] = []
         self._at_hand: sqlite3.Connection | None = None
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="stateward-reader")
         self._closed = False
 
     async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        if self._closed:
-            raise Unavailable("the store is closed")
+        self._require_open()
         return await get_running_loop().run_in_executor(self._threads, self._answer, question)
 
     async def glance(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        if self._closed:
-            raise Unavailable("the store is closed")
+        self._require_open()
         try:
             if self._at_hand is None:
-                self._at_hand = open_reader(replace(self._settings, busy_timeout=0.0))
+                self._at_hand = self._opened(replace(self._settings, busy_timeout=0.0))
             return answer(self._at_hand, question)
         except Busy:
             return await self.ask(question)
@@ -77,7 +77,21 @@ class Pool:
         try:
             return self._idle.pop()
         except IndexError:
-            return open_reader(self._settings)
+            return self._opened(self._settings)
+
+    def _opened(self, settings: Settings) -> sqlite3.Connection:
+        connection = open_reader(settings)
+        try:
+            self._files.check()  # what has just been opened may be another file
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the store is closed")
+        self._files.require()
 
 
 class InlineReading:

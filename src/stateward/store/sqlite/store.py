@@ -11,6 +11,7 @@ from stateward.store.port import Program, Reader, Topic, Tx
 from stateward.store.pruning import Pruning
 from stateward.store.sqlite.checkpoints import Checkpoints
 from stateward.store.sqlite.desk import furnish
+from stateward.store.sqlite.identity import FileIdentity
 from stateward.store.sqlite.listeners import Listeners
 from stateward.store.sqlite.pruning import SqlitePruning
 from stateward.store.sqlite.reader import SqliteReader
@@ -47,15 +48,16 @@ class SqliteStore:
     ) -> None:
         self.settings = Settings(fspath(path), synchronous, busy_timeout, max_bytes, log_bytes=log_bytes)
         self._listeners = Listeners()
-        desk = partial(furnish, self.settings, clock)
+        files = FileIdentity(self.settings)
+        desk = partial(furnish, self.settings, clock, files)
         self._writing: Writing
         self._reading: Reading
         if inline or self.settings.in_memory:
             self._writing = InlineWriting(desk, self._listeners.tell)
             self._reading = InlineReading(lambda: self._writing.desk.connection)
         else:
-            self._writing = Writer(desk, self._listeners.tell, Checkpoints(self.settings))
-            self._reading = Pool(self.settings, readers)
+            self._writing = Writer(desk, self._listeners.tell, Checkpoints(self.settings, files), files)
+            self._reading = Pool(self.settings, readers, files)
         self.reader = SqliteReader(self._reading, clock)
         self.pruning = SqlitePruning(self._reading, self._writing)
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from stateward.store.errors import Conflict, Full
 from stateward.store.port import Program
 from stateward.store.sqlite.faults import fault
+from stateward.store.sqlite.identity import FileIdentity
 from stateward.store.sqlite.numbers import Numbers
 from stateward.store.sqlite.turns import begin
 from stateward.store.sqlite.tx import SqliteTx
@@ -57,8 +58,11 @@ class Entangled(Exception):
 class Transactions:
     """Runs programs on the connection that writes."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Callable[[], float], patience: float) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, clock: Callable[[], float], patience: float, files: FileIdentity
+    ) -> None:
         self._connection = connection
+        self._files = files
         self._patience = patience
         self._clock = clock
         self._numbers = Numbers(connection)
@@ -67,6 +71,7 @@ class Transactions:
         """Run programs and commit them together; returns when that is durable."""
         error: BaseException
         try:
+            self._files.require()
             return self._together(programs)
         except Lost as lost:
             error = lost.error
@@ -96,6 +101,7 @@ class Transactions:
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
+        self._files.check()  # after the commit: a file that was replaced meanwhile does not have it
         return outcomes
 
     def _one(self, program: AnyProgram, careful: bool) -> Outcome:

@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from stateward.store.errors import Unavailable
+from stateward.store.errors import StoreError, Unavailable
 from stateward.store.port import Program
 from stateward.store.sqlite.checkpoints import Checkpoints
 from stateward.store.sqlite.desk import Desk
+from stateward.store.sqlite.identity import FileIdentity
 from stateward.store.sqlite.others import Others
 from stateward.store.sqlite.transactions import AnyProgram, Outcome
 from stateward.store.topics import ANYTHING, NOTHING
@@ -42,8 +43,15 @@ class Job(Struct, frozen=True):
 class Writer:
     """A thread with a connection of its own, which runs programs in groups."""
 
-    def __init__(self, furnish: Callable[[], Desk], tell: Callable[[int], None], checkpoints: Checkpoints) -> None:
+    def __init__(
+        self,
+        furnish: Callable[[], Desk],
+        tell: Callable[[int], None],
+        checkpoints: Checkpoints,
+        files: FileIdentity,
+    ) -> None:
         self._furnish = furnish
+        self._files = files
         self._tell = tell
         self._checkpoints = checkpoints
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -105,11 +113,17 @@ class Writer:
         assert desk.lock is not None, "only a file has a thread of its own"
         others = Others(desk.connection, desk.lock)
         queued: list[Job | None] = []
+        was_replaced = False
         while None not in queued:
             queued = self._queued(others.every)
             jobs = [job for job in queued if job is not None and not job.future.cancelled()]
             outcomes = desk.transactions.run([job.program for job in jobs]) if jobs else []
-            topics = ANYTHING if others.have_written() else NOTHING
+            if not jobs:
+                with suppress(StoreError):  # it is told to those who ask next
+                    self._files.check()
+            is_news = others.have_written() or self._files.is_replaced is not was_replaced
+            was_replaced = self._files.is_replaced
+            topics = ANYTHING if is_news else NOTHING
             for outcome in outcomes:
                 topics |= outcome.topics
             if jobs or topics:

@@ -1,0 +1,26 @@
+"""A worker whose database file is replaced: another process may have its work, so it stops at once."""
+
+from pathlib import Path
+
+import pytest
+
+from stateward.engine import Engine
+from stateward.store.errors import Replaced
+from stateward.store.sqlite import SqliteStore
+from tests.integration.engine.conftest import Site
+from tests.integration.engine.plant import Plant
+
+
+async def test_a_worker_stops_what_it_runs_and_accepts_nothing_when_the_file_is_removed(tmp_path: Path) -> None:
+    plant = Plant()
+    async with Engine(SqliteStore(tmp_path / "stateward.db"), [plant.pump()], lease=600.0) as engine:
+        site = Site(engine, plant)
+        await site.built("p1")
+        plant.hold()
+        await engine.act("ns", "p1", "pump")
+        await site.until(lambda: plant.inside["p1"] == 1)
+        (tmp_path / "stateward.db").unlink()
+        await site.until(lambda: plant.inside["p1"] == 0)
+        assert plant.done["pump"] == 0
+        with pytest.raises(Replaced):
+            await engine.create("ns", "p2", "test.pump", "build")
