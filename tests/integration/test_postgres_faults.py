@@ -8,7 +8,17 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.store.changes import Changes
-from stateward.store.errors import Busy, Conflict, Full, NotADatabase, ReadOnly, StoreError, Unavailable, Unfit
+from stateward.store.errors import (
+    Busy,
+    Conflict,
+    Full,
+    NotADatabase,
+    ReadOnly,
+    StoreError,
+    TimedOut,
+    Unavailable,
+    Unfit,
+)
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.faults import fault
@@ -204,11 +214,54 @@ async def test_an_answer_that_never_comes_is_unavailable(postgres_dsn: str) -> N
         await store.transact(creates("a"))
         holder = asyncio.create_task(store.transact(hold))
         await holding.wait()
-        with pytest.raises(Unavailable):
+        with pytest.raises(TimedOut):
             await hasty.transact(partial(names_of, {Key(NS, "a")}))
         may_go.set()
         await holder
         assert await hasty.transact(partial(names_of, {Key(NS, "a")}))
+
+
+@in_loop
+async def test_a_transaction_of_many_short_statements_has_one_limit(postgres_dsn: str) -> None:
+    async def never_end(tx: Tx) -> None:
+        while True:
+            await tx.under_way(NS, 1)
+
+    async with opened(postgres_dsn, answer_within=1.0) as store:
+        with pytest.raises(TimedOut, match="within 1 seconds"):
+            await store.transact(never_end)
+        assert await store.transact(partial(names_of, {Key(NS, "a")})) == set()
+
+
+@in_loop
+async def test_waiting_for_a_connection_counts_towards_the_limit(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn, answer_within=1.0, writers=1, readers=1) as store:
+        async with store._writers.lent(), store._readers.lent():
+            with pytest.raises(TimedOut):
+                await store.transact(creates("a"))
+            with pytest.raises(TimedOut):
+                await store.reader.last_line()
+        await store.transact(creates("a"))
+        assert await store.reader.object(Key(NS, "a")) is not None
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("statement_timeout", TimedOut), ("lock_timeout", Busy)])
+@in_loop
+async def test_a_time_out_of_a_statement_is_told_apart_from_one_of_a_lock(
+    postgres_dsn: str, setting: str, expected: type[StoreError]
+) -> None:
+    async with opened(postgres_dsn) as store, looking_at(postgres_dsn) as connection:
+        await store.transact(creates("a"))
+        name = await connection.fetchval("SELECT current_database()")
+        await connection.execute(f"ALTER DATABASE {name} SET {setting} = '200ms'")
+        async with opened(postgres_dsn) as limited, connection.transaction():
+            await connection.execute("SELECT 1 FROM objects FOR UPDATE")
+            with pytest.raises(expected) as raised:
+                await limited.transact(partial(names_of, {Key(NS, "a")}))
+            assert type(raised.value) is expected
+            assert raised.value.retry
+            assert setting.split("_")[0] in raised.value.detail
+            assert ("locked" in raised.value.what) is (expected is Busy)
 
 
 @in_loop
@@ -245,7 +298,8 @@ async def test_what_it_cannot_hold_is_not_repeated_as_it_may_be_secret(postgres_
         (asyncpg.FeatureNotSupportedError("migrated"), Conflict),
         (asyncpg.PostgresError("whatever"), StoreError),
         (ConnectionResetError("gone"), Unavailable),
-        (TimeoutError(), Unavailable),
+        (TimeoutError(), TimedOut),
+        (asyncpg.QueryCanceledError("statement timeout"), TimedOut),
     ],
 )
 def test_what_the_driver_says_is_told_apart(error: Exception, expected: type[StoreError]) -> None:

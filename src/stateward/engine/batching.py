@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from stateward.engine.pacing import back_off
 from stateward.errors import StatewardError
-from stateward.store.errors import StoreError, Unfit
+from stateward.store.errors import StoreError, TimedOut, Unfit
 
 GATHER = 0.002
 """How many seconds a batch is given to gather after one of several items; whoever asks alone never waits."""
@@ -17,13 +17,15 @@ FIRST = 64
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+Waiting: TypeAlias = tuple[Item, asyncio.Future[Answer], float]
+"""An item, the answer to it, and until when that is to be given."""
 
 
 class Batcher(Generic[Item, Answer]):
     """Collects items and hands them over in batches; each caller gets its own answer, or its own error.
 
-    A store that is out of reach is tried again until `patience` seconds have passed: the programs that are run here can
-    be repeated, even where the answer to a commit was lost.
+    A store that is out of reach is tried again until `patience` seconds have passed since an item was submitted, and no
+    attempt lasts longer: the programs that are run here can be repeated, even where the answer to a commit was lost.
     """
 
     def __init__(
@@ -38,13 +40,14 @@ class Batcher(Generic[Item, Answer]):
         self._chance = chance
         self._most = most
         self._patience = patience
-        self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._waiting: list[Waiting[Item, Answer]] = []
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, item: Item) -> "asyncio.Future[Answer]":
         """Add an item to the next batch; the future is its answer."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answer] = loop.create_future()
+        self._waiting.append((item, future, loop.time() + self._patience))
         if self._task is None:
             self._begin()
         return future
@@ -77,9 +80,9 @@ class Batcher(Generic[Item, Answer]):
             if len(batch) > 1:
                 await asyncio.sleep(GATHER)
 
-    async def _answer(self, batch: list[tuple[Item, "asyncio.Future[Answer]"]]) -> None:
+    async def _answer(self, batch: list[Waiting[Item, Answer]]) -> None:
         try:
-            answers: Sequence[Answer | StatewardError] = await self._persist([item for item, _ in batch])
+            answers: Sequence[Answer | StatewardError] = await self._persist([one[0] for one in batch], batch[0][2])
         except asyncio.CancelledError:
             _let_go(batch)
             raise
@@ -88,11 +91,11 @@ class Batcher(Generic[Item, Answer]):
                 for one in batch:  # one bad item is to harm nobody else
                     await self._answer([one])
                 return
-            for _, future in batch:
+            for _, future, _ in batch:
                 if not future.done():
                     future.set_exception(error)
             return
-        for (_, future), answer in zip(batch, answers, strict=True):
+        for (_, future, _), answer in zip(batch, answers, strict=True):
             if future.done():
                 continue
             if isinstance(answer, StatewardError):
@@ -100,22 +103,26 @@ class Batcher(Generic[Item, Answer]):
             else:
                 future.set_result(answer)
 
-    async def _persist(self, items: Sequence[Item]) -> Sequence[Answer | StatewardError]:
+    async def _persist(self, items: Sequence[Item], until: float) -> Sequence[Answer | StatewardError]:
         loop = asyncio.get_running_loop()
-        patience = loop.time() + self._patience
         attempt = 0
         while True:
             attempt += 1
+            if loop.time() > until:  # the batches before it have used up its time
+                raise TimedOut(f"not even tried within {self._patience:g} seconds")
             try:
-                return await self._run(items)
+                async with asyncio.timeout_at(until):
+                    return await self._run(items)
+            except TimeoutError as error:
+                raise TimedOut(f"no answer within {self._patience:g} seconds") from error
             except StoreError as error:
                 pause = back_off(attempt, self._chance, first=0.05, longest=2.0)
-                if not error.retry or loop.time() + pause > patience:
+                if not error.retry or loop.time() + pause > until:
                     raise
                 await asyncio.sleep(pause)
 
 
-def _let_go(batch: Sequence[tuple[Item, "asyncio.Future[Answer]"]]) -> None:
+def _let_go(batch: Sequence[Waiting[Item, Answer]]) -> None:
     """Keep nobody waiting for an answer that will not come."""
-    for _, future in batch:
+    for _, future, _ in batch:
         future.cancel()

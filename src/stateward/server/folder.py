@@ -1,7 +1,9 @@
 """The data folder of a server: the embedded database, the administrator's token, and where the server is reached."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
 import msgspec
@@ -11,10 +13,11 @@ from stateward.access import Role, Tokens
 from stateward.access.lifecycle import TokenState
 from stateward.access.tokens import ANY, TokenInfo
 from stateward.config import Config
-from stateward.errors import BadInput
+from stateward.errors import BadInput, StatewardError
 
 TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
 SERVER_FILE = "server.json"
+WORKER_LOCK = "worker.lock"
 PAGE = 500
 
 
@@ -23,6 +26,20 @@ class ServerFile(Struct, frozen=True):
 
     url: str
     pid: int
+
+
+class FolderInUse(StatewardError):
+    """Another process works on the data folder."""
+
+    def __init__(self, path: str, pid: str) -> None:
+        super().__init__(path, pid)
+        self.path, self.pid = path, pid
+
+    def __str__(self) -> str:
+        return (
+            f"the data folder {self.path} is used by process {self.pid}, which has a worker; stop that process, start "
+            "this one with --no-worker, or let both share a PostgreSQL (--database)"
+        )
 
 
 class DataFolder:
@@ -43,6 +60,24 @@ class DataFolder:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise BadInput("data", str(self.path), f"a folder that can be used ({error.strerror})") from error
+
+    @contextmanager
+    def for_one_worker(self) -> Iterator[None]:
+        """Keep a second process with a worker out of the folder of an embedded database.
+
+        The simulated clouds and the hosts of that folder belong to the process that works with them. A second one would
+        claim operations which it cannot carry out, and hold them until their deadlines.
+        """
+        lock = os.open(self.path / WORKER_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            flock(lock, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            raise FolderInUse(str(self.path), os.pread(lock, 20, 0).decode().strip()) from None
+        else:
+            os.pwrite(lock, f"{os.getpid()}\n".ljust(20).encode(), 0)
+            yield
+        finally:
+            os.close(lock)
 
     async def keep_token(self, tokens: Tokens) -> str | None:
         """See to it that there is an administrator's token; returns what is wrong with the one that is kept here."""

@@ -116,7 +116,10 @@ async def engine_of(config: Config, traces: Traces, wings: Sequence[Wing]) -> As
     )
     for wing in wings:
         wing.attach(engine)
-    async with engine, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        if config.worker and not config.database.startswith("postgres"):
+            stack.enter_context(DataFolder(config).for_one_worker())
+        await stack.enter_async_context(engine)
         for wing in wings:
             await stack.enter_async_context(wing.live(engine, works=config.worker))
         await stack.enter_async_context(pruning(engine.store, config.history if config.worker else 0))

@@ -30,6 +30,12 @@ class Unavailable(StoreError):
     retry = True
 
 
+class TimedOut(Unavailable):
+    """A statement, or a whole transaction, took longer than it may; whether it took effect is not known."""
+
+    what = "the database did not answer in time"
+
+
 class Busy(StoreError):
     """Another process holds the database for longer than we wait."""
 

@@ -260,6 +260,21 @@ class TestWorkers:
                 worker.process.kill()
                 worker.ended()
 
+    def test_a_second_process_with_a_worker_is_refused_at_once_and_one_without_is_not(self, tmp_path: Path) -> None:
+        with served(tmp_path / "data") as first, first.client() as client:
+            for command in ("serve", "worker"):
+                port = ["--port", "0"] if command == "serve" else []
+                refused = run(command, "--data", str(first.folder), *port)
+                assert refused.returncode == 2
+                assert f"used by process {first.process.pid}, which has a worker" in refused.stderr
+                assert "--no-worker" in refused.stderr
+            with served(tmp_path / "data", "--no-worker") as second, second.client() as other:
+                assert created(other, "vm").status_code == 202
+                assert settled(client, ["vm"])["vm"] == "Running"
+            first.stop(signal.SIGKILL)
+        with served(tmp_path / "data") as third:
+            assert third.stop() == 0
+
     def test_on_postgresql_the_work_of_a_killed_worker_is_taken_over(
         self, tmp_path: Path, postgres_server: PostgresServer
     ) -> None:

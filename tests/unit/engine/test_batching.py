@@ -9,7 +9,7 @@ import pytest
 
 from stateward.engine.batching import Batcher
 from stateward.errors import BadInput, StatewardError
-from stateward.store.errors import NotADatabase, Unavailable, Unfit
+from stateward.store.errors import NotADatabase, TimedOut, Unavailable, Unfit
 from tests.simulation.loop import VirtualLoop
 
 
@@ -25,13 +25,14 @@ def run(course: Coroutine[Any, Any, None]) -> VirtualLoop:
 class Desk:
     """Answers each number with its double; notes the batches, and fails when told to."""
 
-    def __init__(self, *errors: Exception) -> None:
+    def __init__(self, *errors: Exception, seconds: float = 1.0) -> None:
         self.errors = list(errors)
+        self.seconds = seconds
         self.batches: list[list[int]] = []
 
     async def answer(self, items: Sequence[int]) -> Sequence[int | StatewardError]:
         self.batches.append(list(items))
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(self.seconds)
         if self.errors:
             raise self.errors.pop(0)
         return [BadInput("item", item, "positive") if item < 0 else 2 * item for item in items]
@@ -121,7 +122,35 @@ def test_patience_ends() -> None:
         with pytest.raises(Unavailable):
             await desk.batcher(patience=10.0).submit(1)
 
-    assert run(course()).time() <= 11.0
+    assert run(course()).time() <= 10.0
+
+
+def test_an_attempt_that_begins_late_does_not_outlast_the_patience() -> None:
+    desk = Desk(*(Unavailable("gone") for _ in range(100)), seconds=9.0)
+
+    async def course() -> None:
+        with pytest.raises(TimedOut):
+            await desk.batcher(patience=10.0).submit(1)
+
+    assert run(course()).time() == 10.0
+    assert len(desk.batches) == 2
+
+
+def test_who_comes_while_an_attempt_hangs_waits_no_longer_than_the_patience() -> None:
+    desk = Desk(seconds=1000.0)
+
+    async def course() -> None:
+        clock = asyncio.get_running_loop().time
+        batcher = desk.batcher(most=2, patience=10.0)
+        first = [batcher.submit(number) for number in (1, 2)]
+        await asyncio.sleep(4.0)
+        later = [batcher.submit(number) for number in (3, 4, 5)]
+        ends = await asyncio.gather(*first, *later, return_exceptions=True)
+        assert {type(end) for end in ends} == {TimedOut}
+        assert clock() <= 14.1
+
+    run(course())
+    assert desk.batches == [[1, 2], [3, 4]]  # the fifth has no time left when its turn comes
 
 
 def test_an_error_that_will_not_pass_is_told_at_once() -> None:

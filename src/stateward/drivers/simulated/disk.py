@@ -68,7 +68,8 @@ class File:
         try:
             self._db = _open(path)
         except sqlite3.Error as error:
-            raise CloudUnavailable(str(path), str(error)) from error
+            taken = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+            raise CloudUnavailable(str(path), "another process uses it" if taken else str(error)) from error
 
     def load(self, sort: str) -> Iterator[tuple[str, str, bytes]]:
         yield from self._db.execute("SELECT place, key, body FROM things WHERE sort = ?", [sort])
@@ -88,7 +89,7 @@ class File:
 
 def _open(path: Path) -> sqlite3.Connection:
     """Open a file for this process alone."""
-    db = sqlite3.connect(path, timeout=1.0, isolation_level=None)
+    db = sqlite3.connect(path, timeout=0.0, isolation_level=None)  # whoever has it has it until its end
     try:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")  # before WAL, so that it is held from the first write on
         db.execute("PRAGMA journal_mode = WAL")

@@ -5,7 +5,7 @@ ever left behind in them but prepared statements, which are what makes them wort
 is lent first: its statements are the warmest.
 """
 
-from asyncio import Semaphore
+from asyncio import Semaphore, timeout
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeAlias
@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import asyncpg
 from msgspec import Struct, field
 
-from stateward.store.errors import Unavailable
+from stateward.store.errors import TimedOut, Unavailable
 from stateward.store.postgres.faults import FAULTS, fault
 from stateward.store.postgres.hosts import Favourite, Host, hosts, wanted
 from stateward.store.postgres.sockets import notice_death
@@ -85,6 +85,16 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+@asynccontextmanager
+async def within(seconds: float) -> AsyncIterator[None]:
+    """Limit all that is waited for inside: the turn, the connection, each statement."""
+    try:
+        async with timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise TimedOut(f"no answer within {seconds:g} seconds") from error
+
+
 class Connections:
     """Up to `size` connections to one database, opened when needed and lent to one user at a time."""
 
@@ -92,6 +102,7 @@ class Connections:
         self._address = address
         self._settings = settings
         self.size = size
+        self.answer_within = address.answer_within
         self._turns = Semaphore(size)
         self._idle: list[Connection] = []
         self._closed = False

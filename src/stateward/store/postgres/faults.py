@@ -9,6 +9,7 @@ from stateward.store.errors import (
     NotADatabase,
     ReadOnly,
     StoreError,
+    TimedOut,
     Unavailable,
     Unfit,
     WrongSchema,
@@ -32,7 +33,7 @@ BY_STATE: dict[str, type[StoreError]] = {
     "42P07": NotADatabase,  # duplicate_table: somebody else's tables are in our place
     "53100": Full,  # disk_full
     "55P03": Busy,  # lock_not_available
-    "57014": Busy,  # query_canceled: a time-out that the database was given
+    "57014": TimedOut,  # query_canceled: by statement_timeout, or by an administrator
     "XX001": NotADatabase,  # data_corrupted
     "XX002": NotADatabase,  # index_corrupted
 }
@@ -56,9 +57,14 @@ def fault(error: BaseException) -> StoreError:
         if state == FOUND_BY_THE_DRIVER:
             return Unfit("a value of a kind or size that its column has not")
         return BY_STATE.get(state, BY_CLASS.get(state[:2], StoreError))(detail)
-    return Unavailable(detail)
+    return TimedOut("no answer within the limit") if isinstance(error, TimeoutError) else Unavailable(detail)
 
 
 def is_lost(error: StoreError) -> bool:
     """Tell whether the connection is of no more use after this error."""
     return isinstance(error, Unavailable | ReadOnly)
+
+
+def is_worth_another(error: StoreError) -> bool:
+    """Tell whether another connection may do better; after a time-out nobody waits as long once more."""
+    return is_lost(error) and not isinstance(error, TimedOut)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from stateward.store.errors import StoreError, Unavailable
 from stateward.store.postgres.connections import Connection, Connections, Row
-from stateward.store.postgres.faults import FAULTS, fault, is_lost
+from stateward.store.postgres.faults import FAULTS, fault, is_lost, is_worth_another
 from stateward.store.postgres.rows import spelled
 from stateward.store.pruning import PORTION, Old, Span, Walked, everything, walked
 from stateward.store.records import Key
@@ -226,9 +226,10 @@ async def _tried(connection: Connection, sql: str, values: Sequence[object]) -> 
     try:
         return await connection.fetch(sql, *values)
     except FAULTS as error:
-        if isinstance(error, TimeoutError) or not is_lost(found := fault(error)):
-            raise fault(error) from error
-        connection.terminate()
+        if is_lost(found := fault(error)):
+            connection.terminate()
+        if not is_worth_another(found):
+            raise found from error
         return found
 
 

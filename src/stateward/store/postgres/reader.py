@@ -1,5 +1,6 @@
 """Reads beside the writers: each is one statement on a connection that cannot write, and waits for nobody's locks."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -7,8 +8,8 @@ from stateward.store.errors import Unavailable
 from stateward.store.port import Census, LaneLoad, LaneWork, StuckWork
 from stateward.store.postgres import claiming, looking
 from stateward.store.postgres.choosing import chosen_lines, chosen_objects
-from stateward.store.postgres.connections import Connections, Row
-from stateward.store.postgres.faults import FAULTS, fault, is_lost
+from stateward.store.postgres.connections import Connections, Row, within
+from stateward.store.postgres.faults import FAULTS, fault, is_lost, is_worth_another
 from stateward.store.postgres.reading import NOW, OPERATIONS
 from stateward.store.postgres.rows import operation
 from stateward.store.records import Key, LaneGroup, Line, Lock, Object, Operation, Progress, Timer, Work, Worker
@@ -125,15 +126,24 @@ class PostgresReader:
         return float((await self._fetch(NOW))[0][0])
 
     async def _fetch(self, sql: str, *values: Any) -> list[Row]:  # noqa: ANN401 - `object` is a method here
+        """Read, within the limit for the whole of it."""
+        async with within(self._connections.answer_within):
+            return await self._fetch_from_any(sql, values)
+
+    async def _fetch_from_any(self, sql: str, values: tuple[Any, ...]) -> list[Row]:
         """Read, on another connection if one turns out to be lost since it was last used."""
         for _ in range(self._connections.size + 1):
             async with self._connections.lent() as connection:
                 try:
                     return await connection.fetch(sql, *values)
                 except FAULTS as error:
-                    if isinstance(error, TimeoutError) or not is_lost(fault(error)):
-                        raise fault(error) from error
-                    connection.terminate()
+                    if is_lost(found := fault(error)):
+                        connection.terminate()
+                    if not is_worth_another(found):
+                        raise found from error
+                except asyncio.CancelledError:
+                    connection.terminate()  # its answer may be long in coming
+                    raise
         raise Unavailable("connections are lost as soon as they are made")
 
 

@@ -11,8 +11,8 @@ from stateward.store.closing import close_each
 from stateward.store.errors import Conflict, Unavailable
 from stateward.store.port import Program, Topic
 from stateward.store.postgres import schema as schemas
-from stateward.store.postgres.connections import Address, Connection, Connections, Row, let_go
-from stateward.store.postgres.faults import FAULTS, fault, is_lost
+from stateward.store.postgres.connections import Address, Connection, Connections, Row, let_go, within
+from stateward.store.postgres.faults import FAULTS, fault, is_lost, is_worth_another
 from stateward.store.postgres.listener import Listener
 from stateward.store.postgres.names import Names
 from stateward.store.postgres.pruning import PostgresPruning
@@ -28,13 +28,17 @@ ATTEMPTS = 12
 
 MIGRATE_WITHIN = 3600.0
 
+ROLL_BACK_WITHIN = 1.0
+"""How many seconds a server has to undo a transaction; after that the connection is closed, and it does so anyway."""
+
 
 class PostgresStore:
     """A database that holds everything.
 
-    With `migrate`, opening it brings its schema up to date; else one that is not is refused. `idle_within` is how long
-    a transaction may stand still before the server ends it: a process that is stopped in the middle of one must not
-    hold up all others.
+    With `migrate`, opening it brings its schema up to date; else one that is not is refused. `answer_within` limits a
+    read or a transaction as a whole: waiting for a connection, connecting, all statements, all attempts. `idle_within`
+    is how long a transaction may stand still before the server ends it: a process that is stopped in the middle of one
+    must not hold up all others.
     """
 
     takes_turns = False
@@ -80,7 +84,11 @@ class PostgresStore:
         await close_each(self._listener.close, self._writers.close, self._readers.close, self._pruners.close)
 
     async def transact(self, program: Program[T]) -> T:
-        """Run a program as one durable transaction, again where it lost a race."""
+        """Run a program as one durable transaction, again where it lost a race, all within one limit."""
+        async with within(self._writers.answer_within):
+            return await self._attempt(program)
+
+    async def _attempt(self, program: Program[T]) -> T:
         for attempt in range(1, ATTEMPTS):
             try:
                 return await self._once(program)
@@ -137,8 +145,8 @@ async def _begun(connection: Connection) -> Row | None:
         return await connection.fetchrow(BEGUN)
     except FAULTS as error:
         connection.terminate()
-        if isinstance(error, TimeoutError) or not is_lost(fault(error)):
-            raise fault(error) from error
+        if not is_worth_another(found := fault(error)):
+            raise found from error
         return None
     except asyncio.CancelledError:
         connection.terminate()  # nobody knows whether it has begun
@@ -148,11 +156,12 @@ async def _begun(connection: Connection) -> Row | None:
 async def _roll_back(connection: Connection, tx: PostgresTx) -> None:
     """Undo everything; a connection on which that cannot be done is given up, and the server does it."""
     try:
-        await tx.settle()
-        if tx.failed is not None and is_lost(tx.failed):
-            connection.terminate()
-        else:
-            await connection.execute("ROLLBACK")
+        async with asyncio.timeout(ROLL_BACK_WITHIN):
+            await tx.settle()
+            if tx.failed is not None and is_lost(tx.failed):
+                connection.terminate()
+            else:
+                await connection.execute("ROLLBACK")
     except FAULTS:
         connection.terminate()
     except BaseException:

@@ -238,6 +238,8 @@ class PostgresTx:
         try:
             rows = await self._fetch(sql if in_order else f"{sql} NOWAIT", list(keys))
         except Busy as busy:
+            if in_order:  # it has waited: this is the time-out that the database was given
+                raise
             self.failed = Conflict(busy.detail)
             raise self.failed from busy
         self._held |= keys

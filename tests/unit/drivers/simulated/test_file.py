@@ -87,6 +87,7 @@ async def test_a_second_server_is_told_that_the_file_is_taken(tmp_path: Path) ->
     with pytest.raises(CloudUnavailable) as raised:
         SimulatedCloud(tmp_path / "cloud.db")
     assert raised.value.path == str(tmp_path / "cloud.db")
+    assert raised.value.reason == "another process uses it"
     first.cloud.close()
     SimulatedCloud(tmp_path / "cloud.db").close()
 
