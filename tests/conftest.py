@@ -2,6 +2,7 @@
 
 from hypothesis import settings
 
+from tests.poolers import pgbouncer
 from tests.servers import postgres_server
 from tools.reaper import restore_signals
 
@@ -11,4 +12,4 @@ settings.load_profile("unhurried")
 
 restore_signals()
 
-__all__ = ["postgres_server"]
+__all__ = ["pgbouncer", "postgres_server"]

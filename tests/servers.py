@@ -71,6 +71,12 @@ class PostgresServer:
             user=self._programs.system_user,
         )
 
+    @property
+    def user(self) -> str | None:
+        """The user of the system that the server runs as, where it is not the one of the tests."""
+        found: str | None = self._programs.system_user
+        return found
+
     def stop(self) -> None:
         """Stop the server and remove its data."""
         self._programs.cleanup()

@@ -32,6 +32,7 @@ PROGRAMS = {
     "chromium": "chromium",
     "patroni": "patroni",
     "etcd": "etcd-server",
+    "pgbouncer": "pgbouncer",
     "ip": "iproute2",
 }
 """What the tests run that no wheel carries, with the Debian package that does. Guests of both architectures are run."""

@@ -30,6 +30,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
     data: Annotated[str, about("folder of the embedded database and the admin token")] = "stateward-data"
     database: Annotated[str, about("postgresql://... for scale-out; empty: embedded in the data folder")] = ""
+    pooler: Annotated[bool, about("database is a pooler in transaction mode, such as PgBouncer")] = False
+    direct_url: Annotated[str, about("postgresql://... past the pooler, for notifications; empty: poll")] = ""
     host: Annotated[str, about("address to listen on")] = "127.0.0.1"
     port: Annotated[Port, about("port to listen on; 0 picks a free one")] = 8420
     worker: Annotated[bool, about("run a worker in the server's process")] = True
@@ -147,6 +149,10 @@ def _checked(config: Config) -> Config:
     if bool(config.tls_cert) != bool(config.tls_key):
         missing = "tls_key" if config.tls_cert else "tls_cert"
         raise BadInput(missing, "", "a file: a certificate and its key come together")
+    if config.pooler and not config.database.startswith("postgres"):
+        raise BadInput("pooler", True, "false: only a database on PostgreSQL is reached through a pooler")
+    if config.direct_url and not (config.pooler and config.direct_url.startswith("postgres")):
+        raise BadInput("direct_url", masked(config.direct_url), "postgresql://..., together with pooler = true")
     return config
 
 

@@ -16,6 +16,7 @@ from stateward.engine import Engine
 from stateward.store.errors import Full, ReadOnly, Unavailable
 from stateward.store.port import Store
 from stateward.store.postgres import PostgresStore
+from stateward.store.postgres.listener import Listener
 from stateward.store.sqlite import SqliteStore
 from tests.chaos.aftermath import misreplayed, query, restless, stored
 from tests.chaos.conftest import NewSite
@@ -244,6 +245,7 @@ async def test_a_store_that_loses_its_connection_while_it_is_closed_is_closed_al
     store = PostgresStore(new_site("postgres", 1.0).store, migrate=True)
     await store.open()
     await asyncio.sleep(0.01)  # so that it waits for that
+    assert isinstance(store._listener, Listener)
     store._listener._lost.set()
     for _ in range(ticks):
         await asyncio.sleep(0)

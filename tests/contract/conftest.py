@@ -15,9 +15,18 @@ Place: TypeAlias = Callable[[], Store]
 """One database: each call gives another store on it, which is not open yet."""
 
 SCHEMAS = count(1)
+POOLED = ("test_claiming", "test_compare_and_set", "test_lanes", "test_locks", "test_subscriptions", "test_workers")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test on both stores; some suites also through a pooler, where no session is ours."""
+    if "place" in metafunc.fixturenames:
+        name = metafunc.module.__name__.rpartition(".")[2]
+        pooled = ["pgbouncer"] if name in POOLED else []
+        metafunc.parametrize("place", ["sqlite", "postgres", *pooled], indirect=True)
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Give a new database of each sort."""
     if request.param == "sqlite":
@@ -26,6 +35,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
     dsn: str = request.getfixturevalue("postgres_database")
     schema = f"contract {next(SCHEMAS)}"
+    if request.param == "pgbouncer":
+        url = request.getfixturevalue("pgbouncer").url(dsn)
+        return lambda: PostgresStore(url, migrate=True, schema=schema, pooled=True, direct=dsn)
     return lambda: PostgresStore(dsn, migrate=True, schema=schema)
 
 

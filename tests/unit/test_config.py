@@ -157,6 +157,23 @@ def test_masking_twice_changes_nothing_more(secret: str) -> None:
     assert masked(once) == once
 
 
+@pytest.mark.parametrize(
+    ("given_ones", "named"),
+    [
+        ({"pooler": True}, "pooler"),
+        ({"pooler": True, "database": "sqlite:///x"}, "pooler"),
+        ({"database": "postgresql://a/b", "direct_url": "postgresql://a/b"}, "direct_url"),
+        ({"database": "postgresql://a/b", "pooler": True, "direct_url": "elsewhere"}, "direct_url"),
+    ],
+)
+def test_a_pooler_stands_before_postgresql_and_a_direct_url_leads_past_it(
+    given_ones: dict[str, object], named: str
+) -> None:
+    with pytest.raises(BadInput) as raised:
+        load(given_ones, {}, None)
+    assert raised.value.field == named
+
+
 # --- settings of domains ---------------------------------------------------------------------------------------------
 
 

@@ -21,20 +21,29 @@ Database = Annotated[
     str,
     typer.Option("--database", envvar="STATEWARD_DATABASE", help="A path, sqlite:///path or postgresql://..."),
 ]
+DirectUrl = Annotated[
+    str,
+    typer.Option(envvar="STATEWARD_DIRECT_URL", metavar="URL", help="Used instead where the database is a pooler."),
+]
 Map = Annotated[
     list[str] | None,
     typer.Option("--map", metavar="KIND:OLD=NEW", help="What a state of the former version is in this one."),
 ]
 
 
-def migrate(database: Database, map: Map = None, json: Json = False) -> None:  # noqa: A002 - the option's name
+def migrate(
+    database: Database,
+    direct_url: DirectUrl = "",
+    map: Map = None,  # noqa: A002 - the option's name
+    json: Json = False,
+) -> None:
     """Bring a database to this program's version; several at once do no harm, and a newer one is refused.
 
     Where a lifecycle has changed, objects may be in states that it does not have any more. They are refused, until
     `--map` says what each of those states is now; stop all workers before that.
     """
     mapped = _mapped(map or ())
-    done = asyncio.run(_run(open_store(database, migrate=True), mapped))
+    done = asyncio.run(_run(open_store(direct_url or database, migrate=True), mapped))
     version = newest("postgres" if database.startswith("postgres") else "sqlite")
     if json:
         moved = [{"kind": kind, "state": state, "objects": number} for (kind, state), number in sorted(done.items())]

@@ -27,6 +27,12 @@ File = Annotated[
 ]
 Data = Annotated[str | None, typer.Option(metavar="DIR", help="Folder of the embedded database and the admin token.")]
 Database = Annotated[str | None, typer.Option(metavar="URL", help="postgresql://... for scale-out.")]
+Pooler = Annotated[
+    bool | None, typer.Option("--pooler/--no-pooler", help="The database is a pooler in transaction mode (PgBouncer).")
+]
+DirectUrl = Annotated[
+    str | None, typer.Option(metavar="URL", help="postgresql://... past the pooler, for notifications.")
+]
 Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
 Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.")]
 Worker = Annotated[bool | None, typer.Option("--worker/--no-worker", help="Run a worker in the server's process.")]
@@ -57,6 +63,8 @@ def serve(
     config: File = None,
     data: Data = None,
     database: Database = None,
+    pooler: Pooler = None,
+    direct_url: DirectUrl = None,
     host: Host = None,
     port: Port = None,
     worker: Worker = None,
@@ -87,6 +95,8 @@ def worker(
     config: File = None,
     data: Data = None,
     database: Database = None,
+    pooler: Pooler = None,
+    direct_url: DirectUrl = None,
     slots: Slots = None,
     lease: Lease = None,
     history: History = None,

@@ -90,7 +90,7 @@ def store_of(config: Config) -> Store:
     if not config.database:
         make_private(Path(config.store_url))
     try:
-        return open_store(config.store_url)
+        return open_store(config.store_url, pooled=config.pooler, direct=config.direct_url or None)
     except BadInput as error:
         raise BadInput("database", masked(config.store_url), error.allowed) from None
 

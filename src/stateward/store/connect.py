@@ -10,17 +10,18 @@ POSTGRES = ("postgresql://", "postgres://")
 KNOWN = "a path, sqlite:///path, :memory: or postgresql://..."
 
 
-def open_store(url: str, *, migrate: bool = False) -> Store:
+def open_store(url: str, *, migrate: bool = False, pooled: bool = False, direct: str | None = None) -> Store:
     """Return the store that a URL or a path names; it is connected to by its `open`.
 
-    A PostgreSQL database is brought up to date only with `migrate`; an embedded one always is.
+    A PostgreSQL database is brought up to date only with `migrate`; an embedded one always is. With `pooled`, the URL
+    is that of a pooler in transaction mode; `direct` is one past it.
 
     As elsewhere, `sqlite:///name` is relative to the working folder and `sqlite:////name` is not.
     """
     if url.startswith(POSTGRES):
         from stateward.store.postgres.store import PostgresStore  # who stays with SQLite needs no driver
 
-        return PostgresStore(url, migrate=migrate)
+        return PostgresStore(url, migrate=migrate, pooled=pooled, direct=direct)
     if url.startswith(SQLITE):
         return SqliteStore(_path(url))
     if not url or ("://" in url):

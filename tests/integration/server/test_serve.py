@@ -308,7 +308,12 @@ class TestConfig:
         assert all(one["about"] for one in found.values())
 
     def test_the_password_of_a_database_is_never_shown(self) -> None:
-        environ = {"STATEWARD_DATABASE": "postgresql://me:hunter2@host/db"}
+        direct = "postgresql://me:hunter2@host:5432/db?password=hunter2"
+        environ = {
+            "STATEWARD_DATABASE": "postgresql://me:hunter2@host/db",
+            "STATEWARD_POOLER": "true",
+            "STATEWARD_DIRECT_URL": direct,
+        }
         for form in ([], ["--json"]):
             done = run("config", *form, environ=environ)
             assert (done.returncode, "hunter2" in done.stdout + done.stderr) == (0, False)

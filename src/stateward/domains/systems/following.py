@@ -174,9 +174,9 @@ async def tireless(name: str, work: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await work()
-        except StoreError as error:
-            log.warning("%s waits for the store: %s", name, error)
-        except Exception:
+        except* StoreError as errors:  # work that has tasks of its own raises them as a group
+            log.warning("%s waits for the store: %s", name, errors.exceptions[0])
+        except* Exception:
             log.exception("%s has failed and goes on", name)
         await asyncio.sleep(AGAIN)
 

@@ -16,9 +16,11 @@ from msgspec import Struct, field
 from stateward.store.errors import TimedOut, Unavailable
 from stateward.store.postgres.faults import FAULTS, fault
 from stateward.store.postgres.hosts import Favourite, Host, hosts, wanted
+from stateward.store.postgres.settings import begin_with
 from stateward.store.postgres.sockets import notice_death
 
 Row: TypeAlias = Sequence[Any]
+NAMED = {"application_name": "stateward"}
 
 
 class Connection(Protocol):
@@ -44,12 +46,13 @@ class Connection(Protocol):
 
 
 class Address(Struct, frozen=True):
-    """Where the database is and how long we wait for it."""
+    """Where the database is, how long we wait for it, and whether a pooler in transaction mode stands before it."""
 
     dsn: str
     schema: str
     connect_within: float
     answer_within: float
+    pooled: bool = False
     favourite: Favourite = field(default_factory=Favourite)
 
     async def connect(self, settings: Mapping[str, str]) -> Connection:
@@ -62,16 +65,22 @@ class Address(Struct, frozen=True):
                 host.dsn,
                 timeout=self.connect_within,
                 command_timeout=self.answer_within,
-                statement_cache_size=1000,
+                statement_cache_size=0 if self.pooled else 1000,
                 max_cached_statement_lifetime=0,
                 max_cacheable_statement_size=0,
-                server_settings={**settings, "application_name": "stateward", "search_path": quoted(self.schema)},
+                server_settings=NAMED if self.pooled else {**settings, "search_path": quoted(self.schema), **NAMED},
                 target_session_attrs=wanted(host.dsn, settings),
             )
+        except asyncpg.ProtocolViolationError as error:  # what PgBouncer says of settings that it cannot pass on
+            raise Unavailable(f"{error} (a pooler in transaction mode needs the setting `pooler`)") from error
         except FAULTS as error:
             raise fault(error) from error
         notice_death(connection)
         return connection
+
+    def begin(self, settings: Mapping[str, str]) -> str:
+        """Return the SQL that begins a transaction on a connection with these settings."""
+        return begin_with(settings, quoted(self.schema)) if self.pooled else "BEGIN"
 
 
 async def let_go(connection: Connection) -> None:
@@ -101,6 +110,7 @@ class Connections:
     def __init__(self, address: Address, size: int, settings: Mapping[str, str]) -> None:
         self._address = address
         self._settings = settings
+        self.begin = address.begin(settings)
         self.size = size
         self.answer_within = address.answer_within
         self._turns = Semaphore(size)
@@ -117,6 +127,25 @@ class Connections:
                 yield connection
             finally:
                 self._take_back(connection)
+
+    async def fetch(self, connection: Connection, sql: str, values: Sequence[object]) -> list[Row]:
+        """Run one statement by itself.
+
+        Through a pooler it needs a transaction: preparing it and running it could else be on two different sessions.
+        """
+        if not self._address.pooled:
+            return await connection.fetch(sql, *values)
+        try:
+            await connection.execute(self.begin)
+            rows = await connection.fetch(sql, *values)
+            await connection.execute("COMMIT")
+        except asyncpg.PostgresError:
+            await connection.execute("ROLLBACK")
+            raise
+        except BaseException:
+            connection.terminate()
+            raise
+        return rows
 
     async def close(self) -> None:
         """Wait until all connections have come back, and close them; who is cancelled meanwhile leaves none open."""

@@ -107,3 +107,27 @@ class Listener:
         about, sender = topics.read(payload)
         if sender != self._names.sender:
             self._report(about)
+
+
+class Poller:
+    """Reports everything as changed, again and again: for a pooler, which passes no notifications on."""
+
+    def __init__(self, report: Callable[[Topic], None], every: float) -> None:
+        self._report = report
+        self._every = every
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Begin to report."""
+        self._task = asyncio.create_task(self._poll(), name="stateward poller")
+
+    async def close(self) -> None:
+        """Stop reporting."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._every)
+            self._report(EVERYTHING)

@@ -188,7 +188,7 @@ class PostgresPruning:
         """Drop removed objects, and what their trees were locked by: in the common order, and looked at when locked."""
         async with self._connections.lent() as connection:
             try:
-                await connection.execute("BEGIN")
+                await connection.execute(self._connections.begin)
                 await connection.fetch(LOCK_OBJECTS, list(keys))
                 dropped = await connection.fetch(DROP_OBJECTS, list(keys), before)
                 await connection.fetch(DROP_TREES, [Key(*row) for row in dropped])
@@ -216,21 +216,20 @@ class PostgresPruning:
         """Run a statement by itself, once more where its connection was lost since it was last used."""
         for _ in range(self._connections.size + 1):
             async with self._connections.lent() as connection:
-                found = await _tried(connection, sql, values)
+                found = await self._tried(connection, sql, values)
                 if not isinstance(found, StoreError):
                     return found
         raise Unavailable("connections are lost as soon as they are made")
 
-
-async def _tried(connection: Connection, sql: str, values: Sequence[object]) -> list[Row] | StoreError:
-    try:
-        return await connection.fetch(sql, *values)
-    except FAULTS as error:
-        if is_lost(found := fault(error)):
-            connection.terminate()
-        if not is_worth_another(found):
-            raise found from error
-        return found
+    async def _tried(self, connection: Connection, sql: str, values: Sequence[object]) -> list[Row] | StoreError:
+        try:
+            return await self._connections.fetch(connection, sql, values)
+        except FAULTS as error:
+            if is_lost(found := fault(error)):
+                connection.terminate()
+            if not is_worth_another(found):
+                raise found from error
+            return found
 
 
 def _old(rows: Sequence[Row]) -> list[Old]:

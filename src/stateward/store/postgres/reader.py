@@ -135,7 +135,7 @@ class PostgresReader:
         for _ in range(self._connections.size + 1):
             async with self._connections.lent() as connection:
                 try:
-                    return await connection.fetch(sql, *values)
+                    return await self._connections.fetch(connection, sql, values)
                 except FAULTS as error:
                     if is_lost(found := fault(error)):
                         connection.terminate()

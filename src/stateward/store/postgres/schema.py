@@ -21,20 +21,20 @@ ATTEMPTS = 10
 """How often it is tried where those who are at work are in the way."""
 
 
-async def migrate(connection: Connection, schema: str, names: Names) -> None:
+async def migrate(connection: Connection, begin: str, schema: str, names: Names) -> None:
     """Apply what is pending, all of it or nothing; whoever comes at the same time waits and finds it done."""
     for attempt in range(1, ATTEMPTS):
         try:
-            return await _migrate(connection, schema, names)
+            return await _migrate(connection, begin, schema, names)
         except Conflict:
             await connection.execute("ROLLBACK")
             await asyncio.sleep(0.1 * attempt)
-    return await _migrate(connection, schema, names)
+    return await _migrate(connection, begin, schema, names)
 
 
-async def _migrate(connection: Connection, schema: str, names: Names) -> None:
+async def _migrate(connection: Connection, begin: str, schema: str, names: Names) -> None:
     try:
-        await connection.execute("BEGIN")
+        await connection.execute(begin)
         await connection.execute("SELECT pg_advisory_xact_lock($1)", names.migration_lock)
         for one in pending("postgres", await version_of(connection)):
             if await connection.fetchval("SELECT to_regnamespace($1)", quoted(schema)) is None:
@@ -47,10 +47,13 @@ async def _migrate(connection: Connection, schema: str, names: Names) -> None:
         raise fault(error) from error
 
 
-async def check(connection: Connection) -> None:
+async def check(connection: Connection, begin: str) -> None:
     """Refuse a database whose schema is not this version's."""
     try:
-        require_current("postgres", await version_of(connection))
+        await connection.execute(begin)
+        version = await version_of(connection)
+        await connection.execute("COMMIT")
+        require_current("postgres", version)
     except FAULTS as error:
         raise fault(error) from error
 

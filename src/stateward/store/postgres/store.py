@@ -13,7 +13,7 @@ from stateward.store.port import Program, Topic
 from stateward.store.postgres import schema as schemas
 from stateward.store.postgres.connections import Address, Connection, Connections, Row, let_go, within
 from stateward.store.postgres.faults import FAULTS, fault, is_lost, is_worth_another
-from stateward.store.postgres.listener import Listener
+from stateward.store.postgres.listener import Listener, Poller
 from stateward.store.postgres.names import Names
 from stateward.store.postgres.pruning import PostgresPruning
 from stateward.store.postgres.reader import PostgresReader
@@ -39,6 +39,10 @@ class PostgresStore:
     read or a transaction as a whole: waiting for a connection, connecting, all statements, all attempts. `idle_within`
     is how long a transaction may stand still before the server ends it: a process that is stopped in the middle of one
     must not hold up all others.
+
+    `pooled` is for a pooler in transaction mode (PgBouncer): no setting, statement or lock outlives a transaction.
+    Notifications need a session, so they come over `direct`, a URL past the pooler, and so do migrations. Without it,
+    everything is reported as changed every `poll_every` seconds.
     """
 
     takes_turns = False
@@ -48,6 +52,8 @@ class PostgresStore:
         dsn: str,
         *,
         migrate: bool = False,
+        pooled: bool = False,
+        direct: str | None = None,
         schema: str = "stateward",
         writers: int = 8,
         readers: int = 4,
@@ -55,14 +61,20 @@ class PostgresStore:
         answer_within: float = 30.0,
         idle_within: float = 5.0,
         ask_every: float = 10.0,
+        poll_every: float = 1.0,
     ) -> None:
-        self._address = Address(dsn, schema, connect_within, answer_within)
+        self._address = Address(dsn, schema, connect_within, answer_within, pooled)
+        self._direct = self._address if direct is None else Address(direct, schema, connect_within, answer_within)
         self._names = Names.of(schema)
         self._migrate = migrate
         self._random = Random()  # noqa: S311 - only spreads attempts
         self._writers = Connections(self._address, writers, writing(idle_within))
         self._readers = Connections(self._address, readers, READING)
-        self._listener = Listener(self._address, self._names, self._tell, ask_every)
+        self._listener: Listener | Poller
+        if self._direct.pooled:
+            self._listener = Poller(self._tell, poll_every)
+        else:
+            self._listener = Listener(self._direct, self._names, self._tell, ask_every)
         self._listeners: dict[object, Callable[[Topic], None]] = {}
         self.reader = PostgresReader(self._readers)
         self._pruners = Connections(self._address, 1, writing(idle_within))
@@ -70,11 +82,12 @@ class PostgresStore:
 
     async def open(self) -> None:
         """Connect and begin to listen; migrate if asked to, else refuse a schema that is not this version's."""
-        connection = await replace(self._address, answer_within=MIGRATE_WITHIN).connect(CALM)
+        patient = replace(self._direct, answer_within=MIGRATE_WITHIN)
+        connection, begin = await patient.connect(CALM), patient.begin(CALM)
         try:
             if self._migrate:
-                await schemas.migrate(connection, self._address.schema, self._names)
-            await schemas.check(connection)
+                await schemas.migrate(connection, begin, self._address.schema, self._names)
+            await schemas.check(connection, begin)
         finally:
             await let_go(connection)
         await self._listener.open()
@@ -113,7 +126,7 @@ class PostgresStore:
     async def _once(self, program: Program[T]) -> T:
         for _ in range(self._writers.size + 1):
             async with self._writers.lent() as connection:
-                begun = await _begun(connection)
+                begun = await _begun(connection, self._writers.begin)
                 if begun is not None:
                     return await self._run(PostgresTx(connection, self._names, *begun), connection, program)
         raise Unavailable("connections are lost as soon as they are made")
@@ -135,13 +148,13 @@ class PostgresStore:
                 loop.call_soon(listener, topics)
 
 
-async def _begun(connection: Connection) -> Row | None:
+async def _begun(connection: Connection, begin: str) -> Row | None:
     """Begin a transaction and return the time, and whether the default lane is unlimited.
 
     None if this connection was lost since it was last used.
     """
     try:
-        await connection.execute("BEGIN")
+        await connection.execute(begin)
         return await connection.fetchrow(BEGUN)
     except FAULTS as error:
         connection.terminate()
