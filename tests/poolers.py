@@ -6,13 +6,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import mkdtemp
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.servers import PostgresServer
+from tools.reaper import make_run_folder, start_guard
 
 PORT = 6432
 PATIENT = 60.0
@@ -37,7 +36,8 @@ class PgBouncer:
 
     def __init__(self, server: PostgresServer, size: int = 3) -> None:
         self._server = server
-        self.folder = Path(mkdtemp(prefix="stateward-pgbouncer-"))
+        self.folder = make_run_folder()
+        start_guard(self.folder)
         self._size = size
         self._process: subprocess.Popen[bytes] | None = None
 
