@@ -40,10 +40,8 @@ async def start(shop: Workshop, job: Job) -> Ending:
 
 
 async def end(shop: Workshop, job: Job) -> Ending:
-    """Take the resources back, and tell the policies."""
+    """Take the resources back."""
     failures, seen = await _taken_back(shop, job)
-    lease = lease_of(job.claim.object)
-    await job.once("told", lambda: shop.filters.ended(lease))
     if failures:
         return ending(L.ERROR, parts.failed(seen, EventType.END), told(failures))
     seen = parts.done(seen, EventType.END)

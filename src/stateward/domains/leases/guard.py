@@ -33,6 +33,7 @@ from stateward.domains.leases.model import (
     status_of,
     written,
 )  # fmt: skip
+from stateward.domains.leases.notices import notice_key, queue_notice
 from stateward.domains.leases.resources import Resources
 from stateward.engine import Denied, Request
 from stateward.engine.desk import Desk
@@ -101,10 +102,11 @@ class Asked(NamedTuple):
 
 
 class LeaseGuard:
-    """The guard of leases."""
+    """The guard of leases; `notifies` says that there is a policy service that is told of their ends."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: Resources, *, notifies: bool = False) -> None:
         self._resources = resources
+        self._notifies = notifies
         self._rules = {
             "create": self._create,
             "start": self._start,
@@ -118,6 +120,8 @@ class LeaseGuard:
 
     def company(self, request: Request, found: Object | None) -> Iterable[Key]:
         """Return the hosts that a request is about: those it wants, or those that it is to be handed over."""
+        if request.action in ("end", "delete"):
+            return [notice_key(request.ns, request.object)] if self._notifies else ()
         if request.action in ("create", "update"):
             seen = read_lease_seen(request.seen) if request.seen is not None else None
         else:
@@ -163,7 +167,7 @@ class LeaseGuard:
         if status_of(asked.found) is L.DELETING and asked.found.op is not None:
             raise BeingDeleted("delete", blocker_of(asked.desk.operations[Key(asked.found.ns, asked.found.op)]))
         asked.desk.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
-        return None
+        return self._notified(asked, asked.lease.seen, L.DELETING)
 
     async def _recover(self, asked: Asked) -> LeaseSeen | None:
         """Leave ERROR for what the parts say, whatever the request claims that they say."""
@@ -214,7 +218,12 @@ class LeaseGuard:
             if seen.reservations[one.id].status is ReservationState.PENDING:
                 seen = parts.broken(seen, one.id, "the lease never started")
         asked.desk.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
-        return parts.agree(L.TERMINATING, parts.fired(seen, EventType.END))
+        ending = parts.agree(L.TERMINATING, parts.fired(seen, EventType.END))
+        return self._notified(asked, ending, L.TERMINATING)
+
+    def _notified(self, asked: Asked, seen: LeaseSeen, status: LeaseState) -> LeaseSeen:
+        """Queue what the policy service is to be told, if there is one."""
+        return queue_notice(asked.desk, asked.found, seen, status, asked.request.op) if self._notifies else seen
 
     async def _heal(self, asked: Asked) -> LeaseSeen | None:
         return parts.agree(L.UPDATING, asked.lease.seen)

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.leases.errors import Rejected
 from stateward.domains.leases.lifecycle import HOST, PROPERTY, PropertyState
-from stateward.domains.leases.model import Host, HostSpec, Share, host_key, host_of
+from stateward.domains.leases.model import SIZES, Host, HostSpec, Property, Share, host_key, host_of
 from stateward.domains.leases.numbers import MOST_MINUTES, MOST_SIZE, read_whole_number
 from stateward.domains.leases.service import PAGE, Caller
 from stateward.engine import Engine, NotFound
@@ -17,17 +16,8 @@ from stateward.naming import check_text
 from stateward.store.records import Key, Object
 from stateward.store.selection import Page, Selector
 
-SIZES = ("vcpus", "memory_mb", "local_gb")
 LONGEST = 200
 LONGEST_KEY = 64
-
-
-class Property(Struct, frozen=True):
-    """A property that hosts have, and its values."""
-
-    name: str
-    private: bool
-    values: tuple[str, ...]
 
 
 def property_key(ns: str, name: str) -> Key:

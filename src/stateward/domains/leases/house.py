@@ -12,7 +12,8 @@ from stateward.domains.leases.books import HostBooks
 from stateward.domains.leases.guard import LeaseGuard
 from stateward.domains.leases.hostguard import host_guard
 from stateward.domains.leases.hosts import Hosts
-from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, PROPERTY, RESERVATION
+from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPERTY, RESERVATION
+from stateward.domains.leases.notices import deliver
 from stateward.domains.leases.policy import filters_of
 from stateward.domains.leases.pools import Pools
 from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resource, Resources
@@ -54,7 +55,7 @@ class LeasesWing(Wing):
         self._settings = settings or Settings()
         self._resources = Resources([*RESOURCES, *more])
         self._shop: Workshop | None = None
-        guard = LeaseGuard(self._resources)
+        guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
             Kind(LEASE, handlers, guard=guard, company=guard.company, after=come_to_rest, cancels=False),
@@ -62,6 +63,7 @@ class LeasesWing(Wing):
             Kind(EVENT),
             Kind(HOST, guard=host_guard),
             Kind(PROPERTY),
+            Kind(NOTICE, {"deliver": Handler(self._handler(deliver))}),
         ]
         super().__init__(kinds, routes(lambda: self.leases, lambda: self.hosts))
 

@@ -5,7 +5,7 @@ Delete always wins: it is allowed in every status, also in one that hangs, and a
 """
 
 from stateward.lifecycle import (
-    AGENT, BACK, CLOCK, CONTROLLER, FINAL, GONE, HEALER, MINUTE, NEW, STABLE, TRANSITIONAL, USER, WORKER,
+    AGENT, BACK, CLOCK, CONTROLLER, FINAL, GONE, HEALER, HOUR, MINUTE, NEW, STABLE, TRANSITIONAL, USER, WORKER,
     State, action, declare, every, failure, request, step, success, timeout,
 )
 
@@ -124,10 +124,30 @@ PROPERTY_ROWS = (
     step(P.PUBLIC | P.PRIVATE,  "hide",    USER, P.PRIVATE),
 )
 
+
+class NoticeState(State):
+    """The states of a notice to the policy service."""
+
+    QUEUED      = "queued",      STABLE,       "waits to be delivered"
+    DELIVERING  = "delivering",  TRANSITIONAL, "being delivered, again and again until the service has taken it"
+    UNDELIVERED = "undelivered", STABLE,       "given up: the service has not taken it for a day"
+
+
+N = NoticeState
+
+NOTICE_ROWS = (
+    #      from                       event      by            through       to        on error       within
+    step(  NEW,                       "queue",   CONTROLLER,                 N.QUEUED),
+    action(N.QUEUED | N.UNDELIVERED,  "deliver", CLOCK | USER, N.DELIVERING, GONE,     N.UNDELIVERED, 24 * HOUR),
+    step(  N.QUEUED | N.UNDELIVERED,  "discard", USER,                       GONE),
+)
+
 LEASE       = declare("leases.lease",       LeaseState,       LEASE_ROWS,       USER | CLOCK,                         about="resources for a span of time")
 RESERVATION = declare("leases.reservation", ReservationState, RESERVATION_ROWS, CONTROLLER,                           about="what a lease has reserved")
 EVENT       = declare("leases.event",       EventState,       EVENT_ROWS,       CONTROLLER | CLOCK | WORKER | HEALER, about="what is to be done for a lease, and when")
 HOST        = declare("leases.host",        HostState,        HOST_ROWS,        WATCHERS,                             about="a machine that can be reserved")
 PROPERTY    = declare("leases.property",    PropertyState,    PROPERTY_ROWS,    USER,                                 about="a property that hosts are chosen by")
 
-LIFECYCLES = (LEASE, RESERVATION, EVENT, HOST, PROPERTY)
+NOTICE      = declare("leases.notice",      NoticeState,      NOTICE_ROWS,      CONTROLLER | CLOCK | USER,            about="what the policy service is to be told of a lease")
+
+LIFECYCLES = (LEASE, RESERVATION, EVENT, HOST, PROPERTY, NOTICE)

@@ -104,11 +104,13 @@ class LeaseSeen(Struct, frozen=True, omit_defaults=True):
     """What has become of a lease: its reservations by id, its events by type.
 
     `moves` is what the journal is still to be told of; it is told by the commit that writes it (`chronicle`).
+    `notified` says that the notice of the lease's end was queued for the policy service (`notices`).
     """
 
     reservations: dict[str, ReservationSeen]
     events: dict[EventType, EventState]
     moves: tuple[Moved, ...] = ()
+    notified: bool = False
 
     @property
     def degraded(self) -> bool:
@@ -172,6 +174,18 @@ class HostSpec(Struct, frozen=True):
     properties: dict[str, str] = field(default_factory=dict)
     cleaning: float = 0.0  # how many seconds must pass between two leases
     reservable: bool = True
+
+
+SIZES = ("vcpus", "memory_mb", "local_gb")
+"""The properties of a host that are its size, in the order of a share's fields."""
+
+
+class Property(Struct, frozen=True):
+    """A property that hosts have, and its values."""
+
+    name: str
+    private: bool
+    values: tuple[str, ...]
 
 
 class HostSeen(Struct, frozen=True, omit_defaults=True):

@@ -1,20 +1,21 @@
 """Policies: who may have what for how long. Filters are asked when a lease is made or changed, and told when it ends.
 
 A filter denies by raising. An external service is asked over HTTP, within a time-out; if it does not answer, nobody has
-said yes, and the lease is denied.
+said yes, and the lease is denied. What it is told is delivered until it has taken it (`notices`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import httpx
-import msgspec
 
-from stateward.domains.leases.model import Lease, LeaseSpec
+from stateward.domains.leases.enforcement import Body, Question, ending_body, question_body
+from stateward.domains.leases.model import Host, Lease
 from stateward.domains.leases.settings import Settings
 from stateward.engine import Denied
 
-OK = 300
+LONGEST_MESSAGE = 500
+"""How much of a service's own words is passed on to a caller."""
 
 
 class NotAllowed(Denied):
@@ -30,14 +31,29 @@ class NotAllowed(Denied):
         return f"{self.policy}: {self.why}"
 
 
-class Filter(Protocol):
-    """A policy."""
+class Undelivered(Denied):
+    """A policy service has not taken what it was told."""
 
-    async def check(self, spec: LeaseSpec, before: LeaseSpec | None) -> None:
+    code = "undelivered"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the policy service has not taken it: {self.why}"
+
+
+class Filter(Protocol):
+    """A policy; one that `looks_at_hosts` wants to know which hosts a lease would get."""
+
+    looks_at_hosts: bool
+
+    async def check(self, question: Question) -> None:
         """Deny a lease that is to be made, or changed from what it was before."""
 
-    async def ended(self, lease: Lease) -> None:
-        """Be told that a lease is over."""
+    async def ended(self, lease: Lease, hosts: Mapping[str, Host]) -> None:
+        """Be told that a lease is over; raises Undelivered if that has to be told again."""
 
 
 class Filters:
@@ -45,62 +61,70 @@ class Filters:
 
     def __init__(self, filters: Sequence[Filter] = ()) -> None:
         self._filters = filters
+        self.looks_at_hosts = any(one.looks_at_hosts for one in filters)
 
-    async def check(self, spec: LeaseSpec, before: LeaseSpec | None = None) -> None:
+    async def check(self, question: Question) -> None:
         """Deny what one of them denies."""
         for one in self._filters:
-            await one.check(spec, before)
+            await one.check(question)
 
-    async def ended(self, lease: Lease) -> None:
+    async def ended(self, lease: Lease, hosts: Mapping[str, Host]) -> None:
         """Tell all of them that a lease is over."""
         for one in self._filters:
-            await one.ended(lease)
+            await one.ended(lease, hosts)
 
 
 class MaxDuration:
     """No lease may be longer than so many seconds, except those of some projects."""
 
+    looks_at_hosts = False
+
     def __init__(self, seconds: float, exempt: Sequence[str] = ()) -> None:
         self._seconds = seconds
         self._exempt = frozenset(exempt)
 
-    async def check(self, spec: LeaseSpec, before: LeaseSpec | None) -> None:
+    async def check(self, question: Question) -> None:
         """Deny a lease that is too long; one that was before may stay, but not grow."""
+        spec, before = question.wanted, None if question.current is None else question.current.spec
         lasts = spec.end - spec.start
         grows = before is None or lasts > before.end - before.start
         if spec.project not in self._exempt and lasts > self._seconds and grows:
             raise NotAllowed("max duration", f"a lease may last {self._seconds:g} s, and this one lasts {lasts:g} s")
 
-    async def ended(self, lease: Lease) -> None:
+    async def ended(self, lease: Lease, hosts: Mapping[str, Host]) -> None:
         """Do nothing."""
 
 
 class ExternalCheck:
     """Asks a service: POST to /check-create or /check-update allows with 2xx, denies with anything else."""
 
+    looks_at_hosts = True
+
     def __init__(self, url: str, timeout: float = 5.0, token: str = "") -> None:
         self._url = url.rstrip("/")
         self._timeout = timeout
         self._headers = {"X-Auth-Token": token} if token else {}
 
-    async def check(self, spec: LeaseSpec, before: LeaseSpec | None) -> None:
+    async def check(self, question: Question) -> None:
         """Ask whether a lease is allowed."""
-        body = {"lease": msgspec.to_builtins(spec), "current_lease": msgspec.to_builtins(before)}
+        path = "check-create" if question.current is None else "check-update"
         try:
-            answer = await self._post("check-create" if before is None else "check-update", body)
+            answer = await self._post(path, question_body(question))
         except httpx.HTTPError as error:
-            raise NotAllowed("external check", f"no answer: {str(error) or type(error).__name__}") from error
-        if answer.status_code >= OK:
+            raise NotAllowed("external check", f"no answer: {_reason(error)}") from error
+        if not answer.is_success:
             raise NotAllowed("external check", _message(answer))
 
-    async def ended(self, lease: Lease) -> None:
-        """Tell that a lease is over; whoever cannot be told is not."""
+    async def ended(self, lease: Lease, hosts: Mapping[str, Host]) -> None:
+        """Tell that a lease is over; only an answer of 2xx says that it was taken."""
         try:
-            await self._post("on-end", {"lease": msgspec.to_builtins(lease.spec)})
-        except httpx.HTTPError:
-            return
+            answer = await self._post("on-end", ending_body(lease, hosts))
+        except httpx.HTTPError as error:
+            raise Undelivered(f"no answer: {_reason(error)}") from error
+        if not answer.is_success:
+            raise Undelivered(f"the answer to on-end was {answer.status_code}")
 
-    async def _post(self, what: str, body: object) -> httpx.Response:
+    async def _post(self, what: str, body: Body) -> httpx.Response:
         async with httpx.AsyncClient(timeout=self._timeout, headers=self._headers) as client:
             return await client.post(f"{self._url}/{what}", json=body)
 
@@ -116,8 +140,12 @@ def filters_of(settings: Settings) -> Filters:
     return Filters(found)
 
 
+def _reason(error: httpx.HTTPError) -> str:
+    return str(error) or type(error).__name__
+
+
 def _message(answer: httpx.Response) -> str:
     try:
-        return str(answer.json()["message"])
+        return str(answer.json()["message"])[:LONGEST_MESSAGE]
     except (ValueError, KeyError, TypeError):
         return f"the answer was {answer.status_code}"

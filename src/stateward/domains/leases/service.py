@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from stateward.domains.leases import parts
 from stateward.domains.leases.combination import derived_status
-from stateward.domains.leases.finding import Plan, finder
+from stateward.domains.leases.enforcement import Question
+from stateward.domains.leases.finding import Finder, Plan, finder
 from stateward.domains.leases.guard import BeingDeleted, NotRecoverable
 from stateward.domains.leases.ledger import Taken
 from stateward.domains.leases.lifecycle import LEASE, LeaseState
@@ -107,7 +108,7 @@ class Leases:
         now = await self.engine.store.reader.time()
         spec = new_spec(given, self._shop.resources, self._new_id, now, self._before_end)
         spec = replace(spec, user=caller.who, project=caller.ns)
-        await self._shop.filters.check(spec)
+        await self._check(caller.ns, spec)
         accepted = await self._again(lambda: self._create(caller, self._new_id(), spec))
         return await self._outcome(accepted)
 
@@ -136,7 +137,7 @@ class Leases:
         spec = changed_spec(lease, given, self._shop.resources, now, self._before_end)
         if spec == lease.spec:
             return None
-        await self._shop.filters.check(spec, lease.spec)
+        await self._check(caller.ns, spec, lease)
         pool = await self._shop.pools.of(caller.ns)
         with finder(pool, self._shop.resources, id_, spec) as finding:
             plan = finding.changed(lease)
@@ -176,6 +177,23 @@ class Leases:
         return lease_of(done.object)
 
     # --- how ---------------------------------------------------------------------------------------------------------
+
+    async def _check(self, ns: str, spec: LeaseSpec, lease: Lease | None = None) -> None:
+        """Ask the policies, with the hosts that the lease would get now if one of them looks at those."""
+        filters = self._shop.filters
+        preview = await self._preview(ns, spec, lease) if filters.looks_at_hosts else Question(spec, lease)
+        await filters.check(preview)
+
+    async def _preview(self, ns: str, spec: LeaseSpec, lease: Lease | None) -> Question:
+        pool = await self._shop.pools.of(ns)
+        now = {} if lease is None else {one.id: seen.hosts for one, seen in lease.reservations()}
+        finding = Finder(pool, self._shop.resources, "" if lease is None else lease.object.id, spec)
+        try:
+            plan = finding.new() if lease is None else now | finding.changed(lease)
+        finally:
+            finding.erase()
+        names = {name for one in (*now.values(), *plan.values()) for name in one}
+        return Question(spec, lease, plan, {name: host for name in names if (host := pool.get(name)) is not None})
 
     async def _again(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try again where another was faster."""

@@ -4,12 +4,13 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from stateward.domains.leases.hosts import SIZES, Property
 from stateward.domains.leases.lifecycle import EventState
 from stateward.domains.leases.model import (
+    SIZES,
     EventType,
     Host,
     Lease,
+    Property,
     ReservationSeen,
     ReservationSpec,
     event_id,

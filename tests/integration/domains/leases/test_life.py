@@ -219,9 +219,11 @@ async def test_a_delete_during_a_delete_joins_it(site: Leasing) -> None:
 
 
 async def test_deletes_at_the_same_time_are_one(site: Leasing) -> None:
+    site.things.hang.add("end of lamp")
     lease = await site.lease("all at once", thing("lamp"), start=3600)
     begun = await asyncio.gather(*(site.wing.leases.delete(ME, lease.object.id) for _ in range(15)))
     assert len({one.object.op for one in begun}) == 1
+    site.things.release.set()
     await asyncio.gather(*(site.wing.leases.await_delete(one) for one in begun))
     assert site.things.back["lamp"] == 1
 

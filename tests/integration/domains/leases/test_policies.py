@@ -1,10 +1,5 @@
 """Policies: how long a lease may be, and what another service says about it."""
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 
 from stateward.config import load
@@ -13,6 +8,7 @@ from stateward.domains.leases.settings import Settings
 from stateward.domains.registry import sections
 from stateward.errors import BadInput
 from tests.integration.domains.leases.conftest import ME, NS, Opening, at, thing
+from tests.integration.domains.leases.judge import judging, told
 
 
 async def test_a_lease_may_not_be_longer_than_allowed_nor_grow_beyond_it(opening: Opening) -> None:
@@ -30,42 +26,13 @@ async def test_some_projects_are_exempt(opening: Opening) -> None:
         await site.lease("long", thing("lamp"), start=60, end=4000)
 
 
-class Judge:
-    """A real service that is asked about leases, on a socket of its own."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, object]]] = []
-        self.says = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
-        self.silent = False
-
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = next(
-            int(line.split(":")[1]) for line in head.splitlines() if line.lower().startswith("content-length")
-        )
-        self.asked.append((head.split()[1], json.loads(await reader.readexactly(length))))
-        if self.silent:
-            await reader.read()  # until the other side has had enough
-        else:
-            writer.write(self.says)
-        writer.close()
-        await writer.wait_closed()
-
-
-@asynccontextmanager
-async def judging() -> AsyncIterator[tuple[Judge, str]]:
-    judge = Judge()
-    server = await asyncio.start_server(judge.answer, "127.0.0.1", 0)
-    async with server:
-        yield judge, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
 async def test_another_service_is_asked_about_every_lease_and_told_of_its_end(opening: Opening) -> None:
     async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
         lease = await site.lease("asked", thing("lamp"), start=0.2, end=3600)
         await site.until(lease, "ACTIVE")
         await site.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
         await site.until(lease, "TERMINATED")
+        await site.eventually(lambda: told(judge, 1))
         assert list(dict.fromkeys(path for path, _ in judge.asked)) == ["/check-create", "/check-update", "/on-end"]
 
 

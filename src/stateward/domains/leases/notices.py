@@ -1,0 +1,97 @@
+"""Notices to the policy service: what it is told of the end of a lease, until it has taken it.
+
+A service that counts what is in use must learn of every end, also when it is down for a while, and when a process of
+ours is killed. So a notice is an object of its own, written by the commit that begins the end or the delete of a lease.
+A worker delivers it, with growing pauses between the attempts. After a day it is given up: the notice stays as
+`undelivered`, where people see it and can have it delivered again, or discard it.
+
+Each lease has one notice at most. A notice may arrive twice: when nobody knows whether an attempt was heard.
+"""
+
+import logging
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.leases.lifecycle import NOTICE, EventState, LeaseState, NoticeState
+from stateward.domains.leases.model import EventType, Host, Lease, LeaseSeen, host_key, host_of, lease_of, written
+from stateward.domains.leases.policy import Undelivered
+from stateward.domains.leases.workshop import Workshop
+from stateward.engine import Job, Temporary
+from stateward.engine.change import journal
+from stateward.engine.desk import Desk
+from stateward.lifecycle import CONTROLLER
+from stateward.store.records import Key, Object, Timer
+
+log = logging.getLogger("stateward.leases")
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 3600.0
+RANK = 4
+"""Where the timer of a notice stands among those of the same instant: after all that concerns leases."""
+
+
+class Notice(Struct, frozen=True):
+    """The lease that a notice is about, as it was when its end began."""
+
+    lease: Object
+
+
+def notice_key(ns: str, lease: str) -> Key:
+    """Return the object that a lease's notice is."""
+    return Key(ns, f"notice-{lease}")
+
+
+def queue_notice(desk: Desk, found: Object, seen: LeaseSeen, status: LeaseState, op: str) -> LeaseSeen:
+    """Write the notice of a lease that is about to end or to go; returns its parts, which remember that."""
+    if seen.notified or not seen.events or seen.events[EventType.END] is EventState.DONE:
+        return seen
+    key = notice_key(found.ns, found.id)
+    lease = replace(found, state=status.word, seen=written(replace(seen, moves=())))
+    notice = Object(
+        ns=key.ns,
+        id=key.id,
+        kind=NOTICE.kind,
+        state=NoticeState.QUEUED.word,
+        since=desk.now,
+        version=desk.next_version(key),
+        generation=1,
+        op=None,
+        queue=key.id,
+        parent=None,
+        spec=written(Notice(lease)),
+        labels=msgspec.json.encode({"lease": found.id}).decode(),
+        error=None,
+        created=desk.now,
+    )
+    desk.put(key, notice)
+    journal(desk, notice, op, CONTROLLER, f"lease {found.id}", "queue", None, notice.state)
+    desk.changes.timers.append(Timer(key.ns, f"{key.id}/deliver", desk.now, RANK, key.id, "deliver", "[]", "{}"))
+    return replace(seen, notified=True)
+
+
+def pause_after(attempt: int) -> float:
+    """Return how many seconds pass after an attempt that failed, before the next one."""
+    return min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 30), LONGEST_PAUSE_S)
+
+
+async def deliver(shop: Workshop, job: Job) -> None:
+    """Tell the policies that a lease is over; what is not taken is tried again later."""
+    lease = lease_of(msgspec.json.decode(job.claim.object.spec, type=Notice).lease)
+    try:
+        await shop.filters.ended(lease, await _hosts_of(shop, lease))
+    except Undelivered as error:
+        pause = pause_after(job.attempt)
+        log.warning("notice of lease %s is not delivered, next attempt in %g s: %s", lease.object.id, pause, error)
+        raise Temporary(str(error), after=pause) from error
+
+
+async def _hosts_of(shop: Workshop, lease: Lease) -> dict[str, Host]:
+    """Return the hosts that a lease had, as far as they are still known."""
+    hosts: dict[str, Host] = {}
+    for name in sorted(lease.seen.booked):
+        found = await shop.engine.store.reader.object(host_key(lease.object.ns, name))
+        if found is not None:
+            hosts[name] = host_of(found)
+    return hosts

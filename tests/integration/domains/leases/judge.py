@@ -1,0 +1,51 @@
+"""A policy service for tests: it answers as it is told to, and remembers what it was asked."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+YES = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
+BROKEN = b"HTTP/1.1 500 Oh No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+class Judge:
+    """A real service that is asked about leases, on a socket of its own."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.head = ""
+        self.says = YES
+        self.silent = False
+        self.broken = 0  # how many notices are still answered with an error
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next(
+            int(line.split(":")[1]) for line in head.splitlines() if line.lower().startswith("content-length")
+        )
+        self.head = head
+        self.asked.append((head.split()[1], json.loads(await reader.readexactly(length))))
+        if self.broken and head.split()[1].endswith("/on-end"):
+            self.broken -= 1
+            writer.write(BROKEN)
+        elif self.silent:
+            await reader.read()  # until the other side has had enough
+        else:
+            writer.write(self.says)
+        writer.close()
+        await writer.wait_closed()
+
+
+@asynccontextmanager
+async def judging() -> AsyncIterator[tuple[Judge, str]]:
+    judge = Judge()
+    server = await asyncio.start_server(judge.answer, "127.0.0.1", 0)
+    async with server:
+        yield judge, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def told(judge: Judge, times: int) -> bool:
+    """Tell whether the service was told of ends so often."""
+    return sum(path == "/on-end" for path, _ in judge.asked) == times
