@@ -45,6 +45,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     body_limit: Annotated[Some, about("largest request body, in bytes")] = 1_000_000
     page_limit: Annotated[Some, about("most rows in one answer")] = 1_000
     rate: Annotated[Some, about("requests per second that one token may make")] = 500
+    wrong_tokens: Annotated[Some, about("wrong tokens per second from one address, or for one token id")] = 5
+    trusted_proxies: Annotated[str, about("proxies whose X-Forwarded-For counts: 10.0.0.7, 10.1.0.0/16")] = ""
+    body_time: Annotated[Seconds, about("seconds for a request body to arrive, and one more for each 16 KiB")] = 30.0
     log_format: Annotated[Literal["text", "json"], about("form of the log")] = "text"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("what is logged")] = "info"
 

@@ -37,12 +37,14 @@ from stateward.server import (
 from stateward.server import (
     tokens as token_routes,
 )
+from stateward.server.audit import AuditLog
 from stateward.server.classes import state_classes
 from stateward.server.door import Door
 from stateward.server.drawings import Drawings
 from stateward.server.entrance import Entrance, settle_guards, settle_plain_routes
 from stateward.server.headers import wanted_headers
 from stateward.server.openapi import openapi_config
+from stateward.server.peers import Peers, read_networks
 from stateward.server.problems import answer
 from stateward.server.service import Call, Service
 from stateward.server.strict import StrictJson
@@ -74,6 +76,7 @@ def create_app(
         return_dto=None,
         exception_handlers={Exception: answer},
         middleware=[DefineMiddleware(Entrance, door=service.door, headers=service.headers)],
+        on_shutdown=[service.audit.flush],
         request_max_body_size=config.body_limit,
         openapi_config=openapi_config(),
         state=State({"service": service, "engine": engine}),
@@ -86,12 +89,14 @@ def create_app(
 
 
 def _service(engine: Engine, tokens: Tokens, config: Config, clock: Callable[[], float], wholes: Wholes) -> Service:
+    peers = Peers(read_networks(config.trusted_proxies))
     return Service(
         engine=engine,
         tokens=tokens,
         quotas=Quotas(engine),
         config=config,
-        door=Door(tokens, config.rate, clock),
+        door=Door(tokens, config.rate, clock, config.wrong_tokens, peers),
+        audit=AuditLog(peers),
         classes=state_classes(engine.kinds),
         drawings=Drawings(),
         headers=wanted_headers(tls=bool(config.tls_cert)),

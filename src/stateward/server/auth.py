@@ -14,7 +14,6 @@ from litestar.types import Scope
 from stateward.access import Grant, Right, allows
 from stateward.access.tokens import ANY
 from stateward.errors import StatewardError
-from stateward.server.audit import audit
 from stateward.server.credentials import presented
 from stateward.server.door import Door
 from stateward.server.refusals import Forbidden, NotAuthenticated, TooMany
@@ -48,7 +47,7 @@ class Needs:
     async def admit(self, scope: Scope, door: Door) -> None:
         """Let the holder of a fitting token pass, and remember who it is."""
         try:
-            grant = scope["auth"] = await door.enter(presented(scope["headers"]))
+            grant = scope["auth"] = await door.enter(presented(scope["headers"]), scope)
             require(grant, self.right, ANY if self.everywhere else scope["path_params"].get("ns"))
         except (NotAuthenticated, Forbidden, TooMany) as refusal:
             if scope["type"] == ScopeType.WEBSOCKET:
@@ -83,7 +82,7 @@ def grant_of(connection: Connection) -> Grant:
 async def enter(connection: Connection, text: str | None = None) -> Grant:
     """Return what the token opens that a connection presents, or that came another way; remembers it."""
     token = presented(connection.scope["headers"]) if text is None else text
-    grant = await service_of(connection).door.enter(token)
+    grant = await service_of(connection).door.enter(token, connection.scope)
     connection.scope["auth"] = grant
     return grant
 
@@ -101,5 +100,5 @@ def require(grant: Grant, right: Right, ns: str | None = None) -> None:
 def closing(scope: Scope, refusal: StatewardError) -> WebSocketException:
     """Return how a refused WebSocket is closed; the refusal is audited."""
     status = CLOSED[type(refusal)]
-    audit(ASGIConnection(scope), status, str(refusal))
+    service_of(ASGIConnection(scope)).audit.refused(scope, status, str(refusal))
     return WebSocketException(detail=str(refusal), code=4000 + status)

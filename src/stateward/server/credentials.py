@@ -1,11 +1,20 @@
 """How a token is presented: `Authorization: Bearer T`, HTTP Basic with T as the password, or `X-Auth-Token: T`."""
 
+import re
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterable
 
 LONGEST = 200
 """No token is longer."""
+
+_ID = re.compile(r"sw_([0-9a-f]{12})_")
+
+
+def token_id(text: str | None) -> str | None:
+    """Return the part of a token that finds its record; None for what is no token of ours."""
+    found = _ID.match(text) if text is not None else None
+    return found[1] if found else None
 
 
 def presented(headers: Iterable[tuple[bytes, bytes]]) -> str | None:

@@ -36,7 +36,7 @@ from stateward.engine.requests import (
 )
 from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle import StateClass
-from stateward.server.audit import AUDITED, audit
+from stateward.server.audit import AUDITED
 from stateward.server.logs import redacted
 from stateward.server.refusals import Forbidden, NotAuthenticated, NotReady, TooMany
 from stateward.server.service import service_of
@@ -254,7 +254,7 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
         error.extra = [{**said, "key": _called(request, str(said.get("key", "")))} for said in error.extra]
     found = problem_of(error)
     if found.status in AUDITED:
-        audit(request, found.status, found.detail)
+        service_of(request).audit.refused(request.scope, found.status, found.detail)
     headers = {name.decode(): value.decode() for name, value in service_of(request).headers}
     headers |= dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     if found.retry_after is not None:

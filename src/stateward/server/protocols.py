@@ -1,7 +1,9 @@
 """How connections are kept: with limits on what they may send before they are known, and an end for those who hang.
 
-A head (the request line and its headers) has a size and a time limit. A WebSocket whose client does not read is cut
-soon after it was told to close: the closing frame stands behind what the client has not read, and may stay there.
+A head (the request line and its headers) has a size and a time limit. A body has a time limit, which grows with what
+has arrived: a client that sends a byte a minute would hold a connection and a handler for ever. A WebSocket whose
+client does not read is cut soon after it was told to close: the closing frame stands behind what the client has not
+read, and may stay there.
 """
 
 import asyncio
@@ -13,6 +15,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 HEAD_LIMIT = 32 * 1024
 """How many bytes the head of a request may have."""
 
+BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
+
 HEAD_WITHIN = 30.0
 """How many seconds a client may take to send the head of its first request."""
 
@@ -22,16 +26,34 @@ CUT_AFTER = 5.0
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
+BODY_RATE = 16 * 1024
+"""For how many bytes that have arrived a body gets one more second."""
+
+TOO_LATE_BODY = (
+    b'{"type":"urn:stateward:too_slow","title":"Request Timeout","status":408,"code":"too_slow",'
+    b'"detail":"the body took too long to arrive","retry":true}'
+)
+TOO_LATE = (
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/problem+json\r\n"
+    b"content-length: %d\r\n\r\n%s"
+) % (len(TOO_LATE_BODY), TOO_LATE_BODY)
+
+
 class HeadTooLarge(Exception):
     """The head of a request is larger than the limit."""
 
 
 class Http(HttpToolsProtocol):
-    """HTTP with limits on the head."""
+    """HTTP with limits on the head, and on the time that a body takes."""
+
+    body_time = 30.0
+    body_limit = 1_000_000
 
     _head = 0
     _in_head = True
     _late: asyncio.TimerHandle | None = None
+    _body = 0
+    _body_began = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
@@ -64,6 +86,35 @@ class Http(HttpToolsProtocol):
         if self._head > HEAD_LIMIT:
             raise HeadTooLarge
         super().on_headers_complete()
+        if any(name in BODY_HEADERS for name, _ in self.headers):
+            self._body, self._body_began = 0, self.loop.time()
+            self._late = self.loop.call_later(self.body_time, self._check_body)
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over; what was to come within a time is no longer our business."""
+        self._on_time()
+        super().handle_websocket_upgrade()
+
+    def on_body(self, body: bytes) -> None:
+        """Count what has arrived."""
+        self._body += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a body."""
+        self._on_time()
+        super().on_message_complete()
+
+    def _check_body(self) -> None:
+        """Give a body the time that it has earned by what has arrived; one that is too slow is refused."""
+        deadline = self._body_began + self.body_time + min(self._body, self.body_limit) / BODY_RATE
+        if self.loop.time() < deadline or self.flow.read_paused:  # what we do not read is not late
+            self._late = self.loop.call_at(max(deadline, self.loop.time() + 1.0), self._check_body)
+            return
+        self._late = None
+        if not self.cycle.response_started:
+            self.transport.write(TOO_LATE)
+        self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be read, or is too large."""
@@ -77,6 +128,11 @@ class Http(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+
+def http_protocol(body_time: float, body_limit: int) -> type[Http]:
+    """Return the protocol with the limits of a configuration."""
+    return type("LimitedHttp", (Http,), {"body_time": body_time, "body_limit": body_limit})
 
 
 class WebSockets(WebSocketsSansIOProtocol):

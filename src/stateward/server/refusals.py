@@ -30,16 +30,16 @@ class Forbidden(StatewardError):
 
 
 class TooMany(StatewardError):
-    """The token calls more often than it may."""
+    """The token calls more often than it may, or too many wrong tokens were tried."""
 
     retry = True
 
-    def __init__(self, after: float) -> None:
+    def __init__(self, after: float, why: str = "too many requests with this token") -> None:
         super().__init__(after)
-        self.after = after
+        self.after, self.why = after, why
 
     def __str__(self) -> str:
-        return "too many requests with this token"
+        return self.why
 
 
 class NotReady(StatewardError):

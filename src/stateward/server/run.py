@@ -34,7 +34,7 @@ from stateward.server.equipment import kinds_of
 from stateward.server.folder import DataFolder, make_private
 from stateward.server.metrics import CountingCalls, Metrics, ProviderCalls
 from stateward.server.observing import ObservedEngine
-from stateward.server.protocols import HEAD_LIMIT, Http, WebSockets
+from stateward.server.protocols import HEAD_LIMIT, WebSockets, http_protocol
 from stateward.server.pruning import pruning
 from stateward.server.traces import NoTraces, Traces, TracingCalls, start_traces
 from stateward.server.wholes import Wholes
@@ -238,7 +238,7 @@ def settings_of(config: Config, app: Any) -> uvicorn.Config:  # noqa: ANN401 - a
         app,
         log_config=None,
         access_log=config.log_level == "debug",
-        http=Http,
+        http=http_protocol(config.body_time, config.body_limit),
         ws=WebSockets,
         ws_max_size=FIRST_WORD_LIMIT,
         ws_per_message_deflate=False,  # it costs each connection more memory than all else together

@@ -11,6 +11,7 @@ from stateward.access import Grant, Tokens
 from stateward.access.quotas import Quotas
 from stateward.config import Config
 from stateward.engine import Engine
+from stateward.server.audit import AuditLog
 from stateward.server.classes import StateClasses
 from stateward.server.door import Door
 from stateward.server.drawings import Drawings
@@ -30,6 +31,7 @@ class Service(Struct, frozen=True):
     quotas: Quotas
     config: Config
     door: Door
+    audit: AuditLog
     classes: StateClasses
     drawings: Drawings
     headers: Headers

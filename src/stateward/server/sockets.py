@@ -7,9 +7,9 @@ from litestar import WebSocket, websocket
 from litestar.exceptions import WebSocketDisconnect
 
 from stateward.access import Grant, Right
-from stateward.server.audit import audit
 from stateward.server.auth import CLOSED, enter, open_to_all, require
 from stateward.server.refusals import Forbidden, NotAuthenticated, NotReady, TooMany
+from stateward.server.service import service_of
 from stateward.server.stream import Closed, Closing, FirstWord
 from stateward.server.windows import windows_of
 
@@ -40,7 +40,7 @@ async def admitted(socket: WebSocket[Any, Any, Any], word: FirstWord) -> Grant:
             require(grant, Right.READ, ns)
     except (NotAuthenticated, Forbidden, TooMany) as refusal:
         status = CLOSED[type(refusal)]
-        audit(socket, status, str(refusal))
+        service_of(socket).audit.refused(socket.scope, status, str(refusal))
         raise Closed(Closing(4000 + status), str(refusal)) from None
     return grant
 

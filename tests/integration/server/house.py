@@ -133,7 +133,7 @@ async def open_house(
         app = create_app(
             engine,
             tokens,
-            config or Config(rate=1_000_000),
+            config or Config(rate=1_000_000, wrong_tokens=1_000_000),
             routes=metrics.ROUTES,
             api_routes=(*sockets.ROUTES, *events.ROUTES),
             clock=clock,

@@ -33,8 +33,7 @@ from stateward.drivers.aws.credentials import read_credential
 from stateward.drivers.aws.rules import wanted_rules
 from stateward.errors import StatewardError
 from stateward.locks import parse_path
-from stateward.server.audit import token_id
-from stateward.server.credentials import presented
+from stateward.server.credentials import presented, token_id
 from stateward.server.etags import wanted_versions
 from stateward.server.stream import Closed, _first_word
 from stateward.store.postgres.topics import read as read_topics

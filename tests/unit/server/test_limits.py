@@ -65,3 +65,24 @@ def test_full_buckets_are_forgotten_and_empty_ones_are_not() -> None:
     assert buckets.wait("busy") == 0
     assert len(buckets._full_at) == 1
     assert buckets.wait("busy") > 0
+
+
+def test_a_bucket_that_is_overdrawn_has_to_fill_first_but_not_for_ever() -> None:
+    clock = Clock()
+    buckets = Buckets(1, clock, 5.0)
+    for _ in range(7):
+        buckets.charge("a")
+    assert buckets.delay("a") == 3.0
+    for _ in range(1000):
+        buckets.charge("a")
+    assert buckets.delay("a") <= limits.LONGEST_DEBT + 1
+
+
+def test_buckets_that_are_all_in_use_are_bounded_and_the_emptiest_stay() -> None:
+    buckets = Buckets(1, Clock(), 5.0)
+    for _ in range(5):
+        buckets.charge("attacker")
+    for number in range(3 * limits.MOST_BUCKETS):
+        buckets.charge(str(number))
+    assert len(buckets._full_at) <= limits.MOST_BUCKETS
+    assert buckets.delay("attacker") > 0

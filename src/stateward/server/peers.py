@@ -1,0 +1,73 @@
+"""Addresses of clients, also of those behind proxies.
+
+A limit by address needs the client's address. Behind a proxy every call comes from the proxy, and the client's address
+is in `X-Forwarded-For`. Any client can write that header, so it counts only from proxies that the configuration names.
+"""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from litestar.types import Scope
+
+from stateward.errors import BadInput
+
+Network = IPv4Network | IPv6Network
+
+FORWARDED = b"x-forwarded-for"
+SITE_BITS = 64
+"""The bits of an IPv6 address that tell sites apart: one client has all addresses of its site."""
+
+
+def read_networks(text: str) -> tuple[Network, ...]:
+    """Read the setting `trusted_proxies`."""
+    try:
+        return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        allowed = f"addresses or networks with commas between them, such as 10.0.0.7, 10.1.0.0/16 ({error})"
+        raise BadInput("trusted_proxies", text, allowed) from error
+
+
+class Peers:
+    """Finds the addresses of clients."""
+
+    def __init__(self, trusted: Sequence[Network] = ()) -> None:
+        self._trusted = trusted
+
+    def address(self, scope: Scope) -> str:
+        """Return the address of the client: the last one that no trusted proxy has."""
+        found = (scope.get("client") or ("",))[0]
+        if not self._trusted or not self._trusts(found):
+            return found
+        headers = [value.decode("latin-1") for name, value in scope["headers"] if name == FORWARDED]
+        for hop in reversed(",".join(headers).split(",")):
+            if not _is_address(hop.strip()):
+                break  # no proxy has written this, and what stands before it is worth no more
+            found = hop.strip()
+            if not self._trusts(found):
+                break
+        return found
+
+    def site(self, scope: Scope) -> str:
+        """Return what limits go by: an IPv4 address, or the network of an IPv6 address."""
+        found = self.address(scope)
+        parsed = ip_address(found.partition("%")[0]) if _is_address(found.partition("%")[0]) else None
+        if not isinstance(parsed, IPv6Address):
+            return found
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ip_network((parsed, SITE_BITS), strict=False))
+
+    def _trusts(self, text: str) -> bool:
+        if not _is_address(text):
+            return False
+        found = ip_address(text)
+        found = (found.ipv4_mapped if isinstance(found, IPv6Address) else None) or found
+        return any(found in network for network in self._trusted)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

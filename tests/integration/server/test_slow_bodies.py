@@ -1,0 +1,69 @@
+"""A body that does not arrive in time is refused, whoever sends it and however it is framed."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.integration.server.outpost import PATIENT, Outpost, open_outpost
+
+PLAIN, CHUNKED = "content-length: 500", "transfer-encoding: chunked"
+
+
+async def begun(outpost: Outpost, framing: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = outpost.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {outpost.admin}\r\n"
+    writer.write(f"{head}content-type: application/json\r\n{framing}\r\n\r\n".encode())
+    return reader, writer
+
+
+async def drip(writer: asyncio.StreamWriter, framing: str) -> None:
+    """Send a byte now and then, for ever."""
+    while True:
+        writer.write(b" " if framing == PLAIN else b"1\r\n \r\n")
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("framing", [PLAIN, CHUNKED])
+@pytest.mark.parametrize("path", ["/api/v1/ns/a/objects", "/api/v1/nowhere"])
+async def test_a_body_that_arrives_byte_by_byte_is_refused_and_its_connection_closed(
+    tmp_path: Path, framing: str, path: str
+) -> None:
+    async with open_outpost(tmp_path, body_time=0.3) as outpost, asyncio.timeout(PATIENT):
+        reader, writer = await begun(outpost, framing, path)
+        dripping = asyncio.create_task(drip(writer, framing))
+        answer = await reader.read()
+        dripping.cancel()
+        writer.close()
+    status = answer.split(b" ", 2)[1]
+    assert status == (b"404" if "nowhere" in path else b"408")
+    if status == b"408":
+        assert b'"code":"too_slow"' in answer
+        assert b"connection: close" in answer
+
+
+async def test_a_body_that_is_whole_in_time_is_answered_and_the_connection_kept(tmp_path: Path) -> None:
+    async with open_outpost(tmp_path, body_time=0.5) as outpost, asyncio.timeout(PATIENT):
+        body = b'{"id": "one", "kind": "ovc.vm", "action": "define"}'
+        reader, writer = await begun(outpost, f"content-length: {len(body)}", "/api/v1/ns/a/objects")
+        writer.write(body[:10])
+        await asyncio.sleep(0.05)
+        writer.write(body[10:])
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.split(b" ", 2)[1] in (b"201", b"202")
+        await asyncio.sleep(0.8)  # longer than a body may take: nothing is under way any more
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b"200 OK" in await reader.readuntil(b'{"status":"ok"}')
+        writer.close()
+
+
+async def test_a_large_body_that_keeps_coming_gets_the_time_that_it_needs(tmp_path: Path) -> None:
+    async with open_outpost(tmp_path, body_time=0.1, body_limit=10_000_000) as outpost, asyncio.timeout(PATIENT):
+        size = 160_000  # earns ten seconds
+        reader, writer = await begun(outpost, f"content-length: {size + 2}", "/api/v1/ns/a/objects")
+        writer.write(b"{" + b" " * size)
+        await asyncio.sleep(0.5)
+        writer.write(b"}")
+        assert (await reader.readuntil(b"\r\n")).split(b" ", 2)[1] == b"400"
+        writer.close()
