@@ -62,7 +62,7 @@ class Callers:
 
     async def furnish(self) -> str:
         """Make what all need; returns a token for agents."""
-        body = {"name": "agents", "role": "agent", "namespaces": [NS]}
+        body = {"name": "agents", "role": "agent", "namespaces": [f"{NS}:*"]}
         token: str = (await self.ask("POST", "/api/v1/tokens", body)).json()["token"]
         await self.ask("PUT", f"{BASE}/apps/{APP}", {"command": "sleep 3600"})
         await asyncio.gather(*(self.ask("POST", f"{BASE}/cloudlets", {"name": one}) for one in self._cloudlets))

@@ -65,7 +65,7 @@ class Course:
             await self.calls.close()
 
     async def _agents(self) -> Fleet:
-        body = {"name": "agents", "role": "agent", "namespaces": [NS]}
+        body = {"name": "agents", "role": "agent", "namespaces": [f"{NS}:*"]}
         token = (await self.calls.call("POST", "/api/v1/tokens", body)).json()["token"]
         fleet = Fleet([f"ws://127.0.0.1:{self.town.proxy.port}"], NS, CLOUDLETS, token)
         fleet.start()

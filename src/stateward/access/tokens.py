@@ -7,13 +7,15 @@ engine in a namespace that only administrators see, so that every issue, revocat
 import hmac
 import secrets
 from hashlib import sha256
+from math import inf
 
 import msgspec
 from msgspec import Struct
 
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.roles import Role
-from stateward.engine import Engine, Kind
+from stateward.engine import Denied, Engine, Kind, Request
+from stateward.engine.desk import Desk
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
 from stateward.naming import check_text
@@ -27,6 +29,9 @@ ANY = "*"
 """The namespace of a token that opens all of them."""
 
 PREFIX = "sw"
+
+AGENT_NAMES = "NAMESPACE:CLOUDLET, the cloudlet that the agent speaks for, or NAMESPACE:* for all of a namespace"
+"""What the token of an agent names."""
 
 
 class TokenSpec(Struct, frozen=True):
@@ -64,16 +69,63 @@ class Grant(Struct, frozen=True):
         """The namespaces to which a list for this token is limited; None: it is not."""
         return None if ANY in self.namespaces else self.namespaces
 
+    @property
+    def governs_all(self) -> bool:
+        """Whether this is the token of an administrator of everything."""
+        return self.role is Role.ADMIN and ANY in self.namespaces
+
+    def speaks_for(self, ns: str, cloudlet: str) -> bool:
+        """Tell whether the token of an agent names a cloudlet, or explicitly all cloudlets of a namespace."""
+        return not self.namespaces.isdisjoint((f"{ns}:{cloudlet}", f"{ns}:{ANY}"))
+
     def opens(self, ns: str) -> bool:
         """Tell whether the token is for a namespace; the deployment's own is for administrators of everything."""
         if ns == SYSTEM:
-            return self.role is Role.ADMIN and ANY in self.namespaces
+            return self.governs_all
         return ANY in self.namespaces or ns in self.namespaces
+
+
+class LastAdministrator(Denied):
+    """Without this token, nobody could administer the deployment any more."""
+
+    code = "last_administrator"
+
+    def __init__(self, token: str) -> None:
+        super().__init__(token)
+        self.token = token
+
+    def __str__(self) -> str:
+        return (
+            f"token {self.token} is the last one that administers all namespaces and lasts so long; make another one "
+            f"first: `stateward token create NAME --role {Role.ADMIN} --ns '{ANY}'`"
+        )
 
 
 def token_kind() -> Kind:
     """Return the kind of tokens, for an engine to know."""
-    return Kind(TOKEN)
+    return Kind(TOKEN, guard=guard_last_administrator)
+
+
+async def guard_last_administrator(desk: Desk, request: Request, found: Object) -> None:
+    """Refuse to revoke an administrator's token unless another one stays that is valid for at least as long.
+
+    The rows of all active tokens are locked: of two who revoke the last two tokens at once, one is refused.
+    """
+    lasts_until = _governs_until(found, desk.now) if request.action == "revoke" else None
+    if lasts_until is None:
+        return
+    active = await desk.tx.select(Selector(SYSTEM, TOKEN.kind, states=(TokenState.ACTIVE.word,)))
+    others = (_governs_until(desk.objects.get(one.key, one), desk.now) for one in active if one.key != found.key)
+    if not any(until is not None and until >= lasts_until for until in others):
+        raise LastAdministrator(found.id.removeprefix("token-"))
+
+
+def _governs_until(found: Object, now: float) -> float | None:
+    """Return until when a token administers all namespaces; None if it does not."""
+    spec = msgspec.json.decode(found.spec, type=TokenSpec)
+    until = inf if spec.expires is None else spec.expires
+    governs = found.state == TokenState.ACTIVE and spec.role is Role.ADMIN and ANY in spec.namespaces
+    return until if governs and until > now else None
 
 
 class Tokens:
@@ -89,6 +141,8 @@ class Tokens:
         check_text("name", name, 1, 200)
         if not namespaces:
             raise BadInput("namespaces", namespaces, f"a list of namespaces, or [{ANY!r}] for all")
+        for named in namespaces:
+            _check_namespace(role, named)
         now = await self._engine.store.reader.time()
         if expires is not None and expires <= now:
             raise BadInput("expires", expires, "a time to come")
@@ -128,6 +182,15 @@ class Tokens:
         """Return the tokens there are, in every state."""
         chosen = Selector(SYSTEM, kind=TOKEN.kind)
         return [_info(one) for one in await self._engine.store.reader.list_objects(chosen, Page(after, limit))]
+
+
+def _check_namespace(role: Role, named: str) -> None:
+    """Refuse what a role cannot be for: agents speak for cloudlets, and everybody else is for namespaces."""
+    ns, colon, cloudlet = named.rpartition(":")
+    if role is Role.AGENT and not (ns and colon and cloudlet):
+        raise BadInput("namespaces", named, AGENT_NAMES)
+    if role is not Role.AGENT and named.endswith(f":{ANY}"):
+        raise BadInput("namespaces", named, f"a namespace, or {ANY!r} for all")
 
 
 def _digest(secret: str) -> str:

@@ -5,7 +5,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from stateward.domains.registry import DOMAINS
-from stateward.domains.wing import Site, Wing, bare
+from stateward.domains.wing import Site, Wing, bare, general_kind
 from stateward.engine import Kind
 from stateward.lifecycle import Lifecycle
 
@@ -13,7 +13,7 @@ ROOM = "house"
 """The module of a domain that has its wing, as a function `wing(site)`."""
 
 
-def wings(site: Site, make: Callable[[Lifecycle], Kind] = Kind) -> list[Wing]:
+def wings(site: Site, make: Callable[[Lifecycle], Kind] = general_kind) -> list[Wing]:
     """Furnish all domains; `make` is how the kinds are made of one that has no wing of its own."""
     found: list[Wing] = []
     for domain in DOMAINS:

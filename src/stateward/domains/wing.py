@@ -112,6 +112,11 @@ class Wing:
         """Keep a few objects in motion, for the demo, until cancelled."""
 
 
-def bare(lifecycles: Sequence[Lifecycle], make: Callable[[Lifecycle], Kind] = Kind) -> Wing:
-    """Return the wing of a domain that brings none itself."""
+def general_kind(lifecycle: Lifecycle) -> Kind:
+    """Return a kind whose objects are made over the general API."""
+    return Kind(lifecycle, general=True)
+
+
+def bare(lifecycles: Sequence[Lifecycle], make: Callable[[Lifecycle], Kind] = general_kind) -> Wing:
+    """Return the wing of a domain that brings none itself: its objects are made over the general API alone."""
     return Wing([make(one) for one in lifecycles])

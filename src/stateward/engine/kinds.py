@@ -58,10 +58,22 @@ class Kind:
     """A lifecycle with its handlers (by action), its route, its guard with its company, and what follows from an end.
 
     `cancels` says whether its operations can be cancelled; `keeps` are the labels by which its domain finds its
-    objects, which nobody else may change; `privacy` says what of its records not everybody sees.
+    objects, which nobody else may change; `privacy` says what of its records not everybody sees; `general` says that
+    objects of it may be made over the general API, by whom its table allows. Otherwise only its domain makes them.
     """
 
-    __slots__ = ("after", "cancels", "company", "guard", "handlers", "keeps", "lifecycle", "privacy", "route")
+    __slots__ = (
+        "after",
+        "cancels",
+        "company",
+        "general",
+        "guard",
+        "handlers",
+        "keeps",
+        "lifecycle",
+        "privacy",
+        "route",
+    )
 
     def __init__(
         self,
@@ -75,6 +87,7 @@ class Kind:
         cancels: bool = True,
         keeps: Iterable[str] = (),
         privacy: Privacy = PUBLIC,
+        general: bool = False,
     ) -> None:
         self.lifecycle = lifecycle
         self.handlers = handlers if handlers is not None else {}
@@ -85,6 +98,7 @@ class Kind:
         self.cancels = cancels
         self.keeps = frozenset(keeps)
         self.privacy = privacy
+        self.general = general
 
     @property
     def name(self) -> str:

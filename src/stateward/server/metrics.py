@@ -4,6 +4,9 @@ What happened is counted from the journal's stream, so every process counts what
 process started, whoever did it: rates of several processes are to be compared, not added up. What is now (operations in
 flight, their age, what waits) is asked of the store when somebody looks, as sets and at most once a second. Calls and
 how long they take are counted where they are answered.
+
+A token for some namespaces gets what is now in those namespaces. Counters, workers, timers and the capacity of lanes
+tell of the whole deployment: they are for tokens for all namespaces.
 """
 
 import asyncio
@@ -31,7 +34,7 @@ from stateward.server.answers import problems
 from stateward.server.auth import needs
 from stateward.server.refusals import NotReady
 from stateward.server.service import Call
-from stateward.server.survey import LaneSurvey, Survey
+from stateward.server.survey import Survey
 from stateward.server.tally import Tally, Told
 from stateward.store.errors import StoreError
 from stateward.store.records import Line
@@ -40,6 +43,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter beg
 
 FRESH = 1.0
 """How many seconds a survey is good for."""
+
+MOST_TEXTS = 1_000
+"""For how many sets of namespaces the latest answer is kept."""
 
 ACCEPTANCE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 ANSWERS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -50,7 +56,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 class Metrics:
     """The numbers of one process, in a registry of its own."""
 
-    def __init__(self, kinds: Sequence[Kind], survey: Callable[[], Awaitable[Survey]]) -> None:
+    def __init__(self, kinds: Sequence[Kind], survey: Callable[..., Awaitable[Survey]]) -> None:
         self.registry = CollectorRegistry()
         self._tally = Tally(kinds)
         self._counters: dict[Told, Counter] = {}  # finding one by its labels costs more than counting
@@ -58,6 +64,7 @@ class Metrics:
         self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._survey = survey
         self._surveyed = -FRESH
+        self._texts: dict[frozenset[str], tuple[float, str]] = {}
         self._lock = asyncio.Lock()
         self._count_happenings()
         self._count_calls()
@@ -92,18 +99,9 @@ class Metrics:
         self.calls = self._counter("http_requests", "calls by route and status", "method", "route", "status")
 
     def _show_the_present(self) -> None:
-        self.build = self._gauge("build_info", "the program's version", "version")
-        self.build.labels(__version__).set(1)
-        self.store = self._gauge("store_up", "whether the store answers")
-        self.objects = self._gauge("objects", "objects by kind and state", "kind", "state")
-        self.in_flight = self._gauge(
-            "operations_in_flight", "operations that have not ended, by lane", "lane", "status"
-        )
-        self.oldest = self._gauge("operation_oldest_seconds", "the age of the oldest that has not ended", "lane")
-        self.depth = self._gauge("queue_depth", "operations that wait to be claimed, by lane", "lane")
+        self._present = Present(self.registry)
         self.capacity = self._gauge("lane_capacity", "operations that may run in a lane at once", "lane")
         self.backed_off = self._gauge("lane_backed_off", "whether a lane is backed off (throttled)", "lane")
-        self.stuck = self._gauge("stuck_objects", "operations past their deadline or of a dead worker, as in /stuck")
         self.workers = self._gauge("workers", "workers, by whether they are alive", "alive")
         self.timers = self._gauge("oldest_timer_seconds", "how long the oldest timer has been due")
         self.readers = self._gauge("stream_readers", "open streams of this process")
@@ -149,42 +147,89 @@ class Metrics:
 
     # --- showing -----------------------------------------------------------------------------------------------------
 
-    async def text(self) -> str:
-        """Return everything as Prometheus reads it."""
+    async def text(self, namespaces: frozenset[str] | None = None) -> str:
+        """Return what Prometheus reads: everything, or what is now in some namespaces."""
         async with self._lock:
+            if namespaces is not None:
+                return await self._text_of(namespaces)
             if self._surveyed + FRESH <= monotonic():
                 await self._look()
         return generate_latest(self.registry).decode()
 
+    async def _text_of(self, namespaces: frozenset[str]) -> str:
+        """Return what is now in some namespaces; asked at most once a second for the same ones."""
+        known = self._texts.get(namespaces)
+        if known is not None and known[0] + FRESH > monotonic():
+            return known[1]
+        registry = CollectorRegistry()
+        present = Present(registry)
+        try:
+            present.show(await self._survey(namespaces))
+        except StoreError:
+            present.store.set(0)
+        if len(self._texts) >= MOST_TEXTS:
+            self._texts.clear()
+        text = generate_latest(registry).decode()
+        self._texts[namespaces] = monotonic(), text
+        return text
+
     async def _look(self) -> None:
         """Show the present; a store that does not answer is shown as down, and nothing stale beside it."""
-        for gauge in (self.objects, self.in_flight, self.oldest, self.depth, self.capacity, self.backed_off):
+        self._present.clear()
+        for gauge in (self.capacity, self.backed_off):
             gauge.clear()
         try:
             self._show(await self._survey())
         except StoreError:
-            self.store.set(0)
+            self._present.store.set(0)
             return
-        self.store.set(1)
         self._surveyed = monotonic()
 
     def _show(self, survey: Survey) -> None:
-        for (kind, state), count in survey.objects.items():
-            self.objects.labels(kind, state).set(count)
+        self._present.show(survey)
         for lane in survey.lanes:
-            self._show_lane(lane)
-        self.stuck.set(survey.stuck)
+            self.capacity.labels(lane.lane).set(lane.capacity)
+            self.backed_off.labels(lane.lane).set(lane.backed_off)
         self.workers.labels("yes").set(survey.workers_alive)
         self.workers.labels("no").set(survey.workers_lost)
         self.timers.set(survey.timer_late)
 
-    def _show_lane(self, lane: LaneSurvey) -> None:
-        self.in_flight.labels(lane.lane, "running").set(lane.running)
-        self.capacity.labels(lane.lane).set(lane.capacity)
-        self.backed_off.labels(lane.lane).set(lane.backed_off)
-        self.in_flight.labels(lane.lane, "waiting").set(lane.waiting)
-        self.depth.labels(lane.lane).set(lane.waiting)
-        self.oldest.labels(lane.lane).set(lane.age)
+
+class Present:
+    """The gauges of what is now: objects, and what is under way. They can be of some namespaces alone."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self.build = self._gauge("build_info", "the program's version", "version")
+        self.build.labels(__version__).set(1)
+        self.store = self._gauge("store_up", "whether the store answers")
+        self.objects = self._gauge("objects", "objects by kind and state", "kind", "state")
+        self.in_flight = self._gauge(
+            "operations_in_flight", "operations that have not ended, by lane", "lane", "status"
+        )
+        self.oldest = self._gauge("operation_oldest_seconds", "the age of the oldest that has not ended", "lane")
+        self.depth = self._gauge("queue_depth", "operations that wait to be claimed, by lane", "lane")
+        self.stuck = self._gauge("stuck_objects", "operations past their deadline or of a dead worker, as in /stuck")
+
+    def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
+        return Gauge(f"stateward_{name}", about, labels, registry=self._registry)
+
+    def clear(self) -> None:
+        """Forget what has labels: what is no longer there is not to be shown."""
+        for gauge in (self.objects, self.in_flight, self.oldest, self.depth):
+            gauge.clear()
+
+    def show(self, survey: Survey) -> None:
+        """Show what was surveyed."""
+        self.store.set(1)
+        for (kind, state), count in survey.objects.items():
+            self.objects.labels(kind, state).set(count)
+        for lane in survey.lanes:
+            self.in_flight.labels(lane.lane, "running").set(lane.running)
+            self.in_flight.labels(lane.lane, "waiting").set(lane.waiting)
+            self.depth.labels(lane.lane).set(lane.waiting)
+            self.oldest.labels(lane.lane).set(lane.age)
+        self.stuck.set(survey.stuck)
 
 
 class ProviderCalls:
@@ -251,11 +296,11 @@ METRICS = ResponseSpec(
     responses={**problems(), 200: METRICS},
 )
 async def show_metrics(request: Call) -> Response[str]:
-    """Return the metrics of this process and of the store."""
+    """Return the metrics of this process and of the store; a token for some namespaces gets what is now in those."""
     metrics: Metrics | None = request.app.state.get("metrics")
     if metrics is None:
         raise NotReady("this process has no metrics: ask a server")
-    return Response(await metrics.text(), media_type=CONTENT_TYPE_LATEST)
+    return Response(await metrics.text(request.grant.namespace_filter), media_type=CONTENT_TYPE_LATEST)
 
 
 ROUTES = (show_metrics,)

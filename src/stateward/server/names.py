@@ -26,7 +26,13 @@ MOST = 10**15
 # --- in bodies -------------------------------------------------------------------------------------------------------
 
 Plain = Annotated[str, Meta(pattern=NAME, description=NAME_MEANS)]
-Namespace = Annotated[str, Meta(pattern=rf"{NAME}|^\*{END}", description="a namespace, or * for all of them")]
+Namespace = Annotated[
+    str,
+    Meta(
+        pattern=rf"{NAME}|^\*{END}|{NAME.removesuffix(END)}:\*{END}",
+        description="a namespace, or * for all of them; for agents NAMESPACE:CLOUDLET, or NAMESPACE:* for all of one",
+    ),
+]
 TokenName = Annotated[str, Meta(pattern=text_pattern(1, 200), description=f"whose it is, {TEXT_MEANS}")]
 Part = Annotated[str, Meta(pattern=PATH_PART, description="up to 250 signs without a slash")]
 Text = Annotated[str, Meta(pattern=TEXT, description="up to 250 signs in one line")]

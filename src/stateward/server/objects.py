@@ -31,6 +31,7 @@ from stateward.server.names import (
     Only,
     StatesWish,
 )
+from stateward.server.refusals import Forbidden
 from stateward.server.reply import Reply
 from stateward.server.service import Call, Service
 from stateward.server.wire import AcceptedView, ObjectPage, ObjectView
@@ -148,10 +149,14 @@ async def create_object(
 
 
 def _lifecycle(engine: Engine, kind: str) -> Lifecycle:
+    """Return the lifecycle of a kind whose objects may be made here; a kind that does not declare it is denied."""
     try:
-        return public_kind(engine, kind).lifecycle
+        found = public_kind(engine, kind)
     except UnknownName as error:
         raise BadInput("kind", kind, f"one of {', '.join(sorted(error.known))}") from error
+    if not found.general:
+        raise Forbidden(Right.ACT, why=f"objects of kind {kind} are made by their domain, not over the general API")
+    return found.lifecycle
 
 
 def first_action(lifecycle: Lifecycle, wanted: str | None) -> str:

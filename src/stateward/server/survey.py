@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stateward.access.tokens import ANY, SYSTEM
 from stateward.server.feed import Interest
 from stateward.server.stream import Snapshot
-from stateward.store.port import LaneLoad, LaneWork, Store
+from stateward.store.port import Census, LaneLoad, LaneWork, Store
 from stateward.store.records import Worker, default_lane
 
 MOST_STUCK = 1_000
@@ -44,19 +44,32 @@ class Surveyor:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def survey(self) -> Survey:
-        """Return what there is now."""
+    async def survey(self, namespaces: frozenset[str] | None = None) -> Survey:
+        """Return what there is now: in the whole deployment, or in some namespaces and nothing of the rest."""
+        return await self._survey_all() if namespaces is None else await self._survey_some(namespaces)
+
+    async def _survey_some(self, namespaces: frozenset[str]) -> Survey:
         reader = self._store.reader
         now = await reader.time()
-        counts: dict[tuple[str, str], int] = defaultdict(int)
-        for (_, kind, state), count in (await reader.census(await reader.namespaces())).counts.items():
-            counts[kind, state] += count
+        work = {one.lane: one for one in await reader.work_by_lane(namespaces)}
+        return Survey(
+            objects=_counts(await reader.census(sorted(namespaces))),
+            lanes=_lanes([], work, now),
+            stuck=len(await reader.stuck(MOST_STUCK, namespaces)),
+            workers_alive=0,
+            workers_lost=0,
+            timer_late=0.0,
+        )
+
+    async def _survey_all(self) -> Survey:
+        reader = self._store.reader
+        now = await reader.time()
         _, loads = await reader.lanes()
         work = {one.lane: one for one in await reader.work_by_lane()}
         alive = [_alive(one, now) for one in await reader.workers()]
         timers = await reader.timers(None, 1)
         return Survey(
-            objects=counts,
+            objects=_counts(await reader.census(await reader.namespaces())),
             lanes=_lanes(loads, work, now),
             stuck=len(await reader.stuck(MOST_STUCK)),
             workers_alive=sum(alive),
@@ -76,6 +89,14 @@ class Surveyor:
         known = await self._store.reader.namespaces()
         opened = [ns for ns in known if ns != SYSTEM and not interest.namespaces.isdisjoint((ANY, ns))]
         return [ns for ns in opened if interest.only is None or ns in interest.only]
+
+
+def _counts(census: Census) -> dict[tuple[str, str], int]:
+    """Return how many objects there are by kind and state, over all namespaces."""
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    for (_, kind, state), count in census.counts.items():
+        counts[kind, state] += count
+    return counts
 
 
 def _alive(worker: Worker, now: float) -> bool:

@@ -130,7 +130,7 @@ class Plant:
         """Return the kind of the pumps, worked by this plant."""
         look = self.observe if observe else None
         handlers = {name: Handler(self.run, look) for name in ("build", "pump", "tune", "move", "scrap")}
-        return Kind(PUMP, handlers, self._route)
+        return Kind(PUMP, handlers, self._route, general=True)
 
     def station(self) -> Kind:
         """Return the kind of the stations: groups of pumps."""
@@ -139,7 +139,7 @@ class Plant:
 
             return Ending("calm", CONTROLLER)
 
-        return Kind(STATION, {"pump": Handler(collect)})
+        return Kind(STATION, {"pump": Handler(collect)}, general=True)
 
     def _route(self, found: Object, _: str) -> Route:
         return self.lanes.get(found.id, Route())

@@ -97,7 +97,7 @@ def simple(lifecycle: Lifecycle) -> Kind:
     async def work(_: Job) -> dict[str, bool]:
         return {"done": True}
 
-    return Kind(lifecycle, {action: Handler(work) for action in lifecycle.actions})
+    return Kind(lifecycle, {action: Handler(work) for action in lifecycle.actions}, general=True)
 
 
 async def keys(tokens: Tokens) -> dict[str, str]:
@@ -106,7 +106,7 @@ async def keys(tokens: Tokens) -> dict[str, str]:
         "viewer": ("vic", Role.VIEWER, NS),
         "operator": ("olga", Role.OPERATOR, NS),
         "admin": ("ada", Role.ADMIN, "*"),
-        "agent": ("007", Role.AGENT, NS),
+        "agent": ("007", Role.AGENT, f"{NS}:*"),
         "local admin": ("liz", Role.ADMIN, NS),
         "stranger": ("sam", Role.OPERATOR, OTHER),
         "reader": ("rita", Role.VIEWER, "*"),

@@ -170,7 +170,7 @@ async def test_a_bad_last_event_is_refused(outpost: Outpost, last: str) -> None:
 async def test_only_those_who_may_read_the_namespace_follow(outpost: Outpost) -> None:
     op = await begun(outpost)
     tokens = {
-        403: [await outpost.token("b"), await outpost.token("a", role=Role.AGENT)],
+        403: [await outpost.token("b"), await outpost.token("a:*", role=Role.AGENT)],
         401: ["sw_0123456789ab_nothing"],
         200: [await outpost.token("a", role=Role.VIEWER)],
     }

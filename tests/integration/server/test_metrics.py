@@ -178,6 +178,34 @@ async def test_no_token_and_no_name_of_an_object_is_in_the_metrics(outpost: Outp
 async def test_whoever_may_not_read_gets_no_metrics(outpost: Outpost) -> None:
     async with outpost.client("sw_0123456789ab_nothing") as client:
         assert (await client.get("/metrics")).status_code == 401
-    async with outpost.client(await outpost.token("a", role=Role.AGENT)) as client:
+    async with outpost.client(await outpost.token("a:*", role=Role.AGENT)) as client:
         assert (await client.get("/metrics")).status_code == 403
     assert "stateward_build_info" in await text(outpost, await outpost.token("a", role=Role.VIEWER))
+
+
+async def test_a_token_for_some_namespaces_sees_the_counts_of_those_alone(outpost: Outpost) -> None:
+    await made(outpost, "one")
+    await made(outpost, "two", "three", ns="b")
+    outpost.hold()
+    await outpost.engine.create("b", "four", "mci.vm", spec={"provider": "aws", "region": "theirs"})
+    await seen(outpost)
+    mine = await text(outpost, await outpost.token("a", role=Role.VIEWER))
+    assert 'stateward_objects{kind="mci.vm",state="Running"} 1.0' in mine
+    assert "Creating" not in mine
+    assert "theirs" not in mine, "nobody sees the lanes in which others work"
+    for whole in ("access.token", "workers", "transitions", "http_requests", "provider_calls", "journal_seq", "timer"):
+        assert whole not in mine
+    both = await text(outpost, await outpost.token("a", "b", role=Role.VIEWER))
+    assert 'stateward_objects{kind="mci.vm",state="Running"} 3.0' in both
+    assert 'stateward_operations_in_flight{lane="aws/theirs"' in both
+    everything = await text(outpost, await outpost.token("*", role=Role.VIEWER))
+    assert 'kind="access.token"' in everything
+    assert "stateward_transitions_total" in everything
+
+
+async def test_a_store_that_is_down_is_shown_as_down_to_a_token_for_some_namespaces_too(outpost: Outpost) -> None:
+    async def gone(_: object = None) -> Any:
+        raise Unavailable("gone")
+
+    outpost.windows.metrics._survey = gone
+    assert "stateward_store_up 0.0" in await text(outpost, await outpost.token("a", role=Role.VIEWER))

@@ -104,3 +104,26 @@ async def test_every_exception_is_a_route_that_there_is(tmp_path: Path) -> None:
     for prefix in ("/tumblebug", "/api/v1/mci", "/blazar/v1", "/ns/{ns}/blazar/v1", "/api/v1/ovc", "/api/v1/edge"):
         assert any(f" {prefix}/" in one for one in served)
     assert any(" /api/v1/systems/" in one for one in served)
+
+
+GENERAL = {
+    "edge.app", "edge.appinst", "edge.autoprov", "edge.autoscale", "edge.cloudlet", "edge.clusterinst", "edge.flavor",
+    "leases.host", "leases.lease", "leases.property",
+    "mci.image", "mci.mci", "mci.securitygroup", "mci.spec", "mci.sshkey", "mci.vm", "mci.vnet",
+    "ovc.account", "ovc.cloudspace", "ovc.disk", "ovc.image", "ovc.node", "ovc.vm",
+    "systems.system",
+}  # fmt: skip
+"""The kinds whose objects may be made over the general API; each declares it."""
+
+
+async def test_nobody_makes_an_object_over_the_general_api_whose_kind_does_not_declare_it(tmp_path: Path) -> None:
+    async with open_manor(tmp_path) as house:
+        assert {kind.name for kind in house.engine.kinds if kind.general} == GENERAL
+        for kind in house.engine.kinds:
+            if kind.name in GENERAL:
+                continue
+            for who in ("operator", "local admin", "admin"):
+                body = {"id": "x", "kind": kind.name, "spec": {"name": "x", "provider": "p", "region": "r"}}
+                answer = await house.post(f"/ns/{NS}/objects", body, who)
+                assert answer.status_code == (400 if kind.name.startswith("access.") else 403), kind.name
+        assert await house.engine.store.reader.lines(0, 1_000, JournalFilter(ns=NS)) == []

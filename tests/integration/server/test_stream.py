@@ -133,7 +133,7 @@ async def test_a_foreign_namespace_is_refused(outpost: Outpost) -> None:
 
 
 async def test_an_agent_may_not_read(outpost: Outpost) -> None:
-    async with outpost.stream(await outpost.token("a", role=Role.AGENT)) as stream:
+    async with outpost.stream(await outpost.token("a:*", role=Role.AGENT)) as stream:
         await stream.send("{}")
         assert (await closed(stream))[0] == 4403
 

@@ -31,7 +31,7 @@ from stateward.domains.edge.calls import (
     caller_of,
 )
 from stateward.domains.edge.demand import Carried
-from stateward.domains.edge.door import FOREIGN, admitted, line_of
+from stateward.domains.edge.door import admitted, line_of, refusal_of
 from stateward.domains.edge.lifecycle import APP, APPINST, CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import (
     CloudletSpec,
@@ -305,11 +305,15 @@ async def report_demand(service: TheService, steward: TheSteward, ns: Ns, app: A
 
 
 @get(f"{IN}/agents", opt=READ, tags=TAGS, summary="List connected agents")
-async def list_agents(office: TheOffice, ns: Ns) -> AgentsView:
-    """Return the agents that are connected to this very process."""
+async def list_agents(request: Call, office: TheOffice, ns: Ns) -> AgentsView:
+    """Return the agents that are connected to this very process.
+
+    What was rejected is counted for the whole process, and shown to those who may look at all namespaces.
+    """
     lines = [line for key, lines in sorted(office.lines.items()) if key.ns == ns for line in lines]
     agents = [AgentView(one.cloudlet, one.version, one.connection, one.settled, len(one.sent)) for one in lines]
-    return AgentsView(office.controller, agents, dict(office.rejected))
+    rejected = dict(office.rejected) if grant_of(request).namespace_filter is None else {}
+    return AgentsView(office.controller, agents, rejected)
 
 
 @websocket("/agents/{space:str}/{cloudlet:str}", opt=needs(Right.REPORT))
@@ -319,7 +323,7 @@ async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space:
         await socket.accept()
         if not admitted(grant_of(socket), space, cloudlet):
             office.turn_away(grant_of(socket), space, cloudlet)
-            await socket.close(4403, FOREIGN)
+            await socket.close(4403, refusal_of(grant_of(socket), space, cloudlet))
             return
     try:
         await line_of(socket, space, cloudlet).serve(office)

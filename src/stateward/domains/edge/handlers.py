@@ -67,9 +67,15 @@ class Handlers:
         common = {"update": asks, "re-create": asks, "delete": removes, "expire": removes}
         cloudlet = {"create": waits, "start": waits, "upgrade": waits, "delete": Handler(self.close, self.overdue)}
         return [
-            Kind(CLUSTERINST, {"create": asks, **common}, guard=guard_cluster, cancels=False),
-            Kind(APPINST, {"create": Handler(self.deploy, self.overdue), **common}, guard=guard_app, cancels=False),
-            Kind(CLOUDLET, cloudlet, guard=guard_cloudlet, after=after_cloudlet, cancels=False),
+            Kind(CLUSTERINST, {"create": asks, **common}, guard=guard_cluster, cancels=False, general=True),
+            Kind(
+                APPINST,
+                {"create": Handler(self.deploy, self.overdue), **common},
+                guard=guard_app,
+                cancels=False,
+                general=True,
+            ),
+            Kind(CLOUDLET, cloudlet, guard=guard_cloudlet, after=after_cloudlet, cancels=False, general=True),
         ]
 
     # --- waiting for agents ------------------------------------------------------------------------------------------

@@ -54,8 +54,9 @@ class EdgeWing(Wing):
         self._times = {"beat": beat, "retry": retry}
         self._lease, self._every = lease, every
         self._handlers = Handlers()
-        records = [Kind(one) for one in (FLAVOR, AUTOSCALE, AUTOPROV, LISTENER)]
-        kinds = [*self._handlers.kinds(), Kind(APP, guard=guard_app_record), *records]
+        records = [Kind(one, general=True) for one in (FLAVOR, AUTOSCALE, AUTOPROV)]
+        app = Kind(APP, guard=guard_app_record, general=True)
+        kinds = [*self._handlers.kinds(), app, *records, Kind(LISTENER)]
         super().__init__(kinds, routes(lambda: self.service, lambda: self.office, lambda: self.steward))
 
     def attach(self, engine: Engine) -> None:

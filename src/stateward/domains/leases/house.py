@@ -58,11 +58,11 @@ class LeasesWing(Wing):
         guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
-            Kind(LEASE, handlers, guard=guard, company=guard.company, after=come_to_rest, cancels=False),
+            Kind(LEASE, handlers, guard=guard, company=guard.company, after=come_to_rest, cancels=False, general=True),
             Kind(RESERVATION),
             Kind(EVENT),
-            Kind(HOST, guard=host_guard),
-            Kind(PROPERTY),
+            Kind(HOST, guard=host_guard, general=True),
+            Kind(PROPERTY, general=True),
             Kind(NOTICE, {"deliver": Handler(self._handler(deliver))}),
         ]
         super().__init__(kinds, routes(lambda: self.leases, lambda: self.hosts))

@@ -47,10 +47,15 @@ class NotGranted(Denied):
         )
 
 
+def is_granted(connection: Connection, ns: str) -> bool:
+    """Tell whether a namespace may use a connection."""
+    granted = connection.namespaces or ()
+    return connection.enabled and (ALL in granted or ns in granted)
+
+
 def check_grant(connection: Connection, ns: str) -> None:
     """Refuse a namespace that may not use a connection."""
-    granted = connection.namespaces or ()
-    if not connection.enabled or (ALL not in granted and ns not in granted):
+    if not is_granted(connection, ns):
         raise NotGranted(connection.name, ns, enabled=connection.enabled)
 
 

@@ -25,9 +25,15 @@ from stateward.domains.wing import PartsOf, Site, Wing
 from stateward.drivers.registry import Drivers
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine, Kind
+from stateward.engine.privacy import PUBLIC, Privacy
+from stateward.lifecycle import Lifecycle
 
 FIRST_NAMESPACES = ("default",)
 RECORDS = (NAMESPACE, CONNECTION, SPEC, IMAGE, CALL)
+OF_NAMESPACES = (SPEC, IMAGE)
+"""The records that belong to a namespace; the others belong to the deployment."""
+
+INTERNAL = {CONNECTION.kind: Privacy(fields=frozenset({"credential", "options"}))}
 
 
 class MciWing(Wing):
@@ -49,7 +55,7 @@ class MciWing(Wing):
         self._vms = Vms(self.clouds.of, self.clouds.granted)
         self._mcis = Mcis(self.clouds.granted, self.clouds.driver, self.catalogue)
         parts = Parts(self.clouds.of, self.clouds.granted, self.catalogue)
-        records = [Kind(one, guard=guard_form if one.kind in FORMS else None) for one in RECORDS]
+        records = [_record(one) for one in RECORDS]
         super().__init__(
             [self._mcis.kind(grants.after(guard_mci)), self._vms.kind(grants), *parts.kinds(grants), *records],
             routes(self, site.saved),
@@ -110,3 +116,9 @@ class MciWing(Wing):
 def wing(site: Site) -> Wing:
     """Furnish the domain."""
     return MciWing(site)
+
+
+def _record(lifecycle: Lifecycle) -> Kind:
+    guard = guard_form if lifecycle.kind in FORMS else None
+    privacy = INTERNAL.get(lifecycle.kind, PUBLIC)
+    return Kind(lifecycle, guard=guard, privacy=privacy, general=lifecycle in OF_NAMESPACES)

@@ -65,7 +65,7 @@ class Mcis:
             "delete": self._delete,
         }
         handlers |= dict.fromkeys(("suspend", "resume", "reboot"), self._sum) | {"terminate": self._terminate}
-        return Kind(MCI, {action: Handler(run) for action, run in handlers.items()}, guard=guard)
+        return Kind(MCI, {action: Handler(run) for action, run in handlers.items()}, guard=guard, general=True)
 
     # --- creating ----------------------------------------------------------------------------------------------------
 

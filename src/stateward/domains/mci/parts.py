@@ -76,6 +76,7 @@ class Parts:
                 _route,
                 grants.after(guards[word]),
                 keeps=(MADE_FOR, SHARED),
+                general=True,
             )
             for word, lifecycle in KINDS.items()
         ]

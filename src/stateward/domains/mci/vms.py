@@ -68,8 +68,16 @@ class Vms:
         """Return the kind of VMs, with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
         handlers |= {action: Handler(self._act, self._observe) for action in DEEDS}
-        guard = grants.after(guard_vm)
-        return Kind(VM, handlers, _route, guard=guard, company=mci_beside, after=after_delete, keeps=FOUND_BY)
+        return Kind(
+            VM,
+            handlers,
+            _route,
+            guard=grants.after(guard_vm),
+            company=mci_beside,
+            after=after_delete,
+            keeps=FOUND_BY,
+            general=True,
+        )
 
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)

@@ -42,7 +42,7 @@ class Containers:
             "restore": Handler(lambda job: self._take_along(job, _went_with(job.object))),
             "destroy": Handler(lambda job: self._take_along(job, _is_left)),
         }
-        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
+        return Kind(lifecycle, handlers, guard=guard, company=company, after=after, general=True)
 
     def cloudspaces(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
         """Return the kind of cloudspaces, with its handlers."""
@@ -55,7 +55,7 @@ class Containers:
             "destroy": Handler(lambda job: self._down(job, _is_left)),
             "place firewall": Handler(walls.place),
         }
-        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
+        return Kind(lifecycle, handlers, guard=guard, company=company, after=after, general=True)
 
     async def _down(self, job: Job, concerned: Callable[[Object], bool]) -> None:
         await self._take_along(job, concerned)

@@ -35,7 +35,7 @@ class Disks:
             "destroy": self._destroy,
         }
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
-        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
+        return Kind(lifecycle, handlers, guard=guard, company=company, after=after, general=True)
 
     async def _create(self, job: Job) -> None:
         await self._vault.make(job.object, spec_of(job.claim.object, DiskSpec).gib)
@@ -82,7 +82,7 @@ class Images:
         """Return the kind of images, with its handlers."""
         handlers = {action: Handler(nothing, is_done) for action in ("disable", "enable", "delete", "restore")}
         handlers |= {"create": Handler(self._create), "destroy": Handler(self._destroy)}
-        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
+        return Kind(lifecycle, handlers, guard=guard, company=company, after=after, general=True)
 
     async def _create(self, job: Job) -> None:
         await self._vault.keep_image(job.object, spec_of(job.claim.object, ImageSpec).source)

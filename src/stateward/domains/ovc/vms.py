@@ -63,7 +63,7 @@ class Vms:
         }
         handlers = {action: Handler(in_time(run, self._observe), self._observe) for action, run in runs.items()}
         handlers["migrate"] = Handler(self._migrate, self._observe_move)
-        return Kind(lifecycle, handlers, route_of, guard, company, after)
+        return Kind(lifecycle, handlers, route_of, guard, company, after, general=True)
 
     # --- power -------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ class Systems:
     def kind(self) -> Kind:
         """Return the kind of systems."""
         make = Handler(self.make, attempts=ATTEMPTS)
-        return Kind(SYSTEM, {"create": make, "retry": make, "delete": Handler(self.remove)}, guard=guard_system)
+        handlers = {"create": make, "retry": make, "delete": Handler(self.remove)}
+        return Kind(SYSTEM, handlers, guard=guard_system, general=True)
 
     async def make(self, job: Job) -> Ending:
         """Make a system ready at its backend."""

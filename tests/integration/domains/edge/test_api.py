@@ -24,7 +24,7 @@ class Api:
     async def open(self) -> None:
         transport = httpx.ASGITransport(self.parts.app)  # type: ignore[arg-type]
         for role in Role:
-            token, _ = await self.parts.tokens.issue(role.value, role, ["lab"])
+            token, _ = await self.parts.tokens.issue(role.value, role, ["lab:*" if role is Role.AGENT else "lab"])
             headers = {"Authorization": f"Bearer {token}"}
             self.clients[role] = httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers)
 

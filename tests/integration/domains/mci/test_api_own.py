@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stateward.access import Role, Tokens
 from stateward.domains.mci.evidence import Look
 from stateward.drivers import Want
 from stateward.drivers.simulated.temper import CALM
@@ -149,3 +150,43 @@ async def test_a_scaling_over_the_general_api_is_one_like_any_other(api: ApiHous
     answer = await api.post(f"http://test/api/v1/ns/{NS}/objects/m1/actions/scale out?wait=60", body)
     assert answer.status_code == 200, answer.text
     assert (await api.status())["status"] == "Running:4 (R:4/4)"
+
+
+async def test_only_an_administrator_of_everything_sees_how_a_connection_is_reached(api: ApiHouse) -> None:
+    body = {"name": "mine", "provider": "aws", "region": "eu-central-1", "driver": "simulated", "credential": "env:KEY"}
+    await api.post(f"{OWN}/connections", body | {"options": {"dead": "false"}})
+    shown = {who: (await api.get(f"{OWN}/connections", who)).json() for who in ("admin", "operator", "viewer")}
+    (full,) = [one for one in shown["admin"] if one["name"] == "mine"]
+    assert (full["credential"], full["options"]) == ("env:KEY", {"dead": "false"})
+    for who in ("operator", "viewer"):
+        (mine,) = [one for one in shown[who] if one["name"] == "mine"]
+        assert mine.keys() == {"name", "provider", "region", "zone", "driver", "built_in"}
+        views = [
+            (await api.get("/connConfig", who)).text,
+            (await api.get("/connConfig/mine", who)).text,
+            (await api.get("http://test/api/v1/journal", who)).text,
+        ]
+        assert not [one for one in views if "env:KEY" in one]
+    assert (await api.get("/connConfig/mine")).json()["credentialName"] == "env:KEY"
+
+
+async def test_a_reader_of_all_namespaces_does_not_find_credentials_in_the_journal(api: ApiHouse) -> None:
+    body = {"name": "mine", "provider": "aws", "region": "eu-central-1", "driver": "simulated", "credential": "env:KEY"}
+    await api.post(f"{OWN}/connections", body)
+    api.texts["reader"], _ = await Tokens(api.engine).issue("rita", Role.VIEWER, ["*"])
+    assert "mine" in (await api.get("http://test/api/v1/journal", "reader")).text
+    assert "env:KEY" not in (await api.get("http://test/api/v1/journal", "reader")).text
+    assert "env:KEY" in (await api.get("http://test/api/v1/journal")).text
+
+
+async def test_a_token_for_some_namespaces_sees_the_connections_that_those_may_use(api: ApiHouse) -> None:
+    body = {"name": "theirs", "provider": "aws", "region": "eu-north-1", "driver": "simulated"}
+    await api.post(f"{OWN}/connections", body | {"namespaces": ["other"]})
+    for path in (f"{OWN}/connections", "/connConfig", "/provider/aws/region"):
+        assert "eu-north-1" in (await api.get(path)).text
+        assert "eu-north-1" in (await api.get(path, "stranger")).text
+        assert "eu-north-1" not in (await api.get(path, "viewer")).text
+    for path in ("/connConfig/theirs", f"{OWN}/connections/theirs/offer"):
+        refused = await api.get(path, "viewer")
+        assert (refused.status_code, "theirs" in refused.json()["known"]) == (404, False)
+        assert (await api.get(path, "stranger")).status_code == 200

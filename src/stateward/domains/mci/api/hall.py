@@ -19,6 +19,7 @@ from stateward.domains.mci.api.keeping import is_kept, keep
 from stateward.domains.mci.api.lenient import Fields, read
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.connections import Clouds
+from stateward.domains.mci.grants import is_granted
 from stateward.domains.mci.model import Connection
 from stateward.domains.mci.service import Caller, Service
 from stateward.domains.wing import actor_of, grant_of
@@ -85,6 +86,19 @@ class Call(Request[Any, Grant, State]):
         entry: Entry | None = self.scope.get(ENTRY)  # type: ignore[assignment]
         if entry is not None and op is not None:
             entry.operation = Key(ns, op)
+
+    async def visible_connections(self) -> list[Connection]:
+        """Return the connections that one of the caller's namespaces may use; readers of everything see all."""
+        namespaces = grant_of(self).namespace_filter
+        found = await self.catalogue.connections()
+        return [one for one in found if namespaces is None or any(is_granted(one, ns) for ns in namespaces)]
+
+    async def visible_connection(self, name: str) -> Connection:
+        """Return a connection that one of the caller's namespaces may use."""
+        found = {one.name: one for one in await self.visible_connections()}
+        if name not in found:
+            raise UnknownName("connection", name, found)
+        return found[name]
 
     async def connection(self, field: str, name: str) -> Connection:
         """Return a connection that a body names."""

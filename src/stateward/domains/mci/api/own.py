@@ -4,7 +4,7 @@ from litestar import delete, get, post
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.access import Right
+from stateward.access import Grant, Right
 from stateward.domains.mci.api.bodies import A_CHANGE
 from stateward.domains.mci.api.control import on_mci, on_vm
 from stateward.domains.mci.api.endings import Begun
@@ -19,7 +19,7 @@ from stateward.domains.mci.api.vms import scale
 from stateward.domains.mci.api.wire import ImageView, MciInfo, SpecView
 from stateward.domains.mci.catalogue import BUILT_IN, known_images, known_specs
 from stateward.domains.mci.model import Connection
-from stateward.domains.wing import needs, reads
+from stateward.domains.wing import grant_of, needs, reads
 from stateward.errors import BadInput, UnknownName
 
 BASE = "/api/v1/mci"
@@ -30,18 +30,21 @@ A_GRANT = {"namespaces": ["default"]}
 AN_ORPHAN = {"connection": "aws-ap-northeast-2", "key": "8f14e45fceea167a5a36dedd4bea2543"}
 
 
-class ConnectionOut(Struct, frozen=True):
-    """A connection; `built_in` ones are known from the start. `namespaces` may make things there; `*` means all."""
+class ConnectionOut(Struct, frozen=True, omit_defaults=True):
+    """A connection; `built_in` ones are known from the start.
+
+    Administrators of everything see how it is reached, and the `namespaces` that may make things there; `*` means all.
+    """
 
     name: str
     provider: str
     region: str
     zone: str
     driver: str
-    credential: str
-    options: dict[str, str]
     built_in: bool
-    namespaces: list[str]
+    namespaces: list[str] | None = None
+    credential: str | None = None
+    options: dict[str, str] | None = None
 
 
 class Offer(Struct, frozen=True):
@@ -51,18 +54,18 @@ class Offer(Struct, frozen=True):
     images: list[ImageView]
 
 
-def _out(one: Connection) -> ConnectionOut:
+def _out(one: Connection, grant: Grant) -> ConnectionOut:
     built_in = BUILT_IN.get(one.name) == replace(one, namespaces=None)
-    granted = list(one.namespaces or ())
-    return ConnectionOut(
-        one.name, one.provider, one.region, one.zone, one.driver, one.credential, one.options, built_in, granted
-    )
+    shown = ConnectionOut(one.name, one.provider, one.region, one.zone, one.driver, built_in)
+    if not grant.governs_all:
+        return shown
+    return replace(shown, namespaces=list(one.namespaces or ()), credential=one.credential, options=one.options)
 
 
 @get("/connections", opt=needs(Right.READ))
 async def list_connections(request: Call) -> list[ConnectionOut]:
-    """Return all connections."""
-    return [_out(one) for one in await request.catalogue.connections()]
+    """Return the connections that the caller's namespaces may use."""
+    return [_out(one, grant_of(request)) for one in await request.visible_connections()]
 
 
 @post("/connections", opt=GOVERN_ALL | reads(A_CONNECTION))
@@ -70,7 +73,7 @@ async def add_connection(request: Call) -> ConnectionOut:
     """Add a connection, or change one; without `namespaces` it keeps its own, or starts with those of its driver."""
     wanted = connection_wish(await request.fields())
     try:
-        return _out(await request.service.add_connection(wanted, request.by))
+        return _out(await request.service.add_connection(wanted, request.by), grant_of(request))
     except UnknownName as error:
         raise BadInput(error.what, error.name, f"one of {', '.join(error.known)}") from error
 
@@ -86,20 +89,20 @@ async def remove_connection(request: Call, name: Named) -> Begun:
 async def grant_connection(request: Call, name: Named) -> ConnectionOut:
     """Let further namespaces make things at a connection; `*` stands for all."""
     namespaces = namespaces_wish(await request.fields(), needed=True) or ()
-    return _out(await request.service.grant(name, namespaces, request.by))
+    return _out(await request.service.grant(name, namespaces, request.by), grant_of(request))
 
 
 @post("/connections/{name:str}/revoke", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
 async def revoke_connection(request: Call, name: Named) -> ConnectionOut:
     """Let namespaces make nothing more at a connection; what they have there can be controlled and terminated."""
     namespaces = namespaces_wish(await request.fields(), needed=True) or ()
-    return _out(await request.service.revoke(name, namespaces, request.by))
+    return _out(await request.service.revoke(name, namespaces, request.by), grant_of(request))
 
 
 @get("/connections/{name:str}/offer", opt=needs(Right.READ))
 async def get_offer(request: Call, name: Named) -> Offer:
     """Return the specs and images that are known from the start at a connection."""
-    place = await request.catalogue.connection(name)
+    place = await request.visible_connection(name)
     specs = [spec_view(one, place) for one in known_specs(place)]
     return Offer(specs, [image_view(one, place) for one in known_images(place)])
 

@@ -72,13 +72,13 @@ def region_view(connection: Connection) -> RegionDetail:
     return RegionDetail(connection.region, connection.region, location.display, location, zones)
 
 
-def connection_view(connection: Connection) -> ConnectionView:
-    """Return a connection as it is shown."""
+def connection_view(connection: Connection, *, credential: bool = False) -> ConnectionView:
+    """Return a connection as it is shown; the name of its credential is for administrators of everything."""
     return ConnectionView(
         config_name=connection.name,
         provider_name=connection.provider,
         driver_name=connection.driver,
-        credential_name=connection.credential,
+        credential_name=connection.credential if credential else "",
         credential_holder=HOLDER,
         region_zone_info_name=f"{connection.provider}-{connection.region}",
         region_zone_info=RegionZoneInfo(connection.region, connection.zone),

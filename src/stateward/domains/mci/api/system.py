@@ -35,27 +35,29 @@ async def readyz(request: Call) -> Ready:
 
 @get("/connConfig", opt=READ)
 async def list_connections(request: Call, holder: Holder = None) -> Answer:
-    """Return all connections."""
-    found = await request.catalogue.connections() if (holder or HOLDER) == HOLDER else []
-    return Response({"connectionconfig": [connection_view(one) for one in found]})
+    """Return the connections that the caller's namespaces may use."""
+    found = await request.visible_connections() if (holder or HOLDER) == HOLDER else []
+    governs = grant_of(request).governs_all
+    return Response({"connectionconfig": [connection_view(one, credential=governs) for one in found]})
 
 
 @get("/connConfig/{name:str}", opt=READ)
 async def get_connection(request: Call, name: Named) -> ConnectionView:
     """Return a connection."""
-    return connection_view(await request.catalogue.connection(name))
+    found = await request.visible_connection(name)
+    return connection_view(found, credential=grant_of(request).governs_all)
 
 
 @get("/provider", opt=READ)
 async def list_providers(request: Call) -> dict[str, list[str]]:
     """Return the providers that there are connections to."""
-    return {"output": sorted({one.provider for one in await request.catalogue.connections()})}
+    return {"output": sorted({one.provider for one in await request.visible_connections()})}
 
 
 @get("/provider/{name:str}/region", opt=READ)
 async def list_regions(request: Call, name: Named) -> Answer:
     """Return the regions of a provider that there are connections to."""
-    found = await request.catalogue.connections()
+    found = await request.visible_connections()
     regions = {one.region: region_view(one) for one in found if one.provider == name.lower()}
     if not regions:
         raise UnknownName("provider", name, sorted({one.provider for one in found}))
