@@ -1,25 +1,62 @@
-"""YAML as nodes, read by libyaml, which is fast; but what is nested without measure would overrun its stack.
+"""YAML as nodes, read by libyaml, which is fast; a file that somebody sent can neither end nor stop the process.
 
-No error could be caught then: the process would die of a file that somebody sent. So the events are looked at first,
-which takes no stack, and nothing is put together that goes deeper than any honest file does.
+What is nested without measure would overrun libyaml's stack, and no error could be caught. A few hundred bytes of
+aliases to aliases stand for millions of values, and whoever reads them stops everybody else. So the events are looked
+at first, which takes no stack: nothing is composed that is deeper, or has more values, than any honest file. A value
+counts as often as aliases repeat it.
 """
 
 from typing import Any
 
 import yaml
-from yaml import CollectionEndEvent, CollectionStartEvent, MarkedYAMLError, Node
+from yaml import AliasEvent, CollectionEndEvent, CollectionStartEvent, MarkedYAMLError, Node, NodeEvent
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEEPEST = 100
+MOST = 100_000
+"""How many values a file may have, keys included, with all that its aliases repeat."""
 
 
 def compose(text: str) -> Node | None:
-    """Return the nodes of a text; raises YAML's own errors, also for what is nested too deeply."""
-    depth = 0
+    """Return the nodes of a text; raises YAML's own errors, also for what is too deep or too large."""
+    size = _Size()
     for event in yaml.parse(text, Loader=LOADER):
-        depth += isinstance(event, CollectionStartEvent)
-        depth -= isinstance(event, CollectionEndEvent)
-        if depth > DEEPEST:
-            raise MarkedYAMLError(problem=f"nested more than {DEEPEST} deep", problem_mark=event.start_mark)
+        size.add(event)
     node: Node | None = yaml.compose(text, Loader=LOADER)
     return node
+
+
+class _Size:
+    """The number of values that a text stands for, counted from its events."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[str | None, int]] = [(None, 0)]  # collections: their anchors, and their values so far
+        self._anchored: dict[str, int] = {}
+
+    def add(self, event: yaml.Event) -> None:
+        """Count an event; raises if the text is too deep or too large."""
+        if isinstance(event, CollectionStartEvent):
+            self._open.append((event.anchor, 1))
+            if len(self._open) > DEEPEST + 1:
+                raise _refused(event, f"nested more than {DEEPEST} deep")
+        elif isinstance(event, CollectionEndEvent):
+            self._close(event, *self._open.pop())
+        elif isinstance(event, AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in self._open):
+                raise _refused(event, f"alias {event.anchor!r} is part of what it stands for")
+            self._close(event, None, self._anchored.get(event.anchor, 1))
+        elif isinstance(event, NodeEvent):
+            self._close(event, event.anchor, 1)
+
+    def _close(self, event: yaml.Event, anchor: str | None, values: int) -> None:
+        """Add what has ended to the collection that it is in."""
+        if anchor is not None:
+            self._anchored[anchor] = values
+        outer, before = self._open[-1]
+        self._open[-1] = (outer, before + values)
+        if before + values > MOST:
+            raise _refused(event, f"more than {MOST} values, with those that aliases repeat")
+
+
+def _refused(event: yaml.Event, problem: str) -> MarkedYAMLError:
+    return MarkedYAMLError(problem=problem, problem_mark=event.start_mark)

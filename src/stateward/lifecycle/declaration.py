@@ -133,7 +133,7 @@ class Declaration(Struct, frozen=True):
             yield Fault(self.kind, Code.CONTESTED, where, row=one)
 
 
-REPORTS = (Meaning.STEP, Meaning.SUCCESS, Meaning.FAILURE, Meaning.TIMEOUT)
+REPORTS = (Meaning.STEP, Meaning.SUCCESS, Meaning.FAILURE, Meaning.CANCEL, Meaning.TIMEOUT)
 
 
 def _named(row: Row) -> Iterable[State]:

@@ -171,6 +171,11 @@ def failure(source: State | States, event: str, by: Actor | Actors, to: State | 
     return _end(Meaning.FAILURE, source, event, by, to, None, needs)
 
 
+def cancellation(source: State | States, event: str, by: Actor | Actors, to: State, needs: Needs = ()) -> Row:
+    """Declare the ending of a transitional state that was cancelled."""
+    return _end(Meaning.CANCEL, source, event, by, to, None, needs)
+
+
 def timeout(source: State | States, to: State | Back, needs: Needs = ()) -> Row:
     """Declare where a transitional state goes when its deadline has passed."""
     return _end(Meaning.TIMEOUT, source, TIMED_OUT, CLOCK, to, None, needs)

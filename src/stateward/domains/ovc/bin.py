@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
 from stateward.domains.ovc.model import RETENTION, SPECS, AccountSpec, Stay, seen_of, spec_of
+from stateward.domains.ovc.validation import TRANSITION_STATES
 from stateward.domains.ovc.writing import put_seen
 from stateward.engine.desk import Desk
 from stateward.store.records import Key, Object, Timer
@@ -35,12 +36,18 @@ def bin_timer(found: Object, due: float) -> Timer:
 
 
 async def settle_stay(desk: Desk, found: Object) -> None:
-    """Begin or end a stay, by the state that an object has come to rest in; what it keeps below it follows."""
-    if found.kind not in RANKS:
+    """Begin or end a stay, by the state that an object has come to rest in; what it keeps below it follows.
+
+    An object that is in transition has not come to rest: hidden work on it has ended, and its deletion, which has noted
+    the stay already, comes next.
+    """
+    if found.kind not in RANKS or found.state in TRANSITION_STATES:
         return
     stay = seen_of(found).bin
     if found.state in IN_THE_BIN:
-        stay = stay or Stay(desk.now)
+        if stay is None:
+            stay = Stay(desk.now)
+            put_seen(desk, found, replace(seen_of(found), bin=stay))
         await _arm(desk, found, stay)
     elif stay is not None:
         put_seen(desk, found, replace(seen_of(found), bin=None))

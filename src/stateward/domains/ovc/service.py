@@ -38,7 +38,7 @@ from stateward.store.records import Object
 from stateward.store.selection import JournalFilter, Selector
 
 THERE = {
-    "delete": ("DELETED", "TOBEDELETED"),
+    "delete": ("DELETED", "TOBEDELETED", "DESTROYED"),
     "destroy": ("DESTROYED",),
     "decommission": ("DECOMMISSIONED",),
 }

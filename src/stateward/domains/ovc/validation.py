@@ -19,12 +19,15 @@ OBJECT_TYPES: dict[str, Lifecycle] = {lifecycle.kind.removeprefix("ovc."): lifec
 
 
 def validate_transition(object_type: str, init_state: str, desired_state: str, through: str | None = None) -> bool:
-    """Tell whether an object may be brought from one static state to another.
+    """Tell whether an object may be brought from one static state to another; False for states that it does not have.
 
     Several transitions can lead from one state to the same (RUNNING to RUNNING by a reboot, a reset, a new disk);
     `through` names the action or the transition state, to ask about that one alone.
     """
     if object_type not in OBJECT_TYPES:
         raise UnknownName("object type", object_type, OBJECT_TYPES)
-    found = ways(OBJECT_TYPES[object_type], init_state, desired_state)
+    try:
+        found = ways(OBJECT_TYPES[object_type], init_state, desired_state)
+    except UnknownName:
+        return False
     return any(through is None or through in (way.event, way.target) for way in found)

@@ -4,6 +4,7 @@ A definition is sent as text, with the name of its file, so that whoever wrote i
 Whoever deploys to this machine runs commands on it as the server's own user: that takes the right to govern.
 """
 
+import asyncio
 from typing import Annotated, Any
 
 from litestar import Request, Router, delete, get, post
@@ -133,7 +134,7 @@ async def deploy(
     """Bring a definition about, at a path of the system and below it, and touch nothing else."""
     actions = _actions(request, ns)
     await actions.system(system)
-    tree = read(data.definition, data.file, data.base)
+    tree = await asyncio.to_thread(read, data.definition, data.file, data.base)  # a large one takes a second
     return await _locked(request, await actions.deploy(system, data.path, tree, data.wait, key))
 
 

@@ -15,7 +15,7 @@ import msgspec
 from stateward.domains.systems.backends.port import Home
 from stateward.domains.systems.changes import Asker, picture_of
 from stateward.domains.systems.following import RollUps
-from stateward.domains.systems.guards import guard_change, system_beside
+from stateward.domains.systems.guards import guard_change, stop_waiting, system_beside
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
 from stateward.domains.systems.names import pool_id, service_id, system_of
 from stateward.domains.systems.patience import patience_of
@@ -48,11 +48,17 @@ class Deploys:
                 {"deploy": Handler(self.deploy)},
                 guard=guard_change,
                 company=system_beside,
+                after=stop_waiting,
                 cancels=False,
                 privacy=SECRET_ENV,
             ),
             Kind(
-                TEARDOWN, {"teardown": Handler(self.teardown)}, guard=guard_change, company=system_beside, cancels=False
+                TEARDOWN,
+                {"teardown": Handler(self.teardown)},
+                guard=guard_change,
+                company=system_beside,
+                after=stop_waiting,
+                cancels=False,
             ),
         ]
 

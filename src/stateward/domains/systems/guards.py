@@ -11,12 +11,13 @@ import msgspec
 
 from stateward.domains.systems.lifecycle import LIVING, SYSTEM, SystemState
 from stateward.domains.systems.names import system_of
-from stateward.domains.systems.patience import patience
+from stateward.domains.systems.patience import patience, patience_of
 from stateward.domains.systems.specs import ChangeSpec
 from stateward.engine import Denied, LockWish, NotFound, Request
 from stateward.engine.desk import Desk
 from stateward.locks.modes import Mode
-from stateward.store.records import Key, Object
+from stateward.store.changes import Ended
+from stateward.store.records import Key, Object, Operation
 
 BEGINNINGS = ("deploy", "teardown")
 WAIT = "wait"
@@ -78,6 +79,12 @@ async def guard_change(desk: Desk, request: Request, found: Object) -> None:
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
         desk.changes.timers.append(patience(found.ns, found.id, desk.now + seconds))
+
+
+async def stop_waiting(desk: Desk, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - what follows an end
+    """Take back the timer of a change that has ended, however: while it waited, or after it began."""
+    if WAIT in msgspec.json.decode(operation.args):
+        desk.changes.timers_gone.append(Key(operation.ns, patience_of(operation.object)))
 
 
 def _check_living(desk: Desk, key: Key) -> None:

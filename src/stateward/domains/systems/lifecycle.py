@@ -6,7 +6,7 @@ deadline, so the system's own is a net below the net. A service follows what the
 
 from stateward.lifecycle import (
     CLOCK, CONTROLLER, GONE, HEALER, HOUR, MINUTE, NEW, USER, WORKER,
-    State, StateClass, action, declare, every, failure, request, step, success, timeout,
+    State, StateClass, action, cancellation, declare, every, failure, request, step, success, timeout,
 )
 
 
@@ -127,10 +127,10 @@ DEPLOY_ROWS = (
     failure(OPEN,          "failed",    WORKER | HEALER | CONTROLLER, P.FAILED),
     timeout(OPEN,                                                   P.FAILED),
     failure(P.PENDING,     "gave up",   CLOCK,                      P.FAILED),
-    failure(P.PENDING,     "cancel",    USER,                       P.CANCELLED),
+    cancellation(P.PENDING, "cancel",   USER,                       P.CANCELLED),
     # one that has begun goes back to the definition before, and only then is cancelled
     step(   STARTED,       "cancel",    USER,                       P.IN_PROGRESS, within=2 * HOUR),
-    failure(STARTED,       "cancelled", WORKER | HEALER,            P.CANCELLED),
+    cancellation(STARTED,  "cancelled", WORKER | HEALER,            P.CANCELLED),
     # records are not kept for ever
     step(   P.SUCCEEDED | P.FAILED | P.CANCELLED, "forget", CONTROLLER, GONE),
 )

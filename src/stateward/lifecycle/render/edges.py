@@ -18,11 +18,8 @@ from stateward.lifecycle.rows import SUCCEEDED, TIMED_OUT, Meaning
 from stateward.lifecycle.states import State, States
 from stateward.lifecycle.table import Lifecycle
 
-UNDRAWN = frozenset({Meaning.CANCEL, Meaning.HIDDEN})
-"""Any action can be cancelled, which goes without saying; hidden work does not show, so it is not shown."""
-
 BEGUN = frozenset({Meaning.ACTION, Meaning.REQUEST})
-ENDED = frozenset({Meaning.SUCCESS, Meaning.FAILURE, Meaning.TIMEOUT})
+ENDED = frozenset({Meaning.SUCCESS, Meaning.FAILURE, Meaning.CANCEL, Meaning.TIMEOUT})
 
 WORTH_ASKED, WORTH = 4, 3
 """How many arrows a bundle must save: more of what people ask for, since that is what they look for in a drawing."""
@@ -86,8 +83,15 @@ def edges(lifecycle: Lifecycle) -> tuple[Edge, ...]:
 def _happenings(lifecycle: Lifecycle) -> Iterator[Happening]:
     for source in lifecycle.states:
         for allowed in lifecycle.allowed[source]:
-            if allowed.meaning not in UNDRAWN:
+            if _is_drawn(allowed):
                 yield _happening(States((source,)), allowed)
+
+
+def _is_drawn(allowed: Allowed) -> bool:
+    """Tell whether something is shown: hidden work is not, nor that any action can be cancelled back to its origin."""
+    if allowed.meaning is Meaning.CANCEL:
+        return not allowed.origins
+    return allowed.meaning is not Meaning.HIDDEN
 
 
 def _happening(source: States, allowed: Allowed) -> Happening:

@@ -54,7 +54,7 @@ def label_of(allowed: Allowed) -> Label:
 
 
 def _tone(allowed: Allowed) -> Tone:
-    if allowed.meaning in (Meaning.FAILURE, Meaning.TIMEOUT):
+    if allowed.meaning in (Meaning.FAILURE, Meaning.CANCEL, Meaning.TIMEOUT):
         return Tone.FAILED
     if allowed.needs:
         return Tone.INSISTED

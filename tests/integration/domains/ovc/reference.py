@@ -39,7 +39,7 @@ TABLE = {
     },
 }  # fmt: skip
 FOR_ADMINS = {("cloudspace", "pause"), ("cloudspace", "resume"), ("cloudspace", "reset"), ("vm", "migrate")}
-THERE = {"delete": ("DELETED", "TOBEDELETED"), "destroy": ("DESTROYED",)}
+THERE = {"delete": ("DELETED", "TOBEDELETED", "DESTROYED"), "destroy": ("DESTROYED",)}
 RUNS = ("RUNNING", "PAUSED")
 BIN = ("DELETED", "TOBEDELETED", "DESTROYED")
 MOST_DISKS = 25
@@ -113,6 +113,9 @@ class Model:
         box, account = self.things[vm.parent], self.things[vm.account]
         if action in ("start", "deploy") and (box.state, account.state) != ("DEPLOYED", "CONFIRMED"):
             raise No
+        more = ("resume", "reboot", "reset", "add disk", "attach disk")
+        if action in more and (box.state not in ("DEPLOYED", "PAUSED") or account.state != "CONFIRMED"):
+            raise No
         if action == "restore" and (box.state in BIN or account.state in BIN):
             raise No
         if action == "delete" and any(one.state != "DELETED" for one in self.clones(id_)):
@@ -142,7 +145,7 @@ class Model:
 
     def _cloudspace(self, id_: str, box: Thing, action: str, actor: str, _disk: str) -> None:
         account = self.things[box.account].state
-        if (action == "enable" and account != "CONFIRMED") or (action == "restore" and account in BIN):
+        if action in ("enable", "restore", "resume", "reset") and account != "CONFIRMED":
             raise No
         if action in ("delete", "destroy") and actor == "user" and self._runs_below(id_):
             raise No
@@ -154,7 +157,10 @@ class Model:
 
     def _image(self, id_: str, image: Thing, action: str, _actor: str, _disk: str) -> None:
         used = any(one.image == id_ and one.state != "DESTROYED" for one in self.things.values())
-        if (action == "destroy" and used) or (action == "restore" and self.things[image.account].state in BIN):
+        account = self.things[image.account].state
+        if (action == "destroy" and used) or (action == "restore" and account in BIN):
+            raise No
+        if action == "enable" and account != "CONFIRMED":
             raise No
 
     def _runs_below(self, box: str) -> bool:

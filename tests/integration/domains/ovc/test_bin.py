@@ -251,6 +251,35 @@ async def test_what_is_restored_is_not_destroyed(cloud: Cloud) -> None:
     assert await timers(cloud) == set()
 
 
+async def test_no_timer_is_left_of_a_machine_that_was_deleted_during_a_migration_and_restored(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    cloud.doors.close("move")
+    moving = await cloud.ask(vm, "migrate", ADA)
+    await cloud.doors.somebody_at("move")
+    deleting = await cloud.ask(vm, "delete")
+    cloud.doors.open("move")
+    for accepted in (moving, deleting):
+        assert (await cloud.ended(accepted)).status == "succeeded"
+    assert await timers(cloud) == {vm}
+    await cloud.did(vm, "restore")
+    assert (await cloud.state(vm), await timers(cloud)) == ("HALTED", set())
+
+
+async def test_what_went_down_with_its_parent_during_a_migration_comes_back_with_it(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    cloud.doors.close("move")
+    moving = await cloud.ask(vm, "migrate", ADA)
+    await cloud.doors.somebody_at("move")
+    deleting = await cloud.ask(cloud.box, "delete", ADA)
+    await cloud.until_state(vm, "DELETING")
+    cloud.doors.open("move")
+    for accepted in (moving, deleting):
+        assert (await cloud.ended(accepted)).status == "succeeded"
+    assert await timers(cloud) == {cloud.box}
+    await cloud.did(cloud.box, "restore")
+    assert await cloud.states(cloud.box, vm) == ["DEPLOYED", "HALTED"]
+
+
 async def test_an_image_in_use_outlasts_its_retention(cloud: Cloud) -> None:
     await impatient(cloud, 0.0)
     await cloud.vm()

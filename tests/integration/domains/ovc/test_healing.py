@@ -8,7 +8,9 @@ import pytest
 from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.settings import Settings, read_settings, timed
 from stateward.errors import BadInput, UnknownName
+from stateward.lifecycle import HEALER
 from stateward.store import open_store
+from stateward.store.selection import JournalFilter
 from tests.integration.domains.ovc.cloud import ADA, Cloud, open_cloud
 
 
@@ -18,6 +20,14 @@ async def hurried(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
     settings = Settings("none", {request.param: 0.3}, 0.0)
     async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, settings) as cloud:
         yield await cloud.furnish()
+
+
+async def healed(cloud: Cloud) -> list[tuple[str, str, str | None, str | None]]:
+    """Return what stands in the report: what, how it was settled, its state since, and why."""
+    found = (await cloud.service.healing(cloud.ns, 0.0)).healed
+    lines = await cloud.engine.store.reader.lines(0, 1000, JournalFilter(ns=cloud.ns, actor=HEALER))
+    assert [line.object for line in lines] == [one.object for one in found]
+    return [(one.object, one.how, one.state, one.reason) for one in found]
 
 
 def hurries(transition: str) -> pytest.MarkDecorator:
@@ -32,6 +42,7 @@ async def test_what_is_not_done_in_its_time_goes_back_with_the_reason(hurried: C
     operation = await hurried.do(vm, "pause")
     assert (operation.status, await hurried.state(vm)) == ("failed", "RUNNING")
     assert "found not done" in str(operation.error)
+    assert await healed(hurried) == [(vm, "failed", "RUNNING", operation.error)]
 
 
 @hurries("vm.PAUSING")
@@ -41,6 +52,7 @@ async def test_what_turns_out_to_be_done_is_done(hurried: Cloud) -> None:
     await node.pause(await hurried.machine(vm))  # by another hand
     hurried.doors.close("pause")
     assert ((await hurried.do(vm, "pause")).status, await hurried.state(vm)) == ("succeeded", "PAUSED")
+    assert await healed(hurried) == [(vm, "succeeded", "PAUSED", None)]
 
 
 @hurries("vm.ATTACHING_DISK")

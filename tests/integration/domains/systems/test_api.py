@@ -1,6 +1,7 @@
 """Systems over HTTP: the real application with the domain's routes, without a network."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,7 +13,9 @@ from stateward.access import Role, Tokens
 from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
+from stateward.domains.systems import api as systems_api
 from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.definition import read
 from stateward.domains.systems.house import SystemsWing
 from stateward.engine import Engine, Permanent
 from stateward.server.app import create_app
@@ -124,6 +127,26 @@ async def test_a_mistake_in_a_definition_is_told_by_file_line_and_field(api: Api
     assert answer.status_code == 400
     assert answer.json()["field"] == "shop.yaml, line 3, services.web.instances"
     assert "expected `int`, got `str`" in answer.json()["detail"]
+
+
+async def test_a_definition_is_read_beside_the_event_loop(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: list[int] = []
+
+    def noted(*how: Any) -> Any:
+        readers.append(threading.get_ident())
+        return read(*how)
+
+    monkeypatch.setattr(systems_api, "read", noted)
+    await api.done("POST", "/shop/deploys", {"definition": SHOP})
+    assert readers
+    assert threading.get_ident() not in readers
+
+
+async def test_a_small_definition_that_stands_for_much_is_refused_at_once(api: Api) -> None:
+    text = "a0: &a0 [x]\n" + "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9))
+    answer = await api.ask("POST", "/shop/deploys", {"definition": text, "file": "shop.yaml"})
+    assert (answer.status_code, answer.json()["field"]) == (400, "shop.yaml, line 6")
+    assert "more than 100000 values" in answer.json()["detail"]
 
 
 async def test_who_is_refused_is_told_every_blocker_with_path_and_mode(api: Api) -> None:

@@ -107,6 +107,7 @@ async def test_a_deploy_that_is_cancelled_goes_back_and_holds_its_lock_until_the
     await stand.actions.cancel("shop", accepted.object.id)
     ended = await stand.ended(accepted)
     assert (await stand.state(accepted.object.id), ended.error) == ("cancelled", "cancelled by ann")
+    assert ended.status is Status.CANCELLED
     assert await stand.commands() == V1
     assert await stand.locks() == []
 

@@ -180,5 +180,7 @@ async def test_one_that_waits_can_be_cancelled_and_has_done_nothing(stand: Stand
     waiting = await stand.deploy("/a/b", service(), wait=600)
     await stand.actions.cancel("shop", waiting.object.id)
     assert await stand.state(waiting.object.id) == "cancelled"
+    assert (await stand.ended(waiting)).status is Status.CANCELLED
+    assert await stand.engine.store.reader.timers(NS, 10) == []
     assert await stand.locks() == [("/a", "X", False)]
     await stand.actions.cancel("shop", first)

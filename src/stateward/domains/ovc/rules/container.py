@@ -17,6 +17,7 @@ from stateward.domains.ovc.model import (
     seen_of,
     short,
 )
+from stateward.domains.ovc.rules.parents import require_enabled
 from stateward.domains.ovc.rules.placing import some_node, wanted_node
 from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
 from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
@@ -32,11 +33,14 @@ SHOWN = 5
 POWERING = ("deploy", "restore", "resume", "reset")
 """What gives a cloudspace's firewall power."""
 
+ACCOUNT_ACTIONS = ("define", "enable", *POWERING)
+"""What is decided by the state of the cloudspace's account too."""
+
 
 def company_of_container(request: Request, found: Object | None) -> Iterable[Key]:
     """Return the account that a request about a cloudspace looks at."""
     parent = request.birth.parent if request.birth is not None else None if found is None else found.parent
-    return [Key(request.ns, parent)] if parent and request.action in ("define", "deploy", "enable", "restore") else ()
+    return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
 
 
 async def guard_cloudspace(desk: Desk, request: Request, found: Object) -> Request | None:
@@ -49,10 +53,10 @@ async def guard_cloudspace(desk: Desk, request: Request, found: Object) -> Reque
             raise BadInput("parent", found.parent, f"the cloudspace's account, {spec.account}")
         ready(desk, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
         await refuse_taken(desk, ns, CLOUDSPACE, spec.name, parent=spec.account)
-    elif action in ("deploy", "enable"):
-        ready(desk, ns, found.parent or "", ACCOUNT, AccountState.CONFIRMED)
-    elif action == "restore" and request.actor != CONTROLLER:
-        refuse_below_bin(known(desk, ns, found.parent or "", ACCOUNT))
+    elif action in ACCOUNT_ACTIONS:
+        if action == "restore" and request.actor != CONTROLLER:
+            refuse_below_bin(known(desk, ns, found.parent or "", ACCOUNT))
+        require_enabled(desk, request, found.parent or "")
     elif action in ("delete", "destroy"):
         await _go(desk, request, found, [found.id])
     if action in POWERING:

@@ -8,6 +8,7 @@ from stateward.domains.ovc.denials import BootDisk, OnItsVm
 from stateward.domains.ovc.lifecycle import ACCOUNT, DISK, VM, AccountState
 from stateward.domains.ovc.manners import heed
 from stateward.domains.ovc.model import DiskSpec, Stay, disk_seen, new_spec, spec_of
+from stateward.domains.ovc.rules.parents import require_enabled
 from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
 from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
 from stateward.engine import Request
@@ -28,9 +29,11 @@ def company_of_disk(request: Request, found: Object | None) -> Iterable[Key]:
         return ()
     if spec is not None:
         return [Key(request.ns, spec.account)]
-    if found is None or request.action != "restore":
+    if found is None or found.kind != DISK.kind:
         return ()
-    return [Key(request.ns, found.parent or "")]
+    if request.action == "create":
+        return [Key(request.ns, spec_of(found, DiskSpec).account)]
+    return [Key(request.ns, found.parent or "")] if request.action == "restore" else ()
 
 
 async def guard_disk(desk: Desk, request: Request, found: Object) -> Request | None:
@@ -41,6 +44,8 @@ async def guard_disk(desk: Desk, request: Request, found: Object) -> Request | N
     match request.action:
         case "define":
             await _define(desk, request, found)
+        case "create":
+            require_enabled(desk, request, spec_of(found, DiskSpec).account)
         case "delete" | "destroy":
             _go(desk, request, found)
         case "restore":

@@ -8,6 +8,7 @@ from stateward.domains.ovc.denials import ImageInUse
 from stateward.domains.ovc.lifecycle import ACCOUNT, IMAGE, AccountState
 from stateward.domains.ovc.manners import heed
 from stateward.domains.ovc.model import ImageSpec, Stay, image_seen, new_spec
+from stateward.domains.ovc.rules.parents import require_enabled
 from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
 from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
 from stateward.engine import Request
@@ -16,11 +17,14 @@ from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Key, Object
 
+ACCOUNT_ACTIONS = ("define", "create", "enable", "restore")
+"""What is decided by the state of the image's account too."""
+
 
 def company_of_image(request: Request, found: Object | None) -> Iterable[Key]:
     """Return the account that a request about an image looks at."""
     parent = request.birth.parent if request.birth is not None else None if found is None else found.parent
-    return [Key(request.ns, parent)] if parent and request.action in ("define", "restore") else ()
+    return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
 
 
 async def guard_image(desk: Desk, request: Request, found: Object) -> Request | None:
@@ -34,6 +38,8 @@ async def guard_image(desk: Desk, request: Request, found: Object) -> Request | 
                 raise BadInput("parent", found.parent, f"the image's account, {spec.account}")
             ready(desk, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
             await refuse_taken(desk, request.ns, IMAGE, spec.name, parent=spec.account)
+        case "create" | "enable":
+            require_enabled(desk, request, found.parent or "")
         case "destroy" if seen.users:
             raise ImageInUse(id=found.id, users=seen.users)
         case "delete":

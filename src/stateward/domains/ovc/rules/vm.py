@@ -48,6 +48,7 @@ from stateward.domains.ovc.model import (
     text,
     vm_seen,
 )
+from stateward.domains.ovc.rules.parents import require_enabled
 from stateward.domains.ovc.rules.placing import some_node, wanted_node
 from stateward.domains.ovc.writing import hold, known, may, new_disk, put_seen, ready, refuse_taken
 from stateward.drivers.process.sizes import size_of
@@ -102,8 +103,10 @@ def _around(request: Request, found: Object) -> set[str]:
             return {*seen.disks, *seen.clones}
         case "restore":
             return {spec.cloudspace, spec.account, *seen.disks}
-        case "attach disk" | "detach disk" | "add disk":
-            return {spec.account, str(args_of(request).get("disk", ""))}
+        case "detach disk":
+            return {str(args_of(request).get("disk", ""))}
+        case "attach disk" | "add disk" | "resume" | "reboot" | "reset":
+            return {spec.cloudspace, spec.account, str(args_of(request).get("disk", ""))}
         case _:
             return set()
 
@@ -157,6 +160,12 @@ def _lively(desk: Desk, request: Request, spec: VmSpec) -> None:
     if request.actor != CONTROLLER:
         ready(desk, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
         ready(desk, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+
+
+async def _enabled(desk: Desk, request: Request, found: Object) -> Request | None:
+    spec = spec_of(found, VmSpec)
+    require_enabled(desk, request, spec.account, spec.cloudspace)
+    return None
 
 
 async def _deploy(desk: Desk, request: Request, found: Object) -> Request | None:
@@ -253,6 +262,7 @@ def _free_slot(found: Object, seen: VmSeen) -> int:
 
 
 async def _add_disk(desk: Desk, request: Request, found: Object) -> Request | None:
+    await _enabled(desk, request, found)
     args, account = args_of(request), spec_of(found, VmSpec).account
     spec = new_spec(text({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), DiskSpec)
     slot = _free_slot(found, vm_seen(found))
@@ -263,6 +273,7 @@ async def _add_disk(desk: Desk, request: Request, found: Object) -> Request | No
 
 
 async def _attach_disk(desk: Desk, request: Request, found: Object) -> Request | None:
+    await _enabled(desk, request, found)
     disk = known(desk, request.ns, str(args_of(request).get("disk", "")), DISK)
     spec = spec_of(disk, DiskSpec)
     _same_account(disk, spec.account, spec_of(found, VmSpec).account)
@@ -320,6 +331,9 @@ RULES: dict[str, Rule] = {
     "define": _define,
     "deploy": _deploy,
     "start": _start,
+    "resume": _enabled,
+    "reboot": _enabled,
+    "reset": _enabled,
     "delete": _delete,
     "restore": _restore,
     "destroy": _destroy,

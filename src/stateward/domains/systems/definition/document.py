@@ -15,8 +15,6 @@ from stateward.documents import compose
 from stateward.errors import BadInput
 
 DEEPEST = 60
-MOST = 1_000_000
-"""How many values a definition may have, those that it repeats by reference included."""
 
 TEXTS = frozenset({"env", "command"})
 """What stands below these is text, whatever it looks like."""
@@ -77,8 +75,8 @@ class _Reader:
 
     def value(self, node: yaml.Node, where: Where) -> Any:  # noqa: ANN401 - what YAML can say
         self.lines[where] = node.start_mark.line + 1
-        if len(where) > DEEPEST or len(self.lines) > MOST:
-            raise self._wrong(node, where, "of a usable size: it is too deep, or repeats itself too often")
+        if len(where) > DEEPEST:
+            raise self._wrong(node, where, f"of a usable size: it is more than {DEEPEST} deep")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, where)
         if isinstance(node, yaml.SequenceNode):
