@@ -31,7 +31,7 @@ class _Size:
 
     def __init__(self) -> None:
         self._open: list[tuple[str | None, int]] = [(None, 0)]  # collections: their anchors, and their values so far
-        self._anchored: dict[str, int] = {}
+        self._anchored: dict[str | None, int] = {}
 
     def add(self, event: yaml.Event) -> None:
         """Count an event; raises if the text is too deep or too large."""
@@ -58,5 +58,5 @@ class _Size:
             raise _refused(event, f"more than {MOST} values, with those that aliases repeat")
 
 
-def _refused(event: yaml.Event, problem: str) -> MarkedYAMLError:
+def _refused(event: Any, problem: str) -> MarkedYAMLError:  # noqa: ANN401 - marks of libyaml have another type
     return MarkedYAMLError(problem=problem, problem_mark=event.start_mark)

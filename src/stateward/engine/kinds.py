@@ -1,6 +1,6 @@
 """The kinds of objects that an engine knows: their lifecycles, who does their work, and in which lane."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from copy import copy
 from typing import Protocol
 
@@ -150,6 +150,19 @@ class Kinds:
     def disclosure(self, *, internal: bool) -> Disclosure:
         """Return what is shown of stored records: to administrators (`internal`), or to all others."""
         return self._disclosures[internal]
+
+    def require_states(self, kind: str | None, states: Collection[str], field: str = "state") -> None:
+        """Refuse states that no object of a kind can have, or of any kind where none is given.
+
+        Of a kind that this process does not know there may be objects in any state.
+        """
+        if kind is not None and kind not in self._kinds:
+            return
+        kinds = self if kind is None else [self._kinds[kind]]
+        known = {state.word for one in kinds for state in one.lifecycle.declaration.states}
+        for state in states or ("",):
+            if state not in known:
+                raise BadInput(field, state, f"one of {', '.join(sorted(known))}")
 
     def company(self, request: Request, found: Object | None) -> Iterable[Key]:
         """Return the objects that the guard of a request will look at."""

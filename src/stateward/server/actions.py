@@ -173,6 +173,8 @@ async def act_on_group(request: Call, ns: Ns, action: Action, data: JSONBody[Gro
     wanted = data.selector
     labels = tuple((wanted.labels or {}).items())
     states = None if wanted.states is None else tuple(wanted.states)
+    if states:
+        service.engine.kinds.require_states(wanted.kind, states, "selector.states")
     chosen = Selector(ns, wanted.kind, wanted.parent, states, labels, wanted.q)
     verdict = await service.engine.group(whole, chosen, each)
     presenter = request.presenter

@@ -88,6 +88,8 @@ async def list_objects(
     """
     wishes = tuple((name, value) for name, _, value in (one.partition("=") for one in labels or ()))
     named = None if states is None else tuple(filter(None, states.split(",")))
+    if named is not None:
+        request.service.engine.kinds.require_states(kind, named)
     chosen = Selector(ns, kind, parent, named, wishes, q)
     most = request.service.page(limit)
     found = await request.service.reader.list_objects(chosen, Page(after, most))

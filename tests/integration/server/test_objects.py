@@ -110,6 +110,19 @@ async def test_a_list_is_narrowed_by_kind_state_parent_labels_and_name(house: Ho
         assert [one["id"] for one in found] == expected, query
 
 
+async def test_a_state_that_no_object_can_have_is_told_with_those_there_are(house: House) -> None:
+    for query in ("state=NOPE", "kind=test.pump&state=NOPE", "kind=test.pump&state=idle,NOPE", "state=,"):
+        refused = await house.get(f"/ns/{NS}/objects?{query}")
+        assert (refused.status_code, refused.json()["field"]) == (400, "state"), query
+        assert "broken" in refused.json()["detail"]
+    of_another = await house.get(f"/ns/{NS}/objects?kind=test.pump&state=VIRTUAL")
+    assert of_another.status_code == 400
+    assert (await house.get(f"/ns/{NS}/objects?kind=gone.kind&state=NOPE")).json()["items"] == []
+    body = {"selector": {"kind": "test.pump", "states": ["NOPE"]}}
+    group = await house.post(f"/ns/{NS}/actions/mend", body)
+    assert (group.status_code, group.json()["field"]) == (400, "selector.states")
+
+
 async def test_more_labels_than_an_object_can_have_are_not_asked_for(house: House) -> None:
     for wishes, status in ((100, 200), (101, 400), (1_500, 400)):
         query = "&".join(f"label=a{number}=b" for number in range(wishes))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from stateward.domains.ovc.aftermath import after
 from stateward.domains.ovc.api import routes
@@ -50,7 +51,7 @@ class OvcWing(Wing):
             self._containers.cloudspaces(by[CLOUDSPACE.kind], guard_cloudspace, company_of_container, after),
             self._containers.accounts(by[ACCOUNT.kind], guard_account, company_of_container, after),
             Disks(self.nodes, self.vault).kind(by[DISK.kind], guard_disk, company_of_disk, after),
-            Images(self.vault).kind(by[IMAGE.kind], guard_image, company_of_image, after),
+            Images(self.vault).kind(by[IMAGE.kind], partial(guard_image, self.vault), company_of_image, after),
             Hosts(self.nodes).kind(by[NODE.kind], guard_node, after),
         ]
         for kind in kinds:

@@ -306,12 +306,60 @@ async def test_the_same_key_makes_one_machine(api: Api) -> None:
         ("GET", "/disks/none", None, 404),
         ("GET", "/queues/none", None, 404),
         ("GET", "/machines?limit=0", None, 400),
+        ("GET", "/machines?state=NOPE", None, 400),
+        ("GET", "/machines?state=", None, 400),
+        ("GET", "/disks?state=CREATED,RUNNING", None, 400),
+        ("POST", "/accounts", {"name": "a\0b"}, 400),
+        ("POST", "/accounts", {"name": "a\u200bb"}, 400),
+        ("POST", "/disks", {"name": "a\ufeff", "account": "x"}, 400),
     ],
 )
 async def test_what_makes_no_sense_is_refused_with_a_problem(
     api: Api, method: str, path: str, body: Any, status: int
 ) -> None:
     assert (await api.refused(path, body, method=method))["status"] == status
+
+
+async def test_states_that_a_list_can_be_narrowed_by_are_told(api: Api) -> None:
+    problem = await api.refused("/nodes?state=NOPE", method="GET")
+    assert (problem["field"], problem["status"]) == ("state", 400)
+    assert "DECOMMISSIONED, DECOMMISSIONING, ENABLED" in problem["detail"]
+
+
+async def test_to_delete_or_destroy_what_is_destroyed_is_a_success_that_does_nothing(api: Api) -> None:
+    account = await api.made("accounts", name="fleeting")
+    await api.asked(f"/accounts/{account}?permanently=true", method="DELETE")
+    for path, method in (
+        (f"/accounts/{account}", "DELETE"),
+        (f"/accounts/{account}?permanently=true", "DELETE"),
+        (f"/accounts/{account}/delete", "POST"),
+        (f"/accounts/{account}/destroy", "POST"),
+    ):
+        answer = await api.asked(path, method=method)
+        assert (answer["operation"], answer["status"], answer["again"]) == (None, "done", True)
+        assert answer["object"]["state"] == "DESTROYED"
+
+
+@pytest.mark.parametrize(
+    ("driver", "options", "field"),
+    [
+        ("simulated", {"colour": "red"}, "options.colour"),
+        ("simulated", {"latency": "soon"}, "options.latency"),
+        ("process", {"keep": "nan"}, "options.keep"),
+        ("process", {"colour": "red"}, "options.colour"),
+        ("qemu", {"arch": "z80"}, "options.arch"),
+        ("qemu", {"accel": "warp"}, "options.accel"),
+        ("qemu", {"bandwidth": "-1"}, "options.bandwidth"),
+        ("qemu", {"program": "/bin/sh"}, "options"),
+    ],
+)
+async def test_a_node_with_options_that_its_driver_does_not_take_is_refused_at_once(
+    api: Api, driver: str, options: dict[str, str], field: str
+) -> None:
+    body = {"name": "odd", "driver": driver, "options": options}
+    problem = await api.refused("/nodes", body, "admin")
+    assert (problem["status"], problem["field"]) == (400, field)
+    assert [one for one in await api.get("/nodes") if one["name"] == "odd"] == []
 
 
 async def test_an_object_is_found_under_its_own_kind_alone(api: Api) -> None:

@@ -79,8 +79,11 @@ def _listing(one: Collection) -> HTTPRouteHandler:
     ) -> list[ItemView]:
         """Return a page of objects, in the order of their ids."""
         wanted = None if states is None else tuple(filter(None, states.split(",")))
+        engine = engine_of(request)
+        if wanted is not None:
+            engine.kinds.require_states(one.lifecycle.kind, wanted)
         chosen = Selector(ns, one.lifecycle.kind, parent, wanted)
-        found = await engine_of(request).store.reader.list_objects(chosen, Page(after, limit))
+        found = await engine.store.reader.list_objects(chosen, Page(after, limit))
         disclosure = disclosure_of(request)
         return [item_view(item, disclosure) for item in found]
 

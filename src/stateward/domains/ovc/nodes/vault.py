@@ -38,6 +38,9 @@ class Vault(Protocol):
     async def keep_image(self, image: str, source: str) -> None:
         """Make an image, from the built-in guest or a file of the library."""
 
+    def image_trouble(self, source: str) -> str:
+        """Say why no image can be made from a source; empty if one can."""
+
     async def remove(self, id_: str) -> None:
         """Remove a disk or an image."""
 
@@ -63,6 +66,10 @@ class NoVault:
 
     async def keep_image(self, image: str, source: str) -> None:
         """Make nothing."""
+
+    def image_trouble(self, source: str) -> str:  # noqa: ARG002 - nothing is made of it
+        """Say nothing: an image is nothing here."""
+        return ""
 
     async def remove(self, id_: str) -> None:
         """Remove nothing."""
@@ -103,9 +110,17 @@ class FileVault:
             await asyncio.to_thread(file.write_bytes, GUESTS[HOST].ljust(IMAGE_SIZE, b"\0"))
         else:
             file = self._library / source
-        if file.suffix not in FORMS or not await asyncio.to_thread(file.is_file):
-            raise Permanent(f"the library has no image {source!r} (of the form {', '.join(FORMS)})")
+        trouble = await asyncio.to_thread(self.image_trouble, source)
+        if trouble:
+            raise Permanent(trouble)
         await self._made(copy_disk(self._at(image), file, FORMS[file.suffix]))
+
+    def image_trouble(self, source: str) -> str:
+        """Say why no image can be made from a source."""
+        file = self._library / source
+        if source == BUILT_IN or (file.suffix in FORMS and file.is_file()):
+            return ""
+        return f"the library has no image {source!r} (of the form {', '.join(FORMS)})"
 
     async def clone(self, disk: str, source: str, gib: int) -> None:
         """Make the source's file the base of both.

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from stateward.domains.ovc.denials import ImageInUse
 from stateward.domains.ovc.lifecycle import ACCOUNT, IMAGE, AccountState
 from stateward.domains.ovc.manners import heed
-from stateward.domains.ovc.model import ImageSpec, Stay, image_seen, new_spec
+from stateward.domains.ovc.model import ImageSpec, Stay, image_seen, new_spec, spec_of
+from stateward.domains.ovc.nodes import Vault
 from stateward.domains.ovc.rules.parents import require_enabled
 from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
 from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
@@ -27,8 +28,8 @@ def company_of_image(request: Request, found: Object | None) -> Iterable[Key]:
     return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
 
 
-async def guard_image(desk: Desk, request: Request, found: Object) -> Request | None:
-    """Check a request about an image."""
+async def guard_image(vault: Vault, desk: Desk, request: Request, found: Object) -> Request | None:
+    """Check a request about an image, whose file has to be in the vault's library."""
     found = heed(desk, request, found)
     seen = image_seen(found)
     match request.action:
@@ -38,8 +39,11 @@ async def guard_image(desk: Desk, request: Request, found: Object) -> Request | 
                 raise BadInput("parent", found.parent, f"the image's account, {spec.account}")
             ready(desk, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
             await refuse_taken(desk, request.ns, IMAGE, spec.name, parent=spec.account)
+            _check_source(vault, spec.source)
         case "create" | "enable":
             require_enabled(desk, request, found.parent or "")
+            if request.action == "create":
+                _check_source(vault, spec_of(found, ImageSpec).source)
         case "destroy" if seen.users:
             raise ImageInUse(id=found.id, users=seen.users)
         case "delete":
@@ -48,3 +52,9 @@ async def guard_image(desk: Desk, request: Request, found: Object) -> Request | 
         case "restore" if request.actor != CONTROLLER:
             refuse_below_bin(known(desk, request.ns, found.parent or "", ACCOUNT))
     return None
+
+
+def _check_source(vault: Vault, source: str) -> None:
+    trouble = vault.image_trouble(source)
+    if trouble:
+        raise BadInput("source", source, f"there: {trouble}")

@@ -6,6 +6,7 @@ from stateward.domains.ovc.denials import LastNode
 from stateward.domains.ovc.lifecycle import NODE, NodeState
 from stateward.domains.ovc.manners import heed
 from stateward.domains.ovc.model import NodeSpec, VmAction, new_spec
+from stateward.domains.ovc.nodes.options import check_options
 from stateward.domains.ovc.rules.vm import args_of
 from stateward.domains.ovc.writing import refuse_taken
 from stateward.engine import Request
@@ -26,6 +27,7 @@ async def guard_node(desk: Desk, request: Request, found: Object) -> Request | N
             spec = new_spec(request.spec, NodeSpec)
             if RESERVED & spec.options.keys():
                 raise BadInput("options", sorted(spec.options), f"without {' and '.join(sorted(RESERVED))}")
+            check_options(spec)
             if found.parent is not None or found.queue != found.id:
                 raise BadInput("parent", found.parent, "nothing: nodes are on top")
             await refuse_taken(desk, request.ns, NODE, spec.name)

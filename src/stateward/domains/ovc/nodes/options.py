@@ -1,0 +1,66 @@
+"""Options of a node, checked when it is registered.
+
+Drivers read their options when a node is first needed. A bad one would be accepted then, and the node would end in
+ERROR a moment later. So they are checked by the same rules before anything is written.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from stateward.domains.ovc.model import NodeSpec
+from stateward.drivers import Place
+from stateward.drivers.qemu.hardware import Hardware
+from stateward.drivers.simulated.temper import CALM, tempered
+from stateward.errors import BadInput, UnknownName
+
+Whole = Annotated[str, Meta(pattern=r"^[0-9]{1,15}$(?!\n)")]
+Number = Annotated[str, Meta(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$(?!\n)")]
+Names = Annotated[str, Meta(pattern=r"^[ -~]{0,500}$(?!\n)")]
+
+
+class ProcessOptions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Options of the driver `process`: how many seconds what has ended is kept, which images and sizes there are."""
+
+    keep: Number | None = None
+    images: Names | None = None
+    specs: Names | None = None
+
+
+class QemuOptions(ProcessOptions, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Options of the driver `qemu`: the board, and how many bytes a second a machine that leaves may use."""
+
+    arch: str | None = None
+    accel: str | None = None
+    bandwidth: Whole | None = None
+
+
+FORMS: dict[str, type[Struct]] = {"process": ProcessOptions, "qemu": QemuOptions}
+
+
+def check_options(spec: NodeSpec) -> None:
+    """Refuse options that the node's driver would not take."""
+    try:
+        if spec.driver == "simulated":
+            tempered(CALM, spec.options)
+        if spec.driver == "qemu":
+            Hardware(Place("ovc", spec.name, options=spec.options))
+    except UnknownName as error:
+        raise BadInput(f"options.{error.name}", error.name, f"one of {', '.join(sorted(error.known))}") from error
+    except BadInput as error:
+        raise BadInput(f"options.{error.field}", error.value, error.allowed) from error
+    _check_form(spec)
+
+
+def _check_form(spec: NodeSpec) -> None:
+    form = FORMS.get(spec.driver)
+    if form is None:
+        return
+    for name, value in spec.options.items():
+        if name not in form.__struct_fields__:
+            raise BadInput(f"options.{name}", name, f"one of {', '.join(sorted(form.__struct_fields__))}")
+        try:
+            msgspec.convert({name: value}, form)
+        except msgspec.ValidationError as error:
+            raise BadInput(f"options.{name}", value, f"an option of this form ({error})") from error
