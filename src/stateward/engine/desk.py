@@ -209,7 +209,8 @@ class Desk:
 
     def waits_for_locks(self, work: Work) -> bool:
         """Tell whether an operation waits for locks on the trees that are loaded."""
-        return any(lock.waiting and lock.op == work.op for locks in self._locks.values() for lock in locks)
+        wishes = (lock for locks in self._locks.values() for lock in locks if lock.waiting)
+        return any(Key(lock.ns, lock.op) == work.key for lock in wishes)
 
     # --- the journal, and the end ------------------------------------------------------------------------------------
 

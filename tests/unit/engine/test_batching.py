@@ -148,6 +148,7 @@ def test_who_comes_while_an_attempt_hangs_waits_no_longer_than_the_patience() ->
         ends = await asyncio.gather(*first, *later, return_exceptions=True)
         assert {type(end) for end in ends} == {TimedOut}
         assert clock() <= 14.1
+        await batcher.drain()
 
     run(course())
     assert desk.batches == [[1, 2], [3, 4]]  # the fifth has no time left when its turn comes

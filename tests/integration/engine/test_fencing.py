@@ -1,0 +1,160 @@
+"""A claim that is another's by now: whatever its former holder says changes nothing, and stands in the journal."""
+
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.engine import Ending, Engine, Handler, Job, Kind, Request
+from stateward.engine.batching import Batcher
+from stateward.engine.endings import report
+from stateward.engine.handlers import Fenced
+from stateward.engine.notes import Notes
+from stateward.engine.outcomes import Phase, Report, Retry
+from stateward.engine.requests import Birth, LockWish
+from stateward.lifecycle import CONTROLLER, NO_FACTS
+from stateward.store.changes import Changes
+from stateward.store.port import Store
+from stateward.store.records import Claim, Key, Status
+from tests.integration.engine.conftest import Site
+from tests.integration.engine.plant import PUMP, Plant
+
+OWNER = "somebody/1"
+
+
+class Former:
+    """An engine without a worker, in which a test claims for itself and loses what it has claimed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.store = engine, engine.store
+        reports: Batcher[Report, bool] = Batcher(self._report, Random(1))
+        self.notes = Notes(self.store, engine.kinds, OWNER, reports)
+
+    async def claim(self) -> Claim:
+        """Claim the one operation that there is."""
+        (claim,) = await self.store.transact(lambda tx: tx.take({"": 10}, OWNER))
+        return claim
+
+    async def lose(self, claim: Claim, how: str) -> None:
+        """Let a claim go: to the same worker once more, or by a fence."""
+        work = replace(claim.work, owner=None) if how == "claimed again" else replace(claim.work, fenced=True)
+        await self.store.transact(lambda tx: tx.apply(Changes(work=[work])))
+        if how == "claimed again":
+            again = await self.claim()
+            assert (again.work.owner, again.work.epoch) == (OWNER, claim.work.epoch + 1)
+
+    async def _report(self, reports: Any) -> list[bool]:
+        return await self.store.transact(lambda tx: report(tx, self.engine.kinds, reports))
+
+    async def says(self, claim: Claim, what: Ending | Phase | Retry) -> bool:
+        """Report on a claim."""
+        (counted,) = await self._report([Report(claim.operation, OWNER, claim.work.epoch, what)])
+        return counted
+
+    async def rejected(self) -> list[str]:
+        """Return what the journal has of words that did not count."""
+        lines = await self.engine.history("ns", "p1")
+        return [line.event for line in lines if line.event.startswith("rejected")]
+
+
+@pytest.fixture
+async def former(new_store: Callable[[], Store]) -> AsyncIterator[Former]:
+    async with Engine(new_store(), [Plant().pump()], works=False) as engine:
+        await engine.create("ns", "p1", PUMP.kind, "build")
+        yield Former(engine)
+
+
+LOST = ("claimed again", "fenced")
+
+
+@pytest.mark.parametrize("how", LOST)
+async def test_notes_on_a_lost_claim_are_refused_though_the_owner_is_the_same(former: Former, how: str) -> None:
+    claim = await former.claim()
+    job = Job(claim, former.notes)
+    await former.notes.progress(job, "begun", 1, 2)
+    await former.lose(claim, how)
+    with pytest.raises(Fenced):
+        await former.notes.progress(job, "half", 1, 2)
+    with pytest.raises(Fenced):
+        await former.notes.checkpoint(job, {"half": True})
+    with pytest.raises(Fenced):
+        await former.notes.phase(job, Phase("succeeded", CONTROLLER, NO_FACTS, "{}"))
+    key = claim.operation.key
+    assert [one.text for one in await former.store.reader.progress_of(key, 0)] == ["begun"]
+    operation = await former.store.reader.operation(key)
+    assert operation is not None
+    assert operation.steps == "{}"
+
+
+@pytest.mark.parametrize("how", LOST)
+async def test_the_former_holder_of_a_claim_begins_no_children(former: Former, how: str) -> None:
+    claim = await former.claim()
+    child = Request("ns", "child", "build", "", birth=Birth(PUMP.kind))
+    await former.lose(claim, how)
+    with pytest.raises(Fenced):
+        await former.notes.spawn(Job(claim, former.notes), "children", [child])
+    assert await former.store.reader.object(Key("ns", "child")) is None
+    assert await former.store.reader.children_of(claim.operation.key) == []
+
+
+@pytest.mark.parametrize("how", LOST)
+@pytest.mark.parametrize("what", [Ending(result="1"), Ending("failed", error="late"), Retry(0.0, "late")])
+async def test_a_late_report_changes_nothing_and_is_journaled(former: Former, how: str, what: Ending | Retry) -> None:
+    claim = await former.claim()
+    await former.lose(claim, how)
+    before = await former.engine.get("ns", "p1")
+    assert not await former.says(claim, what)
+    assert await former.engine.get("ns", "p1") == before
+    assert await former.rejected() == [f"rejected: {what.event if isinstance(what, Ending) else 'retry'}"]
+
+
+async def test_a_report_after_the_end_is_journaled_too(former: Former) -> None:
+    claim = await former.claim()
+    assert await former.says(claim, Ending())
+    assert not await former.says(claim, Ending())
+    assert await former.rejected() == ["rejected: succeeded"]
+    assert await former.engine.state_at("ns", "p1", await former.store.reader.time()) == "idle"
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["waiting", "running"])
+async def test_a_cancelled_update_leaves_the_spec_that_was_there_before(site: Site, running: bool) -> None:
+    await site.built("p1", spec={"size": 1})
+    site.plant.hold()
+    asked = await site.engine.act("ns", "p1", "tune", spec={"size": 2}, not_before=0.0 if running else 1e12)
+    if running:
+        await site.until(lambda: site.plant.inside["p1"] == 1)
+    assert (await site.engine.get("ns", "p1")).spec == '{"size":2}'
+    await site.engine.cancel("ns", asked.op.id, "ann")
+    assert (await site.ended(asked)).status is Status.CANCELLED
+    found = await site.engine.get("ns", "p1")
+    assert (found.state, found.spec) == ("idle", '{"size":1}')
+
+
+async def test_locks_are_granted_in_the_order_of_asking_whatever_the_operations_are_called(
+    new_store: Callable[[], Store],
+) -> None:
+    """Ids of operations grow with time, so that order by id would pass for order of asking."""
+    plant, backwards, order = Plant(), count(10**9, -1), list[str]()
+
+    async def noted(job: Job) -> None:
+        if job.action == "pump":
+            order.append(job.object)
+        await plant.run(job)
+
+    kind = Kind(PUMP, {name: Handler(noted, plant.observe) for name in ("build", "pump")})
+    async with Engine(new_store(), [kind], lease=3.0, new_id=lambda: f"{next(backwards):032}") as engine:
+        site, names = Site(engine, plant), ["p9", "p5", "p7", "p1", "p3"]
+        for name in names:
+            await site.built(name)
+        plant.hold()
+        wish = [LockWish("/a", "X")]
+        asked = [await engine.act("ns", name, "pump", tree="t", locks=wish, wait=True) for name in names]
+        await site.until(lambda: order == names[:1])
+        plant.release()
+        for one in asked:
+            assert (await site.ended(one)).status is Status.SUCCEEDED
+    assert order == names
+    assert sorted(names) != names
