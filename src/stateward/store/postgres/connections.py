@@ -12,9 +12,10 @@ from typing import Any, Protocol, TypeAlias
 
 import asyncpg
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stateward.store.errors import TimedOut, Unavailable
-from stateward.store.postgres.faults import FAULTS, fault
+from stateward.store.postgres.faults import FAULTS, fault, is_lost, is_worth_another
 from stateward.store.postgres.hosts import Favourite, Host, hosts, wanted
 from stateward.store.postgres.settings import begin_with
 from stateward.store.postgres.sockets import notice_death
@@ -51,7 +52,7 @@ class Address(Struct, frozen=True):
     dsn: str
     schema: str
     connect_within: float
-    answer_within: float
+    answer_within: float | None
     pooled: bool = False
     favourite: Favourite = field(default_factory=Favourite)
 
@@ -95,20 +96,20 @@ def quoted(name: str) -> str:
 
 
 @asynccontextmanager
-async def within(seconds: float) -> AsyncIterator[None]:
+async def within(seconds: float | None) -> AsyncIterator[None]:
     """Limit all that is waited for inside: the turn, the connection, each statement."""
     try:
         async with timeout(seconds):
             yield
     except TimeoutError as error:
-        raise TimedOut(f"no answer within {seconds:g} seconds") from error
+        raise TimedOut(f"no answer within {seconds} seconds") from error
 
 
 class Connections:
     """Up to `size` connections to one database, opened when needed and lent to one user at a time."""
 
     def __init__(self, address: Address, size: int, settings: Mapping[str, str]) -> None:
-        self._address = address
+        self._address = replace(address, answer_within=None)  # `within` limits more than the driver would
         self._settings = settings
         self.begin = address.begin(settings)
         self.size = size
@@ -128,11 +129,25 @@ class Connections:
             finally:
                 self._take_back(connection)
 
-    async def fetch(self, connection: Connection, sql: str, values: Sequence[object]) -> list[Row]:
-        """Run one statement by itself.
+    async def fetch(self, sql: str, *values: object) -> list[Row]:
+        """Run one statement by itself, on another connection if one turns out to be lost since it was last used."""
+        async with within(self.answer_within):
+            for _ in range(self.size + 1):
+                async with self.lent() as connection:
+                    try:
+                        return await self._fetch_from(connection, sql, values)
+                    except FAULTS as error:
+                        if is_lost(found := fault(error)):
+                            connection.terminate()
+                        if not is_worth_another(found):
+                            raise found from error
+                    except BaseException:
+                        connection.terminate()  # its answer may be long in coming
+                        raise
+        raise Unavailable("connections are lost as soon as they are made")
 
-        Through a pooler it needs a transaction: preparing it and running it could else be on two different sessions.
-        """
+    async def _fetch_from(self, connection: Connection, sql: str, values: Sequence[object]) -> list[Row]:
+        """Run a statement; through a pooler in a transaction, because each of its messages may find another session."""
         if not self._address.pooled:
             return await connection.fetch(sql, *values)
         try:
@@ -141,9 +156,6 @@ class Connections:
             await connection.execute("COMMIT")
         except asyncpg.PostgresError:
             await connection.execute("ROLLBACK")
-            raise
-        except BaseException:
-            connection.terminate()
             raise
         return rows
 

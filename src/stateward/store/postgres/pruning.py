@@ -5,9 +5,8 @@ The statements are planned like those of the writers: by key, whatever the plann
 
 from collections.abc import Collection, Sequence
 
-from stateward.store.errors import StoreError, Unavailable
-from stateward.store.postgres.connections import Connection, Connections, Row
-from stateward.store.postgres.faults import FAULTS, fault, is_lost, is_worth_another
+from stateward.store.postgres.connections import Connections, Row, within
+from stateward.store.postgres.faults import FAULTS, fault
 from stateward.store.postgres.rows import spelled
 from stateward.store.pruning import PORTION, Old, Span, Walked, everything, walked
 from stateward.store.records import Key
@@ -152,16 +151,16 @@ class PostgresPruning:
 
     async def span(self, after: int, last: int, most: int) -> Span | None:
         """Return the next so many lines that follow a number and do not go beyond another."""
-        upto = (await self._fetch(SPAN, after, last, most))[0][0]
+        upto = (await self._connections.fetch(SPAN, after, last, most))[0][0]
         return None if upto is None else Span(after, upto)
 
     async def operations(self, span: Span, before: float) -> list[Old]:
         """Return the operations that may go, children before parents."""
-        return _old(await self._fetch(OPERATIONS, *span, before))
+        return _old(await self._connections.fetch(OPERATIONS, *span, before))
 
     async def objects(self, span: Span, before: float) -> list[Old]:
         """Return the removed objects that may go."""
-        return _old(await self._fetch(OBJECTS, *span, before))
+        return _old(await self._connections.fetch(OBJECTS, *span, before))
 
     async def named(self, before: float) -> set[Key]:
         """Return the objects that a timer is for, or in whose queue another one stands."""
@@ -171,7 +170,7 @@ class PostgresPruning:
         self, span: Span, before: float, last: int, operations: Collection[Key] = (), objects: Collection[Key] = ()
     ) -> list[int]:
         """Return the old lines of a span that may go."""
-        rows = await self._fetch(LINES, *span, before, last, list(operations), list(objects))
+        rows = await self._connections.fetch(LINES, *span, before, last, list(operations), list(objects))
         return [row[0] for row in rows]
 
     async def answers(self, after: Key, before: float, most: int) -> Walked:
@@ -180,13 +179,13 @@ class PostgresPruning:
 
     async def drop_operations(self, keys: Collection[Key]) -> int:
         """Drop operations with their lines of progress, these in portions."""
-        while len(await self._fetch(DROP_PROGRESS, list(keys), PORTION)) == PORTION:
+        while len(await self._connections.fetch(DROP_PROGRESS, list(keys), PORTION)) == PORTION:
             pass
-        return len(await self._fetch(DROP_OPERATIONS, list(keys)))
+        return len(await self._connections.fetch(DROP_OPERATIONS, list(keys)))
 
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:
         """Drop removed objects, and what their trees were locked by: in the common order, and looked at when locked."""
-        async with self._connections.lent() as connection:
+        async with within(self._connections.answer_within), self._connections.lent() as connection:
             try:
                 await connection.execute(self._connections.begin)
                 await connection.fetch(LOCK_OBJECTS, list(keys))
@@ -203,33 +202,14 @@ class PostgresPruning:
 
     async def drop_lines(self, numbers: Collection[int]) -> int:
         """Drop lines of the journal."""
-        return len(await self._fetch(DROP_LINES, list(numbers)))
+        return len(await self._connections.fetch(DROP_LINES, list(numbers)))
 
     async def drop_answers(self, keys: Collection[Key], before: float) -> int:
         """Drop answers that are older than the time."""
-        return len(await self._fetch(DROP_ANSWERS, list(keys), before))
+        return len(await self._connections.fetch(DROP_ANSWERS, list(keys), before))
 
     async def _page(self, sql: str, after: Key, before: float, most: int) -> Walked:
-        return walked(await self._fetch(sql, *after, before, most))
-
-    async def _fetch(self, sql: str, *values: object) -> list[Row]:
-        """Run a statement by itself, once more where its connection was lost since it was last used."""
-        for _ in range(self._connections.size + 1):
-            async with self._connections.lent() as connection:
-                found = await self._tried(connection, sql, values)
-                if not isinstance(found, StoreError):
-                    return found
-        raise Unavailable("connections are lost as soon as they are made")
-
-    async def _tried(self, connection: Connection, sql: str, values: Sequence[object]) -> list[Row] | StoreError:
-        try:
-            return await self._connections.fetch(connection, sql, values)
-        except FAULTS as error:
-            if is_lost(found := fault(error)):
-                connection.terminate()
-            if not is_worth_another(found):
-                raise found from error
-            return found
+        return walked(await self._connections.fetch(sql, *after, before, most))
 
 
 def _old(rows: Sequence[Row]) -> list[Old]:

@@ -1,15 +1,11 @@
 """Reads beside the writers: each is one statement on a connection that cannot write, and waits for nobody's locks."""
 
-import asyncio
 from collections.abc import Collection, Sequence
-from typing import Any
 
-from stateward.store.errors import Unavailable
 from stateward.store.port import Census, LaneLoad, LaneWork, StuckWork
 from stateward.store.postgres import claiming, looking
 from stateward.store.postgres.choosing import chosen_lines, chosen_objects
-from stateward.store.postgres.connections import Connections, Row, within
-from stateward.store.postgres.faults import FAULTS, fault, is_lost, is_worth_another
+from stateward.store.postgres.connections import Connections
 from stateward.store.postgres.reading import NOW, OPERATIONS
 from stateward.store.postgres.rows import operation
 from stateward.store.records import Key, LaneGroup, Line, Lock, Object, Operation, Progress, Timer, Work, Worker
@@ -24,7 +20,7 @@ class PostgresReader:
 
     async def object(self, key: Key) -> Object | None:
         """Return one object, removed ones included."""
-        rows = await self._fetch(looking.OBJECT, key.ns, key.id)
+        rows = await self._connections.fetch(looking.OBJECT, key.ns, key.id)
         return Object(*rows[0]) if rows else None
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
@@ -33,118 +29,97 @@ class PostgresReader:
         if page.after is not None:
             chosen.add("o.id > ?", page.after)
         limit = chosen.place(page.limit)
-        rows = await self._fetch(looking.OBJECTS.replace("<chosen>", str(chosen)) + limit, *chosen.values)
+        rows = await self._connections.fetch(looking.OBJECTS.replace("<chosen>", str(chosen)) + limit, *chosen.values)
         return [Object(*row) for row in rows]
 
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
         """Return how many of the chosen objects there are by (kind, state)."""
         chosen = chosen_objects(selector)
-        rows = await self._fetch(looking.STATES.replace("<chosen>", str(chosen)), *chosen.values)
+        rows = await self._connections.fetch(looking.STATES.replace("<chosen>", str(chosen)), *chosen.values)
         return {(kind, state): count for kind, state, count in rows}
 
     async def census(self, namespaces: Sequence[str], kind: str | None = None) -> Census:
         """Count the objects of some namespaces, and of one kind or of all, at one moment of the journal."""
-        rows = await self._fetch(looking.CENSUS, list(namespaces), kind)
+        rows = await self._connections.fetch(looking.CENSUS, list(namespaces), kind)
         return Census(rows[0][0], {(ns, kind, state): count for _, ns, kind, state, count in rows if ns is not None})
 
     async def operation(self, key: Key) -> Operation | None:
         """Return one operation; one that is being worked on is shown as running."""
-        rows = await self._fetch(looking.OPERATION, key.ns, key.id)
+        rows = await self._connections.fetch(looking.OPERATION, key.ns, key.id)
         return operation(rows[0]) if rows else None
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         """Return the operations there are, as they are stored."""
-        rows = await self._fetch(OPERATIONS, list(set(keys)))
+        rows = await self._connections.fetch(OPERATIONS, list(set(keys)))
         return {Key(row[0], row[1]): operation(row) for row in rows}
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         """Return an object's operations, newest first."""
-        return [operation(row) for row in await self._fetch(looking.OPERATIONS_OF, key.ns, key.id, limit)]
+        return [operation(row) for row in await self._connections.fetch(looking.OPERATIONS_OF, key.ns, key.id, limit)]
 
     async def children_of(self, key: Key) -> list[Operation]:
         """Return the operations that have this one as their parent."""
-        return [operation(row) for row in await self._fetch(looking.CHILDREN_OF, key.ns, key.id)]
+        return [operation(row) for row in await self._connections.fetch(looking.CHILDREN_OF, key.ns, key.id)]
 
     async def queue_of(self, key: Key) -> list[Work]:
         """Return the work that stands in an object's queue."""
-        return [Work(*row) for row in await self._fetch(looking.QUEUE_OF, key.ns, key.id)]
+        return [Work(*row) for row in await self._connections.fetch(looking.QUEUE_OF, key.ns, key.id)]
 
     async def lines(self, after: int, limit: int, only: JournalFilter) -> list[Line]:
         """Return journal lines that follow a number, in order."""
         chosen = chosen_lines(only)
         chosen.add("j.seq > ?", after)
         place = chosen.place(limit)
-        rows = await self._fetch(looking.LINES.replace("<chosen>", str(chosen)) + place, *chosen.values)
+        rows = await self._connections.fetch(looking.LINES.replace("<chosen>", str(chosen)) + place, *chosen.values)
         return [Line(*row) for row in rows]
 
     async def last_line(self) -> int:
         """Return the number of the newest line; the journal's lock makes sure that no smaller one can follow."""
-        return int((await self._fetch(looking.LAST_LINE))[0][0])
+        return int((await self._connections.fetch(looking.LAST_LINE))[0][0])
 
     async def progress_of(self, key: Key, after: int) -> list[Progress]:
         """Return an operation's progress lines that follow a number."""
-        return [Progress(*row) for row in await self._fetch(looking.PROGRESS_OF, key.ns, key.id, after)]
+        return [Progress(*row) for row in await self._connections.fetch(looking.PROGRESS_OF, key.ns, key.id, after)]
 
     async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return all groups and lanes with their loads."""
-        loads = [claiming.lane_load(row) for row in await self._fetch(looking.LANES)]
+        loads = [claiming.lane_load(row) for row in await self._connections.fetch(looking.LANES)]
         groups = {group.grp: group for group, _ in loads}
-        groups.update((row[0], LaneGroup(*row)) for row in await self._fetch(looking.GROUPS))
+        groups.update((row[0], LaneGroup(*row)) for row in await self._connections.fetch(looking.GROUPS))
         return [groups[name] for name in sorted(groups)], [load for _, load in loads]
 
     async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
         """Return what each lane has to do, for all namespaces or for some; lanes without work are left out."""
-        return [LaneWork(*row) for row in await self._fetch(looking.WORK_BY_LANE, _listed(namespaces))]
+        return [LaneWork(*row) for row in await self._connections.fetch(looking.WORK_BY_LANE, _listed(namespaces))]
 
     async def stuck(self, limit: int, namespaces: Collection[str] | None = None) -> list[StuckWork]:
         """Return the work that is stuck, of all namespaces or of some; the longest first."""
-        return [StuckWork(*row) for row in await self._fetch(looking.STUCK, _listed(namespaces), limit)]
+        return [StuckWork(*row) for row in await self._connections.fetch(looking.STUCK, _listed(namespaces), limit)]
 
     async def namespaces(self) -> list[str]:
         """Return the namespaces that have, or ever had, an object, in order."""
-        return [row[0] for row in await self._fetch(looking.NAMESPACES)]
+        return [row[0] for row in await self._connections.fetch(looking.NAMESPACES)]
 
     async def workers(self) -> list[Worker]:
         """Return the workers that are known."""
-        return [Worker(*row) for row in await self._fetch(looking.WORKERS)]
+        return [Worker(*row) for row in await self._connections.fetch(looking.WORKERS)]
 
     async def timers(self, ns: str | None, limit: int) -> list[Timer]:
         """Return pending timers in the order in which they fall due."""
-        return [Timer(*row) for row in await self._fetch(looking.TIMERS, ns, limit)]
+        return [Timer(*row) for row in await self._connections.fetch(looking.TIMERS, ns, limit)]
 
     async def locks_of(self, tree: Key) -> list[Lock]:
         """Return the locks of a tree."""
-        return [Lock(*row) for row in await self._fetch(looking.LOCKS_OF, tree.ns, tree.id)]
+        return [Lock(*row) for row in await self._connections.fetch(looking.LOCKS_OF, tree.ns, tree.id)]
 
     async def next_wake(self) -> float | None:
         """Return the earliest time at which a timer, a delayed operation or a deadline falls due."""
-        wake: float | None = (await self._fetch(looking.NEXT_WAKE))[0][0]
+        wake: float | None = (await self._connections.fetch(looking.NEXT_WAKE))[0][0]
         return wake
 
     async def time(self) -> float:
         """Return the database's clock."""
-        return float((await self._fetch(NOW))[0][0])
-
-    async def _fetch(self, sql: str, *values: Any) -> list[Row]:  # noqa: ANN401 - `object` is a method here
-        """Read, within the limit for the whole of it."""
-        async with within(self._connections.answer_within):
-            return await self._fetch_from_any(sql, values)
-
-    async def _fetch_from_any(self, sql: str, values: tuple[Any, ...]) -> list[Row]:
-        """Read, on another connection if one turns out to be lost since it was last used."""
-        for _ in range(self._connections.size + 1):
-            async with self._connections.lent() as connection:
-                try:
-                    return await self._connections.fetch(connection, sql, values)
-                except FAULTS as error:
-                    if is_lost(found := fault(error)):
-                        connection.terminate()
-                    if not is_worth_another(found):
-                        raise found from error
-                except asyncio.CancelledError:
-                    connection.terminate()  # its answer may be long in coming
-                    raise
-        raise Unavailable("connections are lost as soon as they are made")
+        return float((await self._connections.fetch(NOW))[0][0])
 
 
 def _listed(namespaces: Collection[str] | None) -> list[str] | None:
