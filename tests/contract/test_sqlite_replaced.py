@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import os
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -210,6 +212,27 @@ def test_a_file_that_cannot_be_looked_at_is_unavailable_for_the_time_being(
         with pytest.raises(Unavailable):
             files.check()
     files.check()
+
+
+def test_a_file_that_grows_while_two_threads_look_has_not_shrunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, looks = tmp_path / "stateward.db", count()
+    for suffix in SUFFIXES:
+        beside(path, suffix).touch()
+    files, stat = FileIdentity(Settings(str(path))), os.stat
+    files.remember()
+
+    def look(name: str, **how: bool) -> os.stat_result:
+        found = stat(name, **how)
+        if next(looks) == 0:
+            path.write_bytes(b"more")
+            files.check()  # as another thread does
+        return found
+
+    monkeypatch.setattr("os.stat", look)
+    files.check()
+    assert next(looks) > 4
 
 
 def _fail(_: object) -> None:

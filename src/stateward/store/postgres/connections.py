@@ -106,10 +106,13 @@ async def within(seconds: float | None) -> AsyncIterator[None]:
 
 
 class Connections:
-    """Up to `size` connections to one database, opened when needed and lent to one user at a time."""
+    """Up to `size` connections to one database, opened when needed and lent to one user at a time.
 
-    def __init__(self, address: Address, size: int, settings: Mapping[str, str]) -> None:
-        self._address = replace(address, answer_within=None)  # `within` limits more than the driver would
+    Where `limits_all`, whoever is lent one limits all that it does with it, and single statements have no limit.
+    """
+
+    def __init__(self, address: Address, size: int, settings: Mapping[str, str], *, limits_all: bool = False) -> None:
+        self._address = replace(address, answer_within=None) if limits_all else address
         self._settings = settings
         self.begin = address.begin(settings)
         self.size = size
@@ -131,20 +134,30 @@ class Connections:
 
     async def fetch(self, sql: str, *values: object) -> list[Row]:
         """Run one statement by itself, on another connection if one turns out to be lost since it was last used."""
+        if self._idle and not self._turns.locked():  # nothing to wait for but the answer: a second limit is not cheap
+            rows = await self._fetch_once(sql, values)
+            if rows is not None:
+                return rows
         async with within(self.answer_within):
             for _ in range(self.size + 1):
-                async with self.lent() as connection:
-                    try:
-                        return await self._fetch_from(connection, sql, values)
-                    except FAULTS as error:
-                        if is_lost(found := fault(error)):
-                            connection.terminate()
-                        if not is_worth_another(found):
-                            raise found from error
-                    except BaseException:
-                        connection.terminate()  # its answer may be long in coming
-                        raise
+                rows = await self._fetch_once(sql, values)
+                if rows is not None:
+                    return rows
         raise Unavailable("connections are lost as soon as they are made")
+
+    async def _fetch_once(self, sql: str, values: Sequence[object]) -> list[Row] | None:
+        async with self.lent() as connection:
+            try:
+                return await self._fetch_from(connection, sql, values)
+            except FAULTS as error:
+                if is_lost(found := fault(error)):
+                    connection.terminate()
+                if not is_worth_another(found):
+                    raise found from error
+            except BaseException:
+                connection.terminate()  # its answer may be long in coming
+                raise
+        return None
 
     async def _fetch_from(self, connection: Connection, sql: str, values: Sequence[object]) -> list[Row]:
         """Run a statement; through a pooler in a transaction, because each of its messages may find another session."""

@@ -68,7 +68,7 @@ class PostgresStore:
         self._names = Names.of(schema)
         self._migrate = migrate
         self._random = Random()  # noqa: S311 - only spreads attempts
-        self._writers = Connections(self._address, writers, writing(idle_within))
+        self._writers = Connections(self._address, writers, writing(idle_within), limits_all=True)
         self._readers = Connections(self._address, readers, READING)
         self._listener: Listener | Poller
         if self._direct.pooled:

@@ -56,6 +56,7 @@ class FileIdentity:
     def check(self) -> None:
         """Compare the files with those that were opened; raises `Replaced`, from then on always. Takes a few µs."""
         self.require()
+        least = self._bytes  # before looking: it may grow meanwhile, and another thread may see that first
         for path, known in self._known.items():
             try:
                 found = os.stat(path)  # noqa: PTH116 - a third of what `Path.stat` takes, after each commit
@@ -66,7 +67,7 @@ class FileIdentity:
             if _identity(found) != known:
                 self._refuse(f"{path} is another file than the one that was opened")
             if path == self._database:
-                if found.st_size < self._bytes:
+                if found.st_size < least:
                     self._refuse(f"{path} was overwritten or compacted: it has shrunk")
                 self._bytes = found.st_size
 
