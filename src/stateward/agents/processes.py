@@ -1,18 +1,15 @@
 """A site of real processes: a cluster is a group of node processes, an app is processes inside a node.
 
 Nodes are machines of the process driver, which finds them again after any crash. An app's processes are started by its
-node's own shell and belong to its process group, so they end with the node; each is known by a mark in its arguments,
-and what runs is read from the operating system, never from memory.
+node's own shell and belong to its process group; each is known by a mark in its arguments. What an app has put into a
+session of its own is known by a label (`tracking`). What runs is read from the operating system, never from memory.
 """
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import count, islice
 from pathlib import Path
-from shlex import quote
 
 import msgspec
 from msgspec.structs import replace
@@ -20,11 +17,15 @@ from msgspec.structs import replace
 from stateward.agents.messages import Existing, Order, Work
 from stateward.agents.notebook import Notebook, Thing
 from stateward.agents.site import SiteError, Tell
+from stateward.agents.tracking import background_shell, kill_processes, labelled
 from stateward.drivers import Accepted, Already, Deed, MachineState, Observation, Place, Ref, Want
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.proc import PROC, stat_of
 
 MARK = "stateward-app"
+APART = "//"
+"""Stands between the parts of a label."""
+
 IMAGE = "sh"
 SETUP_WITHIN = 600.0
 PATIENCE = 30.0
@@ -37,6 +38,7 @@ class ProcessSite:
     """Clusters and apps as processes on this machine; everything about them is in one folder."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
         self._notebook = Notebook(folder / "things")
         self._driver = ProcessDriver(Place("process", "agent", options={"folder": str(folder / "machines")}))
 
@@ -88,7 +90,7 @@ class ProcessSite:
             await self._start_node(key, order.name, size)
             if setup:
                 tell(f"setting up node {key}", nth, len(new))
-                await self._run(key, setup)
+                await self._run(key, "setup", setup)
         await self._end_nodes([*alive[wanted:], *stale], tell)
         self._notebook.note(replace(thing, whole=True, parts=parts, raw=()))
 
@@ -98,9 +100,9 @@ class ProcessSite:
             raise SiteError(f"node {key} cannot be started: {outcome.message}")
         await _until(lambda found: _is_up(found.get(key)), self._nodes, f"node {key} does not come up")
 
-    async def _run(self, key: str, command: str) -> None:
+    async def _run(self, key: str, mark: str, command: str) -> None:
         try:
-            await self._driver.run(Ref(key), f"set -e\n{command}", "", SETUP_WITHIN)
+            await self._driver.run(Ref(key), labelled(self._label(key, mark), f"set -e\n{command}"), "", SETUP_WITHIN)
         except (OSError, TimeoutError) as error:
             raise SiteError(f"node {key} could not be set up: {_text(error)}") from error
 
@@ -118,6 +120,8 @@ class ProcessSite:
             return not any(_is_there(found.get(key)) for key in keys)
 
         await _until(gone, self._nodes, "nodes do not end")
+        labels = tuple(self._label(key, "") for key in keys)
+        await self._kill_all(lambda label: label.startswith(labels), "processes of the nodes do not end")
 
     async def _nodes(self) -> dict[str, Observation]:
         listing = await self._driver.observe()
@@ -132,24 +136,24 @@ class ProcessSite:
         key, group = await self._node_for(order.host)
         number = int(str(spec.get("count", 1)))
         marks = tuple(f"{MARK}/{order.name}/{order.generation}/{n}" for n in range(number))
+        setup = f"{MARK}/{order.name}/{order.generation}/setup"
         self._notebook.note(Thing(order.name, "appinst", order.generation, False, order.host, order.spec, marks))
         if spec.get("setup"):
             tell("setting up", 0, number)
-            await self._run(key, str(spec["setup"]))
+            await self._run(key, setup, str(spec["setup"]))
         there, started = await self._marks_in(group), {}
         for nth, mark in enumerate(marks, start=1):
             if mark not in there:
                 tell(f"starting process {nth}", nth, number)
                 started[mark] = await self._launch(key, str(spec.get("command", "")), mark)
-        await self._end_processes(group, order.name, keep=marks)
+        await self._end_processes(group, order.name, keep=(*marks, setup))
         await self._steady(group, marks, started)
         self._notebook.note(Thing(order.name, "appinst", order.generation, True, order.host, order.spec, marks))
 
     async def _launch(self, key: str, command: str, mark: str) -> int:
         """Start a process of an app in a node; returns its number."""
         # The line after the command keeps the shell, and with it the mark, for as long as the command runs.
-        program = quote(f"{command}\n:")
-        line = f"sh -c {program} {quote(mark)} </dev/null >>app.log 2>&1 & echo $!"
+        line = labelled(self._label(key, mark), background_shell(f"{command}\n:", mark))
         try:
             return int(await self._driver.run(Ref(key), line, "", PATIENCE))
         except (OSError, TimeoutError, ValueError) as error:
@@ -178,26 +182,39 @@ class ProcessSite:
             int(one.details["pid"]) for key in (host.parts if host else ()) if _is_up(one := nodes.get(key)) and one
         ]
         tell("ending its processes")
-        for group in groups:
+        for group in groups or [0]:  # what has left its node may run on without it
             await self._end_processes(group, thing.name)
 
     async def _end_processes(self, group: int, name: str, keep: Sequence[str] = ()) -> None:
-        """End the processes of an app in a node, but for those to keep."""
+        """End the processes of an app in a node, and those that have left it, but for those to keep."""
 
-        async def doomed() -> dict[str, int]:
-            found = await asyncio.to_thread(marked_processes)
-            mine = f"{MARK}/{name}/"
-            return {
-                mark: pid
-                for (where, mark), pid in found.items()
-                if where == group and mark.startswith(mine) and mark not in keep
-            }
+        def is_doomed(mark: str) -> bool:
+            return mark.startswith(f"{MARK}/{name}/") and mark not in keep
 
-        for pid in (await doomed()).values():
-            for member in await asyncio.to_thread(_descendants, pid):
-                with suppress(ProcessLookupError):
-                    os.kill(member, signal.SIGKILL)
-        await _until(lambda found: not found, doomed, f"processes of {name} do not end")
+        def marked() -> list[int]:
+            return [pid for (where, mark), pid in marked_processes().items() if where == group and is_doomed(mark)]
+
+        ours = self._folder + APART
+        await self._kill_all(
+            lambda label: label.startswith(ours) and is_doomed(label.rpartition(APART)[2]),
+            f"processes of {name} do not end",
+            marked,
+            group,
+        )
+
+    async def _kill_all(
+        self, is_wanted: Callable[[str], bool], why: str, roots: Callable[[], list[int]] = list, node: int = 0
+    ) -> None:
+        """Kill processes until none is left."""
+
+        async def kill() -> int:
+            return await asyncio.to_thread(lambda: kill_processes(is_wanted, roots(), [node]))
+
+        await _until(lambda number: number == 0, kill, why)
+
+    def _label(self, key: str, mark: str) -> str:
+        """Return the label of what runs in a node: two agents on one machine may have things of the same name."""
+        return APART.join((self._folder, key, mark))
 
     async def _node_for(self, host: str) -> tuple[str, int]:
         """Return the node that apps run in, and its process group: the first one, which scaling never removes."""
@@ -268,16 +285,4 @@ def marked_processes() -> dict[tuple[int, str], int]:
             stat = stat_of(int(name))
             if stat is not None and stat.alive:
                 found[stat.group, mark] = stat.pid
-    return found
-
-
-def _descendants(pid: int) -> list[int]:
-    """Return a process and all that come from it."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir(PROC):  # noqa: PTH208
-        if name.isdecimal() and (stat := stat_of(int(name))) is not None:
-            children.setdefault(stat.parent, []).append(stat.pid)
-    found = [pid]
-    for one in found:
-        found.extend(children.get(one, ()))
     return found

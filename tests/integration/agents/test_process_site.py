@@ -181,3 +181,66 @@ async def test_an_order_that_was_broken_off_between_two_processes_starts_only_wh
     assert after["stateward-app/c1:web/2/0"] == before["stateward-app/c1:web/2/0"]
     assert len(after) == 2
     assert next(one for one in Notebook(place.folder / "things") if one.name == "c1:web").whole
+
+
+ESCAPES = {
+    "in a session of its own": "setsid sleep 4321 &",
+    "whose parent has ended": "sh -c 'setsid sleep 4321 &'",
+    "without an environment": "sh -c 'env -i setsid sleep 4321 &'",
+    "that starts others again and again": "sh -c 'setsid sh -c \"while :; do sleep 4321 & sleep 0.01; done\" &'",
+}
+
+
+def escaped(folder: Path) -> list[int]:
+    """Return the processes that an app of this folder has sent away."""
+    found = []
+    for one in Path("/proc").iterdir():
+        with suppress(OSError):
+            if one.name.isdecimal() and str((one / "cwd").readlink()).startswith(str(folder)):
+                line = (one / "cmdline").read_bytes().split(b"\0")
+                found += [int(one.name)] if b"4321" in line else []
+    return found
+
+
+async def until_escaped(folder: Path) -> None:
+    async with asyncio.timeout(PATIENT):
+        while not escaped(folder):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("command", ESCAPES.values(), ids=ESCAPES.keys())
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "after a restart of the agent"])
+async def test_an_app_ends_with_every_process(place: Place, command: str, restarted: bool) -> None:
+    await place.do(order(Work.CREATE, 1))
+    await place.do(order(Work.CREATE, 2, "c1:other", "c1", command="sleep 1000"))
+    await place.do(order(Work.CREATE, 3, "c1:web", "c1", command=f"{command}\nsleep 1000"))
+    await until_escaped(place.folder)
+    if restarted:
+        await place.again()
+    await place.do(order(Work.DELETE, 4, "c1:web", "c1"))
+    assert escaped(place.folder) == []
+    assert list(await place.apps()) == ["stateward-app/c1:other/2/0"]
+    assert await place.site.look() == {"c1": Existing(1), "c1:other": Existing(2)}
+
+
+async def test_a_new_generation_ends_what_the_one_before_has_sent_away_and_keeps_its_own(place: Place) -> None:
+    await place.do(order(Work.CREATE, 1))
+    await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="setsid sleep 4321 &\nsleep 1000"))
+    await until_escaped(place.folder)
+    before = escaped(place.folder)
+    setup = "setsid sleep 4321 >/dev/null 2>&1 &"
+    await place.do(order(Work.UPDATE, 3, "c1:web", "c1", command="sleep 1000", setup=setup))
+    assert len(escaped(place.folder)) == 1
+    assert not set(before) & set(escaped(place.folder))
+    await place.do(order(Work.DELETE, 4, "c1:web", "c1"))
+    assert escaped(place.folder) == []
+
+
+async def test_a_cluster_ends_with_what_its_apps_and_its_set_up_have_sent_away(place: Place) -> None:
+    await place.do(order(Work.CREATE, 1, setup="setsid sleep 4321 >/dev/null 2>&1 &"))
+    await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="setsid sleep 4321 &\nsleep 1000"))
+    async with asyncio.timeout(PATIENT):
+        while len(escaped(place.folder)) < 2:
+            await asyncio.sleep(0.01)
+    await place.do(order(Work.DELETE, 3))
+    assert escaped(place.folder) == []
