@@ -80,9 +80,11 @@ def update_cloudlet(session: Session, cloudlet: Cloudlet, missing: Missing = Non
 
 @cloudlets.command("delete")
 @on_server
-def delete_cloudlet(session: Session, cloudlet: Cloudlet, wait: Wait = False, timeout: Timeout = None) -> None:
-    """Delete a cloudlet that nothing is on."""
-    ask(session, "DELETE", path(session, "cloudlets", cloudlet), None, None, wait, timeout)
+def delete_cloudlet(
+    session: Session, cloudlet: Cloudlet, ignore: Ignore = None, wait: Wait = False, timeout: Timeout = None
+) -> None:
+    """Delete a cloudlet that nothing is on but what goes along."""
+    ask(session, "DELETE", path(session, "cloudlets", cloudlet), None, ignore, wait, timeout)
 
 
 @cloudlets.command("upgrade")

@@ -5,6 +5,7 @@ from math import ceil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stateward.domains.edge.demand import Carried, desired_nodes, interval, planned
 from stateward.domains.edge.model import AppMarks, AutoprovSpec, AutoscaleSpec
@@ -84,17 +85,37 @@ def test_a_cloudlet_where_a_create_failed_is_avoided_until_the_next_interval() -
 NAMES = st.sampled_from(CLOUDLETS)
 
 
+def test_a_lower_max_is_reached_and_those_go_first_that_do_not_serve() -> None:
+    marks = AppMarks(members("a", "b", "c", "d"), low={"b": 3, "c": 1})
+    one = replace(PROV, max=1)
+    assert planned(one, marks, CLOUDLETS).remove == members("b", "c", "a")
+    assert planned(one, marks, ["a", "b", "c"], members("c")).remove == members("c", "d", "b")
+    assert planned(one, replace(marks, leaving=members("b", "c", "d")), CLOUDLETS).remove == ()
+
+
+def test_what_is_missing_does_not_serve_and_is_replaced() -> None:
+    assert planned(PROV, AppMarks(members("a")), CLOUDLETS).deploy == ()
+    assert planned(PROV, AppMarks(members("a")), CLOUDLETS, members("a")).deploy == ("b",)
+
+
 @given(
-    st.sets(NAMES), st.sets(NAMES), st.sets(NAMES), st.dictionaries(NAMES, st.integers(0, 5)),
+    st.sets(NAMES), st.sets(NAMES), st.sets(NAMES), st.sets(NAMES), st.dictionaries(NAMES, st.integers(0, 5)),
     st.dictionaries(NAMES, st.integers(0, 5)),
 )  # fmt: skip
 def test_a_plan_never_leads_beyond_the_limits(
-    present: set[str], leaving: set[str], online: set[str], high: dict[str, int], low: dict[str, int]
+    present: set[str],
+    leaving: set[str],
+    online: set[str],
+    missing: set[str],
+    high: dict[str, int],
+    low: dict[str, int],
 ) -> None:
     marks = AppMarks(members(*sorted(present)), members(*sorted(present & leaving)), high, low)
-    plan = planned(PROV, marks, online)
+    plan = planned(PROV, marks, online, members(*missing))
     assert len(marks.members) + len(plan.deploy) <= max(PROV.max, len(marks.members))
     assert not {one.partition(":")[0] for one in marks.members} & set(plan.deploy)
     assert set(plan.deploy) <= online
-    serving = {one.partition(":")[0] for one in marks.members if one not in marks.leaving} & online
-    assert len(serving) - len(plan.remove) >= min(PROV.min, len(serving))
+    staying = {one for one in marks.members if one not in marks.leaving}
+    assert len(staying - {*plan.remove}) <= PROV.max
+    serving = {one for one in staying if one.partition(":")[0] in online - missing}
+    assert len(serving - {*plan.remove}) >= min(PROV.min, len(serving))

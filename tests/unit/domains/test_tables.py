@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, NEW_AGENT, OLD_AGENT, UPGRADING
+from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, NEW_AGENT, OLD_AGENT, SERVED, UPGRADING
 from stateward.domains.leases.lifecycle import EVENT, LEASE, RESERVATION
 from stateward.domains.mci.lifecycle import VM
 from stateward.domains.registry import lifecycle_of, lifecycles
@@ -194,7 +194,7 @@ CLOUDLET_TABLE = [
     ("Updating",        OLD_AGENT,  "upgrade failed", "UpdateError"),
     ("UpdateError",     OLD_AGENT,  "serve on",       "UpdateError"),
     ("UpdateError",     USER,       "upgrade",        "UpdateRequested"),
-    ("UpdateError",     ADMIN,      "fix",            "Ready"),
+    ("UpdateError",     ADMIN,      "fix",            "Offline"),
     ("Updating",        CLOCK,      "timed out",      "UpdateError"),
 ]  # fmt: skip
 
@@ -202,6 +202,10 @@ CLOUDLET_TABLE = [
 @pytest.mark.parametrize(("state", "actor", "event", "following"), CLOUDLET_TABLE)
 def test_a_cloudlet_moves_as_designed(state: str, actor: str, event: str, following: str) -> None:
     assert target(CLOUDLET, state, event, actor) == following
+
+
+def test_a_failed_upgrade_that_is_settled_is_ready_only_where_an_agent_serves() -> None:
+    assert target(CLOUDLET, "UpdateError", "fix", ADMIN, SERVED) == "Ready"
 
 
 def test_a_stale_ready_of_the_old_agent_does_not_end_an_upgrade() -> None:

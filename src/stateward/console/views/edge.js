@@ -75,7 +75,7 @@ function page(things, told, again) {
       code("stateward edge cloudlet create oslo"),
     );
   const below = groupedBy(
-    things.filter((one) => one.kind !== "edge.cloudlet"),
+    things.filter((one) => one.kind !== "edge.cloudlet" && one.state !== "NotPresent"),
     (one) => `${one.ns}/${cloudletOf(one, things)}`,
   );
   return [

@@ -111,10 +111,10 @@ async def change_cloudlet(
 
 @delete(ONE_CLOUDLET, opt=ACT, tags=TAGS, summary="Delete a cloudlet", status_code=202)
 async def delete_cloudlet(
-    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, key: Key = None
+    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, ignore: Ignores = None, key: Key = None
 ) -> AcceptedView:
     """Delete a cloudlet that nothing is on but what goes along."""
-    return accepted_view(await service.delete_cloudlet(ns, cloudlet, caller_of(request, key=key)))
+    return accepted_view(await service.delete_cloudlet(ns, cloudlet, caller_of(request, ignore, key)))
 
 
 @post(f"{ONE_CLOUDLET}/upgrade", opt=ACT, tags=TAGS, summary="Upgrade a cloudlet's agent", status_code=202)

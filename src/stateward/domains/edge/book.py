@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import Order, Work, fulfils
 from stateward.domains.edge.guard import Record, Rejected, Report, fence, weigh
-from stateward.domains.edge.lifecycle import CLUSTERINST, NEVER_READY, ClusterInstState
+from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT, NEVER_READY, ClusterInstState
 from stateward.lifecycle import NO_FACTS, Lifecycle, Move, Refusal, State, decide
 
 S = ClusterInstState
@@ -132,8 +132,8 @@ def asked(book: Book) -> Work | None:
 
 
 def order_of(book: Book, connection: int) -> Order | None:
-    """Return the order that is due over a connection, if one is."""
-    work = asked(book)
+    """Return the order that is due over a connection, if one is; what ignores the agent is not asked of it."""
+    work = None if IGNORE_AGENT in book.facts else asked(book)
     return None if work is None else Order(work, book.operation, book.generation, connection)
 
 

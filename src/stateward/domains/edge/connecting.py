@@ -152,4 +152,5 @@ async def after_cloudlet(desk: Desk, operation: Operation, ended: Ended) -> None
     found = desk.objects[Key(operation.ns, operation.object)]
     seat = seat_of(found, None)
     if operation.action == "delete" and found.state == CloudletState.READY and not seat.serving:
-        write_seated(desk, CLOUDLET, found, None, Seated(seat, Event("disconnected", CONTROLLER)), "")
+        gone = Seated(seat, Event("disconnected", CONTROLLER))
+        write_seated(desk, CLOUDLET, found, None, gone, "", "the agent left while the cloudlet was being deleted")

@@ -47,17 +47,27 @@ def interval(policy: AutoprovSpec, marks: AppMarks, requests: Mapping[str, int])
     return replace(marks, high=high, low=low, avoided=())
 
 
-def planned(policy: AutoprovSpec, marks: AppMarks, online: Collection[str]) -> Plan:
-    """Say what is to be done for an app; whoever does it is held to the limits again, inside the transaction."""
+def planned(
+    policy: AutoprovSpec, marks: AppMarks, online: Collection[str], missing: Collection[str] = frozenset()
+) -> Plan:
+    """Say what is to be done for an app; whoever does it is held to the limits again, inside the transaction.
+
+    An instance serves if its cloudlet is online and has it; `missing` are those that their cloudlets do not have. Where
+    there are more than the policy's `max`, those go first that do not serve, then those with the least demand.
+    """
     staying = [one for one in marks.members if one not in marks.leaving]
     astray = [one for one in staying if cloudlet_of(one) not in policy.cloudlets]
-    serving = [one for one in staying if cloudlet_of(one) in online and one not in astray]
+    there = [one for one in staying if one not in astray]
+    serving = [one for one in there if cloudlet_of(one) in online and one not in missing]
     taken = {cloudlet_of(one) for one in marks.members}
     free = [one for one in policy.cloudlets if one in online and one not in taken and one not in marks.avoided]
     wanted = [one for one in free if marks.high.get(one, 0) >= policy.deploy_after]
     lacking = max(0, policy.min - len(serving) - len(wanted))
     deploy = [*wanted, *[one for one in free if one not in wanted][:lacking]]
     room = max(0, policy.max - len(marks.members))
-    idle = [one for one in serving if marks.low.get(cloudlet_of(one), 0) >= policy.undeploy_after]
-    spare = max(0, len(serving) - policy.min)
-    return Plan(tuple(deploy[:room]), (*astray, *idle[:spare]))
+    by_need = sorted(there, key=lambda one: (one in serving, -marks.low.get(cloudlet_of(one), 0)))
+    surplus = by_need[: max(0, len(there) - policy.max)]
+    kept = [one for one in serving if one not in surplus]
+    idle = [one for one in kept if marks.low.get(cloudlet_of(one), 0) >= policy.undeploy_after]
+    spare = max(0, len(kept) - policy.min)
+    return Plan(tuple(deploy[:room]), (*astray, *surplus, *idle[:spare]))

@@ -23,14 +23,15 @@ from stateward.domains.edge.around import (
 from stateward.domains.edge.book import begun
 from stateward.domains.edge.lifecycle import (
     APP,
-    APPINST,
     AUTOPROV,
     CLUSTERINST,
     DEPENDENCIES,
+    FLAVOR,
     IGNORE_TRANSIENT,
     OVERRIDES,
+    SERVED,
 )
-from stateward.domains.edge.members import app_marks, joined, leaving
+from stateward.domains.edge.members import joined, leaving
 from stateward.domains.edge.model import (
     AUTO,
     INSTANCES,
@@ -39,19 +40,22 @@ from stateward.domains.edge.model import (
     AutoprovSpec,
     CloudletSpec,
     ClusterInst,
+    FlavorSpec,
     Marks,
-    T,
     book_of,
     checked_parts,
     cloudlet_marks,
     cluster_id,
     kept,
     marks_of,
+    merged,
+    plain,
     record_id,
     spec_of,
     text_of,
 )
-from stateward.domains.edge.refusals import AdminOnly, BeingDeleted, InTheWay, InUse, NotReady, Reserved
+from stateward.domains.edge.references import check_references
+from stateward.domains.edge.refusals import AdminOnly, AgentMoved, BeingDeleted, InTheWay, InUse, NotReady, Reserved
 from stateward.domains.edge.reserving import reserve
 from stateward.engine import Request
 from stateward.engine.change import journal
@@ -62,6 +66,9 @@ from stateward.store.records import Object
 
 BEGINNINGS = ("create", "update", "re-create", "delete", "expire")
 REMOVALS = ("delete", "expire")
+FIXED = ("flavor", "size", "organization", "reservable")
+"""What cannot be changed of a cluster."""
+
 READY = "Ready"
 COME_UP_WITHIN = 60.0
 
@@ -82,14 +89,14 @@ async def guard_cluster(desk: Desk, request: Request, found: Object) -> Request 
     if request.action in REMOVALS:
         _refuse_use(f"ClusterInst {found.id}", apps, request, marks)
         return await _completed(desk, request, found, None, marks)
-    spec = _cluster_spec(request, found, marks)
+    spec = await _cluster_spec(desk, request, found, marks)
     if request.action == "create":
         args = msgspec.json.decode(request.args)
         marks = replace(marks, reserved_by=str(args.get("reserved_by", "")) if spec.reservable else "")
     return await _completed(desk, request, found, spec, marks)
 
 
-def _cluster_spec(request: Request, found: Object, marks: Marks) -> ClusterInst:
+async def _cluster_spec(desk: Desk, request: Request, found: Object, marks: Marks) -> ClusterInst:
     if request.action == "re-create":
         return msgspec.json.decode(marks.spec or found.spec, type=ClusterInst)
     wanted = merged(request, found, ClusterInst)
@@ -97,13 +104,15 @@ def _cluster_spec(request: Request, found: Object, marks: Marks) -> ClusterInst:
         raise BadInput("nodes", wanted.nodes, "a number from 1 to 1000")
     if request.action == "update":
         before = spec_of(found, ClusterInst)
-        if (wanted.size, wanted.organization, wanted.reservable) != (
-            before.size,
-            before.organization,
-            before.reservable,
-        ):
+        if any(getattr(wanted, name) != getattr(before, name) for name in FIXED):
             raise BadInput("flavor", wanted.flavor, "what can be changed: only nodes and autoscale can")
-    return wanted
+        await check_references(desk, found, wanted, plain(before))
+        return wanted
+    await check_references(desk, found, wanted, {})
+    if not wanted.flavor:
+        return wanted
+    flavor = await object_at(desk, found.ns, record_id(FLAVOR.kind, wanted.flavor), FLAVOR.kind)
+    return replace(wanted, size=spec_of(flavor, FlavorSpec).size)
 
 
 def _refuse_use(what: str, apps: list[Object], request: Request, marks: Marks) -> None:
@@ -224,7 +233,10 @@ async def guard_cloudlet(desk: Desk, request: Request, found: Object) -> Request
         return await _upgrade(desk, request, found)
     if request.action == "handover":
         return _hand_over(desk, request, found)
+    if request.action == "fix" and (SERVED in request.facts) != (cloudlet_marks(found).serving > 0):
+        raise AgentMoved(found.id)
     if request.action == "delete":
+        _check_caller(request, found.id)
         instances = await on_cloudlet(desk, found.ns, found.id)
         _refuse_motion(instances, request)
         keep = [one.id for one in instances if one.state != NOT_PRESENT and not _goes_along(one)]
@@ -267,19 +279,6 @@ async def _upgrade(desk: Desk, request: Request, found: Object) -> Request:
     return replace(request, seen=text_of(replace(marks, target=version, within=within, operation=number, heir=0)))
 
 
-# --- apps as they are written down -----------------------------------------------------------------------------------
-
-
-async def guard_app_record(desk: Desk, request: Request, found: Object) -> None:
-    """Refuse to strike out an app that has instances."""
-    if request.action != "delete":
-        return
-    members = [await maybe_at(desk, found.ns, one, APPINST.kind) for one in app_marks(found).members]
-    left = [one.id for one in members if one is not None and one.state != NOT_PRESENT]
-    if left:
-        raise InUse(f"app {found.id.partition('.')[2]}", [f"AppInst {one}" for one in left])
-
-
 # --- what all share --------------------------------------------------------------------------------------------------
 
 
@@ -298,18 +297,6 @@ def _refuse_motion(others: list[Object], request: Request) -> None:
         mine = request.parent is not None and request.parent == one.op
         if in_motion(one) and not mine and IGNORE_TRANSIENT not in request.facts:
             raise InTheWay(one.id, one.state, one.op)
-
-
-def merged(request: Request, found: Object, form: type[T]) -> T:
-    """Return what is wanted: a whole spec, or what was before with some of it changed."""
-    change = msgspec.json.decode(request.args).get("change")
-    try:
-        if request.spec is not None:
-            return msgspec.json.decode(request.spec, type=form)
-        before: dict[str, Any] = msgspec.json.decode(found.spec)
-        return msgspec.convert({**before, **(change or {})}, type=form)
-    except msgspec.ValidationError as error:
-        raise BadInput("spec", str(error), "what this kind has") from error
 
 
 async def _completed(desk: Desk, request: Request, found: Object, spec: Any, marks: Marks) -> Request:  # noqa: ANN401

@@ -21,7 +21,9 @@ from stateward.domains.edge.lifecycle import (
     FLAVOR,
     IGNORE_AGENT,
     IGNORE_TRANSIENT,
+    OVERRIDES,
     UPGRADING,
+    AppInstState,
     ClusterInstState,
 )
 from stateward.domains.edge.model import (
@@ -42,10 +44,11 @@ from stateward.domains.edge.model import (
     text_of,
     thing_of,
 )
+from stateward.domains.edge.references import referenced
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Request, Seen, Temporary
 from stateward.engine.handlers import Parked
 from stateward.engine.requests import Birth
-from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT, Move
+from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, TIMED_OUT, USER, Move, State
 from stateward.store.records import Key, Object
 from stateward.store.selection import Page, Selector
 
@@ -53,6 +56,12 @@ SOON = 0.5
 """How many seconds pass before a look is repeated that found somebody else at work."""
 
 WHO = "edge"
+
+AFTER_PHASE: dict[str, State] = {
+    AppInstState.CREATING_DEPENDENCIES: AppInstState.CREATE_REQUESTED,
+    ClusterInstState.DELETE_PREPARE: ClusterInstState.DELETE_REQUESTED,
+}
+"""Where the controller's own part of the work ends, by where it begins."""
 
 
 class Handlers:
@@ -67,7 +76,14 @@ class Handlers:
         common = {"update": asks, "re-create": asks, "delete": removes, "expire": removes}
         cloudlet = {"create": waits, "start": waits, "upgrade": waits, "delete": Handler(self.close, self.overdue)}
         return [
-            Kind(CLUSTERINST, {"create": asks, **common}, guard=guard_cluster, cancels=False, general=True),
+            Kind(
+                CLUSTERINST,
+                {"create": asks, **common},
+                guard=guard_cluster,
+                company=referenced,
+                cancels=False,
+                general=True,
+            ),
             Kind(
                 APPINST,
                 {"create": Handler(self.deploy, self.overdue), **common},
@@ -101,8 +117,8 @@ class Handlers:
         found, facts = job.claim.object, frozenset({IGNORE_AGENT})
         rules = Rules(lifecycle=INSTANCES[found.kind])
         book = book_of(found, job.claim.operation)
-        if event == "deleted":  # the phase before may be newer than what was claimed
-            book = replace(book, state=ClusterInstState.DELETE_REQUESTED)
+        if book.state in AFTER_PHASE:  # the phase before is newer than what was claimed
+            book = replace(book, state=AFTER_PHASE[book.state])
         move = decided(rules, book, event, CONTROLLER)
         assert isinstance(move, Move), move
         seen = kept(marks_of(found), after(rules, book, move))
@@ -138,12 +154,16 @@ class Handlers:
         """Delete others as a step of this; returns what is left of them."""
         if not others and not job.claim.operation.steps.count(f'"{step}"'):
             return []
-        await job.spawn(step, [self._deletion(one) for one in others])
+        facts = facts_of(job.claim.operation) & OVERRIDES
+        await job.spawn(step, [self._deletion(one, facts) for one in others])
         now = [await self.engine.store.reader.object(one.key) for one in others]
         return [one.id for one in now if one is not None and one.state != NOT_PRESENT]
 
-    def _deletion(self, found: Object) -> Request:
-        return self.engine.request(found.ns, found.id, "delete", who=WHO, beside=beside(found))
+    def _deletion(self, found: Object, facts: frozenset[str]) -> Request:
+        actor = ADMIN if facts else USER
+        return self.engine.request(
+            found.ns, found.id, "delete", actor=actor, who=WHO, facts=facts, beside=beside(found)
+        )
 
     async def _apps_of(self, job: Job) -> list[Object]:
         cloudlet = cloudlet_of(job.object)
@@ -177,7 +197,13 @@ class Handlers:
             return None
         if found is not None and found.op is not None:
             raise Temporary("its cluster is being made", after=SOON)
-        return denied.get(cluster.id) or f"cluster {cluster.id} is {found.state if found else 'not there'}"
+        why = denied.get(cluster.id) or await self._failure(job, cluster) or (found.state if found else "not there")
+        return f"cluster {cluster.id} could not be made: {why}"
+
+    async def _failure(self, job: Job, cluster: Key) -> str | None:
+        """Return why the cluster could not be made, as its own operation says."""
+        children = await self.engine.store.reader.children_of(job.key)
+        return next((one.error for one in children if one.object == cluster.id and one.error), None)
 
     async def _creation(self, job: Job, cluster: Key, former: Object | None) -> Request:
         app = spec_of(job.claim.object, AppInst)
@@ -185,11 +211,14 @@ class Handlers:
         flavor = "" if record is None else spec_of(record, AppSpec).flavor
         spec = ClusterInst(app.organization, flavor, await self.size_of(job.ns, flavor), reservable=True)
         cloudlet = cloudlet_of(cluster.id)
+        facts = facts_of(job.claim.operation) & OVERRIDES
         return self.engine.request(
             job.ns,
             cluster.id,
             "create",
+            actor=ADMIN if facts else USER,
             who=WHO,
+            facts=facts,
             spec=plain(spec),
             args={"reserved_by": app.organization},
             birth=None if former is not None else birth(CLUSTERINST.kind, cloudlet),

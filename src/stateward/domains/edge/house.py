@@ -10,11 +10,11 @@ from stateward.access.lifecycle import TOKEN
 from stateward.agents.messages import Load
 from stateward.domains.edge.api import routes
 from stateward.domains.edge.demand import Carried
-from stateward.domains.edge.guards import guard_app_record
 from stateward.domains.edge.handlers import Handlers
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR, LISTENER
 from stateward.domains.edge.office import BEAT, RETRY, Office
 from stateward.domains.edge.presence import LEASE, Presence
+from stateward.domains.edge.references import guard_record, referenced
 from stateward.domains.edge.service import Service
 from stateward.domains.edge.show import show
 from stateward.domains.edge.steward import EVERY, Steward
@@ -54,9 +54,11 @@ class EdgeWing(Wing):
         self._times = {"beat": beat, "retry": retry}
         self._lease, self._every = lease, every
         self._handlers = Handlers()
-        records = [Kind(one, general=True) for one in (FLAVOR, AUTOSCALE, AUTOPROV)]
-        app = Kind(APP, guard=guard_app_record, general=True)
-        kinds = [*self._handlers.kinds(), app, *records, Kind(LISTENER)]
+        records = [
+            Kind(one, guard=guard_record, company=referenced, general=True)
+            for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
+        ]
+        kinds = [*self._handlers.kinds(), *records, Kind(LISTENER)]
         super().__init__(kinds, routes(lambda: self.service, lambda: self.office, lambda: self.steward))
 
     def attach(self, engine: Engine) -> None:

@@ -19,6 +19,7 @@ IGNORE_TRANSIENT = "ignore transient state"
 DEPENDENCIES = "dependencies"  # the AppInst's cluster must be made or reserved first
 MISSING = "missing"  # the agent's list shows that it is not there any more
 NEVER_READY = "never ready"  # it was deleted before it had ever been there
+SERVED = "served"  # an agent is connected to the cloudlet
 UPGRADING = "upgrading"  # an upgrade of the cloudlet is under way
 
 OVERRIDES = frozenset({IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT})
@@ -158,7 +159,8 @@ CLOUDLET_ROWS = (
     timeout(C.UPDATE_REQUESTED | C.UPDATING,                                                    C.UPDATE_ERROR),
     timeout(C.INIT_OK,                                                                          C.UPDATE_ERROR,  needs=UPGRADING),
     step(   C.UPDATE_ERROR,                    "serve on",      OLD_AGENT,                      C.UPDATE_ERROR),
-    step(   C.UPDATE_ERROR,                    "fix",           ADMIN,                          C.READY),
+    step(   C.UPDATE_ERROR,                    "fix",           ADMIN,                          C.READY,         needs=SERVED),
+    step(   C.UPDATE_ERROR,                    "fix",           ADMIN,                          C.OFFLINE),
 
     # Hand-over to another installation of the agent; the one before is disconnected.
     step(   C.READY | C.OFFLINE,               "handover",      ADMIN,                          C.OFFLINE),

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from stateward.domains.edge.book import ERRORS, Book
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
 from stateward.domains.edge.succession import IN_UPGRADE, Seat
+from stateward.engine import Request
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Key, Object, Operation
@@ -195,6 +196,18 @@ def text_of(record: Struct) -> str:
 def plain(record: Struct) -> Any:  # noqa: ANN401 - plain JSON
     """Return a record as plain values."""
     return msgspec.to_builtins(record)
+
+
+def merged(request: Request, found: Object, form: type[T]) -> T:
+    """Return what is wanted: a whole spec, or what was before with some of it changed."""
+    change = msgspec.json.decode(request.args).get("change")
+    try:
+        if request.spec is not None:
+            return msgspec.json.decode(request.spec, type=form)
+        before: dict[str, Any] = msgspec.json.decode(found.spec)
+        return msgspec.convert({**before, **(change or {})}, type=form)
+    except msgspec.ValidationError as error:
+        raise BadInput("spec", str(error), "what this kind has") from error
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

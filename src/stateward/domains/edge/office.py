@@ -74,6 +74,9 @@ UNANSWERED = tuple(f"{one}{what}" for one in ("Create", "Update", "Delete") for 
 
 MOST = 1000
 
+LIST_AGAIN_AFTER = 0.5
+"""How many seconds pass before an agent is asked for its list, when records have changed without it."""
+
 BUSY_FOR = 0.5
 """How many seconds an agent is left alone that is busy."""
 
@@ -100,6 +103,7 @@ class Office:
         self._loaded = loaded
         self._missing: dict[Key, set[str]] = {}
         self._unnoted: set[Parting] = set()  # connections that are gone, while the store was away
+        self._listing: set[Key] = set()  # cloudlets whose agents are to tell anew what they have
         self._removing: set[tuple[Key, str, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.intake = Intake(engine, chance)
@@ -216,12 +220,25 @@ class Office:
                 self._dismiss(one.object.removeprefix("token-"))
             elif one.kind == CLOUDLET.kind and Key(one.ns, one.object) in self.lines:
                 cloudlets[Key(one.ns, one.object)] = None
+            elif one.kind in INSTANCES and _is_records_only(one):
+                self._list_again(Key(one.ns, cloudlet_of(one.object)))
             elif one.kind in INSTANCES and _asks(one) and Key(one.ns, cloudlet_of(one.object)) in self.lines:
                 instances[Key(one.ns, one.object)] = None
         for key in cloudlets:
             self._later(self._look_at_cloudlet(key))
         for key in instances:
             self._later(self.tend(key))
+
+    def _list_again(self, key: Key) -> None:
+        """Have an agent tell anew what it has, soon: the records have changed without it."""
+        if key in self.lines and key not in self._listing:
+            self._listing.add(key)
+            self._later(self._hang_up_soon(key))
+
+    async def _hang_up_soon(self, key: Key) -> None:
+        await asyncio.sleep(LIST_AGAIN_AFTER)
+        self._listing.discard(key)
+        await asyncio.gather(*(self._send_away(line, "") for line in self.lines.get(key, ())))
 
     def _dismiss(self, token: str) -> None:
         """Hang up on agents whose token is not valid any more."""
@@ -358,6 +375,11 @@ class Office:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.intake.drain()
+
+
+def _is_records_only(line: JournalLine) -> bool:
+    """Tell whether an instance came to rest without its agent, because an administrator wanted it so."""
+    return line.actor == CONTROLLER and line.event in ENDED.values()
 
 
 def _asks(line: JournalLine) -> bool:

@@ -89,6 +89,20 @@ class AdminOnly(Denied):
         return f"only an administrator may say: {', '.join(self.facts_asked)}"
 
 
+class AgentMoved(Denied):
+    """The agent has connected, or left, since the caller looked."""
+
+    code = "agent_moved"
+    retry = True
+
+    def __init__(self, cloudlet: str) -> None:
+        super().__init__(cloudlet)
+        self.cloudlet = cloudlet
+
+    def __str__(self) -> str:
+        return f"the agent of cloudlet {self.cloudlet} has connected or left just now: ask again"
+
+
 class Limit(Denied):
     """A policy, or the cloudlet, allows no more of them, or no fewer."""
 

@@ -1,11 +1,13 @@
 """What can be asked of the edge domain, in its own words; each is one atomic step on the engine."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.domains.edge.around import NOT_PRESENT
 from stateward.domains.edge.demand import Carried, desired_nodes
 from stateward.domains.edge.handlers import beside, birth
 from stateward.domains.edge.lifecycle import (
@@ -16,39 +18,33 @@ from stateward.domains.edge.lifecycle import (
     CLOUDLET,
     CLUSTERINST,
     DEPENDENCIES,
-    FLAVOR,
+    SERVED,
 )
 from stateward.domains.edge.model import (
     AUTO,
     AppSpec,
-    AutoprovSpec,
     AutoscaleSpec,
     CloudletSpec,
     ClusterInst,
-    FlavorSpec,
     app_id,
+    cloudlet_marks,
     cloudlet_of,
     cluster_id,
     plain,
     record_id,
     spec_of,
 )
+from stateward.domains.edge.refusals import AgentMoved
 from stateward.domains.edge.release import count_interval
-from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound
+from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound, Refused
 from stateward.engine.requests import KeyReused
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.store.records import Object
 from stateward.store.selection import Page, Selector
 
-RECORDS = {one.kind.partition(".")[2]: one.kind for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)}
-FORMS: dict[str, type[Struct]] = {
-    FLAVOR.kind: FlavorSpec,
-    APP.kind: AppSpec,
-    AUTOSCALE.kind: AutoscaleSpec,
-    AUTOPROV.kind: AutoprovSpec,
-}
 MOST = 100_000
+TRIES = 3
 
 
 class Caller(Struct, frozen=True):
@@ -86,8 +82,13 @@ class Service:
         return await self._act(ns, name, CLOUDLET.kind, "upgrade", by, args={"version": version, "within": within})
 
     async def fix(self, ns: str, name: str, by: Caller) -> Accepted:
-        """Say that a failed upgrade is settled."""
-        return await self._act(ns, name, CLOUDLET.kind, "fix", by)
+        """Say that a failed upgrade is settled: the cloudlet is Ready if its agent is connected, and Offline if not."""
+        for _ in range(TRIES):
+            served = cloudlet_marks(await self.found(ns, name, CLOUDLET.kind)).serving > 0
+            facts = by.facts | {SERVED} if served else by.facts
+            with suppress(AgentMoved):
+                return await self._act(ns, name, CLOUDLET.kind, "fix", replace(by, facts=facts))
+        raise AgentMoved(name)
 
     async def hand_over(self, ns: str, name: str, installation: str | None, by: Caller) -> Accepted:
         """Hand a cloudlet over to a held installation of the agent; None: to the only one."""
@@ -103,11 +104,6 @@ class Service:
         """Make a cluster on a cloudlet."""
         if name.startswith(AUTO):
             raise BadInput("name", name, f"one that does not begin with {AUTO}")
-        if spec.flavor:
-            flavor = await self.record(ns, FLAVOR.kind, spec.flavor)
-            spec = replace(spec, size=spec_of(flavor, FlavorSpec).size)
-        if spec.autoscale:
-            await self.record(ns, AUTOSCALE.kind, spec.autoscale)
         return await self._create(ns, cluster_id(cloudlet, name), CLUSTERINST.kind, by, (cloudlet,), spec=plain(spec))
 
     async def create_app(self, ns: str, cloudlet: str, cluster: str, app: str, by: Caller) -> Accepted:
@@ -149,23 +145,19 @@ class Service:
         try:
             return await self.engine.submit(self.engine.request(ns, id_, "create", birth=first, beside=around, **how))
         except (AlreadyExists, KeyReused):
-            await self.found(ns, id_, kind)
+            await self._known(ns, id_, kind)
             return await self.engine.submit(self.engine.request(ns, id_, "create", beside=around, **how))
 
     async def _act(self, ns: str, id_: str, kind: str, action: str, by: Caller, args: Any = None) -> Accepted:  # noqa: ANN401
-        found = await self.found(ns, id_, kind)
+        found = await self._known(ns, id_, kind)
+        how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "args": args, "key": by.key}
         around = beside(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
-        return await self.engine.act(
-            ns,
-            id_,
-            action,
-            actor=by.actor,
-            who=by.who,
-            facts=by.facts,
-            args=args,
-            key=by.key,
-            beside=around,
-        )
+        try:
+            return await self.engine.act(ns, id_, action, beside=around, **how)
+        except Refused:
+            if found.state == NOT_PRESENT:  # asked only now: the same call as before is to find the same answer
+                raise NotFound(ns, id_) from None
+            raise
 
     # --- flavors, apps, policies -------------------------------------------------------------------------------------
 
@@ -188,15 +180,22 @@ class Service:
     # --- looking -----------------------------------------------------------------------------------------------------
 
     async def found(self, ns: str, id_: str, kind: str) -> Object:
-        """Return an object of a kind, or raise."""
+        """Return an object of a kind, or raise; an instance that is NotPresent does not exist for anybody."""
+        found = await self._known(ns, id_, kind)
+        if found.state == NOT_PRESENT:
+            raise NotFound(ns, id_)
+        return found
+
+    async def _known(self, ns: str, id_: str, kind: str) -> Object:
         found = await self.engine.get(ns, id_)
         if found.kind != kind:
             raise NotFound(ns, id_)
         return found
 
     async def all(self, ns: str, kind: str, parent: str | None = None) -> list[Object]:
-        """Return all objects of a kind."""
-        return await self.engine.store.reader.list_objects(Selector(ns, kind, parent), Page(limit=MOST))
+        """Return all objects of a kind that exist."""
+        found = await self.engine.store.reader.list_objects(Selector(ns, kind, parent), Page(limit=MOST))
+        return [one for one in found if one.state != NOT_PRESENT]
 
     # --- demand ------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from stateward.domains.edge.around import NOT_PRESENT, cluster_of, is_online
 from stateward.domains.edge.demand import planned
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, CLOUDLET, CLUSTERINST, AppInstState
 from stateward.domains.edge.members import app_marks
-from stateward.domains.edge.model import AUTO, AppSpec, AutoprovSpec, spec_of
+from stateward.domains.edge.model import AUTO, AppSpec, AutoprovSpec, marks_of, spec_of
 from stateward.domains.edge.release import idle_again, release
 from stateward.domains.edge.service import Caller, Service
 from stateward.engine import Denied
@@ -69,6 +69,11 @@ class Steward:
                         await self.release(Key(ns, member))
                 await self.provide(ns, app)
 
+    async def _missing(self, ns: str, app: Object) -> set[str]:
+        """Return the instances of an app that are not there, as their agents say."""
+        found = [await self._reader.object(Key(ns, member)) for member in app_marks(app).members]
+        return {one.id for one in found if one is not None and marks_of(one).missing}
+
     async def provide(self, ns: str, app: Object) -> None:
         """Deploy an app where it is wanted, and remove it where it is not."""
         name = app.id.partition(".")[2]
@@ -78,7 +83,7 @@ class Steward:
             return
         policy = spec_of(found, AutoprovSpec)
         online = {one.id for one in await self._service.all(ns, CLOUDLET.kind) if is_online(one)}
-        plan = planned(policy, app_marks(app), online)
+        plan = planned(policy, app_marks(app), online, await self._missing(ns, app))
         for cloudlet in plan.deploy:
             with suppress(Denied):
                 await self._service.create_app(ns, cloudlet, f"{AUTO}-{name}"[:63], name, BY_DEMAND)

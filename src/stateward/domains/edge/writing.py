@@ -96,7 +96,7 @@ def write_seated(
         return put_seen(desk, found, seen)
     why = None if move.meaning in GOOD else error or move.event
     op = None if operation is None else operation.id
-    changed = change_state(desk, found, move, who, op, seen=seen, error=why)
+    changed = change_state(desk, found, move, who, op, seen=seen, error=why, reason=error or why)
     if operation is not None:
         end_or_renew(desk, operation, move, why)
     return changed

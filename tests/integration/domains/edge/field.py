@@ -135,12 +135,17 @@ class Field:
         """Wait until something is there, in one of these states, and these conditions are true of it."""
         end = time.monotonic() + PATIENT
         while True:
-            found = self.client.get(f"/api/v1/edge/ns/{NS}{path}").json()
+            found = self._look(path)
             true = all(found.get("conditions", {}).get(name) == value for name, value in conditions.items())
             if found.get("state") in states and true:
                 return found
             assert time.monotonic() < end, f"{found}\n{self.server.output}\n{self.agent and self.agent.output}"
             time.sleep(0.03)
+
+    def _look(self, path: str) -> Any:
+        """Get something; an instance that does not exist is NotPresent."""
+        answer = self.client.get(f"/api/v1/edge/ns/{NS}{path}")
+        return {"state": "NotPresent"} if answer.status_code == httpx.codes.NOT_FOUND else answer.json()
 
     def sure(self, condition: Callable[[], bool]) -> None:
         """Wait until something is true."""

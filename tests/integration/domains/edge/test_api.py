@@ -1,5 +1,6 @@
 """The routes below /api/v1/edge: what they take, what they answer, and who may use them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,12 @@ class Api:
         assert answer.status_code == status, answer.text
         return answer.json() if answer.content else None
 
+    async def until_gone(self, path: str) -> None:
+        """Wait until something is not there any more."""
+        async with asyncio.timeout(60):
+            while (await self.clients[Role.VIEWER].get(f"{BASE}{path}")).status_code != httpx.codes.NOT_FOUND:
+                await asyncio.sleep(0.01)
+
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
@@ -63,6 +70,14 @@ async def test_everything_can_be_made_changed_shown_and_removed(api: Api) -> Non
     await api.call("POST", "/apps/web/demand", {"requests": {"munich": 100}})
     assert (await api.call("GET", "/apps/web"))["spec"]["command"] == "sleep 9"
     for path in ("/flavors/m4", "/autoscale/busy", "/autoprov/near"):
+        assert "in use by" in (await api.call("DELETE", path, status=409))["detail"]
+    await api.call("DELETE", "/cloudlets/munich/clusterinsts/c1", None, 202, Role.ADMIN, ignore=["agent", "transient"])
+    await api.until_gone("/cloudlets/munich/clusterinsts/c1")
+    assert await api.call("GET", "/clusterinsts") == []
+    await api.call("PATCH", "/cloudlets/munich/clusterinsts/c1", {"nodes": 2}, 404)
+    await api.call("DELETE", "/cloudlets/munich/clusterinsts/c1", status=404)
+    await api.call("DELETE", "/apps/web")
+    for path in ("/flavors/m4", "/autoscale/busy", "/autoprov/near"):
         assert await api.call("GET", path)
         assert (await api.call("DELETE", path))["id"] == path[1:].replace("s/", ".").replace("/", ".")
         await api.call("GET", path, status=404)
@@ -81,6 +96,9 @@ async def test_what_cannot_be_is_refused_with_the_field_named(api: Api) -> None:
     await api.call("PATCH", f"{clusters}/c1", {"nodes": 2}, 404)
     await api.call("POST", "/cloudlets/munich/upgrade", {"version": "../x"}, 400)
     await api.call("POST", f"{clusters}/c1/appinsts", {"app": "none"}, 404)
+    for policy in ("/autoscale/p", "/autoprov/p"):
+        problem = await api.call("PUT", policy, {"cloudlets": [], "min": 5, "max": 4}, 400)
+        assert "at least min, which is 5" in problem["detail"]
     await api.call("GET", "/cloudlets/munich:c1", status=400)
 
 

@@ -54,10 +54,14 @@ def controllers(tmp_path: Path, database: str, certificate: tuple[Path, Path]) -
         ]
 
 
+GONE: dict[str, Any] = {"state": "NotPresent", "conditions": {}}
+
+
 def until(client: httpx.Client, path: str, state: str, **conditions: Any) -> None:
     end = time.monotonic() + PATIENT
     while True:
-        found = client.get(f"{BASE}{path}").json()
+        answer = client.get(f"{BASE}{path}")
+        found = answer.json() if answer.is_success else GONE
         if found.get("state") == state and conditions.items() <= found["conditions"].items():
             return
         assert time.monotonic() < end, found
@@ -142,8 +146,12 @@ async def clients(pair: list[Served]) -> AsyncIterator[list[httpx.AsyncClient]]:
 
 async def eventually(client: httpx.AsyncClient, path: str, *states: str) -> None:
     async with asyncio.timeout(PATIENT):
-        while (await client.get(path)).json().get("state") not in states:
+        while _state(await client.get(path)) not in states:
             await asyncio.sleep(0.03)
+
+
+def _state(answer: httpx.Response) -> str:
+    return str((answer.json() if answer.is_success else GONE)["state"])
 
 
 async def race(clients: list[httpx.AsyncClient], late: int) -> tuple[bool, list[str]]:
@@ -154,7 +162,7 @@ async def race(clients: list[httpx.AsyncClient], late: int) -> tuple[bool, list[
     creates = [clients[n % 2].post(f"{CLUSTERS}/c1/appinsts", json={"app": app}) for n, app in enumerate(APPS)]
     deletes = [client.delete(f"{CLUSTERS}/c1") for client in clients]
     answers = await asyncio.gather(*creates[:late], *deletes, *creates[late:])
-    assert {answer.status_code for answer in answers} <= {202, 409}, [answer.text for answer in answers]
+    assert {answer.status_code for answer in answers} <= {202, 404, 409}, [answer.text for answer in answers]
     accepted = [answer.status_code == 202 for answer in answers]
     come = [app for app, made in zip(APPS, accepted[:late] + accepted[late + 2 :], strict=True) if made]
     return any(accepted[late : late + 2]), come

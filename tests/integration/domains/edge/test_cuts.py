@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Literal
 
+import httpx
 import msgspec
 import pytest
 
@@ -130,6 +131,9 @@ class Lab:
     async def until(self, path: str, *states: str) -> Any:
         return await self.sure(lambda: (found := self.get(path)).get("state") in states and not found["op"] and found)
 
+    async def until_gone(self, path: str) -> None:
+        await self.sure(lambda: self.client.get(f"{EDGE}{path}").status_code == httpx.codes.NOT_FOUND)
+
     async def sure(self, condition: Any) -> Any:
         async with asyncio.timeout(PATIENT):
             while not (found := await asyncio.to_thread(condition)):
@@ -144,10 +148,9 @@ class Lab:
         for one in self.get("/clusterinsts"):
             cloudlet, _, name = one["id"].partition(":")
             path = f"/cloudlets/{cloudlet}/clusterinsts/{name}"
-            if one["state"] != "NotPresent":
-                await self.until(path, "Ready")
-                await self.act("DELETE", path)
-                await self.until(path, "NotPresent")
+            await self.until(path, "Ready")
+            await self.act("DELETE", path)
+            await self.until_gone(path)
 
     def connections(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
@@ -200,7 +203,7 @@ async def provoke(lab: Lab, agent: Agent, kind: str) -> None:
             await lab.act("POST", "/cloudlets/munich/upgrade", {"version": "2.0"})
         case "goodbye":
             await lab.act("DELETE", "/cloudlets/munich/clusterinsts/old")
-            await lab.until("/cloudlets/munich/clusterinsts/old", "NotPresent")
+            await lab.until_gone("/cloudlets/munich/clusterinsts/old")
             await lab.act("DELETE", "/cloudlets/munich")
 
 

@@ -8,7 +8,7 @@ import pytest
 from stateward.agents.simulated import SimulatedSite
 from stateward.domains.edge.demand import Carried
 from stateward.domains.edge.members import app_marks
-from stateward.domains.edge.model import AppMarks, CloudletSpec, ClusterInst, spec_of
+from stateward.domains.edge.model import AppMarks, CloudletSpec, ClusterInst, marks_of, spec_of
 from stateward.domains.edge.service import Service
 from stateward.engine import Accepted, Denied
 from stateward.store.records import Key
@@ -62,6 +62,34 @@ async def test_instances_on_cloudlets_that_went_offline_are_replaced(house: Hous
     await demanded(house, {})
     await house.until("berlin:autocluster-web:web", "Ready")
     assert len((await marks(house)).members) == 2
+
+
+async def test_an_app_shrinks_to_a_lower_max(house: House) -> None:
+    names = ("munich", "berlin", "turin")
+    for name in names:
+        await house.cloudlet(name)
+    await house.autoprov("few", *names, min=3, max=3)
+    await house.app(autoprov="few")
+    await demanded(house, {})
+    for name in names:
+        await house.until(f"{name}:autocluster-web:web", "Ready")
+    await house.autoprov("few", *names, min=1, max=1, requests=5)
+    await demanded(house, {"berlin": 9})
+    await until_members(house, 1)
+    assert (await marks(house)).members == ("berlin:autocluster-web:web",)
+
+
+async def test_an_instance_that_is_missing_does_not_count_as_one_that_serves(house: House) -> None:
+    hands = {name: await house.cloudlet(name, missing="leave") for name in ("munich", "berlin")}
+    await house.autoprov("always", "munich", "berlin", min=1, max=2)
+    await house.app(autoprov="always")
+    await demanded(house, {})
+    lost = "munich:autocluster-web:web"
+    await house.until(lost, "Ready")
+    hands["munich"].site.things.pop("autocluster-web:web")
+    await house.until_true(lost, lambda one: marks_of(one).missing)
+    await demanded(house, {})
+    await house.until("berlin:autocluster-web:web", "Ready")
 
 
 async def demanded(house: House, requests: dict[str, int]) -> None:

@@ -138,3 +138,12 @@ async def test_a_report_of_the_work_that_timed_out_is_late(house: House) -> None
     await house.until(C1, "NotPresent")
     assert hand.site.things == {}
     assert any(line.event == "rejected: ready" for line in await house.history(C1))
+
+
+async def test_a_cloudlet_that_goes_offline_says_why_in_its_history(house: House) -> None:
+    hand = await house.cloudlet()
+    await hand.kill()
+    await house.until("munich", "Offline")
+    line = (await house.history("munich"))[-1]
+    assert (line.source, line.target, line.reason) == ("Ready", "Offline", "the agent's connection is gone")
+    assert (await house.get("munich")).error is None

@@ -11,10 +11,11 @@ from stateward.agents.messages import Goodbye, Hello, Load, Welcome, encode, rea
 from stateward.agents.simulated import SimulatedSite
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
 from stateward.domains.edge.model import HOME, CloudletSpec, ClusterInst, cloudlet_marks, spec_of
-from stateward.domains.edge.refusals import InTheWay, Upgrading
+from stateward.domains.edge.refusals import AgentMoved, InTheWay, Upgrading
+from stateward.domains.edge.wire import view
 from stateward.engine import Accepted, Refused
 from stateward.errors import BadInput
-from stateward.lifecycle import CONTROLLER
+from stateward.lifecycle import ADMIN, CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Object, Timer
@@ -79,6 +80,27 @@ async def test_a_failed_upgrade_is_left_and_instances_with_it_until_it_is_settle
         await house.service.fix(NS, "munich", ANN)
     await house.service.fix(NS, "munich", ADA)
     await house.ended(await house.service.delete(NS, "munich:c1", "edge.clusterinst", ANN))
+
+
+async def test_a_failed_upgrade_that_is_settled_without_an_agent_leaves_the_cloudlet_offline(house: House) -> None:
+    hand = await house.cloudlet()
+    await house.ended(await upgraded(house))
+    assert (await house.service.fix(NS, "munich", ADA)).object.state == "Ready"
+    await house.ended(await upgraded(house))
+    await hand.kill()
+    await house.until_true("munich", lambda one: not cloudlet_marks(one).serving)
+    settled = (await house.service.fix(NS, "munich", ADA)).object
+    assert (settled.state, view(settled).conditions.online) == ("Offline", False)
+    house.start(hand)
+    await house.online()
+
+
+async def test_a_failed_upgrade_is_settled_only_as_what_it_is(house: House) -> None:
+    await house.cloudlet()
+    await house.ended(await upgraded(house))
+    with pytest.raises(AgentMoved):
+        await house.engine.act(NS, "munich", "fix", actor=ADMIN, who="ada")
+    assert await house.state("munich") == "UpdateError"
 
 
 async def test_a_failed_upgrade_can_be_tried_again(house: House) -> None:

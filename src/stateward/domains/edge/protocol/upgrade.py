@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import UPGRADE_FAILED, UPGRADING
 from stateward.domains.edge import succession
-from stateward.domains.edge.lifecycle import CLOUDLET
+from stateward.domains.edge.lifecycle import CLOUDLET, SERVED
 from stateward.domains.edge.lifecycle import UPGRADING as UPGRADE
 from stateward.domains.edge.succession import (
     C,
@@ -174,6 +174,8 @@ def _asked(now: Office, word: str) -> Steps:
     if actor == CLOCK and now.seat.upgrading != (word == TIMED_OUT):
         return ()
     facts = frozenset({UPGRADE}) if now.seat.upgrading else NO_FACTS
+    if now.seat.serving:
+        facts |= {SERVED}
     move = _decided(now.seat, Event(TIMED_OUT if actor == CLOCK else word, actor, facts))
     if not isinstance(move, Move):
         return ()

@@ -1,0 +1,121 @@
+"""References: clusters and apps name flavors, policies and apps, and what is named has to exist.
+
+A name that leads nowhere is found late, by an operation that fails. So it is refused when it is written, and a record
+that others name is not deleted. Whoever names a record locks its row in the transaction that accepts the request. The
+deletion locks the same row before it looks for users. So of a racing create and delete exactly one wins.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stateward.domains.edge.around import NOT_PRESENT, maybe_at, object_at
+from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
+from stateward.domains.edge.members import app_marks
+from stateward.domains.edge.model import (
+    AppSpec,
+    AutoprovSpec,
+    AutoscaleSpec,
+    FlavorSpec,
+    marks_of,
+    merged,
+    record_id,
+    text_of,
+)
+from stateward.domains.edge.refusals import InUse
+from stateward.engine import Request
+from stateward.engine.desk import Desk
+from stateward.errors import BadInput
+from stateward.lifecycle import Lifecycle
+from stateward.store.records import Key, Object
+from stateward.store.selection import Selector
+
+NAMED: Mapping[str, Mapping[str, Lifecycle]] = {
+    CLUSTERINST.kind: {"flavor": FLAVOR, "autoscale": AUTOSCALE},
+    APP.kind: {"flavor": FLAVOR, "autoprov": AUTOPROV},
+}
+"""By kind: the fields of its spec that name a record, and of which kind that is."""
+
+FORMS: Mapping[str, type[Struct]] = {
+    FLAVOR.kind: FlavorSpec,
+    APP.kind: AppSpec,
+    AUTOSCALE.kind: AutoscaleSpec,
+    AUTOPROV.kind: AutoprovSpec,
+}
+
+
+def referenced(request: Request, found: Object | None) -> Iterator[Key]:
+    """Yield the records that a request names, for the transaction to lock; bad input is the guard's business."""
+    kind = request.birth.kind if request.birth is not None else found.kind if found is not None else ""
+    try:
+        asked = msgspec.json.decode(request.args).get("change") if request.spec is None else _decoded(request.spec)
+    except (msgspec.DecodeError, AttributeError):
+        return
+    for field, target in NAMED.get(kind, {}).items() if isinstance(asked, dict) else ():
+        if isinstance(name := asked.get(field), str) and name:
+            yield Key(request.ns, record_id(target.kind, name))
+
+
+async def check_references(desk: Desk, found: Object, wanted: Struct, before: Mapping[str, Any]) -> None:
+    """Refuse a spec that names a record which does not exist; what it named before is not asked for again."""
+    for field, target in NAMED.get(found.kind, {}).items():
+        name = getattr(wanted, field)
+        if name and name != before.get(field):
+            await object_at(desk, found.ns, record_id(target.kind, name), target.kind)
+
+
+async def guard_record(desk: Desk, request: Request, found: Object) -> Request | None:
+    """Check a flavor, an app or a policy that is written; refuse to delete one that is in use."""
+    if request.action == "delete":
+        await _refuse_use(desk, found)
+        return None
+    wanted = merged(request, found, FORMS[found.kind])
+    if isinstance(wanted, AutoscaleSpec | AutoprovSpec) and wanted.min > wanted.max:
+        raise BadInput("max", wanted.max, f"at least min, which is {wanted.min}")
+    before = {} if request.birth is not None else _decoded(found.spec)
+    await check_references(desk, found, wanted, before)
+    return msgspec.structs.replace(request, spec=text_of(wanted))
+
+
+async def _refuse_use(desk: Desk, record: Object) -> None:
+    kind, _, name = record.id.partition(".")
+    users = [await maybe_at(desk, record.ns, one, APPINST.kind) for one in app_marks(record).members]
+    found = [f"AppInst {one.id}" for one in users if one is not None and one.state != NOT_PRESENT]
+    for user_kind, fields in NAMED.items():
+        named_by = [field for field, target in fields.items() if target.kind == record.kind]
+        if not named_by:
+            continue
+        found += [
+            _titled(user)
+            for user in await _all_of(desk, record.ns, user_kind)
+            if any(spec.get(field) == name for spec in _specs(user) for field in named_by)
+        ]
+    if found:
+        raise InUse(f"{kind} {name}", found)
+
+
+async def _all_of(desk: Desk, ns: str, kind: str) -> list[Object]:
+    """Return all objects of a kind; what this transaction has changed goes before what the store still shows."""
+    stored = {one.key: one for one in await desk.tx.select(Selector(ns, kind))}
+    changed = {key: one for key, one in desk.objects.items() if one.ns == ns and one.kind == kind}
+    return [one for one in (stored | changed).values() if not one.removed]
+
+
+def _specs(user: Object) -> Iterator[Mapping[str, Any]]:
+    """Yield the specs of an object that count: that which is wanted, and that to which a failed update goes back."""
+    if user.kind not in (CLUSTERINST.kind, APPINST.kind):
+        yield _decoded(user.spec)
+    elif user.state != NOT_PRESENT:
+        yield _decoded(user.spec)
+        yield _decoded(marks_of(user).spec or "{}")
+
+
+def _titled(user: Object) -> str:
+    return f"ClusterInst {user.id}" if user.kind == CLUSTERINST.kind else f"app {user.id.partition('.')[2]}"
+
+
+def _decoded(spec: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = msgspec.json.decode(spec)
+    return found

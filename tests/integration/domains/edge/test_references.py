@@ -1,0 +1,154 @@
+"""References between clusters, apps, flavors and policies: what is named exists, and stays while it is named."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
+from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, ClusterInst, FlavorSpec, spec_of
+from stateward.domains.edge.refusals import InUse
+from stateward.domains.edge.service import Service
+from stateward.engine import Denied, NotFound
+from stateward.errors import BadInput
+from stateward.store.port import Store
+from tests.integration.domains.edge.conftest import ADA, ANN, NS, Hand, House, open_house
+from tests.integration.domains.edge.conftest import hold as hold_work
+
+C1 = "munich:c1"
+
+
+async def drop(service: Service, kind: str, name: str) -> None:
+    await service.drop(NS, kind, name, ANN)
+
+
+async def furnished(house: House) -> Hand:
+    """A cluster and an app that name everything there is."""
+    hand = await house.cloudlet()
+    await house.flavor()
+    await house.autoscale("busy", max=4, cpu=1.0)
+    await house.autoprov("near", "munich")
+    await house.cluster(flavor="m4", autoscale="busy")
+    await house.app(flavor="m4", autoprov="near")
+    await house.deployed()
+    return hand
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "users"),
+    [
+        (FLAVOR.kind, "m4", "ClusterInst munich:c1, app web"),
+        (AUTOSCALE.kind, "busy", "ClusterInst munich:c1"),
+        (AUTOPROV.kind, "near", "app web"),
+        (APP.kind, "web", "AppInst munich:c1:web"),
+    ],
+)
+async def test_what_is_in_use_is_not_deleted_and_the_refusal_names_the_users(
+    house: House, kind: str, name: str, users: str
+) -> None:
+    await furnished(house)
+    with pytest.raises(InUse, match=f"{name} is in use by {users}"):
+        await drop(house.service, kind, name)
+    assert (await house.service.record(NS, kind, name)).removed is False
+
+
+async def test_what_nobody_names_any_more_is_deleted(house: House) -> None:
+    await furnished(house)
+    await house.ended(await house.service.delete(NS, "munich:c1:web", APPINST.kind, ADA))
+    await house.until_true("app.web", lambda one: one.seen == "{}")
+    await drop(house.service, APP.kind, "web")
+    await house.ended(await house.service.update(NS, C1, CLUSTERINST.kind, {"autoscale": ""}, ANN))
+    await drop(house.service, AUTOSCALE.kind, "busy")
+    await drop(house.service, AUTOPROV.kind, "near")
+    await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, ANN))
+    await drop(house.service, FLAVOR.kind, "m4")
+
+
+async def test_a_policy_to_which_a_failed_update_would_go_back_is_in_use(house: House) -> None:
+    hand = await furnished(house)
+    await house.autoscale("calm", max=2)
+    gate = hold_work(hand)
+    accepted = await house.service.update(NS, C1, CLUSTERINST.kind, {"autoscale": "calm"}, ANN)
+    for name in ("busy", "calm"):
+        with pytest.raises(InUse):
+            await drop(house.service, AUTOSCALE.kind, name)
+    gate.set()
+    await house.ended(accepted)
+    await drop(house.service, AUTOSCALE.kind, "busy")
+
+
+async def test_what_does_not_exist_cannot_be_named(house: House) -> None:
+    await furnished(house)
+    service, before = house.service, await house.get("app.web")
+    for change in (
+        lambda: service.create_cluster(NS, "munich", "c2", ClusterInst(flavor="none"), ANN),
+        lambda: service.create_cluster(NS, "munich", "c2", ClusterInst(autoscale="none"), ANN),
+        lambda: service.update(NS, C1, CLUSTERINST.kind, {"autoscale": "none"}, ANN),
+        lambda: service.define(NS, APP.kind, "web", AppSpec("x", flavor="none"), ANN),
+        lambda: service.define(NS, APP.kind, "new", AppSpec("x", autoprov="none"), ANN),
+    ):
+        with pytest.raises(NotFound, match="none"):
+            await change()
+    assert (await house.get("app.web")).version == before.version
+    assert spec_of(await house.get(C1), ClusterInst).autoscale == "busy"
+
+
+async def test_a_least_above_the_most_is_refused(house: House) -> None:
+    for kind, spec in ((AUTOSCALE.kind, AutoscaleSpec(min=3, max=2)), (AUTOPROV.kind, AutoprovSpec((), min=3, max=2))):
+        with pytest.raises(BadInput, match="at least min, which is 3"):
+            await house.service.define(NS, kind, "p", spec, ANN)
+
+
+Ask = Callable[[Service, str], Awaitable[object]]
+
+
+async def _cluster_with_flavor(service: Service, name: str) -> object:
+    return await service.create_cluster(NS, "munich", name, ClusterInst(flavor=name), ANN)
+
+
+async def _cluster_with_policy(service: Service, name: str) -> object:
+    return await service.create_cluster(NS, "munich", name, ClusterInst(autoscale=name), ANN)
+
+
+async def _app_with_flavor(service: Service, name: str) -> object:
+    return await service.define(NS, APP.kind, name, AppSpec("x", flavor=name), ANN)
+
+
+async def _app_with_policy(service: Service, name: str) -> object:
+    return await service.define(NS, APP.kind, name, AppSpec("x", autoprov=name), ANN)
+
+
+async def _instance(service: Service, name: str) -> object:
+    return await service.create_app(NS, "munich", "home", name, ANN)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "ask"),
+    [
+        pytest.param(FLAVOR.kind, FlavorSpec(), _cluster_with_flavor, id="a flavor and a cluster"),
+        pytest.param(AUTOSCALE.kind, AutoscaleSpec(), _cluster_with_policy, id="a policy and a cluster"),
+        pytest.param(FLAVOR.kind, FlavorSpec(), _app_with_flavor, id="a flavor and an app"),
+        pytest.param(AUTOPROV.kind, AutoprovSpec(("munich",)), _app_with_policy, id="a policy and an app"),
+        pytest.param(APP.kind, AppSpec("x"), _instance, id="an app and an instance"),
+    ],
+)
+async def test_of_a_user_and_a_deletion_that_race_exactly_one_wins(
+    request: pytest.FixtureRequest, new_store: Callable[[], Store], tmp_path: Path, kind: str, spec: Struct, ask: Ask
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = second = await stack.enter_async_context(open_house(new_store(), tmp_path / "first"))
+        if "postgres" in request.node.name:  # two processes on one store, where it takes two
+            second = await stack.enter_async_context(open_house(new_store(), tmp_path / "second"))
+        await first.cloudlet()
+        await first.cluster("home")
+        for nth in range(10):
+            name = f"r{nth}"
+            await first.service.define(NS, kind, name, spec, ANN)
+            asks = [ask(first.service, name), drop(second.service, kind, name)]
+            outcomes = await asyncio.gather(*(asks if nth % 2 else reversed(asks)), return_exceptions=True)
+            lost = [one for one in outcomes if isinstance(one, BaseException)]
+            assert len(lost) == 1, outcomes
+            assert isinstance(lost[0], Denied)
