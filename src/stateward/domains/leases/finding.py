@@ -32,6 +32,19 @@ class NotEnough(Denied):
         return f"not enough resources of type {self.resource_type} are free at that time: {self.wanted} are wanted"
 
 
+class NotChangeable(Denied):
+    """A reservation cannot become that any more: its resources are in use, or have failed."""
+
+    code = "not_changeable"
+
+    def __init__(self, reservation: str, status: str, why: str) -> None:
+        super().__init__(reservation, status, why)
+        self.reservation, self.status, self.why = reservation, status, why
+
+    def __str__(self) -> str:
+        return f"reservation {self.reservation} is {self.status}: {self.why}"
+
+
 class Finder:
     """Finds hosts in a pool, and pencils them in."""
 
@@ -58,6 +71,8 @@ class Finder:
         for one in self._spec.reservations:
             demand, seen = self._demand(one), lease.seen.reservations[one.id]
             concerned = seen.status in (ReservationState.PENDING, ReservationState.ACTIVE)
+            if before[one.id] != one:
+                self._check_change(before[one.id], one, seen)
             if demand is None or not concerned or not (moved or before[one.id] != one):
                 continue
             same = demand == self._demand(before[one.id])
@@ -67,6 +82,23 @@ class Finder:
                 found = self._refound(one, seen, demand, same=same)
             plan[one.id] = self._pencil(one, demand, found)
         return plan
+
+    def _check_change(self, before: ReservationSpec, after: ReservationSpec, seen: ReservationSeen) -> None:
+        """Refuse to take away, or to replace, what somebody works on, and to change what has failed."""
+        was, wanted = self._demand(before), self._demand(after)
+        if seen.status in (ReservationState.ERROR, ReservationState.DELETED):
+            raise NotChangeable(after.id, seen.status, "it cannot be changed any more")
+        if seen.status is not ReservationState.ACTIVE or was is None or wanted is None:
+            return
+        has = sum(seen.hosts.values())
+        if wanted.most < has:
+            raise NotChangeable(
+                after.id, seen.status, f"it has {has} already, and can only grow, not shrink to {wanted.most}"
+            )
+        if was.share is not None and replace(was, least=0, most=0) != replace(wanted, least=0, most=0):
+            raise NotChangeable(
+                after.id, seen.status, "of its instances only the amount can change, and it can only grow"
+            )
 
     def erase(self) -> None:
         """Erase what was pencilled in."""

@@ -2,13 +2,14 @@
 
 import pytest
 
-from stateward.domains.leases.finding import NotEnough
+from stateward.domains.leases.finding import NotChangeable, NotEnough
 from stateward.domains.leases.guard import NotPlanned
 from stateward.domains.leases.lifecycle import EventState
 from stateward.domains.leases.model import EventType, Lease
 from stateward.engine import Refused
 from stateward.errors import BadInput
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, at, hosts, thing
+from tests.integration.domains.leases.things import never
 
 
 async def changed(site: Leasing, lease: Lease, **given: object) -> Lease:
@@ -82,7 +83,7 @@ async def _extended(site: Leasing) -> Lease:
     pytest.fail("no lease could be extended in time")
 
 
-async def test_an_active_lease_can_grow_and_shrink(site: Leasing) -> None:
+async def test_an_active_lease_can_grow_but_not_shrink(site: Leasing) -> None:
     await site.hosts("h1", "h2", "h3")
     lease = await site.lease("elastic", hosts(1))
     await site.until(lease, "ACTIVE")
@@ -90,9 +91,53 @@ async def test_an_active_lease_can_grow_and_shrink(site: Leasing) -> None:
     grown = await changed(site, lease, reservations=[{"id": id_, "min": 3, "max": 3}])
     assert grown.seen.booked == {"h1", "h2", "h3"}
     assert [len((await site.host(name)).seen.held) for name in ("h1", "h2", "h3")] == [1, 1, 1]
+    with pytest.raises(NotChangeable, match="can only grow"):
+        await changed(site, lease, reservations=[{"id": id_, "min": 1, "max": 1}])
+    assert (await site.now(lease)).spec == grown.spec
+    assert [len((await site.host(name)).seen.held) for name in ("h1", "h2", "h3")] == [1, 1, 1]
+    kept = await changed(site, lease, reservations=[{"id": id_, "min": 1, "max": 3}])
+    assert kept.seen.booked == {"h1", "h2", "h3"}
+
+
+async def test_a_pending_lease_can_shrink(site: Leasing) -> None:
+    await site.hosts("h1", "h2")
+    lease = await site.lease("elastic", hosts(2), start=3600, end=7200)
+    (id_,) = lease.seen.reservations
     shrunk = await changed(site, lease, reservations=[{"id": id_, "min": 1, "max": 1}])
     assert shrunk.seen.booked == {"h1"}
-    assert (await site.host("h3")).seen.held == ()
+    assert (await site.host("h2")).seen.bookings == ()
+
+
+async def test_of_active_instances_only_the_amount_can_change_and_only_grow(site: Leasing) -> None:
+    await site.hosts("h1", "h2", rack="7")
+    room = {"vcpus": 2, "memory_mb": 512, "disk_gb": 1, "amount": 2}
+    lease = await site.lease("room", {"resource_type": "virtual:instance", **room})
+    await site.until(lease, "ACTIVE")
+    (id_,) = lease.seen.reservations
+    others: tuple[dict[str, object], ...] = (
+        {"amount": 1},
+        {"vcpus": 1},
+        {"vcpus": 4},
+        {"memory_mb": 256},
+        {"affinity": "false"},
+        {"resource_properties": '["=", "$rack", "7"]'},
+    )
+    for wish in others:
+        with pytest.raises(NotChangeable):
+            await changed(site, lease, reservations=[{"id": id_, **wish}])
+    assert (await site.now(lease)).spec == lease.spec
+    grown = await changed(site, lease, reservations=[{"id": id_, "amount": 3}])
+    assert sum(grown.seen.reservations[id_].hosts.values()) == 3
+
+
+async def test_a_reservation_that_has_failed_cannot_be_changed(site: Leasing) -> None:
+    await site.hosts("h1")
+    site.things.fail["lamp"] = never()
+    lease = await site.lease("broken", thing("lamp"), hosts())
+    await site.until(lease, "ERROR")
+    failed = lease.spec.reservations[0].id
+    with pytest.raises(NotChangeable, match="is error"):
+        await changed(site, lease, reservations=[{"id": failed, "thing": "desk"}])
 
 
 async def test_end_date_now_ends_a_lease_at_once(site: Leasing) -> None:
