@@ -18,7 +18,7 @@ from msgspec import Struct
 from stateward.domains.leases.demand import Demand
 from stateward.domains.leases.house import LeasesWing
 from stateward.domains.leases.lifecycle import HOST, LEASE
-from stateward.domains.leases.model import HostSeen, host_of, lease_of
+from stateward.domains.leases.model import HostSeen, ReservationSpec, host_of, lease_of
 from stateward.domains.leases.resources import Task
 from stateward.domains.leases.service import Caller
 from stateward.domains.leases.times import told_time
@@ -57,6 +57,9 @@ class Gadgets:
 
     def demand(self, details: Mapping[str, Any]) -> Demand | None:
         return None
+
+    async def check(self, ns: str, spec: ReservationSpec) -> None:
+        return
 
     async def starts_with(self, task: Task) -> Sequence[Request]:
         return ()

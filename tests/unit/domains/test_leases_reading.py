@@ -13,7 +13,7 @@ from stateward.domains.leases.times import read_time, short_time, told_time
 from stateward.errors import BadInput
 
 NOW = read_time("now", "2030-01-01 12:00", 0.0)
-RESOURCES = Resources([PhysicalHosts(), Instances(), Mcis()])
+RESOURCES = Resources([PhysicalHosts(), Instances(), Mcis({})])
 HOST = {"resource_type": "physical:host", "min": 1, "max": 2}
 
 
@@ -160,11 +160,13 @@ def test_instances_can_be_wanted_together_apart_or_anyhow() -> None:
 
 
 def test_a_template_can_be_given_as_text_and_cannot_change() -> None:
-    details = Mcis().read({"template": '{"name": "m"}'}, None)
+    details = Mcis({}).read({"template": '{"name": "m"}'}, None)
     assert details["template"] == {"name": "m"}
-    assert Mcis().read({}, details) == details
+    assert Mcis({}).read({}, details) == details
     with pytest.raises(BadInput):
-        Mcis().read({"template": {"name": "other"}}, details)
+        Mcis({}).read({"template": {"name": "other"}}, details)
+    with pytest.raises(BadInput):
+        Mcis({}).read({"mci": "other"}, details)
 
 
 @pytest.mark.parametrize(

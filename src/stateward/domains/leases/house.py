@@ -37,7 +37,6 @@ WORK: dict[str, Work] = {
     "heal": healing.heal,
 }
 PREFIX = "leases"
-RESOURCES: tuple[Resource, ...] = (PhysicalHosts(), Instances(), Mcis())
 
 
 class LeasesWing(Wing):
@@ -53,7 +52,7 @@ class LeasesWing(Wing):
         self._site = site
         self._new_id = new_id
         self._settings = settings or Settings()
-        self._resources = Resources([*RESOURCES, *more])
+        self._resources = Resources([PhysicalHosts(), Instances(), Mcis(site.templates), *more])
         self._shop: Workshop | None = None
         guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}

@@ -108,6 +108,8 @@ class Leases:
         now = await self.engine.store.reader.time()
         spec = new_spec(given, self._shop.resources, self._new_id, now, self._before_end)
         spec = replace(spec, user=caller.who, project=caller.ns)
+        for one in spec.reservations:
+            await self._shop.resources[one.resource_type].check(caller.ns, one)
         await self._check(caller.ns, spec)
         accepted = await self._again(lambda: self._create(caller, self._new_id(), spec))
         return await self._outcome(accepted)

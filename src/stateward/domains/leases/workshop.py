@@ -29,6 +29,10 @@ Failures = dict[str, WorkError]
 """Reservations whose resources could not be had, or taken back, with the reason."""
 
 
+Reasons = dict[str, str]
+"""Reservations for which another object was not allowed to do something, with the reason."""
+
+
 class Workshop(Struct, frozen=True):
     """The engine, the hosts' books, the pools and the plug-ins."""
 
@@ -50,13 +54,13 @@ class Workshop(Struct, frozen=True):
 
     async def start(self, job: Job, tasks: Sequence[Task]) -> Failures:
         """Hand resources over; returns what failed for good."""
-        await self._children(job, "start", tasks, lambda task: self.resource(task).starts_with(task))
-        return await self._each(job, tasks, lambda task: self.resource(task).start(task))
+        denied = await self._children(job, "start", tasks, lambda task: self.resource(task).starts_with(task))
+        return await self._each(job, tasks, denied, lambda task: self.resource(task).start(task))
 
     async def end(self, job: Job, tasks: Sequence[Task]) -> Failures:
         """Take resources back; returns what failed for good."""
-        await self._children(job, "end", tasks, lambda task: self.resource(task).ends_with(task))
-        return await self._each(job, tasks, lambda task: self.resource(task).end(task))
+        denied = await self._children(job, "end", tasks, lambda task: self.resource(task).ends_with(task))
+        return await self._each(job, tasks, denied, lambda task: self.resource(task).end(task))
 
     async def release(self, job: Job, lease: Lease, reservations: Sequence[str]) -> None:
         """Take back what hosts have promised, also those that the lease itself has lost sight of."""
@@ -66,16 +70,24 @@ class Workshop(Struct, frozen=True):
 
     async def _children(
         self, job: Job, step: str, tasks: Sequence[Task], left: Callable[[Task], Awaitable[Sequence[Request]]]
-    ) -> None:
-        """Have other objects worked on, until nothing is left to be done there, or it is no use."""
+    ) -> Reasons:
+        """Have other objects worked on, until nothing is left to be done there; returns what was denied, and why."""
+        denied: Reasons = {}
         for round_ in range(ROUNDS):
-            requests = [one for task in tasks for one in await left(task)]
+            wanted = {task.spec.id: await left(task) for task in tasks if task.spec.id not in denied}
+            requests = [one for each in wanted.values() for one in each]
             if not requests:
-                return
-            await job.spawn(f"{step} {round_}", requests)
+                break
+            reasons = await job.spawn(f"{step} {round_}", requests)
+            denied |= {
+                id_: reasons[one.object] for id_, each in wanted.items() for one in each if one.object in reasons
+            }
+        return denied
 
-    async def _each(self, job: Job, tasks: Sequence[Task], work: Callable[[Task], Awaitable[None]]) -> Failures:
-        answers = await asyncio.gather(*(_tried(work, task) for task in tasks))
+    async def _each(
+        self, job: Job, tasks: Sequence[Task], denied: Reasons, work: Callable[[Task], Awaitable[None]]
+    ) -> Failures:
+        answers = await asyncio.gather(*(_tried(work, task, denied.get(task.spec.id)) for task in tasks))
         failures = {task.spec.id: error for task, error in zip(tasks, answers, strict=True) if error is not None}
         passing = [error for error in failures.values() if not isinstance(error, Permanent)]
         if passing and job.attempt < ATTEMPTS:
@@ -83,12 +95,15 @@ class Workshop(Struct, frozen=True):
         return failures
 
 
-async def _tried(work: Callable[[Task], Awaitable[None]], task: Task) -> WorkError | None:
-    """Work on one reservation; what a plug-in lets through that talked to somebody may succeed later."""
+async def _tried(work: Callable[[Task], Awaitable[None]], task: Task, denied: str | None) -> WorkError | None:
+    """Work on one reservation; what a plug-in lets through that talked to somebody may succeed later.
+
+    Where another object was not allowed to do its part, that is the cause of what follows.
+    """
     try:
         await work(task)
     except WorkError as error:
-        return error
+        return error if denied is None else type(error)(f"{error}: {denied}", after=error.after)
     except (Fenced, StoreError):
         raise
     except (OSError, EOFError, TimeoutError) as error:

@@ -19,6 +19,7 @@ from stateward.domains.mci.limits import lanes_of
 from stateward.domains.mci.mcis import Mcis
 from stateward.domains.mci.parts import Parts
 from stateward.domains.mci.service import ON_ALL, Service
+from stateward.domains.mci.templates import MciTemplate
 from stateward.domains.mci.upkeep import EVERY, Upkeep
 from stateward.domains.mci.vms import Vms
 from stateward.domains.wing import PartsOf, Site, Wing
@@ -50,6 +51,7 @@ class MciWing(Wing):
         self._cloud = cloud
         self.drivers = Drivers(site.data / "machines", lambda: self.cloud)
         self.catalogue = Catalogue(self.drivers.is_on_host, local=site.local)
+        site.templates["mci"] = MciTemplate(self.catalogue)
         grants = GrantGuard(self.catalogue)
         self.clouds = Clouds(self.drivers, self.catalogue, site.called, tick=tick)
         self._vms = Vms(self.clouds.of, self.clouds.granted)

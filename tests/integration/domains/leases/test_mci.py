@@ -1,23 +1,29 @@
 """Leases of MCIs: created from a template when the lease starts, terminated when it ends, by the mci domain itself."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from stateward.domains.leases.house import LeasesWing
 from stateward.domains.leases.lifecycle import ReservationState
+from stateward.domains.leases.model import Lease
+from stateward.domains.leases.resources import Task
 from stateward.domains.mci.house import MciWing
 from stateward.domains.wing import Site
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.temper import CALM
-from stateward.engine import Engine
+from stateward.engine import Engine, Permanent, Request
+from stateward.errors import BadInput
+from stateward.lifecycle import USER
+from stateward.store.changes import Changes
 from stateward.store.port import Store
 from stateward.store.records import Key
-from tests.integration.domains.leases.conftest import ME, NS, Leasing
+from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, thing
 from tests.integration.domains.leases.things import Things
 from tests.integration.domains.mci.conftest import mci
 
@@ -76,10 +82,135 @@ async def _gone(site: Leasing, name: str) -> None:
     assert found.removed or found.state in ("Terminated", "Empty")
 
 
+FLEET = {
+    "name": "globe",
+    "policy": "refine",
+    "label": {"team": "shop"},
+    "groups": [{"name": "web", "size": 2, "spec": "aws+ap-northeast-2+t3.micro", "image": "ubuntu22.04", "disk": 20}],
+    "postCommand": {"command": ["uptime"], "minutes": 5},
+}
+"""A fleet as the documentation has it."""
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+async def test_a_fleet_as_its_file_has_it_is_a_template(both: Leasing, as_text: bool) -> None:
+    template = msgspec.json.encode(FLEET).decode() if as_text else FLEET
+    lease = await both.lease("fleet", {"resource_type": "mci", "template": template})
+    await both.until(lease, "ACTIVE")
+    made = await both.engine.get(NS, "globe")
+    assert made.state == "Running"
+    (reservation,) = lease.seen.reservations
+    labels = {"team": "shop", "lease": lease.object.id, "reservation": reservation}
+    assert msgspec.json.decode(made.labels) == labels
+    spec = msgspec.json.decode(made.spec)
+    assert [(one["name"], one["size"], one["disk_gib"]) for one in spec["groups"]] == [("web", 2, 20)]
+    assert (spec["policy"], spec["post_command"]["commands"]) == ("refine", ["uptime"])
+    await both.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+    await both.until(lease, "TERMINATED")
+    await _gone(both, "globe")
+
+
+async def test_two_leases_of_one_template_have_an_mci_each(both: Leasing) -> None:
+    leases = [await both.lease(name, {"resource_type": "mci", "mci": name, "template": FLEET}) for name in ("a1", "a2")]
+    for lease in leases:
+        await both.until(lease, "ACTIVE")
+    uids = {msgspec.json.decode((await both.engine.get(NS, name)).spec)["uid"] for name in ("a1", "a2")}
+    assert len(uids) == 2
+
+
+GROUP = FLEET["groups"][0]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("template", "field"),
+    [
+        ({}, "template.groups"),
+        ({"foo": 1}, "template.foo"),
+        ({**FLEET, "groups": []}, "template.subGroups"),
+        ({**FLEET, "groups": "web"}, "template.groups"),
+        ({**FLEET, "groups": ["web"]}, "template.groups[0]"),
+        ({**FLEET, "groups": [{**GROUP, "size": -2}]}, "template.subGroups"),
+        ({**FLEET, "groups": [{**GROUP, "colour": "red"}]}, "template.groups[0].colour"),
+        ({**FLEET, "groups": [{**GROUP, "spec": "nowhere+none+x"}]}, "template.groups[0]"),
+        ({**FLEET, "groups": [{**GROUP, "image": "none"}]}, "template.groups[0]"),
+        ({**FLEET, "groups": [{**GROUP, "connection": "none"}]}, "template.groups[0]"),
+        ({**FLEET, "name": "no/name"}, "template.name"),
+        ({**FLEET, "policy": "pray"}, "template.policyOnPartialFailure"),
+        ({"uid": 7}, "template."),
+        ({"uid": "u", "name": "m", "groups": [{"name": "g"}]}, "template.groups[0]"),
+        ("no JSON", "template"),
+        ([], "template"),
+        (None, "template"),
+    ],
+)
+async def test_a_template_of_which_no_mci_could_be_made_is_refused_at_once(
+    both: Leasing, template: object, field: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        await both.lease("nonsense", {"resource_type": "mci", "template": template})
+    assert caught.value.field.startswith(field)
+    assert await both.wing.leases.list(NS) == []
+
+
+async def test_an_mci_of_somebody_else_is_neither_used_nor_terminated(both: Leasing) -> None:
+    theirs = await both.lease("theirs", {"resource_type": "mci", "template": FLEET})
+    await both.until(theirs, "ACTIVE")
+    mine = await both.lease("mine", {"resource_type": "mci", "template": FLEET})
+    failed = await both.until(mine, "ERROR")
+    assert "was not made for this reservation" in str(failed.object.error)
+    await both.wing.leases.await_delete(await both.wing.leases.delete(ME, mine.object.id))
+    assert (await both.engine.get(NS, "globe")).state == "Running"
+
+
+async def test_what_keeps_an_mci_from_being_made_is_told_with_the_lease(both: Leasing) -> None:
+    lease = await both.lease("late", {"resource_type": "mci", "template": FLEET}, start=3600, end=7200)
+    spec = msgspec.json.decode(lease.object.spec)
+    spec["reservations"][0]["details"]["template"]["groups"] = [{**GROUP, "name": "no/name"}]
+    await _rewrite(both, lease, spec)
+    await both.wing.leases.update(ME, lease.object.id, {"start_date": "now"})
+    failed = await both.until(lease, "ERROR")
+    assert "name" in str(failed.object.error)
+
+
+async def test_two_reservations_do_not_share_an_mci(both: Leasing) -> None:
+    same = {"resource_type": "mci", "template": FLEET}
+    lease = await both.lease("twins", same, same)
+    failed = await both.until(lease, "ERROR")
+    first, second = (seen for _, seen in failed.reservations())
+    assert first.status is ReservationState.ACTIVE
+    assert "was not made for this reservation" in str(second.error)
+
+
+class Askers(Things):
+    """Things that ask an object for something that it will not do."""
+
+    async def starts_with(self, task: Task) -> Sequence[Request]:
+        return [Request(task.job.ns, "nobody", "recover", op="", actor=USER)]
+
+    async def start(self, task: Task) -> None:
+        raise Permanent("it is not there")
+
+
+async def test_what_was_denied_to_another_object_is_the_cause_that_is_told(opening: Opening) -> None:
+    async with opening(things=Askers()) as site:
+        lease = await site.lease("asking", thing("lamp"))
+        failed = await site.until(lease, "ERROR")
+        (mine,) = failed.seen.reservations.values()
+        assert mine.error == "it is not there: there is no object 'nobody' in namespace 'ns'"
+
+
+async def _rewrite(site: Leasing, lease: Lease, spec: dict[str, Any]) -> None:
+    """Change what is stored of a lease, as an earlier version could have stored it."""
+    found = await site.engine.get(NS, lease.object.id)
+    changed = replace(found, spec=msgspec.json.encode(spec).decode(), version=found.version + 1)
+    await site.engine.store.transact(lambda tx: tx.apply(Changes(objects=[changed])))
+
+
 async def test_an_mci_that_cannot_be_made_is_an_error_of_its_reservation_only(both: Leasing) -> None:
     await both.hosts("h1")
-    broken = wish("m3", groups=[{"name": "g", "size": 1, "spec": "nowhere+none+x", "image": "none"}])
-    lease = await both.lease("mixed", broken, {"resource_type": "physical:host", "min": 1, "max": 1})
+    theirs = await both.lease("theirs", wish("m3"))
+    await both.until(theirs, "ACTIVE")
+    lease = await both.lease("mixed", wish("m3"), {"resource_type": "physical:host", "min": 1, "max": 1})
     failed = await both.until(lease, "ERROR", "ACTIVE")
     statuses = [seen.status for _, seen in failed.reservations()]
     assert statuses == [ReservationState.ERROR, ReservationState.ACTIVE]

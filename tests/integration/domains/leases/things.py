@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stateward.domains.leases.demand import Demand
+from stateward.domains.leases.model import ReservationSpec
 from stateward.domains.leases.resources import Task
 from stateward.engine import Permanent, Request, Temporary
 
@@ -28,6 +29,9 @@ class Things:
 
     def demand(self, details: Mapping[str, Any]) -> Demand | None:
         return None
+
+    async def check(self, ns: str, spec: ReservationSpec) -> None:
+        return
 
     async def starts_with(self, task: Task) -> Sequence[Request]:
         return ()

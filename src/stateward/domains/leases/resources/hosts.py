@@ -5,6 +5,7 @@ from typing import Any
 
 from stateward.domains.leases import properties
 from stateward.domains.leases.demand import Demand
+from stateward.domains.leases.model import ReservationSpec
 from stateward.domains.leases.resources.port import Task, text, whole_number
 from stateward.engine import Request
 from stateward.errors import BadInput
@@ -28,6 +29,9 @@ class PhysicalHosts:
     def demand(self, details: Mapping[str, Any]) -> Demand:
         """Ask for whole hosts."""
         return Demand(details["min"], details["max"], properties=wanted_properties(details))
+
+    async def check(self, ns: str, spec: ReservationSpec) -> None:
+        """Refuse nothing: whether hosts can be had is for the search to say."""
 
     async def starts_with(self, task: Task) -> Sequence[Request]:  # noqa: ARG002 - others need it
         """Wait for nobody."""

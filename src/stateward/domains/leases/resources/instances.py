@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stateward.domains.leases.demand import Demand
-from stateward.domains.leases.model import Share
+from stateward.domains.leases.model import ReservationSpec, Share
 from stateward.domains.leases.numbers import MOST_SIZE
 from stateward.domains.leases.resources.hosts import read_properties, wanted_properties
 from stateward.domains.leases.resources.port import Task, whole_number
@@ -38,6 +38,9 @@ class Instances:
             apart=affinity is False,
             together=affinity is True,
         )
+
+    async def check(self, ns: str, spec: ReservationSpec) -> None:
+        """Refuse nothing: whether hosts can be had is for the search to say."""
 
     async def starts_with(self, task: Task) -> Sequence[Request]:  # noqa: ARG002 - others need it
         """Wait for nobody."""

@@ -1,61 +1,87 @@
 """`mci`: an MCI of our own, created from a template when the lease starts and terminated when it ends.
 
-The leases know nothing of MCIs but the kind's name and what can be asked of it: they are children of the lease's
-operation, which waits for them without keeping anybody busy.
+The leases know nothing of MCIs but what can be asked of them; the domain that makes them says what a template has to
+look like (`domains.templates`). They are children of the lease's operation, which waits for them without keeping
+anybody busy. Only an MCI that was made for the reservation is used and terminated: its labels say so.
 """
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
+from stateward.domains.leases.model import ReservationSpec
 from stateward.domains.leases.resources.port import Task, text
+from stateward.domains.templates import Template
 from stateward.engine import Permanent, Request
 from stateward.engine.requests import Birth
 from stateward.errors import BadInput
 from stateward.lifecycle import FORCE, USER
 from stateward.store.records import Key, Object
 
-KIND = "mci.mci"
 RUNNING, OVER = "Running", ("Terminated", "Empty")
 TERMINATE_FIRST = "option=terminate"
+LEASE, RESERVATION = "lease", "reservation"
+"""The labels of an MCI that say which reservation of which lease it was made for."""
 
 
 class Mcis:
-    """Groups of VMs over many clouds."""
+    """Groups of VMs over many clouds; `templates` has the one of MCIs, as soon as its domain is there."""
 
     name = "mci"
 
+    def __init__(self, templates: Mapping[str, Template]) -> None:
+        self._templates = templates
+
     def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Read the template: an object, or one as text; it cannot be changed later."""
+        """Read the template: an object, or one as text; neither it nor the name can be changed later."""
         template = given.get("template", (before or {}).get("template"))
         if isinstance(template, str):
             template = _decoded(template)
-        if not isinstance(template, dict) or (before is not None and template != before["template"]):
-            raise BadInput("template", template, "the spec of an MCI, which stays the same while the lease lives")
-        return {"template": template, "mci": text("mci", given, before)}
+        if not isinstance(template, dict):
+            raise BadInput("template", template, "a fleet: an object with groups")
+        details = {"template": template, "mci": text("mci", given, before)}
+        for field, value in details.items():
+            if before is not None and value != before[field]:
+                raise BadInput(field, value, "what it was: it stays the same while the lease lives")
+        return details
 
     def demand(self, details: Mapping[str, Any]) -> None:
         """Ask nothing of the hosts."""
+
+    async def check(self, ns: str, spec: ReservationSpec) -> None:
+        """Refuse a template of which no MCI could be made."""
+        template = self._templates.get(self.name)
+        if template is None:
+            raise BadInput(
+                "resource_type", self.name, "a type that can be had here: the domain of MCIs is not installed"
+            )
+        try:
+            await template.check(ns, self._spec(spec))
+        except BadInput as error:
+            field = f"template.{error.field.removeprefix('spec.')}"
+            raise BadInput(field, error.value, error.allowed) from error
 
     async def starts_with(self, task: Task) -> Sequence[Request]:
         """Have the MCI created, if it is not there."""
         if await self._found(task) is not None:
             return ()
-        labels = msgspec.json.encode({"lease": task.lease.object.id}).decode()
-        spec = msgspec.json.encode(task.spec.details["template"]).decode()
-        return [self._request(task, "create", spec=spec, birth=Birth(KIND, labels=labels))]
+        spec = self._spec(task.spec)
+        labels = {**spec.get("label", {}), LEASE: task.lease.object.id, RESERVATION: task.spec.id}
+        birth = Birth(self._templates[self.name].kind, labels=msgspec.json.encode(labels).decode())
+        return [self._request(task, "create", spec=msgspec.json.encode(spec).decode(), birth=birth)]
 
     async def start(self, task: Task) -> None:
         """See whether it runs."""
         found = await self._found(task)
-        if found is None or found.state != RUNNING:
-            raise Permanent(f"the MCI {self._name(task)} is {_told(found)}")
+        if found is None or found.state != RUNNING or not _is_of(task, found):
+            raise Permanent(f"the MCI {_name(task.spec)} is {_told(task, found)}")
 
     async def ends_with(self, task: Task) -> Sequence[Request]:
         """Have the MCI terminated with all of its VMs; one that is doing something is stopped first."""
         found = await self._found(task)
-        if found is None or found.state in OVER:
+        if found is None or found.state in OVER or not _is_of(task, found):
             return ()
         if found.op is not None:
             return [self._request(task, "terminate", facts=frozenset({FORCE}))]
@@ -64,23 +90,41 @@ class Mcis:
     async def end(self, task: Task) -> None:
         """See whether it is gone."""
         found = await self._found(task)
-        if found is not None and found.state not in OVER:
-            raise Permanent(f"the MCI {self._name(task)} is {_told(found)}")
+        if found is not None and found.state not in OVER and _is_of(task, found):
+            raise Permanent(f"the MCI {_name(task.spec)} is {_told(task, found)}")
+
+    def _spec(self, spec: ReservationSpec) -> dict[str, Any]:
+        """Return the spec of a reservation's MCI: the same each time, and with a uid that no other MCI has."""
+        uid = blake2b(spec.id.encode(), digest_size=16).hexdigest()
+        return self._templates[self.name].read(_name(spec), uid, spec.details["template"])
 
     def _request(self, task: Task, action: str, **more: Any) -> Request:  # noqa: ANN401 - fields of Request
         who = f"lease {task.lease.object.id}"
-        return Request(task.job.ns, self._name(task), action, op="", actor=USER, who=who, **more)
-
-    def _name(self, task: Task) -> str:
-        return task.spec.details["mci"] or f"lease-{task.spec.id}"
+        return Request(task.job.ns, _name(task.spec), action, op="", actor=USER, who=who, **more)
 
     async def _found(self, task: Task) -> Object | None:
-        found = await task.engine.store.reader.object(Key(task.job.ns, self._name(task)))
+        found = await task.engine.store.reader.object(Key(task.job.ns, _name(task.spec)))
         return None if found is None or found.removed else found
 
 
-def _told(found: Object | None) -> str:
-    return "not there" if found is None else f"{found.state}{f': {found.error}' if found.error else ''}"
+def _name(spec: ReservationSpec) -> str:
+    """Return the name of a reservation's MCI: as it was asked for, or as the template has it, or one of its own."""
+    return str(spec.details["mci"] or spec.details["template"].get("name") or f"lease-{spec.id}")
+
+
+def _is_of(task: Task, found: Object) -> bool:
+    """Tell whether an MCI was made for a reservation; those of earlier versions are labelled with the lease alone."""
+    labels: dict[str, str] = msgspec.json.decode(found.labels)
+    mine = (task.lease.object.id, task.spec.id)
+    return (labels.get(LEASE), labels.get(RESERVATION, task.spec.id)) == mine
+
+
+def _told(task: Task, found: Object | None) -> str:
+    if found is None:
+        return "not there"
+    if not _is_of(task, found):
+        return "there already, and was not made for this reservation"
+    return f"{found.state}{f': {found.error}' if found.error else ''}"
 
 
 def _decoded(template: str) -> object:

@@ -49,6 +49,9 @@ class Resource(Protocol):
     def demand(self, details: Mapping[str, Any]) -> Demand | None:
         """Return what a reservation asks of the hosts, if it is made of hosts."""
 
+    async def check(self, ns: str, spec: ReservationSpec) -> None:
+        """Raise BadInput for a new reservation that could not be had in a namespace; nothing is accepted before."""
+
     async def starts_with(self, task: Task) -> Sequence[Request]:
         """Return what is still to be done on other objects before `start` is called; asked again when it has ended."""
 

@@ -1,0 +1,115 @@
+"""The template of MCIs: a fleet as its file has it, made into the spec of an MCI.
+
+Other domains make MCIs by it. The fields go by the short names of a fleet file, or by those of the wire. A field that
+nobody knows is refused: whoever writes a template does not see what becomes of it until much later.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.mci.api.bodies import mci_wish
+from stateward.domains.mci.api.lenient import Fields
+from stateward.domains.mci.catalogue import Catalogue
+from stateward.domains.mci.grants import check_grant
+from stateward.domains.mci.lifecycle import MCI
+from stateward.domains.mci.model import MciSpec, SubGroup
+from stateward.domains.mci.wishes import check_wish
+from stateward.errors import BadInput, StatewardError
+
+Names = Mapping[str, str]
+
+HEAD: Names = {
+    "policy": "policyOnPartialFailure",
+    "groups": "subGroups",
+    **{name: name for name in ("name", "description", "label", "postCommand", "publicKey")},
+    **{
+        name: name
+        for name in ("policyOnPartialFailure", "subGroups", "systemLabel", "installMonAgent", "placementAlgo")
+    },
+}
+GROUP: Names = {
+    "size": "subGroupSize",
+    "spec": "specId",
+    "image": "imageId",
+    "connection": "connectionName",
+    "disk": "rootDiskSize",
+    "diskType": "rootDiskType",
+    "user": "vmUserName",
+    "key": "sshKeyId",
+    **{name: name for name in ("name", "zone", "label", "description", "subGroupSize", "specId", "imageId")},
+    **{name: name for name in ("connectionName", "rootDiskSize", "rootDiskType", "vmUserName", "sshKeyId")},
+}
+COMMAND: Names = {"user": "userName", "minutes": "timeoutMinutes"} | {
+    name: name for name in ("command", "userName", "timeoutMinutes")
+}
+"""The fields of a fleet: how they may be called, and how they are called on the wire."""
+
+
+class MciTemplate:
+    """Makes specs of MCIs from fleets."""
+
+    kind = MCI.kind
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def read(self, name: str, uid: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the spec of an MCI: of a fleet, or of a spec with a `uid` as this domain itself keeps it."""
+        if "uid" in given:
+            wanted = replace(_converted(given), name=name, uid=uid)
+        else:
+            wanted = mci_wish(Fields({**_fleet(given), "name": name}), uid, dynamic=True)
+        check_wish(wanted)
+        plain: dict[str, Any] = msgspec.to_builtins(wanted)
+        return plain
+
+    async def check(self, ns: str, spec: Mapping[str, Any]) -> None:
+        """Refuse subgroups whose spec, image or connection is not there, or not for this namespace."""
+        for number, group in enumerate(_converted(spec).groups):
+            try:
+                await self._look_up(ns, group)
+            except StatewardError as error:
+                raise BadInput(f"groups[{number}]", group.name, f"a subgroup that can be made: {error}") from error
+
+    async def _look_up(self, ns: str, group: SubGroup) -> None:
+        spec = await self._catalogue.spec(ns, group.spec)
+        connection = await self._catalogue.connection(group.connection or spec.connection)
+        check_grant(connection, ns)
+        await self._catalogue.image(ns, group.image, connection)
+
+
+def _converted(given: Mapping[str, Any]) -> MciSpec:
+    try:
+        return msgspec.convert(dict(given), MciSpec)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$")
+        raise BadInput(place.strip("`.") or "spec", given, f"what an MCI is made of: {what}") from error
+
+
+def _fleet(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a fleet with the names of the wire."""
+    fleet = _renamed("", given, HEAD)
+    groups = fleet.get("subGroups")
+    if not isinstance(groups, list):
+        raise BadInput("groups", groups, "a list of at least one subgroup")
+    fleet["subGroups"] = [_renamed(f"groups[{number}].", one, GROUP) for number, one in enumerate(groups)]
+    if fleet.get("postCommand") is not None:
+        fleet["postCommand"] = _renamed("postCommand.", fleet["postCommand"], COMMAND)
+    return fleet
+
+
+def _renamed(path: str, given: object, names: Names) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise BadInput(path.rstrip("."), given, "an object with fields")
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        wire = names.get(name)
+        if wire is None:
+            raise BadInput(f"{path}{name}", value, f"a field of it; known: {', '.join(names)}")
+        if wire in found:
+            raise BadInput(f"{path}{name}", value, "given once")
+        found[wire] = value
+    return found

@@ -1,0 +1,21 @@
+"""Templates: how one domain makes objects of another that it does not know.
+
+A domain whose objects others may make puts a template into `Site.templates`, under a name. The other domain asks the
+template for the spec of an object, and the engine for its creation. So a wrong wish is refused at once, and no domain
+reads the specs of another.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class Template(Protocol):
+    """Makes the specs of new objects of one kind from what users write."""
+
+    kind: str
+
+    def read(self, name: str, uid: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the spec of an object of this name; raises BadInput where none can be made of what is given."""
+
+    async def check(self, ns: str, spec: Mapping[str, Any]) -> None:
+        """Raise BadInput if a spec names what is not there, or what the namespace may not use."""
