@@ -5,9 +5,12 @@ from msgspec.structs import replace
 
 from stateward.domains.leases.booking import fits
 from stateward.domains.leases.clock import heal_all
-from stateward.domains.leases.model import Booking, Host, HostSpec, host_of, written
+from stateward.domains.leases.model import Booking, Host, HostSpec, Share, host_key, host_of, written
+from stateward.domains.leases.numbers import MOST_MINUTES, MOST_SIZE, read_whole_number
 from stateward.engine import Denied, Request
 from stateward.engine.desk import Desk
+from stateward.engine.requests import EMPTY
+from stateward.errors import BadInput
 from stateward.store.records import Object
 
 
@@ -27,6 +30,8 @@ class StillBooked(Denied):
 
 async def host_guard(desk: Desk, request: Request, found: Object) -> Request | None:
     """Check a request about a host, and complete it."""
+    if request.birth is not None or request.spec is not None:
+        _check_spec(request.spec or EMPTY, found)
     if request.birth is not None:
         return None
     host = host_of(found)
@@ -43,6 +48,20 @@ async def host_guard(desk: Desk, request: Request, found: Object) -> Request | N
             desk.changes.timers += heal_all(request.ns, host.seen.missed, host.spec.name, desk.now)
             return replace(request, seen=written(replace(host.seen, missed=())))
     return None
+
+
+def _check_spec(text: str, found: Object) -> None:
+    """Refuse a spec with which a host could not keep what it promises, whichever way it came."""
+    try:
+        spec = msgspec.json.decode(text, type=HostSpec)
+    except msgspec.ValidationError as error:
+        raise BadInput("spec", text, f"what a host is: {error}") from error
+    if host_key(found.ns, spec.name) != found.key:
+        raise BadInput("spec.name", spec.name, f"the name by which the host goes: its id is {found.id!r}")
+    if not 0 <= spec.cleaning <= MOST_MINUTES * 60.0:
+        raise BadInput("spec.cleaning", spec.cleaning, f"a number from 0 to {MOST_MINUTES * 60}")
+    for field in Share.__struct_fields__:
+        read_whole_number(f"spec.size.{field}", getattr(spec.size, field), 0, MOST_SIZE)
 
 
 def _refuse_to_shrink(host: Host, request: Request) -> None:

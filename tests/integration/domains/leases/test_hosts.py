@@ -4,9 +4,11 @@ import pytest
 
 from stateward.domains.leases.finding import NotEnough
 from stateward.domains.leases.hostguard import StillBooked
-from stateward.domains.leases.model import HostSeen, Lease, ReservationSeen
+from stateward.domains.leases.lifecycle import HOST
+from stateward.domains.leases.model import HostSeen, Lease, ReservationSeen, host_key
 from stateward.engine import AlreadyExists, NotFound
 from stateward.errors import BadInput
+from stateward.lifecycle import USER
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, hosts
 
 
@@ -196,3 +198,51 @@ async def test_a_host_cannot_shrink_below_what_it_has_promised(site: Leasing) ->
     with pytest.raises(StillBooked):
         await site.wing.hosts.update(ME, "h1", {"vcpus": 4})
     assert (await site.wing.hosts.get(NS, "h1")).spec.size.vcpus == 8
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"cleaning": -600.0}, "spec.cleaning"),
+        ({"cleaning": 1e300}, "spec.cleaning"),
+        ({"size": [-5, 0, 0]}, "spec.size.vcpus"),
+        ({"size": [0, 0, -1]}, "spec.size.disk_gb"),
+        ({"size": "large"}, "spec"),
+        ({"name": "other"}, "spec.name"),
+    ],
+)
+async def test_a_host_is_checked_whichever_way_it_is_described(
+    site: Leasing, wrong: dict[str, object], field: str
+) -> None:
+    await site.hosts("h1")
+    key = host_key(NS, "h1")
+    before = await site.host("h1")
+    with pytest.raises(BadInput) as changed:
+        await site.engine.act(*key, "update", spec={"name": "h1", **wrong}, actor=USER)
+    with pytest.raises(BadInput) as made:
+        await site.engine.create(*host_key(NS, "h2"), HOST.kind, "register", spec={"name": "h2", **wrong}, actor=USER)
+    assert (changed.value.field, made.value.field) == (field, field)
+    assert await site.host("h1") == before
+
+
+async def test_a_negative_cleaning_time_does_not_book_a_host_twice(site: Leasing) -> None:
+    with pytest.raises(BadInput):
+        await site.hosts("h1", cleaning_time=-600)
+    await site.hosts("h1")
+    with pytest.raises(BadInput):
+        await site.wing.hosts.update(ME, "h1", {"cleaning_time": "-600"})
+    await site.lease("first", start=3600, end=7200)
+    with pytest.raises(NotEnough):
+        await site.lease("second", start=3600, end=7200)
+
+
+async def test_a_host_is_booked_once_after_2089_too(site: Leasing) -> None:
+    await site.hosts("h1")
+    far = {"start_date": "2120-01-01 00:00", "end_date": "2120-01-02 00:00", "reservations": [hosts()]}
+    await site.wing.leases.create(ME, {"name": "far", **far})
+    with pytest.raises(NotEnough):
+        await site.wing.leases.create(ME, {"name": "rival", **far})
+    later = {**far, "start_date": "2120-01-02 00:00", "end_date": "9998-01-01 00:00"}
+    assert (await site.wing.leases.create(ME, {"name": "after", **later})).seen.booked == {"h1"}
+    with pytest.raises(NotEnough):
+        await site.wing.leases.create(ME, {"name": "whole", **far, "end_date": "9000-01-01 00:00"})
