@@ -23,6 +23,17 @@ LOCAL = Connection("local", "local", "here", driver="process")
 LOCAL_IMAGE = "sh"
 PAGE = 1000
 
+USERS = {
+    "ubuntu": "ubuntu",
+    "debian": "debian",
+    "amazon linux": "ec2-user",
+    "al2023-ami": "ec2-user",
+    "centos": "centos",
+    "rocky": "rocky",
+    "cirros": "cirros",
+}
+"""The users that images let in, by a word in the name of the image or of its system."""
+
 
 def _built_in() -> Iterator[Connection]:
     for provider, regions in REGIONS.items():
@@ -48,6 +59,21 @@ class Catalogue:
     def __init__(self, on_host: Callable[[str], bool], *, local: bool = True) -> None:
         self.reader: Reader | None = None
         self._on_host, self._local = on_host, local
+        self._known: dict[Key, Object | None] | None = None
+
+    def snapshot(self) -> "Catalogue":
+        """Return a catalogue that reads each record once: whoever resolves 400 subgroups reads a few."""
+        found = Catalogue(self._on_host, local=self._local)
+        found.reader, found._known = self.reader, {}
+        return found
+
+    async def record(self, key: Key) -> Object | None:
+        """Return a record, as it is or as it was when it was first read here."""
+        if self._known is None:
+            return await self._reader.object(key)
+        if key not in self._known:
+            self._known[key] = await self._reader.object(key)
+        return self._known[key]
 
     @property
     def _reader(self) -> Reader:
@@ -68,7 +94,7 @@ class Catalogue:
         return await self._find_connection(name) or await self.connection(name)
 
     async def _find_connection(self, name: str) -> Connection | None:
-        return self.read_connection(name, await self._reader.object(Key(HOME, part_id("connection", name))))
+        return self.read_connection(name, await self.record(Key(HOME, part_id("connection", name))))
 
     async def connections(self) -> list[Connection]:
         """Return all connections that are enabled, by name."""
@@ -100,7 +126,7 @@ class Catalogue:
 
     async def spec(self, ns: str, id_: str) -> Spec:
         """Return a spec: one registered in the namespace, or one of a provider."""
-        found = await self._reader.object(Key(ns, part_id("spec", id_)))
+        found = await self.record(Key(ns, part_id("spec", id_)))
         if found is not None and not found.removed:
             return msgspec.json.decode(found.spec, type=Spec)
         spec = find_known_spec(id_)
@@ -110,7 +136,7 @@ class Catalogue:
 
     async def image(self, ns: str, id_: str, connection: Connection) -> Image:
         """Return an image that can be used at a connection."""
-        found = await self._reader.object(Key(ns, part_id("image", id_)))
+        found = await self.record(Key(ns, part_id("image", id_)))
         if found is not None and not found.removed:
             image = msgspec.json.decode(found.spec, type=Image)
             if image.connection not in ("", connection.name):
@@ -179,11 +205,23 @@ def find_known_spec(id_: str) -> Spec | None:
 
 def _known_image(id_: str, connection: Connection) -> Image | None:
     """Find an image by the provider's name of it, or by its system, in full (`{provider}+{region}+{name}`) or short."""
-    name = id_.rpartition("+")[2].lower()
+    *place, name = id_.lower().split("+")
+    if place != [connection.provider.lower(), connection.region.lower()][: len(place)]:
+        return None
     for image in known_images(connection):
         if name in (image.csp_name.lower(), image.system.lower(), image.system.lower().replace(" ", "")):
             return image
     return None
+
+
+def login_user(image: Image, connection: Connection) -> str:
+    """Return the user that a provider's image lets in by a key; where that is not known, none."""
+    system = f"{image.system} {image.csp_name}".lower()
+    if connection.driver == "process":
+        return ""  # a process group has the user of whoever runs it
+    if connection.provider == "aws" and "debian" in system:
+        return "admin"
+    return next((user for word, user in USERS.items() if word in system), "")
 
 
 async def objects(reader: Reader, selector: Selector) -> AsyncIterator[Object]:

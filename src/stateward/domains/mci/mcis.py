@@ -13,7 +13,7 @@ from stateward.domains.mci.catalogue import Catalogue, objects
 from stateward.domains.mci.commands import Ran, run_post_command
 from stateward.domains.mci.lifecycle import HOLD, MCI, TERMINATE_FIRST, VM, MciState, VmState
 from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, mci_seen, plain, text, vm_id, vm_of
-from stateward.domains.mci.plans import DriverOf, Planned, free_numbers, resolve_all, vm_spec
+from stateward.domains.mci.plans import DriverOf, Planned, find_plans, free_numbers, refusals_of, vm_spec
 from stateward.domains.mci.preparing import Preparation, named
 from stateward.domains.mci.status import adds_up_to, count
 from stateward.domains.mci.vms import GrantedCloudOf
@@ -71,9 +71,10 @@ class Mcis:
 
     async def _create(self, job: Job) -> Ending:
         mci = mci_of(job.claim.object)
-        planned, troubles = await resolve_all(self._catalogue, self._driver_of, job.ns, mci.groups)
+        planned, troubles = await find_plans(self._catalogue, self._driver_of, job.ns, mci.groups)
         if job.state == MciState.PREPARING:
-            trouble = "; ".join(troubles) or await self._preparation.prepare(job, mci, planned)
+            refused = await job.once("refused", lambda: refusals_of(self._driver_of, planned))
+            trouble = "; ".join([*troubles, *refused]) or await self._preparation.prepare(job, mci, planned)
             if trouble:
                 await self._preparation.undo(job, mci)
                 return Ending("failed", CONTROLLER, error=trouble, seen=text(MciSeen((trouble,))))
@@ -92,10 +93,13 @@ class Mcis:
     async def _provision(self, job: Job, mci: MciSpec, wanted: Sequence[tuple[Planned, list[int]]]) -> dict[str, str]:
         """Have VMs made; returns which were denied, with the reasons."""
         requests: list[Request] = []
+        known: dict[tuple[object, ...], dict[str, str]] = {}
         for one, numbers in wanted:
-            parts = await self._preparation.parts(job.ns, one)
-            names = named(job.ns, one)
-            requests += [self._new_vm(job, mci, one, number, parts, names) for number in numbers]
+            names = named(job.ns, mci, one)
+            stands_on = names.network, names.subnet, names.groups, names.key
+            if stands_on not in known:  # most subgroups of a connection stand on the same
+                known[stands_on] = await self._preparation.parts(job.ns, names)
+            requests += [self._new_vm(job, mci, one, number, known[stands_on], names) for number in numbers]
         return await job.spawn("vms", requests)
 
     def _new_vm(
@@ -157,8 +161,9 @@ class Mcis:
     async def _scale_out(self, job: Job) -> Ending:
         mci, scale = mci_of(job.claim.object), msgspec.json.decode(job.claim.operation.args, type=Scale)
         group = next(one for one in mci.groups if one.name == scale.group)
-        planned, troubles = await resolve_all(self._catalogue, self._driver_of, job.ns, [group])
-        trouble = "; ".join(troubles) or await self._preparation.prepare(job, mci, planned)
+        planned, troubles = await find_plans(self._catalogue, self._driver_of, job.ns, [group])
+        refused = await job.once("refused", lambda: refusals_of(self._driver_of, planned))
+        trouble = "; ".join([*troubles, *refused]) or await self._preparation.prepare(job, mci, planned)
         if trouble:
             return Ending("undone", CONTROLLER, error=trouble)
         numbers = await job.once("numbers", lambda: self._numbers(job, scale))

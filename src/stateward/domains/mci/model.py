@@ -135,6 +135,7 @@ class SubGroup(Struct, frozen=True, omit_defaults=True):
     subnet: str = ""
     groups: tuple[str, ...] = ()
     key: str = ""
+    public_key: str = ""  # the public half of a key that is made for the MCI, where none is named
     user: str = ""
     disk_type: str = ""
     disk_gib: int | None = None

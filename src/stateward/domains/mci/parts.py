@@ -1,7 +1,7 @@
 """Networks, security groups and keys: made at the provider, found again by their uid, shared by name.
 
-Of a key the public half comes along (`keypair`); one that the provider makes by itself, for MCIs that share it, has a
-private half that nobody gets to see.
+Of a key the public half comes along (`keypair`, `own_keys`). One that comes without, because an MCI was asked for over
+the general API, is made by the provider, and nobody gets to see its private half.
 """
 
 import logging
@@ -28,6 +28,7 @@ from stateward.domains.mci.model import (
     subnet_key,
     text,
 )
+from stateward.domains.mci.own_keys import OWNED_BY
 from stateward.domains.mci.vms import CloudOf, GrantedCloudOf
 from stateward.domains.outcomes import answered
 from stateward.drivers import Accepted, Already, Driver, Outcome, Part, PartKind, Refused, Why
@@ -75,7 +76,7 @@ class Parts:
                 self._handlers(word, make[word]),
                 _route,
                 grants.after(guards[word]),
-                keeps=(MADE_FOR, SHARED),
+                keeps=(MADE_FOR, SHARED, OWNED_BY),
                 general=True,
             )
             for word, lifecycle in KINDS.items()

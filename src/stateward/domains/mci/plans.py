@@ -1,18 +1,24 @@
 """Plans: what a subgroup comes to, once its spec, image and connection are known; and the numbers of its VMs."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from stateward.domains.mci.catalogue import Catalogue
+from stateward.domains.mci.catalogue import Catalogue, login_user
 from stateward.domains.mci.grants import check_grant
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup, VmSpec
-from stateward.drivers import Driver, Learns, Refused
+from stateward.drivers import Doubt, Driver, Learns, Refused
 from stateward.engine import Temporary
-from stateward.errors import BadInput, StatewardError
+from stateward.errors import BadInput, StatewardError, UnknownName
 
 DriverOf = Callable[[Connection], Awaitable[Driver]]
+
+QUESTIONS_AT_ONCE = 8
+"""How many questions about sizes and images one connection is asked at the same time."""
 
 
 class Planned(Struct, frozen=True):
@@ -22,50 +28,87 @@ class Planned(Struct, frozen=True):
     connection: Connection
     spec: Spec
     image: Image
-    doubt: str = ""  # why nobody can say now whether the provider has what is named
-
-    @property
-    def shared(self) -> str:
-        """The part of the names of the shared resources that tells connections apart."""
-        return self.connection.name
 
 
-async def resolve(catalogue: Catalogue, driver_of: DriverOf, ns: str, group: SubGroup) -> Planned:
-    """Find what a subgroup names; what is not there, or not to be had at the provider, is bad input.
-
-    A provider that cannot say so now refuses nothing: whoever makes VMs there will see.
-    """
+async def find_plan(catalogue: Catalogue, ns: str, group: SubGroup) -> Planned:
+    """Find what a subgroup names, without asking its provider; what is not there or does not fit is bad input."""
     spec = await catalogue.spec(ns, group.spec)
-    connection = await catalogue.connection(group.connection or spec.connection)
+    connection = await _connection(catalogue, group, spec)
     check_grant(connection, ns)
     if spec.connection != connection.name:
-        same = (await catalogue.connection(spec.connection)).provider == connection.provider
-        if not same:
-            raise BadInput("specId", group.spec, f"a spec of connection {connection.name}, not {spec.connection}")
-    image = await catalogue.image(ns, group.image, connection)
-    driver = await driver_of(connection)
-    if isinstance(driver, Learns):
-        driver.learn(spec.csp_name, image.csp_name)
-    answer = await driver.check(spec.csp_name, image.csp_name)
-    if isinstance(answer, Refused):
-        raise BadInput("specId", group.spec, f"what {connection.name} offers: {answer.message}")
-    return Planned(group, connection, spec, image, "" if answer is None else answer.message)
+        home = await _connection(catalogue, replace(group, connection=""), spec)
+        if home.lane != connection.lane:
+            raise BadInput("specId", group.spec, f"a spec of connection {connection.name}: it is one of {home.name}")
+    return Planned(group, connection, spec, await catalogue.image(ns, group.image, connection))
 
 
-async def resolve_all(
+async def _connection(catalogue: Catalogue, group: SubGroup, spec: Spec) -> Connection:
+    try:
+        return await catalogue.connection(group.connection or spec.connection)
+    except UnknownName as error:
+        if not group.connection:
+            raise BadInput("specId", spec.id, f"a spec of a known connection, not of {spec.connection!r}") from error
+        hint = f" ({error.nearest}?)" if error.nearest else ""
+        raise BadInput("connectionName", group.connection, f"a known connection{hint}") from error
+
+
+async def find_plans(
     catalogue: Catalogue, driver_of: DriverOf, ns: str, groups: Iterable[SubGroup]
 ) -> tuple[list[Planned], list[str]]:
-    """Resolve subgroups; returns those that can be, and what is wrong with the others."""
+    """Find what subgroups name; returns those that can be, and what is wrong with the others.
+
+    What several subgroups name is read once. Drivers that take any name learn the new ones.
+    """
+    known = catalogue.snapshot()
     planned: list[Planned] = []
     troubles: list[str] = []
     for group in groups:
         try:
-            planned.append(await resolve(catalogue, driver_of, ns, group))
+            one = await find_plan(known, ns, group)
+            driver = await driver_of(one.connection)
         except Temporary:
             raise  # that is no trouble of the subgroup's
         except StatewardError as error:
             troubles.append(f"{group.name}: {error}")
+            continue
+        if isinstance(driver, Learns):
+            driver.learn(one.spec.csp_name, one.image.csp_name)
+        planned.append(one)
     return planned, troubles
+
+
+async def ask_providers(driver_of: DriverOf, planned: Sequence[Planned]) -> list[Refused | Doubt | None]:
+    """Return what the provider of each subgroup says of its size and image; nothing means that it has them.
+
+    A question that several subgroups have is asked once. A provider is asked a few questions at a time, and all
+    providers at the same time: one question after the other would take a minute for 400 subgroups.
+    """
+    rooms: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(QUESTIONS_AT_ONCE))
+
+    async def ask(one: Planned) -> Refused | Doubt | None:
+        driver = await driver_of(one.connection)
+        async with rooms[one.connection.name]:
+            return await driver.check(one.spec.csp_name, one.image.csp_name)
+
+    questions = {_question(one): one for one in planned}
+    answers = await asyncio.gather(*(ask(one) for one in questions.values()))
+    found = dict(zip(questions, answers, strict=True))
+    return [found[_question(one)] for one in planned]
+
+
+def _question(one: Planned) -> tuple[str, str, str]:
+    return one.connection.name, one.spec.csp_name, one.image.csp_name
+
+
+async def refusals_of(driver_of: DriverOf, planned: Sequence[Planned]) -> list[str]:
+    """Return why providers refuse subgroups; one that cannot say so now refuses nothing: its VMs will show."""
+    answers = zip(planned, await ask_providers(driver_of, planned), strict=True)
+    return [f"{one.group.name}: {refusal(one, said)}" for one, said in answers if isinstance(said, Refused)]
+
+
+def refusal(one: Planned, said: Refused) -> BadInput:
+    """Return the error of a subgroup that its provider refuses."""
+    return BadInput("specId", one.group.spec, f"what {one.connection.name} offers: {said.message}")
 
 
 def free_numbers(taken: Collection[str], group: str, count: int) -> list[int]:
@@ -103,7 +146,7 @@ def vm_spec(mci: MciSpec, one: Planned, number: int, op: str, parts: dict[str, s
         groups=names.groups,
         key=names.key,
         parts=parts,
-        user=one.group.user,
+        user=one.group.user or login_user(one.image, one.connection),
         disk_type=one.group.disk_type,
         disk_gib=one.group.disk_gib,
         label=one.group.label,

@@ -1,12 +1,14 @@
 """Preparing: what VMs stand on is there before the first of them is asked for.
 
-A dynamic MCI shares a network, a security group and a key with all others of its namespace at the same connection. They
-are made if they are not there, by operations of their own, and removed again should the preparation fail.
+A dynamic MCI shares a network and a security group with all others of its namespace at the same connection. It has a
+key of its own (`own_keys`), or one that it names. They are made if they are not there, by operations of their own, and
+removed again should the preparation fail.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import Catalogue, objects
@@ -24,6 +26,7 @@ from stateward.domains.mci.model import (
     part_seen,
     text,
 )
+from stateward.domains.mci.own_keys import OWNED_BY, own_key_name, owner_of
 from stateward.domains.mci.parts import KINDS, MADE_FOR, SHARED, where_of
 from stateward.domains.mci.plans import Planned, uid_of
 from stateward.drivers import PartKind
@@ -69,34 +72,37 @@ class Preparation:
     async def still_there(self, job: Job, mci: MciSpec, planned: Sequence[Planned]) -> str | None:
         """See to it once more, right before VMs are made: what others have removed since is made anew."""
         for word in KINDS:
-            if await self._check(job.ns, word, planned) is not None:
+            if await self._check(job.ns, mci, word, planned) is not None:
                 return await self.prepare(job, mci, planned, " for VMs")
         return None
 
     async def _see_to(self, job: Job, mci: MciSpec, word: str, planned: Sequence[Planned], when: str) -> str | None:
         """See to the parts of a sort: what another MCI has made, and takes back just now, is made anew."""
-        places = {one.connection.name: one for one in planned if not one.group.network}
+        made = self._to_make(job.ns, mci, word, planned)
         for times in range(TRIES):
-            requests = [self._request(job, mci, word, one) for one in places.values()]
+            requests = [self._request(job, mci, word, one) for one in made.values()]
             await job.spawn(f"make {word}s{when}{' again' * times}", requests)
-            await self._repair(job, word, places.values(), f"{when}{' again' * times}")
-            if not await self._gone(job.ns, word, places.values()):
+            await self._repair(job, word, list(made), f"{when}{' again' * times}")
+            if not await self._gone(job.ns, word, list(made)):
                 break
-        return await self._check(job.ns, word, planned)
+        return await self._check(job.ns, mci, word, planned)
 
-    async def _repair(self, job: Job, word: str, places: Iterable[Planned], when: str) -> None:
+    def _to_make(self, ns: str, mci: MciSpec, word: str, planned: Sequence[Planned]) -> dict[str, Planned]:
+        """Return the parts of a sort that are to be made: their names, each with a subgroup that stands on it."""
+        dynamic = [one for one in planned if not one.group.network and not (word == "sshKey" and one.group.key)]
+        return {name: one for one in dynamic for name in _names(word, named(ns, mci, one))}
+
+    async def _repair(self, job: Job, word: str, names: Sequence[str], when: str) -> None:
         """Repair what all share and the provider has lost: the next who needs it is to find it well."""
-        names = [name for one in places for name in _names(word, named(job.ns, one))]
         repairs = [Request(job.ns, id_, "repair", "", CONTROLLER) for id_ in await self._lost(job.ns, word, names)]
         if repairs:
             await job.spawn(f"repair {word}s{when}", repairs)
 
     async def _lost(self, ns: str, word: str, names: Sequence[str]) -> list[str]:
-        found = [await self._reader.object(Key(ns, part_id(word, name))) for name in dict.fromkeys(names)]
+        found = [await self._reader.object(Key(ns, part_id(word, name))) for name in names]
         return [one.id for one in found if one is not None and not one.removed and part_seen(one).missing]
 
-    async def _gone(self, ns: str, word: str, places: Iterable[Planned]) -> bool:
-        names = [name for one in places for name in _names(word, named(ns, one))]
+    async def _gone(self, ns: str, word: str, names: Sequence[str]) -> bool:
         found = [await self._reader.object(Key(ns, part_id(word, name))) for name in names]
         return any(one is None or one.removed for one in found)
 
@@ -110,7 +116,7 @@ class Preparation:
         chosen = Selector(job.ns, KINDS[word].kind, labels=((MADE_FOR, uid),))
         made = [one async for one in objects(self._reader, chosen)]
         needed = await self._needed(job) if made else set()
-        return [one.id for one in made if where_of(one).connection not in needed]
+        return [one.id for one in made if owner_of(one) or where_of(one).connection not in needed]
 
     async def _needed(self, job: Job) -> set[str]:
         """Return the connections where other MCIs of the namespace share what is there."""
@@ -124,9 +130,8 @@ class Preparation:
         except StatewardError:
             return ""  # nobody can be made of what is not known
 
-    async def parts(self, ns: str, one: Planned) -> dict[str, str]:
-        """Return the provider's ids of what a subgroup's VMs stand on."""
-        names = named(ns, one)
+    async def parts(self, ns: str, names: SubGroup) -> dict[str, str]:
+        """Return the provider's ids of what a subgroup's VMs stand on, by the names of it."""
         network = part_seen(await self._there(ns, "vNet", names.network))
         subnet = network.subnets.get(names.subnet) or next(iter(network.subnets.values()), "")
         groups = [part_seen(await self._there(ns, "securityGroup", name)).native_id for name in names.groups]
@@ -144,8 +149,8 @@ class Preparation:
         assert found is not None
         return found
 
-    async def _check(self, ns: str, word: str, planned: Sequence[Planned]) -> str | None:
-        wanted = {(name, one.connection.name): one for one in planned for name in _names(word, named(ns, one))}
+    async def _check(self, ns: str, mci: MciSpec, word: str, planned: Sequence[Planned]) -> str | None:
+        wanted = {(name, one.connection.name): one for one in planned for name in _names(word, named(ns, mci, one))}
         for (name, _), one in sorted(wanted.items(), key=lambda item: item[0]):
             found = await self._reader.object(Key(ns, part_id(word, name)))
             if found is None or found.removed:
@@ -160,8 +165,9 @@ class Preparation:
         return None
 
     def _request(self, job: Job, mci: MciSpec, word: str, one: Planned) -> Request:
-        names, place = named(job.ns, one), one.connection
-        uid = uid_of(job.key.id, f"{word} {place.name}")
+        names, place = named(job.ns, mci, one), one.connection
+        own = word == "sshKey" and one.group.public_key != ""
+        uid = uid_of(job.key.id, f"{word} {names.key if own else place.name}")
         common = {"uid": uid, "connection": place.name, "provider": place.provider, "region": place.region}
         want: NetworkSpec | GroupSpec | KeySpec
         if word == "vNet":
@@ -170,18 +176,20 @@ class Preparation:
         elif word == "securityGroup":
             want = GroupSpec(name=names.groups[0], network=names.network, rules=OPEN, **common)
         else:
-            want = KeySpec(name=names.key, **common)
-        labels = f'{{"{MADE_FOR}":"{mci.uid}","{SHARED}":"yes"}}'
-        birth = Birth(KINDS[word].kind, labels=labels)
+            want = KeySpec(name=names.key, public_key=one.group.public_key, **common)
+        labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
+        birth = Birth(KINDS[word].kind, labels=msgspec.json.encode(labels).decode())
         return Request(job.ns, part_id(word, want.name), "create", "", CONTROLLER, spec=text(want), birth=birth)
 
 
-def named(ns: str, one: Planned) -> SubGroup:
-    """Return a subgroup with the names of what it stands on: its own, or those that all share."""
-    if one.group.network:
-        return one.group
-    shared = f"{ns}-shared-{one.shared}"
-    return replace(one.group, network=shared, subnet=shared, groups=(shared,), key=shared)
+def named(ns: str, mci: MciSpec, one: Planned) -> SubGroup:
+    """Return a subgroup with the names of what it stands on: its own, its MCI's, or those that all share."""
+    group, connection = one.group, one.connection.name
+    if group.network:
+        return group
+    shared = f"{ns}-shared-{connection}"
+    key = group.key or (own_key_name(mci, group, connection) if group.public_key else shared)
+    return replace(group, network=shared, subnet=shared, groups=(shared,), key=key)
 
 
 def _names(word: str, group: SubGroup) -> tuple[str, ...]:

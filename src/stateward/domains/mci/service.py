@@ -40,6 +40,7 @@ from stateward.domains.mci.model import (
     vm_of,
 )
 from stateward.domains.mci.parts import KINDS, where_of
+from stateward.domains.mci.preflight import check_plans
 from stateward.domains.mci.remains import Remain, gone_fact, remains_of
 from stateward.domains.mci.settling import settle
 from stateward.domains.mci.standing import InUse
@@ -76,6 +77,7 @@ class Service(ConnectionRecords):
     async def create(self, ns: str, mci: MciSpec, by: Caller) -> Accepted:
         """Make an MCI; it prepares, and goes on by itself unless it is to hold."""
         await self.namespace(ns)
+        await check_plans(self.catalogue, ns, mci.groups, "subGroups[{}].")
         return await self.engine.create(
             ns, mci.name, MCI.kind, "create", spec=plain(mci), labels=mci.label, actor=by.actor, who=by.who
         )
@@ -141,6 +143,8 @@ class Service(ConnectionRecords):
 
     async def add_group(self, ns: str, mci: str, group: SubGroup, by: Caller) -> Accepted:
         """Add a subgroup."""
+        await self.mci(ns, mci)
+        await check_plans(self.catalogue, ns, [group], "")
 
         async def added() -> Accepted:
             found = await self.mci(ns, mci)

@@ -21,6 +21,7 @@ from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, VmState
 from stateward.domains.mci.losses import losses, noted, parts_by_connection
 from stateward.domains.mci.mcis import told
 from stateward.domains.mci.model import HOME, Connection, network_of, plain, seen_of, vm_of, vm_seen
+from stateward.domains.mci.own_keys import remove_ownerless_keys
 from stateward.domains.mci.settling import MEANING, Settling
 from stateward.drivers import Observation
 from stateward.engine import AlreadyExists, Denied, Engine, Temporary
@@ -109,6 +110,7 @@ class Upkeep:
                     await self._compare_parts(connection, parts[connection.name])
             except Temporary as error:
                 log.warning("%s is not looked at: %s", connection.name, error)
+        await remove_ownerless_keys(self._engine)
         await self._note_those_out_of_step(vm for known in records.values() for vm in known.values())
         if not strangers:
             return []

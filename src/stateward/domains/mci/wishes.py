@@ -8,6 +8,7 @@ take down one server after the other that tries to do it.
 import re
 from collections.abc import Sequence
 
+from stateward.domains.mci.keypair import check_public_key
 from stateward.domains.mci.model import MciSpec, SubGroup
 from stateward.errors import BadInput
 
@@ -30,6 +31,8 @@ def check_groups(groups: Sequence[SubGroup], state: str | None = None) -> None:
     for number, one in enumerate(groups):
         if NAME.match(one.name) is None or one.name != one.name.lower():
             raise BadInput(f"spec.groups[{number}].name", one.name, f"{NAMED}, in lower case", state=state)
+        if one.public_key:
+            check_public_key(f"spec.groups[{number}].public_key", one.public_key)
         if one.size < 1:
             raise BadInput(f"spec.groups[{number}].size", one.size, "a number of at least 1", state=state)
     names = [one.name for one in groups]

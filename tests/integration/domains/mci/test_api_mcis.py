@@ -57,10 +57,13 @@ async def test_a_namespace_that_is_not_there_takes_no_mci(api: ApiHouse) -> None
     assert (await api.post("/ns/nowhere/mciDynamic", mci())).status_code == 404
 
 
-async def test_an_mci_that_cannot_be_prepared_is_failed_and_tells_why(api: ApiHouse) -> None:
-    shown = await api.created(mci("m1", group(imageId="beos")))
+async def test_an_mci_that_cannot_be_prepared_is_failed_and_tells_why(
+    api: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.wing.cloud, "wrong", lambda *_: "sold out")
+    shown = await api.created(mci("m1", group()))
     assert (shown["status"], shown["vm"]) == ("Failed", [])
-    assert "beos" in shown["systemMessage"][0]
+    assert "sold out" in shown["systemMessage"][0]
     errors = shown["creationErrors"]
     assert (errors["totalVmCount"], errors["failedVmCount"], errors["failureHandlingStrategy"]) == (2, 2, "continue")
     assert errors["vmObjectCreationErrors"][0]["vmName"] == "g1"
@@ -273,8 +276,8 @@ async def test_a_subgroup_is_added(api: ApiHouse) -> None:
     answer = await api.post(f"{M1}/subGroupDynamic?wait=60", group("", 2, specId=MICRO))
     assert answer.json()["newVmList"] == ["g2-1", "g2-2"]
     assert answer.json()["status"] == "Running:4 (R:4/4)"
-    shared = f"{NS}-shared-{AWS}"
-    static = group("g3", 1, vNetId=shared, securityGroupIds=[shared], sshKeyId=shared)
+    shared, key = f"{NS}-shared-{AWS}", (await api.get(f"{M1}/vm/g1-1")).json()["sshKeyId"]
+    static = group("g3", 1, vNetId=shared, securityGroupIds=[shared], sshKeyId=key)
     answer = await api.post(f"{M1}/vm?wait=60", static)
     assert answer.json()["newVmList"] == ["g3-1"]
     assert (await api.get(f"{M1}/subgroup")).json() == {"output": ["g1", "g2", "g3"]}

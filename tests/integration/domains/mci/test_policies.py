@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 from stateward.domains.mci import clouds
 from stateward.domains.mci.catalogue import LOCAL_IMAGE
-from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.lifecycle import MCI, MciState
 from stateward.domains.mci.model import (
     CommandRun,
     GroupSpec,
     Image,
     KeySpec,
     MciSeen,
+    MciSpec,
     NetworkSpec,
     Policy,
     PostCommand,
@@ -25,6 +26,7 @@ from stateward.domains.mci.model import (
     mci_of,
     mci_seen,
     part_seen,
+    plain,
     vm_of,
 )
 from stateward.domains.mci.parts import KINDS, where_of
@@ -34,7 +36,7 @@ from stateward.drivers import Refused as No
 from stateward.drivers.simulated.machine import state_at
 from stateward.drivers.simulated.temper import CALM, Temper
 from stateward.engine import Refused
-from stateward.store.records import Status
+from stateward.store.records import Operation, Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 from tests.integration.drivers.local.host import kill_all_in
 
@@ -298,8 +300,13 @@ async def test_a_static_mci_stands_on_the_parts_that_it_names(house: House) -> N
     assert len(await house.service.parts(NS, "vNet")) == 1
 
 
+async def created_unchecked(house: House, wanted: MciSpec) -> Operation:
+    """Make an MCI over the general API, which does not look up what is named."""
+    return await house.ended(await house.engine.create(NS, wanted.name, MCI.kind, spec=plain(wanted)))
+
+
 async def test_a_static_mci_is_failed_by_a_part_that_is_not_there(house: House) -> None:
-    operation = await house.created(mci("m1", STATIC, dynamic=False))
+    operation = await created_unchecked(house, mci("m1", STATIC, dynamic=False))
     assert operation.status is Status.FAILED
     assert "vNet 'net'" in str(operation.error)
     assert await house.state() == MciState.FAILED
@@ -309,7 +316,7 @@ async def test_a_static_mci_is_failed_by_a_part_that_is_not_there(house: House) 
 async def test_a_static_mci_is_failed_by_a_part_of_another_connection(house: House) -> None:
     await with_parts(house)
     elsewhere = replace(STATIC, spec="aws+ap-northeast-1+t3.nano")
-    operation = await house.created(mci("m1", elsewhere, dynamic=False))
+    operation = await created_unchecked(house, mci("m1", elsewhere, dynamic=False))
     assert operation.status is Status.FAILED
     assert AWS in str(operation.error)
 

@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.api.lenient import Fields
 from stateward.domains.mci.api.names import id_of, name_of, one_of, reference
+from stateward.domains.mci.keypair import check_public_key
 from stateward.domains.mci.model import MciSpec, Policy, PostCommand, SubGroup
+from stateward.domains.mci.own_keys import needs_key
 from stateward.domains.mci.wishes import MOST_VMS
 from stateward.errors import BadInput
 
@@ -38,7 +40,7 @@ class Wish(Struct, frozen=True):
 
 def mci_wish(body: Fields, uid: str, *, dynamic: bool, hold: bool = False) -> MciSpec:
     """Read what MCI is wanted."""
-    groups = _groups(body.each("subGroups", "vm"), dynamic=dynamic)
+    groups = with_public_key(body, _groups(body.each("subGroups", "vm"), dynamic=dynamic))
     return MciSpec(
         name=name_of("name", body.text("name").strip()),
         uid=uid,
@@ -53,6 +55,15 @@ def mci_wish(body: Fields, uid: str, *, dynamic: bool, hold: bool = False) -> Mc
         placement=body.text("placementAlgo"),
         post_command=_post_command(body.within("postCommand")),
     )
+
+
+def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGroup, ...]:
+    """Read the public key that somebody brings along; it is for the subgroups that name no key."""
+    public = body.text("publicKey").strip()
+    if not public:
+        return groups
+    check_public_key(body.field("publicKey"), public)
+    return tuple(replace(one, public_key=public) if needs_key(one) else one for one in groups)
 
 
 def _groups(wishes: Sequence[Fields], *, dynamic: bool) -> tuple[SubGroup, ...]:
@@ -75,6 +86,7 @@ def group_wish(body: Fields, otherwise: str = "g1", *, dynamic: bool) -> SubGrou
         spec=_needed(body, "specId", "commonSpec"),
         image=_needed(body, "imageId", "commonImage"),
         connection=reference(body.field("connectionName"), body.text("connectionName")),
+        key=reference(body.field("sshKeyId"), body.text("sshKeyId").strip()),
         user=reference(body.field("vmUserName"), body.text("vmUserName", "vmUserAccount")),
         disk_type=_unless_default(body.text("rootDiskType")),
         disk_gib=_disk(body),

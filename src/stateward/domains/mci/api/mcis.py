@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from litestar import Response, delete, get, post
+from msgspec.structs import replace
 
 from stateward.domains.mci.api.access import access_of, associated_of
 from stateward.domains.mci.api.bodies import A_DYNAMIC_MCI, AN_MCI, mci_wish
@@ -13,8 +14,10 @@ from stateward.domains.mci.api.names import FilterKey, FilterVal, Mci, Ns, Wait,
 from stateward.domains.mci.api.rights import ACT, READ
 from stateward.domains.mci.api.states import of_mci, tells_state
 from stateward.domains.mci.api.views import Views
-from stateward.domains.mci.api.wire import Associated, MciInfo, fits
+from stateward.domains.mci.api.wire import Associated, MciInfo, NewKeyPair, fits
+from stateward.domains.mci.keypair import KeyPair
 from stateward.domains.mci.model import vm_of
+from stateward.domains.mci.own_keys import with_pair
 from stateward.domains.mci.remains import Remain
 from stateward.domains.wing import reads
 from stateward.engine import Denied
@@ -49,8 +52,15 @@ async def create_mci_dynamic(request: Call, ns: Ns, option: Word = None, wait: W
 async def _create(request: Call, ns: str, option: str | None, wait: float | None, *, dynamic: bool) -> MciInfo:
     hold = one_of("option", option, "hold", "register", "create") == "hold"
     wanted = mci_wish(await request.fields(), new_id(), dynamic=dynamic, hold=hold)
+    wanted, pair = with_pair(wanted)
     accepted = await request.service.create(ns, wanted, request.by)
-    return await shown(request, ns, wanted.name, operation_of(accepted), wait)
+    made = await shown(request, ns, wanted.name, operation_of(accepted), wait)
+    return replace(made, new_key_pair=pair_view(pair))
+
+
+def pair_view(pair: KeyPair | None) -> NewKeyPair | None:
+    """Return a key pair that was made for VMs, as the answer to the request shows it."""
+    return None if pair is None else NewKeyPair(pair.public, pair.private)
 
 
 async def shown(

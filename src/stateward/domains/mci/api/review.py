@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from litestar import post
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.domains.mci.api.bodies import A_DYNAMIC_MCI, mci_wish
 from stateward.domains.mci.api.hall import Call
@@ -11,8 +12,10 @@ from stateward.domains.mci.api.names import Ns
 from stateward.domains.mci.api.rights import READ
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
-from stateward.domains.mci.plans import DriverOf, resolve
+from stateward.domains.mci.plans import DriverOf, Planned, ask_providers, find_plan, refusal
+from stateward.domains.mci.preflight import check_resources
 from stateward.domains.wing import reads
+from stateward.drivers import Doubt, Learns, Refused
 from stateward.engine import NotFound
 from stateward.errors import StatewardError
 
@@ -98,6 +101,7 @@ class Looked(Struct, frozen=True):
     image: Image | None
     errors: list[str]
     doubt: str = ""
+    planned: Planned | None = None
 
     @property
     def cost(self) -> float:
@@ -110,8 +114,9 @@ async def review_mci(request: Call, ns: Ns) -> Review:
     """Say whether an MCI can be made, and what it would cost; writes nothing."""
     await request.service.namespace(ns)
     wanted = mci_wish(await request.fields(), "", dynamic=True)
-    clouds = request.hall.house.clouds
-    looked = [await _look(request.catalogue, clouds.driver, ns, one) for one in wanted.groups]
+    known, driver_of = request.catalogue.snapshot(), request.hall.house.clouds.driver
+    looked = [await _look(known, ns, one) for one in wanted.groups]
+    looked = await _ask(driver_of, looked)
     return reviewed(wanted, looked, taken=await _taken(request, ns, wanted.name))
 
 
@@ -123,18 +128,35 @@ async def _taken(request: Call, ns: str, name: str) -> bool:
     return True
 
 
-async def _look(catalogue: Catalogue, driver_of: DriverOf, ns: str, group: SubGroup) -> Looked:
-    spec: Spec | None = None
-    connection: Connection | None = None
-    image: Image | None = None
+async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> Looked:
+    """Look up what a subgroup names, as far as it is known."""
+    looked = Looked(group, None, None, None, [])
     try:
         spec = await catalogue.spec(ns, group.spec)
-        connection = await catalogue.connection(group.connection or spec.connection)
-        image = await catalogue.image(ns, group.image, connection)
-        planned = await resolve(catalogue, driver_of, ns, group)
+        looked = replace(looked, spec=spec)
+        looked = replace(looked, connection=await catalogue.connection(group.connection or spec.connection))
+        planned = await find_plan(catalogue, ns, group)
+        await check_resources(catalogue, ns, planned)
     except StatewardError as error:
-        return Looked(group, spec, connection, image, [str(error)])
-    return Looked(group, spec, connection, image, [], planned.doubt)
+        return replace(looked, errors=[str(error)])
+    return replace(looked, image=planned.image, planned=planned)
+
+
+async def _ask(driver_of: DriverOf, looked: Sequence[Looked]) -> list[Looked]:
+    """Ask the providers for what could be looked up: all at the same time, and each question once."""
+    planned = [one.planned for one in looked if one.planned is not None]
+    for one in planned:
+        driver = await driver_of(one.connection)
+        if isinstance(driver, Learns):
+            driver.learn(one.spec.csp_name, one.image.csp_name)
+    answers = iter(await ask_providers(driver_of, planned))
+    return [one if one.planned is None else _answered(one, one.planned, next(answers)) for one in looked]
+
+
+def _answered(one: Looked, planned: Planned, said: Refused | Doubt | None) -> Looked:
+    if isinstance(said, Refused):
+        return replace(one, errors=[str(refusal(planned, said))])
+    return one if said is None else replace(one, doubt=said.message)
 
 
 def reviewed(wanted: MciSpec, looked: Sequence[Looked], *, taken: bool) -> Review:

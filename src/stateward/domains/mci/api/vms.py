@@ -1,18 +1,28 @@
 """Subgroups and VMs: adding and scaling subgroups, looking at VMs, forgetting them."""
 
 from litestar import Response, delete, get, post
+from msgspec.structs import replace
 
 from stateward.domains.mci.api.access import vm_access
-from stateward.domains.mci.api.bodies import A_CHANGE, A_DYNAMIC_GROUP, A_GROUP, Wish, group_wish, scale_wish
+from stateward.domains.mci.api.bodies import (
+    A_CHANGE,
+    A_DYNAMIC_GROUP,
+    A_GROUP,
+    Wish,
+    group_wish,
+    scale_wish,
+    with_public_key,
+)
 from stateward.domains.mci.api.endings import Begun, operation_of, with_remains
 from stateward.domains.mci.api.hall import Answer, Call
 from stateward.domains.mci.api.lenient import flag
-from stateward.domains.mci.api.mcis import delete_option, gone, shown, views
+from stateward.domains.mci.api.mcis import delete_option, gone, pair_view, shown, views
 from stateward.domains.mci.api.names import Group, Mci, Ns, Vm, Wait, Word, id_form, one_of
 from stateward.domains.mci.api.rights import ACT, READ
 from stateward.domains.mci.api.states import of_mci, of_vm, tells_state
 from stateward.domains.mci.api.wire import MciInfo, VmIds
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
+from stateward.domains.mci.own_keys import with_pair_for
 from stateward.domains.mci.plans import free_numbers
 from stateward.domains.wing import reads
 from stateward.engine import NotFound
@@ -48,10 +58,12 @@ async def add_group_dynamic(request: Call, ns: Ns, mci: Mci, wait: Wait = None) 
 async def _add(request: Call, ns: str, mci: str, wait: float | None, *, dynamic: bool) -> MciInfo:
     taken = {one.name for one in mci_of(await request.service.mci(ns, mci)).groups}
     otherwise = next(name for number in range(1, len(taken) + 2) if (name := f"g{number}") not in taken)
-    group = group_wish(await request.fields(), otherwise, dynamic=dynamic)
-    accepted = await request.service.add_group(ns, mci, group, request.by)
-    new = [f"{group.name}-{number}" for number in range(1, group.size + 1)]
-    return await shown(request, ns, mci, operation_of(accepted), wait, new)
+    body = await request.fields()
+    groups, pair = with_pair_for(with_public_key(body, (group_wish(body, otherwise, dynamic=dynamic),)), mci)
+    accepted = await request.service.add_group(ns, mci, groups[0], request.by)
+    new = [f"{groups[0].name}-{number}" for number in range(1, groups[0].size + 1)]
+    made = await shown(request, ns, mci, operation_of(accepted), wait, new)
+    return replace(made, new_key_pair=pair_view(pair))
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/subgroup", opt=READ)

@@ -211,6 +211,17 @@ class CreationErrors(Struct, frozen=True, rename="camel"):
     failure_handling_strategy: str
 
 
+class NewKeyPair(Struct, frozen=True, rename="camel"):
+    """A key pair that a request has made for VMs; the private half is in the answer to that request only."""
+
+    public_key: str
+    private_key: str
+
+    def __repr__(self) -> str:
+        """Show the public half only: answers may be logged."""
+        return f"NewKeyPair(public_key={self.public_key!r})"
+
+
 class MciInfo(Struct, frozen=True, rename="camel", kw_only=True):
     """An MCI, in full; `operation` is what a request has begun."""
 
@@ -233,6 +244,7 @@ class MciInfo(Struct, frozen=True, rename="camel", kw_only=True):
     post_command: PostCommandView
     post_command_result: CommandResults
     creation_errors: CreationErrors | None = None
+    new_key_pair: NewKeyPair | None = None
     operation: str | None = None
 
 
@@ -257,13 +269,14 @@ class MciStatusInfo(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class VmAccess(Struct, frozen=True, rename="camel"):
-    """How to reach a VM; the key is whoever's who was given it."""
+    """How to reach a VM; the private half of its key is with whoever was given it."""
 
     vm_id: str
     public_ip: str = field(name="publicIP")
     private_ip: str = field(name="privateIP")
     ssh_port: int
     vm_user_name: str
+    ssh_key_id: str
     connection_config: ConnectionView | None
 
 

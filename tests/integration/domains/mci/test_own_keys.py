@@ -1,0 +1,171 @@
+"""VMs of a dynamic MCI can be logged in to: by the key that is named, that is brought, or that is made for them."""
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from msgspec.structs import replace
+
+from stateward.domains.mci.keypair import new_pair
+from stateward.domains.mci.model import MciSpec, mci_of
+from stateward.domains.mci.own_keys import owner_of, remove_ownerless_keys
+from stateward.drivers import PartKind
+from stateward.errors import BadInput
+from tests.integration.domains.mci.api_house import AWS, HERE, MICRO, NS, ApiHouse, group, mci, open_api
+from tests.integration.domains.mci.conftest import House
+from tests.integration.domains.mci.conftest import mci as wanted
+
+M1 = f"/ns/{NS}/mci/m1"
+KEYS = f"/ns/{NS}/resources/sshKey"
+GCP = "gcp-asia-northeast3"
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+    async with open_api(tmp_path) as opened:
+        yield opened
+
+
+def at_provider(api: ApiHouse) -> list[str]:
+    """Return the public keys that the provider knows."""
+    parts = api.wing.cloud.region(HERE).shelf.all()
+    return [one.facts["public_key"] for one in parts if one.kind is PartKind.SSH_KEY]
+
+
+async def key_of(api: ApiHouse, vm: str = "g1-1") -> Any:
+    """Return the key resource of a VM."""
+    return (await api.get(f"{KEYS}/{(await api.get(f'{M1}/vm/{vm}')).json()['sshKeyId']}")).json()
+
+
+async def test_a_request_that_names_no_key_makes_a_pair_and_shows_its_private_half(api: ApiHouse) -> None:
+    shown = await api.created(mci("m1", group("g1", 2), group("g2", 1, specId=MICRO)))
+    pair = shown["newKeyPair"]
+    private = load_ssh_private_key(pair["privateKey"].encode(), None)
+    assert load_ssh_public_key(pair["publicKey"].encode()) == private.public_key()
+    assert at_provider(api) == [pair["publicKey"]]
+    for vm, place in (("g1-1", AWS), ("g1-2", AWS), ("g2-1", GCP)):
+        key = await key_of(api, vm)
+        assert (key["publicKey"], key["connectionName"], key["status"]) == (pair["publicKey"], place, "InUse")
+
+
+async def test_every_request_has_a_pair_of_its_own(api: ApiHouse) -> None:
+    one = (await api.created(mci("m1")))["newKeyPair"]
+    two = (await api.created(mci("m2")))["newKeyPair"]
+    more = (await api.post(f"{M1}/subGroupDynamic?wait=60", group("g2", 1))).json()["newKeyPair"]
+    assert len({pair["publicKey"] for pair in (one, two, more)}) == 3
+    assert sorted(at_provider(api)) == sorted(pair["publicKey"] for pair in (one, two, more))
+    assert (await key_of(api, "g2-1"))["publicKey"] == more["publicKey"]
+
+
+async def test_the_private_half_is_shown_once_and_is_nowhere_else(
+    api: ApiHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    headers = {"x-request-id": "mine-1"}
+    made = (await api.post(f"/ns/{NS}/mciDynamic?wait=60", mci(), headers=headers)).json()
+    secret = made["newKeyPair"]["privateKey"].splitlines()[2]
+    general = f"http://test/api/v1/ns/{NS}"
+    paths = [M1, f"{M1}?option=accessinfo", f"/ns/{NS}/mci", f"{M1}/vm/g1-1", KEYS, "/requests", "/request/mine-1"]
+    paths += [f"{general}/objects?limit=100", f"{general}/objects/m1", "http://test/api/v1/journal?limit=1000"]
+    for path in paths:
+        answer = await api.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+        assert secret not in answer.text, path
+        assert "PRIVATE" not in answer.text, path
+    assert secret not in caplog.text
+
+
+async def test_a_key_that_is_named_is_the_one_that_vms_get(api: ApiHouse) -> None:
+    await api.post(KEYS, {"name": "mine", "connectionName": AWS})
+    shown = await api.created(mci("m1", group("g1", 1, sshKeyId="mine"), group("g2", 1)))
+    assert [one["sshKeyId"] == "mine" for one in shown["vm"]] == [True, False]
+    assert shown["newKeyPair"]  # for the other one
+    native = (await api.get(f"{KEYS}/mine")).json()["cspResourceId"]
+    assert shown["vm"][0]["cspSshKeyId"] == native
+    await api.post(f"{M1}/subGroupDynamic?wait=60", group("g3", 1, sshKeyId="mine"))
+    assert (await api.get(f"{M1}/vm/g3-1")).json()["sshKeyId"] == "mine"
+
+
+async def test_nothing_is_made_where_every_subgroup_names_a_key(api: ApiHouse) -> None:
+    await api.post(KEYS, {"name": "mine", "connectionName": AWS})
+    shown = await api.created(mci("m1", group("g1", 1, sshKeyId="mine")))
+    assert shown["newKeyPair"] is None
+    assert (await api.get(f"{KEYS}?option=id")).json() == {"output": ["mine"]}
+
+
+async def test_a_key_of_another_connection_is_refused_before_anything_is_made(api: ApiHouse) -> None:
+    await api.post(KEYS, {"name": "mine", "connectionName": GCP})
+    answer = await api.post(f"/ns/{NS}/mciDynamic", mci("m1", group("g1", 1, sshKeyId="mine")))
+    assert (answer.status_code, answer.json()["field"]) == (400, "subGroups[0].sshKeyId")
+    assert GCP in answer.json()["message"]
+    assert (await api.get(M1)).status_code == 404
+
+
+async def test_a_public_key_that_is_brought_along_needs_no_private_half(api: ApiHouse) -> None:
+    public = new_pair("ann").public
+    shown = await api.created(mci("m1", group("g1", 1), group("g2", 1, specId=MICRO), publicKey=public))
+    assert shown["newKeyPair"] is None
+    assert at_provider(api) == [public]
+    answer = await api.post(f"/ns/{NS}/mciDynamic", mci("m2", publicKey="garbage"))
+    assert (answer.status_code, answer.json()["field"]) == (400, "publicKey")
+
+
+async def test_a_subgroup_that_grows_keeps_its_key(api: ApiHouse) -> None:
+    shown = await api.created()
+    await api.post(f"{M1}/subgroup/g1?wait=60", {"numVMsToAdd": 1})
+    assert (await key_of(api, "g1-3"))["publicKey"] == shown["newKeyPair"]["publicKey"]
+
+
+async def test_the_way_in_is_told_with_user_key_addresses_and_port(api: ApiHouse) -> None:
+    shown = await api.created(mci("m1", group("g1", 1), group("g2", 1, vmUserName="bob", imageId="debian12")))
+    first, second = shown["vm"]
+    assert [one["vmUserName"] for one in (first, second)] == ["ubuntu", "bob"]
+    groups = (await api.get(f"{M1}?option=accessinfo")).json()["MciSubGroupAccessInfo"]
+    (access,) = groups[0]["MciVmAccessInfo"]
+    assert (access["vmUserName"], access["sshKeyId"]) == ("ubuntu", first["sshKeyId"])
+    assert (access["publicIP"], access["privateIP"], access["sshPort"]) == (first["publicIP"], first["privateIP"], 22)
+    assert access["publicIP"]
+    assert (await api.get(f"{M1}/vm/g1-1?option=accessinfo")).json()["sshKeyId"] == first["sshKeyId"]
+
+
+async def test_keys_go_when_their_mci_is_gone_and_not_before(api: ApiHouse) -> None:
+    await api.created(mci("m1"))
+    await api.created(mci("m2"))
+    await api.post(KEYS, {"name": "mine", "connectionName": AWS})
+    await remove_ownerless_keys(api.engine)
+    assert len((await api.get(KEYS)).json()["sshKey"]) == 3
+    assert (await api.delete(f"{M1}?option=terminate")).status_code == 200
+    await api.wing.upkeep.look_around()
+    for one in await api.wing.service.parts(NS, "sshKey"):
+        if one.op is not None:
+            await api.engine.wait(NS, one.op, 60.0)
+    left = await api.wing.service.parts(NS, "sshKey")
+    owner = mci_of(await api.wing.service.mci(NS, "m2")).uid
+    assert sorted(owner_of(one) for one in left) == sorted(["", owner])
+    assert len(at_provider(api)) == 2
+
+
+async def test_a_key_that_was_made_for_a_creation_is_removed_when_that_is_withdrawn(api: ApiHouse) -> None:
+    answer = await api.post(f"/ns/{NS}/mciDynamic?option=hold", mci())
+    assert answer.json()["newKeyPair"]
+    await api.held()
+    assert len(at_provider(api)) == 1
+    await api.done(f"{M1}?action=withdraw")
+    assert at_provider(api) == []
+
+
+async def test_an_mci_over_the_general_api_may_bring_a_public_key(house: House) -> None:
+    def bringing(public: str) -> MciSpec:
+        asked = wanted()
+        return replace(asked, groups=tuple(replace(one, public_key=public) for one in asked.groups))
+
+    with pytest.raises(BadInput) as refused:
+        await house.created(bringing("garbage"))
+    assert refused.value.field == "spec.groups[0].public_key"
+    public = new_pair().public
+    await house.created(bringing(public))
+    parts = house.cloud.region(HERE).shelf.all()
+    assert [one.facts["public_key"] for one in parts if one.kind is PartKind.SSH_KEY] == [public]

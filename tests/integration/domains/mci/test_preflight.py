@@ -1,0 +1,122 @@
+"""What a request names must be there and fit before anything is accepted; providers are asked once, and together."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateward.drivers.simulated.catalogue import SPECS
+from stateward.store.records import Key
+from tests.integration.domains.mci.api_house import AWS, DEAD, MICRO, NANO, NS, ApiHouse, group, mci, open_api
+
+GCP = "gcp-asia-northeast3"
+R = f"/ns/{NS}/resources"
+PLACED = {"connectionName": AWS}
+STATIC = {"vNetId": "net", "subnetId": "a", "securityGroupIds": ["wall"], "sshKeyId": "key"}
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
+    async with open_api(tmp_path) as opened:
+        yield opened
+
+
+async def refused(api: ApiHouse, path: str, body: dict[str, Any]) -> str:
+    """Ask for something that is bad input, and return the field."""
+    answer = await api.post(path, body)
+    assert answer.status_code == 400, answer.text
+    return str(answer.json()["field"])
+
+
+WRONG = [
+    ({"connectionName": "aws-nowhere"}, "connectionName"),
+    ({"connectionName": GCP}, "specId"),  # the spec is one of aws
+    ({"connectionName": "aws-us-east-1"}, "specId"),  # the spec is one of another region
+    ({"specId": "aws+ap-northeast-2+t3.huge"}, "specId"),
+    ({"specId": "nonsense"}, "specId"),
+    ({"imageId": "beos"}, "imageId"),
+    ({"imageId": "gcp+asia-northeast3+ubuntu22.04"}, "imageId"),
+    ({"imageId": "aws+us-east-1+ubuntu22.04"}, "imageId"),
+    ({"sshKeyId": "nobody-s"}, "sshKeyId"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "field"), WRONG)
+async def test_what_does_not_fit_is_refused_with_its_field_and_nothing_is_made(
+    api: ApiHouse, wrong: dict[str, str], field: str
+) -> None:
+    body = mci("m1", group("good", 1), group("bad", 1, **wrong))
+    assert await refused(api, f"/ns/{NS}/mciDynamic", body) == f"subGroups[1].{field}"
+    assert await api.engine.store.reader.object(Key(NS, "m1")) is None
+    assert (await api.get(f"{R}/vNet")).json() == {"vNet": []}
+
+
+@pytest.mark.parametrize(("wrong", "field"), WRONG)
+async def test_a_subgroup_that_does_not_fit_is_not_added(api: ApiHouse, wrong: dict[str, str], field: str) -> None:
+    await api.created()
+    assert await refused(api, f"/ns/{NS}/mci/m1/subGroupDynamic", group("bad", 1, **wrong)) == field
+    assert (await api.get(f"/ns/{NS}/mci/m1/subgroup")).json() == {"output": ["g1"]}
+    assert (await api.status())["status"] == "Running:2 (R:2/2)"
+
+
+@pytest.mark.parametrize(("wrong", "field"), WRONG)
+async def test_a_review_says_of_the_same_that_it_cannot_be_made(
+    api: ApiHouse, wrong: dict[str, str], field: str
+) -> None:
+    shown = (await api.post(f"/ns/{NS}/mciDynamicReview", mci("m1", group("bad", 1, **wrong)))).json()
+    assert (shown["overallStatus"], shown["creationViable"]) == ("Error", False)
+    assert field in shown["vmReviews"][0]["message"]
+
+
+async def with_resources(api: ApiHouse) -> None:
+    subnets = [{"name": "a", "ipv4_CIDR": "10.0.1.0/24"}]
+    assert (await api.post(f"{R}/vNet", {"name": "net", **PLACED, "subnetInfoList": subnets})).status_code == 201
+    assert (await api.post(f"{R}/securityGroup", {"name": "wall", **PLACED, "vNetId": "net"})).status_code == 200
+    for name, place in (("key", AWS), ("other", GCP)):
+        assert (await api.post(f"{R}/sshKey", {"name": name, "connectionName": place})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"vNetId": "nowhere"}, "vNetId"),
+        ({"subnetId": "b"}, "subnetId"),
+        ({"securityGroupIds": ["wall", "none"]}, "securityGroupIds"),
+        ({"sshKeyId": "nobody-s"}, "sshKeyId"),
+        ({"sshKeyId": "other"}, "sshKeyId"),  # a key of another connection
+        ({"specId": MICRO}, "vNetId"),  # a spec of another connection than the network's
+    ],
+)
+async def test_a_static_mci_must_name_resources_of_its_connection(
+    api: ApiHouse, wrong: dict[str, Any], field: str
+) -> None:
+    await with_resources(api)
+    body = mci("m1", group("g1", 1, **{**STATIC, **wrong}))
+    assert await refused(api, f"/ns/{NS}/mci", body) == f"subGroups[0].{field}"
+    await api.created()
+    assert await refused(api, f"/ns/{NS}/mci/m1/vm", group("g2", 1, **{**STATIC, **wrong})) == field
+
+
+async def test_another_connection_to_the_same_region_takes_the_same_specs(api: ApiHouse) -> None:
+    place = {"name": "seoul", "provider": "aws", "region": "ap-northeast-2", "driver": "simulated"}
+    assert (await api.post("http://test/api/v1/mci/connections", place)).status_code == 201
+    shown = await api.created(mci("m1", group("g1", 1, connectionName="seoul")))
+    assert shown["vm"][0]["connectionName"] == "seoul"
+
+
+async def test_a_provider_that_does_not_answer_holds_up_no_request(api: ApiHouse) -> None:
+    api.temper(DEAD)
+    assert (await api.post(f"/ns/{NS}/mciDynamic", mci())).status_code == 200
+
+
+async def test_each_question_to_a_provider_is_asked_once_however_many_subgroups_have_it(api: ApiHouse) -> None:
+    specs = [f"aws+ap-northeast-2+{one.name}" for one in SPECS["aws"][:3]]
+    groups = [group(f"g{number}", 1, specId=specs[number % 3]) for number in range(60)]
+    assert NANO in specs
+    before = api.calls.count(("aws", "check"))
+    shown = await api.created(mci("m1", *groups))
+    assert shown["status"] == "Running:60 (R:60/60)"
+    assert api.calls.count(("aws", "check")) - before == len(specs)
+    assert (await api.post(f"/ns/{NS}/mciDynamicReview", mci("m2", *groups))).json()["creationViable"]
+    assert api.calls.count(("aws", "check")) - before == 2 * len(specs)
