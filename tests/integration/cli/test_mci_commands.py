@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateward.access import Role
+from stateward.domains.mci.keypair import new_pair
 from stateward.domains.mci.service import Caller
 from stateward.drivers import Place, Want
 from stateward.lifecycle import USER
@@ -65,6 +66,31 @@ def test_what_no_vm_of_an_mci_allows_is_refused_by_the_generic_command_too(house
     refused = house.run("do", "resume", "mci/m1")
     assert refused.exit_code == 1
     assert "refused" in refused.stdout + refused.stderr
+
+
+def test_the_private_key_of_its_vms_is_written_to_a_new_file_and_nowhere_else(house: MciHouse, tmp_path: Path) -> None:
+    file = tmp_path / "m1.key"
+    made = house.run("mci", "create", "-f", "-", "--key", str(file), "--json", stdin=FLEET)
+    assert made.exit_code == 0, made.output
+    assert file.read_text().startswith("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "PRIVATE" not in made.output
+    again = house.run("mci", "create", "-f", "-", "--name", "m2", "--key", str(file), stdin=FLEET)
+    assert (again.exit_code, "--key" in again.stderr) == (2, True)
+    assert [one["id"] for one in house.json("mci", "list")] == ["m1"]
+
+
+def test_where_no_key_is_made_no_file_is_left(house: MciHouse, tmp_path: Path) -> None:
+    file = tmp_path / "m1.key"
+    own = f"publicKey: {new_pair().public}\n{FLEET}"
+    assert house.run("mci", "create", "-f", "-", "--key", str(file), stdin=own).exit_code == 0
+    assert house.run("mci", "create", "-f", "-", "--key", str(file), stdin=FLEET).exit_code == 1
+    assert not file.exists()
+
+
+def test_who_gives_no_file_is_told_that_nobody_keeps_the_key(house: MciHouse) -> None:
+    made = house.run("mci", "create", "-f", "-", stdin=FLEET)
+    assert "--key FILE" in made.stderr
 
 
 def test_without_waiting_the_operation_is_named(house: MciHouse) -> None:
@@ -162,10 +188,17 @@ def test_a_review_of_what_cannot_be_made_exits_with_1_and_says_why(house: MciHou
     assert "t3.giant" in done.stdout
 
 
-def test_a_creation_that_fails_exits_with_1(house: MciHouse) -> None:
-    done = house.run("mci", "create", "-f", "-", "--wait", stdin=FLEET.replace("t3.nano", "t3.giant"))
+def test_a_creation_that_fails_exits_with_1(house: MciHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(house.cloud, "wrong", lambda *_: "sold out")
+    done = house.run("mci", "create", "-f", "-", "--wait", stdin=FLEET)
     assert done.exit_code == 1
-    assert "t3.giant" in done.stdout
+    assert "sold out" in done.stdout
+
+
+def test_a_creation_that_names_an_unknown_spec_is_bad_use_and_makes_nothing(house: MciHouse) -> None:
+    done = house.run("mci", "create", "-f", "-", "--wait", stdin=FLEET.replace("t3.nano", "t3.giant"))
+    assert (done.exit_code, "subGroups[0].specId" in done.stderr) == (2, True)
+    assert house.json("mci", "list") == []
 
 
 def test_an_mci_is_deleted_with_its_vms_only_when_that_is_said(house: MciHouse) -> None:

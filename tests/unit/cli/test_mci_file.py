@@ -44,6 +44,14 @@ def test_short_names_become_those_of_the_wire() -> None:
     }
 
 
+def test_the_key_and_the_user_of_vms_are_named_in_short_or_as_on_the_wire() -> None:
+    text = "publicKey: ssh-ed25519 AAAA\nname: a\ngroups: [{spec: s, image: i, key: mine, user: bob}]"
+    body = read_fleet(text, "fleet.yaml")
+    assert body["publicKey"] == "ssh-ed25519 AAAA"
+    assert body["subGroups"] == [{"specId": "s", "imageId": "i", "sshKeyId": "mine", "vmUserName": "bob"}]
+    assert read_fleet(json.dumps(body), "body.json") == body
+
+
 def test_the_body_of_a_request_is_a_fleet_file_too() -> None:
     body = read_fleet(GOOD, "fleet.yaml")
     assert read_fleet(json.dumps(body), "body.json") == body

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from stateward.cli.session import Session
@@ -81,6 +81,17 @@ class Left(Struct, frozen=True, rename="camel"):
     shown: str = ""
 
 
+class KeyPair(Struct, frozen=True, rename="camel"):
+    """A key pair that was made for VMs; the server does not keep the private half."""
+
+    public_key: str = ""
+    private_key: str = ""
+
+    def __repr__(self) -> str:
+        """Show the public half only."""
+        return f"KeyPair(public_key={self.public_key!r})"
+
+
 class Told(Struct, frozen=True):
     """What a request has led to: the operation, the VMs passed over, what was removed, and what may still be there."""
 
@@ -90,6 +101,7 @@ class Told(Struct, frozen=True):
     output: list[str] = []
     remains: list[str] = []
     left: list[Left] = []
+    new_key_pair: KeyPair | None = field(name="newKeyPair", default=None)
 
 
 class GroupReview(Struct, frozen=True, rename="camel"):

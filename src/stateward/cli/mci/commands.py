@@ -13,6 +13,7 @@ from stateward.cli.commands.options import Force, Timeout, Wait
 from stateward.cli.completion import complete_objects
 from stateward.cli.mci import connections
 from stateward.cli.mci.calls import Orphans, Review, Told, ask, part, status_of, statuses
+from stateward.cli.mci.key_file import private_file
 from stateward.cli.mci.progress import groups_of, is_watched, seen_to_end, until_held
 from stateward.cli.mci.views import FEW, FEWER, mci_table, mci_view, orphan_view, review_view, skipped_table
 from stateward.cli.output import NO, err, print_json
@@ -52,6 +53,10 @@ Target = Annotated[
 What = Annotated[Action, typer.Argument(metavar="ACTION", help=", ".join(Action))]
 Rename = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another name than the file's.")]
 Hold = Annotated[bool, typer.Option("--hold", help="Stop when all is prepared, until `do continue` or `do withdraw`.")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option("--key", metavar="FILE", help="Write the private key that is made for its VMs to this new file."),
+]
 Every = Annotated[bool, typer.Option("--all", "-a", help="Show every VM, however many there are.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Ask the providers now what they show.")]
 Subgroup = Annotated[str, typer.Argument(metavar="GROUP", help="The subgroup.")]
@@ -73,12 +78,15 @@ def create(
     file: File,
     name: Rename = None,
     hold: Hold = False,
+    key: KeyFile = None,
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> None:
     """Make an MCI from a file: prepare networks, groups and keys, then provision its VMs."""
     body = _fleet(file, name)
-    told = ask(session, Told, "POST", "/mciDynamic", params={"option": "hold" if hold else None}, body=body)
+    with private_file(key) as save:
+        told = ask(session, Told, "POST", "/mciDynamic", params={"option": "hold" if hold else None}, body=body)
+        save(told.new_key_pair)
     if hold and wait:
         until_held(session, body["name"], timeout)
     _finish(session, body["name"], told, wait and not hold, timeout)

@@ -33,16 +33,17 @@ class Planned(Struct, frozen=True):
 async def find_plan(catalogue: Catalogue, ns: str, group: SubGroup) -> Planned:
     """Find what a subgroup names, without asking its provider; what is not there or does not fit is bad input."""
     spec = await catalogue.spec(ns, group.spec)
-    connection = await _connection(catalogue, group, spec)
+    connection = await connection_of(catalogue, group, spec)
     check_grant(connection, ns)
     if spec.connection != connection.name:
-        home = await _connection(catalogue, replace(group, connection=""), spec)
+        home = await connection_of(catalogue, replace(group, connection=""), spec)
         if home.lane != connection.lane:
             raise BadInput("specId", group.spec, f"a spec of connection {connection.name}: it is one of {home.name}")
     return Planned(group, connection, spec, await catalogue.image(ns, group.image, connection))
 
 
-async def _connection(catalogue: Catalogue, group: SubGroup, spec: Spec) -> Connection:
+async def connection_of(catalogue: Catalogue, group: SubGroup, spec: Spec) -> Connection:
+    """Return the connection that a subgroup names, or else that of its spec."""
     try:
         return await catalogue.connection(group.connection or spec.connection)
     except UnknownName as error:

@@ -12,7 +12,7 @@ from stateward.domains.mci.api.names import Ns
 from stateward.domains.mci.api.rights import READ
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
-from stateward.domains.mci.plans import DriverOf, Planned, ask_providers, find_plan, refusal
+from stateward.domains.mci.plans import DriverOf, Planned, ask_providers, connection_of, find_plan, refusal
 from stateward.domains.mci.preflight import check_resources
 from stateward.domains.wing import reads
 from stateward.drivers import Doubt, Learns, Refused
@@ -134,7 +134,7 @@ async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> Looked:
     try:
         spec = await catalogue.spec(ns, group.spec)
         looked = replace(looked, spec=spec)
-        looked = replace(looked, connection=await catalogue.connection(group.connection or spec.connection))
+        looked = replace(looked, connection=await connection_of(catalogue, group, spec))
         planned = await find_plan(catalogue, ns, group)
         await check_resources(catalogue, ns, planned)
     except StatewardError as error:

@@ -1,0 +1,47 @@
+"""The file of a private key that a server has made and does not keep.
+
+The answer to a request is the only place where the private half stands. So the file is made before the request is sent:
+one that cannot be written is an error while nothing is lost yet. It is the user's own, from the first byte on.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stateward.cli.mci.calls import KeyPair
+from stateward.cli.output import err
+from stateward.errors import BadInput
+
+Save = Callable[[KeyPair | None], None]
+
+
+@contextmanager
+def private_file(path: Path | None) -> Iterator[Save]:
+    """Make a new file for a private key, and yield what writes it; a file that nothing was written to is removed."""
+    if path is None:
+        yield _warn
+        return
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise BadInput("--key", str(path), f"a new file that can be written ({error.strerror})") from error
+    try:
+        with os.fdopen(handle, "w") as file:
+            yield lambda pair: _write(file.write, pair)
+    finally:
+        if path.stat().st_size == 0:
+            path.unlink()
+
+
+def _write(write: Callable[[str], int], pair: KeyPair | None) -> None:
+    if pair is None:
+        err().print("No key was made: the file names the keys of its VMs.", style="yellow")
+    else:
+        write(pair.private_key)
+
+
+def _warn(pair: KeyPair | None) -> None:
+    if pair is not None:
+        text = "The private key of its VMs is kept nowhere: give --key FILE, or a key or publicKey in the fleet file."
+        err().print(text, style="yellow")
