@@ -197,13 +197,13 @@ async def test_with_force_the_record_goes_all_the_same(api: ApiHouse) -> None:
 
 
 async def test_all_of_a_type_are_removed_as_far_as_nobody_uses_them(api: ApiHouse) -> None:
-    await api.created()
+    used = (await api.created())["vm"][0]["sshKeyId"]
     await made(api, "sshKey", KEY)
     answer = await api.delete(f"{BASE}/sshKey")
     assert answer.status_code == 200
-    shared, own = answer.json()["output"]
-    assert own == "The sshKey k1 has been deleted"
-    assert shared.startswith(f"The sshKey {NS}-shared-{AWS} has not been deleted")
+    free, kept = answer.json()["output"]
+    assert free == "The sshKey k1 has been deleted"
+    assert kept.startswith(f"The sshKey {used} has not been deleted")
     assert (await api.delete(f"{BASE}/sshKey")).status_code == 409
 
 

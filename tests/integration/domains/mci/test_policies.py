@@ -381,11 +381,14 @@ async def test_a_deletion_by_force_tells_what_may_remain_and_it_is_found_as_orph
     assert {one.key for one in await house.wing.upkeep.look_around()} == uids
 
 
-async def test_a_subgroup_that_cannot_be_made_leaves_the_mci_as_it_was(house: House) -> None:
+async def test_a_subgroup_that_cannot_be_made_leaves_the_mci_as_it_was(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await house.created(mci())
-    operation = await house.ended(await house.service.add_group(NS, "m1", group("g2", image="beos"), ANN))
+    monkeypatch.setattr(house.cloud, "wrong", lambda *_: "sold out")
+    operation = await house.ended(await house.service.add_group(NS, "m1", group("g2"), ANN))
     assert operation.status is Status.FAILED
-    assert "beos" in str(operation.error)
+    assert "sold out" in str(operation.error)
     found = await house.service.mci(NS, "m1")
     assert [one.name for one in mci_of(found).groups] == ["g1"]
     assert found.state == MciState.RUNNING
@@ -393,7 +396,7 @@ async def test_a_subgroup_that_cannot_be_made_leaves_the_mci_as_it_was(house: Ho
 
 async def test_a_failed_mci_still_knows_what_was_wanted(house: House) -> None:
     wanted = mci("m1", group(image="beos"))
-    await house.created(wanted)
+    assert (await created_unchecked(house, wanted)).status is Status.FAILED
     assert mci_of(await house.service.mci(NS, "m1")) == wanted
 
 
