@@ -45,7 +45,7 @@ async def find_plan(catalogue: Catalogue, ns: str, group: SubGroup) -> Planned:
 async def connection_of(catalogue: Catalogue, group: SubGroup, spec: Spec) -> Connection:
     """Return the connection that a subgroup names, or else that of its spec."""
     try:
-        return await catalogue.connection(group.connection or spec.connection)
+        return await catalogue.connection_of_machines(group.connection or spec.connection)
     except UnknownName as error:
         if not group.connection:
             raise BadInput("specId", spec.id, f"a spec of a known connection, not of {spec.connection!r}") from error
