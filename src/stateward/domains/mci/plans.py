@@ -8,7 +8,7 @@ from hashlib import blake2b
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.catalogue import Catalogue, login_user
+from stateward.domains.mci.catalogue import BUILT_IN, Catalogue, find_known_spec, login_user
 from stateward.domains.mci.grants import check_grant
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup, VmSpec
 from stateward.drivers import Doubt, Driver, Learns, Refused
@@ -37,9 +37,17 @@ async def find_plan(catalogue: Catalogue, ns: str, group: SubGroup) -> Planned:
     check_grant(connection, ns)
     if spec.connection != connection.name:
         home = await connection_of(catalogue, replace(group, connection=""), spec)
-        if home.lane != connection.lane:
+        if not _fits(spec, home, connection):
             raise BadInput("specId", group.spec, f"a spec of connection {connection.name}: it is one of {home.name}")
     return Planned(group, connection, spec, await catalogue.image(ns, group.image, connection))
+
+
+def _fits(spec: Spec, home: Connection, connection: Connection) -> bool:
+    """Tell whether a spec can be used at a connection; regions that nobody knows have no specs of their own."""
+    if home.lane == connection.lane:
+        return True
+    has_own = any(one.lane == connection.lane for one in BUILT_IN.values())
+    return home.provider == connection.provider and not has_own and find_known_spec(spec.id) == spec
 
 
 async def connection_of(catalogue: Catalogue, group: SubGroup, spec: Spec) -> Connection:

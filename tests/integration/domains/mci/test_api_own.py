@@ -27,7 +27,7 @@ async def test_a_connection_is_added_used_changed_and_removed(api: ApiHouse) -> 
     assert answer.status_code == 201, answer.text
     assert (answer.json()["name"], answer.json()["built_in"]) == ("mine", False)
     assert (await api.get("/connConfig/mine")).json()["regionZoneInfo"]["assignedRegion"] == "us-east-1"
-    shown = await api.created(mci("m1", group("g1", 1, connectionName="mine")))
+    shown = await api.created(mci("m1", group("g1", 1, connectionName="mine", specId="aws+us-east-1+t3.nano")))
     assert (shown["vm"][0]["connectionName"], shown["vm"][0]["region"]["region"]) == ("mine", "us-east-1")
     assert (await api.post(f"{OWN}/connections", {**body, "zone": "a"})).json()["zone"] == "a"
     assert (await api.delete(f"/ns/{NS}/mci/m1?option=terminate")).status_code == 200
@@ -39,7 +39,7 @@ async def test_a_connection_is_added_used_changed_and_removed(api: ApiHouse) -> 
 async def test_a_connection_is_not_taken_away_from_what_stands_at_it(api: ApiHouse) -> None:
     body = {"name": "mine", "provider": "aws", "region": "us-east-1", "driver": "simulated"}
     await api.post(f"{OWN}/connections", body)
-    await api.created(mci("m1", group("g1", 1, connectionName="mine")))
+    await api.created(mci("m1", group("g1", 1, connectionName="mine", specId="aws+us-east-1+t3.nano")))
     refusals = [
         await api.delete(f"{OWN}/connections/mine"),
         await api.post(f"{OWN}/connections", body | {"region": "us-west-2"}),

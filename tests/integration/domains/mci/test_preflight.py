@@ -105,6 +105,13 @@ async def test_another_connection_to_the_same_region_takes_the_same_specs(api: A
     assert shown["vm"][0]["connectionName"] == "seoul"
 
 
+async def test_a_spec_that_is_registered_for_a_connection_fits_no_other_region(api: ApiHouse) -> None:
+    spec = {"name": "small", "connectionName": AWS, "cspSpecName": "t3.nano"}
+    assert (await api.post(f"{R}/spec", spec)).status_code == 200
+    body = mci("m1", group("g1", 1, specId="small", connectionName="aws-us-east-1"))
+    assert await refused(api, f"/ns/{NS}/mciDynamic", body) == "subGroups[0].specId"
+
+
 async def test_a_provider_that_does_not_answer_holds_up_no_request(api: ApiHouse) -> None:
     api.temper(DEAD)
     assert (await api.post(f"/ns/{NS}/mciDynamic", mci())).status_code == 200
