@@ -33,14 +33,14 @@ class Privacy(Struct, frozen=True):
     secrets     mappings whose values are secret, at any depth; their names are shown
     texts       errors and reasons are internal
     operations  all operations are internal, and what the journal says beside changes of the state
-    places      lanes are internal, and the names of providers in the journal
+    places      how the names of its lanes begin, if they are internal; so are the names of providers in the journal
     """
 
     fields: frozenset[str] = frozenset()
     secrets: frozenset[str] = frozenset()
     texts: bool = False
     operations: bool = False
-    places: bool = False
+    places: str = ""
 
 
 PUBLIC = Privacy()
@@ -86,7 +86,14 @@ class Disclosure:
 
     def hides_places(self, kind: str) -> bool:
         """Tell whether the readers do not see in which lane the work of a kind runs."""
-        return not self._internal and self._privacy.get(kind, PUBLIC).places
+        return not self._internal and bool(self._privacy.get(kind, PUBLIC).places)
+
+    def lane(self, name: str) -> str:
+        """Return the name of a lane as its readers see it: all internal lanes of a kind have one name."""
+        if self._internal:
+            return name
+        prefixes = (one.places for one in self._privacy.values() if one.places)
+        return next((f"{prefix}*" for prefix in prefixes if name.startswith(prefix)), name)
 
     def line(self, line: Line) -> Line | None:
         """Return a line of the journal as its readers see it; None if they do not.

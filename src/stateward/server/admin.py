@@ -30,8 +30,10 @@ TAGS = ["deployment"]
 
 @get("/lanes", guards=[needs_all(Right.READ)], tags=TAGS, summary="List the lanes", responses=problems())
 async def list_lanes(request: Call) -> LanesView:
-    """Return all lanes and groups with their limits and loads."""
-    return lanes_view(*await request.service.reader.lanes())
+    """Return all lanes and groups with their limits and loads; internal lanes are for administrators."""
+    groups, loads = await request.service.reader.lanes()
+    public = request.presenter.disclosure.lane
+    return lanes_view(groups, [one for one in loads if public(one.lane.lane) == one.lane.lane])
 
 
 @put(

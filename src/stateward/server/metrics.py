@@ -24,14 +24,17 @@ from prometheus_client import (
     Gauge,
     Histogram,
     disable_created_metrics,
-    generate_latest,
 )
 
 from stateward import __version__
 from stateward.access import Right
 from stateward.engine import Kind
+from stateward.engine.kinds import Kinds
+from stateward.engine.privacy import Disclosure
 from stateward.server.answers import problems
 from stateward.server.auth import needs
+from stateward.server.disclosed_metrics import metrics_text
+from stateward.server.presenting import sees_internal
 from stateward.server.refusals import NotReady
 from stateward.server.service import Call
 from stateward.server.survey import Survey
@@ -58,13 +61,14 @@ class Metrics:
 
     def __init__(self, kinds: Sequence[Kind], survey: Callable[..., Awaitable[Survey]]) -> None:
         self.registry = CollectorRegistry()
+        self._kinds = Kinds(kinds)
         self._tally = Tally(kinds)
         self._counters: dict[Told, Counter] = {}  # finding one by its labels costs more than counting
         self._verdicts: dict[str, Histogram] = {}
         self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._survey = survey
         self._surveyed = -FRESH
-        self._texts: dict[frozenset[str], tuple[float, str]] = {}
+        self._texts: dict[tuple[frozenset[str], Disclosure], tuple[float, str]] = {}
         self._lock = asyncio.Lock()
         self._count_happenings()
         self._count_calls()
@@ -147,18 +151,22 @@ class Metrics:
 
     # --- showing -----------------------------------------------------------------------------------------------------
 
-    async def text(self, namespaces: frozenset[str] | None = None) -> str:
-        """Return what Prometheus reads: everything, or what is now in some namespaces."""
+    async def text(self, namespaces: frozenset[str] | None = None, *, internal: bool = True) -> str:
+        """Return what Prometheus reads: everything, or what is now in some namespaces.
+
+        Administrators see what is internal too.
+        """
+        disclosure = self._kinds.disclosure(internal=internal)
         async with self._lock:
             if namespaces is not None:
-                return await self._text_of(namespaces)
+                return await self._text_of(namespaces, disclosure)
             if self._surveyed + FRESH <= monotonic():
                 await self._look()
-        return generate_latest(self.registry).decode()
+        return metrics_text(self.registry, disclosure)
 
-    async def _text_of(self, namespaces: frozenset[str]) -> str:
+    async def _text_of(self, namespaces: frozenset[str], disclosure: Disclosure) -> str:
         """Return what is now in some namespaces; asked at most once a second for the same ones."""
-        known = self._texts.get(namespaces)
+        known = self._texts.get((namespaces, disclosure))
         if known is not None and known[0] + FRESH > monotonic():
             return known[1]
         registry = CollectorRegistry()
@@ -169,8 +177,8 @@ class Metrics:
             present.store.set(0)
         if len(self._texts) >= MOST_TEXTS:
             self._texts.clear()
-        text = generate_latest(registry).decode()
-        self._texts[namespaces] = monotonic(), text
+        text = metrics_text(registry, disclosure)
+        self._texts[namespaces, disclosure] = monotonic(), text
         return text
 
     async def _look(self) -> None:
@@ -300,7 +308,10 @@ async def show_metrics(request: Call) -> Response[str]:
     metrics: Metrics | None = request.app.state.get("metrics")
     if metrics is None:
         raise NotReady("this process has no metrics: ask a server")
-    return Response(await metrics.text(request.grant.namespace_filter), media_type=CONTENT_TYPE_LATEST)
+    internal = sees_internal(request.grant)
+    return Response(
+        await metrics.text(request.grant.namespace_filter, internal=internal), media_type=CONTENT_TYPE_LATEST
+    )
 
 
 ROUTES = (show_metrics,)

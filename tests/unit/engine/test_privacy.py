@@ -78,6 +78,17 @@ def test_a_line_that_may_tell_of_internal_work_is_internal() -> None:
     assert everybody.line(replace(LINE, event="labels changed", op=None, source=None, target=None)) is not None
 
 
+def test_all_internal_lanes_of_a_kind_have_one_name() -> None:
+    everybody, administrators = (_kinds(Privacy(places="ovc/")).disclosure(internal=one) for one in (False, True))
+    assert [everybody.lane(one) for one in ("ovc/node-1", "ovc/node-2", "aws/eu", "")] == [
+        "ovc/*",
+        "ovc/*",
+        "aws/eu",
+        "",
+    ]
+    assert administrators.lane("ovc/node-1") == "ovc/node-1"
+
+
 def test_records_are_shown_by_the_presenter_alone() -> None:
     """A route that made its own view of a record would forget what is internal."""
     files = Path(stateward.server.__file__).parent.glob("*.py")

@@ -20,9 +20,12 @@ from stateward.store.selection import Selector
 
 log = logging.getLogger("stateward.ovc")
 
-PLACED = Privacy(fields=frozenset({"node", "machine", "to", "leftovers"}), places=True)
+LANES = "ovc/"
+"""How the lanes of nodes begin."""
+
+PLACED = Privacy(fields=frozenset({"node", "machine", "to", "leftovers"}), places=LANES)
 HOST = Privacy(
-    fields=frozenset({"options", "away", "report", "trouble", "strangers"}), texts=True, operations=True, places=True
+    fields=frozenset({"options", "away", "report", "trouble", "strangers"}), texts=True, operations=True, places=LANES
 )
 PRIVACY: Mapping[str, Privacy] = {VM.kind: PLACED, CLOUDSPACE.kind: PLACED, NODE.kind: HOST}
 

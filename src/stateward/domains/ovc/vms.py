@@ -23,6 +23,7 @@ from stateward.domains.ovc.model import (
 )
 from stateward.domains.ovc.nodes import Hypervisor, Machine, Nodes, Plugged, Power, Vault
 from stateward.domains.ovc.overdue import in_time
+from stateward.domains.ovc.placement import LANES
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Seen
 from stateward.engine.kinds import After, Company, Guard, Route
 from stateward.lifecycle import FAILED, Lifecycle
@@ -282,4 +283,4 @@ def _teller(job: Job) -> Callable[[int, int], Awaitable[None]]:
 def route_of(found: Object, _action: str) -> Route:
     """Return the lane of a VM's node: how much may happen on it at once can be set."""
     node = vm_seen(found).node
-    return Route("", f"ovc/{node}") if node else Route()
+    return Route("", f"{LANES}{node}") if node else Route()

@@ -199,6 +199,18 @@ async def test_what_stands_behind_a_migration_waits_for_other_work(scene: Scene)
     assert (why["text"], why["lane"]) == ("stop: other work on its object has to end first", None)
 
 
+async def test_metrics_name_no_node_and_no_internal_operation_to_others(scene: Scene) -> None:
+    windows: Windows = scene.app.state["windows"]
+    windows.metrics.hear(await scene.cloud.engine.store.reader.lines(0, 10_000, JournalFilter(ns=NS)))
+    for namespaces in (None, frozenset({NS})):
+        public = await windows.metrics.text(namespaces, internal=False)
+        whole = await windows.metrics.text(namespaces)
+        node = await scene.cloud.node_of(scene.vm)
+        assert (f'lane="ovc/{node}"' in whole, f"ovc/{node}" in public) == (True, False)
+        assert 'stateward_operations_in_flight{lane="ovc/*",status="running"} 1.0' in public
+        assert ('action="migrate"' in whole, 'action="migrate"' in public) == (namespaces is None, False)
+
+
 async def test_the_error_of_a_public_action_names_no_node(scene: Scene) -> None:
     found = (await scene.cloud.engine.store.reader.operations_of(Key(NS, scene.failed), 1))[0]
     assert (found.action, found.error) == ("pause", "region its node has no answer")
