@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from stateward.store import EVERYTHING, Changes, Topic, Tx
+from stateward.server.copies import back_up
+from stateward.store import EVERYTHING, Changes, Selector, Topic, Tx
 from stateward.store.errors import Replaced, Unavailable
 from stateward.store.sqlite import SqliteStore
 from stateward.store.sqlite.identity import FileIdentity
 from stateward.store.sqlite.reading import Pool
 from stateward.store.sqlite.settings import Settings
 from tests.contract.hands import Ear, stored, write
-from tests.contract.samples import an_object, key
+from tests.contract.samples import NS, an_object, key
 
 SUFFIXES = ("", "-wal", "-shm", ".lock")
 
@@ -166,6 +167,31 @@ async def test_a_database_that_is_overwritten_by_a_shorter_copy_is_noticed(path:
         path.write_bytes(path.read_bytes()[:8192])
         with pytest.raises(Replaced, match="shrunk"):
             await write(store, objects=[an_object("lost")])
+        assert path.stat().st_size == 8192, "nothing more is written into what somebody has put there"
+
+
+async def test_a_copy_that_is_put_in_the_place_of_the_database_is_not_damaged_by_its_log(path: Path) -> None:
+    async with opened(path) as store:
+        await write(store, objects=[an_object("before")])
+        back_up(path, path.with_name("copy"))
+        await write(store, objects=[an_object(f"later-{number}", spec="x" * 500) for number in range(500)])
+        path.with_name("copy").rename(path)
+        with pytest.raises(Replaced):
+            await write(store, objects=[an_object("lost")])
+    async with opened(path) as restarted:  # with the log of the other file still beside it
+        assert await restarted.reader.count_states(Selector(NS)) == {("vm", "Running"): 1}
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def test_a_database_that_is_moved_away_is_complete_without_its_log(path: Path) -> None:
+    async with opened(path) as store:
+        await write(store, objects=[an_object("before")])
+        move_away(path)
+        with pytest.raises(Replaced):
+            await write(store, objects=[an_object("perhaps")])
+    async with opened(path.with_name("moved")) as found:
+        assert await found.reader.object(key("before")) is not None
 
 
 async def test_files_that_are_moved_away_and_back_are_the_same_files(path: Path) -> None:

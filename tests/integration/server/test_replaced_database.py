@@ -53,8 +53,6 @@ def test_a_server_without_its_file_accepts_nothing_and_a_second_one_starts_on_th
         assert client.get("/healthz").status_code == 200
         if way == "restored from a copy":
             assert first.stop() == 0
-            for suffix in ("-wal", "-shm"):  # the log of the former file fits no other
-                (home / f"stateward.db{suffix}").unlink(missing_ok=True)
         check_second(home, first, restored=way == "restored from a copy")
     assert first.output.count("replaced while in use") == 1
     assert "Traceback" not in first.output

@@ -71,6 +71,10 @@ class FileIdentity:
                     self._refuse(f"{path} was overwritten or compacted: it has shrunk")
                 self._bytes = found.st_size
 
+    def is_only_database_replaced(self) -> bool:
+        """Tell whether the log, its index and the lock file are the ones that were opened, and the database is not."""
+        return [path for path, known in self._known.items() if _identity_at(path) != known] == [self._database]
+
     def _refuse(self, finding: str) -> None:
         with self._lock:
             if not self._finding:
@@ -82,6 +86,13 @@ class FileIdentity:
                     finding,
                 )
         raise Replaced(self._finding)
+
+
+def _identity_at(path: str) -> tuple[int, int] | None:
+    try:
+        return _identity(Path(path).stat())
+    except OSError:
+        return None
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:

@@ -4,6 +4,7 @@ Programs are queued from the event loop. The thread takes all that are queued at
 busier it gets, the more programs share the price of a commit; nobody is kept waiting for company.
 """
 
+import sqlite3
 from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +32,10 @@ SWITCH_EVERY = 0.0005
 Python's own five milliseconds are for threads that compute. Ours asks for the lock some twenty times per transaction,
 and would wait a tenth of a second in all where the work itself takes a fiftieth.
 """
+
+
+EMPTY_WITHIN = 2.0
+"""How many seconds are waited for readers before the log of a replaced database is emptied."""
 
 
 class Job(Struct, frozen=True):
@@ -121,6 +126,8 @@ class Writer:
             if not jobs:
                 with suppress(StoreError):  # it is told to those who ask next
                     self._files.check()
+            if self._files.is_replaced is not was_replaced:
+                self._empty_log(desk)
             is_news = others.have_written() or self._files.is_replaced is not was_replaced
             was_replaced = self._files.is_replaced
             topics = ANYTHING if is_news else NOTHING
@@ -129,6 +136,18 @@ class Writer:
             if jobs or topics:
                 self._later(self._deliver, jobs, outcomes, topics)
             self._checkpoints.look(desk.connection)
+
+    def _empty_log(self, desk: Desk) -> None:
+        """Bring the log into the file that was opened, when that is not the one that it now stands beside.
+
+        Whoever opens the file that was put there would take the log for its own, and damage it. The file that was
+        opened may still be somewhere, and is complete then.
+        """
+        assert desk.lock is not None
+        if self._files.is_only_database_replaced() and desk.lock.undisturbed():
+            with suppress(sqlite3.Error):
+                desk.connection.execute(f"PRAGMA busy_timeout = {int(EMPTY_WITHIN * 1000)}").fetchone()
+                desk.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def _queued(self, patience: float) -> list[Job | None]:
         queued: list[Job | None] = []
