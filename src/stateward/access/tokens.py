@@ -16,6 +16,7 @@ from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.roles import Role
 from stateward.engine import Denied, Engine, Kind, Request
 from stateward.engine.desk import Desk
+from stateward.engine.verdicts import scope_key
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
 from stateward.naming import check_text
@@ -73,6 +74,10 @@ class Grant(Struct, frozen=True):
     def governs_all(self) -> bool:
         """Whether this is the token of an administrator of everything."""
         return self.role is Role.ADMIN and ANY in self.namespaces
+
+    def own_key(self, key: str | None) -> str | None:
+        """Return the idempotency key under which a request of this token is stored: keys are the caller's."""
+        return scope_key(self.token, key)
 
     def speaks_for(self, ns: str, cloudlet: str) -> bool:
         """Tell whether the token of an agent names a cloudlet, or explicitly all cloudlets of a namespace."""

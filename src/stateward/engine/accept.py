@@ -5,7 +5,7 @@ denied has changed nothing, and the others go on. Of racing requests exactly one
 locked while it is decided, and their versions are compared when they are written.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import count
 
@@ -32,6 +32,7 @@ from stateward.engine.requests import (
     VersionMismatch,
     blocker_of,
 )
+from stateward.engine.verdicts import RefusedBefore, bare_key, fingerprint_of, read_refusal, with_refusal
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
 from stateward.store.errors import StoreError
@@ -102,7 +103,7 @@ async def _reconsidered(
 async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> list[Verdict]:
     """Put a batch of requests onto the desk."""
     await _load(desk, kinds, requests)
-    keys = {Key(one.ns, one.key) for one in requests if one.key is not None}
+    keys = {key for one in requests for key in stored_keys(one)}
     answers = await desk.tx.answers(keys) if keys else {}
     await desk.load_operations({Key(one.ns, one.op) for one in answers.values() if one.op is not None})
     verdicts: list[Verdict] = []
@@ -114,9 +115,10 @@ async def admit_all(desk: Desk, kinds: Kinds, requests: Sequence[Request]) -> li
         except StoreError:
             raise  # a guard's look was in somebody's way: that is no verdict, and the program is run again
         except StatewardError as error:
-            verdicts.append(error)
+            verdicts.append(_refuse(desk, request, answers, error))
         except msgspec.DecodeError as error:  # a domain reads specs strictly, whoever wrote them
-            verdicts.append(BadInput("spec", request.spec or EMPTY, f"what its kind expects ({error})"))
+            unfit = BadInput("spec", request.spec or EMPTY, f"what its kind expects ({error})")
+            verdicts.append(_refuse(desk, request, answers, unfit))
     await follow(desk, kinds)
     return verdicts
 
@@ -171,16 +173,49 @@ async def _admit(desk: Desk, kinds: Kinds, request: Request, answers: dict[Key, 
     return accepted
 
 
+def _refuse(desk: Desk, request: Request, answers: dict[Key, Answer], error: StatewardError) -> StatewardError:
+    """Return a refusal; under a key it is stored, so that the same request gets the same verdict again."""
+    if request.key is not None and not isinstance(error, KeyReused | RefusedBefore):
+        answer = refused_answer(request, error, desk.now)
+        answers[Key(request.ns, request.key)] = answer
+        desk.changes.answers.append(answer)
+    return error
+
+
+def refused_answer(request: Request, error: StatewardError, now: float) -> Answer:
+    """Return the refusal of a request as the answer to its key."""
+    assert request.key is not None
+    return Answer(request.ns, request.key, with_refusal(_fingerprint(request), error), None, request.object, now)
+
+
+def stored_keys(request: Request) -> set[Key]:
+    """Return the keys under which the answer to a request may be stored: its caller's, or a bare one of before."""
+    return set() if request.key is None else {Key(request.ns, request.key), Key(request.ns, bare_key(request.key))}
+
+
+def find_answer(request: Request, answers: Mapping[Key, Answer]) -> Answer | None:
+    """Return the answer to a request's key; raises if the key was used for another request, or refused before."""
+    if request.key is None:
+        return None
+    answer = answers.get(Key(request.ns, request.key))
+    if answer is None:
+        bare = answers.get(Key(request.ns, bare_key(request.key)))
+        return bare if bare is not None and fingerprint_of(bare) == _fingerprint(request) else None
+    if fingerprint_of(answer) != _fingerprint(request):
+        raise KeyReused(bare_key(answer.key))
+    if (refusal := read_refusal(answer)) is not None:
+        raise refusal
+    return answer
+
+
 def _answered(desk: Desk, request: Request, answers: dict[Key, Answer]) -> Accepted | None:
     """Return the answer that this very request got before: by its idempotency key, or by its operation's id."""
     before = _before(desk, request)
     if before is not None:
         return before
-    answer = answers.get(Key(request.ns, request.key)) if request.key is not None else None
+    answer = find_answer(request, answers)
     if answer is None:
         return None
-    if answer.fingerprint != _fingerprint(request):
-        raise KeyReused(answer.key)
     found = desk.objects.get(Key(request.ns, request.object))
     if found is None:
         raise NotFound(request.ns, request.object)
@@ -250,5 +285,5 @@ def _step(desk: Desk, request: Request, found: Object, move: Move) -> Accepted:
 
 def _fingerprint(request: Request) -> str:
     """Return what makes two requests the same, their ids aside."""
-    named = replace(request, op="", key=None, actor=str(request.actor), facts=frozenset(), beside=())
+    named = replace(request, op="", key=None, actor=str(request.actor), facts=frozenset(), children=0, beside=())
     return blake2b(msgspec.json.encode((named, sorted(request.facts))), digest_size=16).hexdigest()

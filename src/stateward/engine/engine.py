@@ -16,8 +16,9 @@ from stateward.engine.ids import new_id
 from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.recasting import refuse_strays
 from stateward.engine.remote import Word
-from stateward.engine.requests import EMPTY, Accepted, Birth, LockWish, NotFound, Request
+from stateward.engine.requests import EMPTY, Accepted, Birth, KeyReused, LockWish, NotFound, Request
 from stateward.engine.spares import AHEAD
+from stateward.engine.verdicts import RefusedBefore
 from stateward.engine.waiting import Waiting
 from stateward.engine.watch import watch
 from stateward.engine.worker import LEASE, Worker
@@ -26,6 +27,7 @@ from stateward.lifecycle import NO_FACTS, USER
 from stateward.naming import check_text
 from stateward.store.changes import Changes
 from stateward.store.closing import close_each
+from stateward.store.errors import StoreError
 from stateward.store.port import Store, StuckWork, Tx
 from stateward.store.records import Key, Lane, LaneGroup, Line, Object, Operation, Timer
 from stateward.store.selection import JournalFilter, Selector
@@ -163,9 +165,20 @@ class Engine:
 
     async def group(self, whole: Request | None, members: Selector, each: Request) -> groups.GroupVerdict:
         """Ask for an action on a whole and on all of its members at once: accepted together, in one transaction."""
-        return await self.store.transact(
-            lambda tx: groups.accept_group(tx, self.kinds, whole, members, each, self._new_id)
-        )
+        try:
+            return await self.store.transact(
+                lambda tx: groups.accept_group(tx, self.kinds, whole, members, each, self._new_id)
+            )
+        except (StoreError, KeyReused, RefusedBefore):
+            raise
+        except StatewardError as error:
+            if whole is None or whole.key is None:
+                raise
+            keyed, refusal = whole, error
+        verdict = await self.store.transact(lambda tx: groups.settle_refusal(tx, self.kinds, keyed, refusal))
+        if isinstance(verdict, StatewardError):
+            raise verdict
+        return verdict
 
     async def cancel(self, ns: str, op: str, who: str = "") -> Operation:
         """Cancel an operation."""

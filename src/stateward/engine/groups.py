@@ -9,12 +9,13 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.accept import Verdict, admit_all, needed
+from stateward.engine.accept import Verdict, admit_all, find_answer, needed, plan, refused_answer, stored_keys
 from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kinds
 from stateward.engine.promotion import bring_forward
 from stateward.engine.requests import Accepted, Denied, Request
 from stateward.errors import StatewardError
+from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key
 from stateward.store.selection import Selector
@@ -56,6 +57,7 @@ async def accept_group(
         key = Key(whole.ns, whole.object)
         await desk.load([key])
         before = (await tx.operations([Key(whole.ns, whole.op)])).values()
+        find_answer(whole, await tx.answers(stored_keys(whole)))  # a refusal is raised; an acceptance has its operation
         if before:
             return GroupVerdict(Accepted(desk.objects[key], next(iter(before)), again=True), [], {})
     parent = None if whole is None else whole.op
@@ -79,3 +81,21 @@ async def _whole(desk: Desk, kinds: Kinds, whole: Request | None, children: int)
     if isinstance(verdict, StatewardError):
         raise verdict
     return verdict
+
+
+async def settle_refusal(tx: Tx, kinds: Kinds, whole: Request, error: StatewardError) -> GroupVerdict | StatewardError:
+    """Store the refusal of a group under its key and return it, unless the key was answered meanwhile.
+
+    What is in the way of the whole says more than what is in the way of each part.
+    """
+    desk = Desk(tx)
+    await desk.load([Key(whole.ns, whole.object)])
+    answer = find_answer(whole, await tx.answers(stored_keys(whole)))
+    if answer is not None:
+        operation = (await tx.operations([Key(whole.ns, answer.op or "")])).get(Key(whole.ns, answer.op or ""))
+        return GroupVerdict(Accepted(desk.objects[Key(whole.ns, whole.object)], operation, again=True), [], {})
+    if isinstance(error, NoneAllowed):
+        (alone,) = await plan(tx, kinds, [replace(whole, key=None)])
+        error = alone if isinstance(alone, StatewardError) else error
+    await tx.apply(Changes(answers=[refused_answer(whole, error, tx.now)]))
+    return error

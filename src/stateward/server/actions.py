@@ -72,7 +72,7 @@ async def act(
     """
     service = request.service
     version = None if if_match is None else await matched(service, Key(ns, id), if_match)
-    wanted = asked(request, ns, id, action, data, version=version, key=key)
+    wanted = asked(request, ns, id, action, data, version=version, key=request.grant.own_key(key))
     accepted = await service.wholes.submit(service.engine, wanted)
     ended = None if wait is None else await _ended(request, accepted, wait)
     shown, again = ended or accepted, (REPLAYED,) if accepted.again else ()

@@ -145,7 +145,7 @@ async def create_object(
         not_before=data.not_before.timestamp() if data.not_before else 0.0,
         actor=ACTORS[request.grant.role],
         who=request.grant.name,
-        key=key,
+        key=request.grant.own_key(key),
     )
     return Reply(request.presenter.accepted(accepted), accepted.object.version, status=202)
 

@@ -34,6 +34,7 @@ from stateward.engine.requests import (
     Refused,
     VersionMismatch,
 )
+from stateward.engine.verdicts import RefusedBefore
 from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle import StateClass
 from stateward.server.audit import AUDITED
@@ -213,6 +214,18 @@ def _(error: AlreadyExists) -> Problem:
 @problem_of.register(AlreadyEnded)
 def _(error: Denied) -> Problem:
     return problem(409, error.code, error, retry=False)
+
+
+STATUSES = {"BadInput": 400, "UnknownName": 404, "NotFound": 404, "VersionMismatch": 412, "QuotaExceeded": 403}
+"""The status of a refusal that is repeated from its key, by the class of the error; all others are conflicts."""
+
+
+@problem_of.register
+def _(error: RefusedBefore) -> Problem:
+    kept = error.refusal
+    status = HTTPStatus.FORBIDDEN if kept.code == FORBIDDEN else STATUSES.get(kept.error, HTTPStatus.CONFLICT)
+    allowed = None if kept.allowed is None else list(kept.allowed)
+    return problem(status, kept.code, error, retry=False, field=kept.field, state=kept.state, allowed=allowed)
 
 
 @problem_of.register

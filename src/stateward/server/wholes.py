@@ -13,6 +13,7 @@ from stateward.domains.wing import PartsOf, Wing
 from stateward.engine import Accepted, Engine, Request
 from stateward.engine.groups import NoneAllowed
 from stateward.engine.requests import KeyReused
+from stateward.engine.verdicts import bare_key
 from stateward.errors import StatewardError
 from stateward.store.records import Key
 from stateward.store.selection import Selector
@@ -36,7 +37,7 @@ class Wholes:
 
 async def _on_all(engine: Engine, whole: Request, kind: str) -> Accepted:
     if whole.key is not None:  # a group is known again by its operation: its members are not asked a second time
-        return _same(await _on_all(engine, replace(whole, op=_named(whole), key=None), kind), whole)
+        whole = replace(whole, op=await _named(engine, whole))
     each = engine.request(
         whole.ns, "", whole.action, actor=whole.actor, who=whole.who, facts=whole.facts, priority=whole.priority
     )
@@ -48,16 +49,23 @@ async def _on_all(engine: Engine, whole: Request, kind: str) -> Accepted:
             raise alone from None  # what is in the way of the whole says more than what is in the way of each part
         raise
     assert verdict.whole is not None
-    return verdict.whole
+    return verdict.whole if whole.key is None else _same(verdict.whole, whole)
 
 
-def _named(whole: Request) -> str:
-    return blake2b(f"{whole.ns}\n{whole.key}".encode(), digest_size=16).hexdigest()
+async def _named(engine: Engine, whole: Request) -> str:
+    """Return the id of the operation under a caller's key; or under the bare key, if it was this caller's before."""
+    mine, before = (_hash(whole.ns, key) for key in (str(whole.key), bare_key(str(whole.key))))
+    found = await engine.store.reader.operation(Key(whole.ns, before)) if before != mine else None
+    return before if found is not None and found.who == whole.who else mine
+
+
+def _hash(ns: str, key: str) -> str:
+    return blake2b(f"{ns}\n{key}".encode(), digest_size=16).hexdigest()
 
 
 def _same(accepted: Accepted, whole: Request) -> Accepted:
     """Return what was accepted, unless the key belongs to another request."""
     operation = accepted.operation
     if operation is not None and (operation.object, operation.action) != (whole.object, whole.action):
-        raise KeyReused(str(whole.key))
+        raise KeyReused(bare_key(str(whole.key)))
     return accepted

@@ -223,8 +223,8 @@ class Answer(Struct, frozen=True, gc=False):
     """What an idempotency key was answered with."""
 
     ns: str
-    key: str
-    fingerprint: str
+    key: str  # the caller's id, a space, and the key that the caller gave
+    fingerprint: str  # of the request; if it was refused, a space and the refusal
     op: str | None
     object: str
     at: float

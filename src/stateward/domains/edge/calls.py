@@ -47,4 +47,5 @@ Key = Annotated[
 def caller_of(request: Call, ignore: list[Ignore] | None = None, key: str | None = None) -> Caller:
     """Return who asks, with what comes along with the call."""
     facts = frozenset(OVERRIDES[one] for one in ignore or ())
-    return Caller(actor_of(request), grant_of(request).name, facts, key)
+    grant = grant_of(request)
+    return Caller(actor_of(request), grant.name, facts, grant.own_key(key))

@@ -31,10 +31,11 @@ from stateward.engine.healing import Healed
 from stateward.engine.ids import new_id
 from stateward.engine.privacy import Disclosure
 from stateward.engine.requests import Birth
+from stateward.engine.verdicts import bare_key, is_former, scope_key
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER, PROVIDER, Meaning, Reason
 from stateward.store.port import StuckWork
-from stateward.store.records import Object
+from stateward.store.records import Key, Object
 from stateward.store.selection import JournalFilter, Selector
 
 THERE = {
@@ -52,6 +53,7 @@ class Caller(Struct, frozen=True):
 
     actor: str
     who: str = ""
+    token: str = ""
 
 
 class Healing(Struct, frozen=True):
@@ -114,7 +116,8 @@ class Service:
         key: str | None,
     ) -> Accepted:
         """Make an object, and have done what comes next; where that is refused, it is taken back."""
-        id_ = _new_name(ns, kind, key)
+        key = scope_key(caller.token, key)
+        id_ = await self._new_name(ns, kind, key, caller)
         accepted = await self.submit(self._first(ns, id_, kind, actions[0], spec, parent, caller, key))
         for action in actions[1:]:
             try:
@@ -123,6 +126,14 @@ class Service:
                 await self._take_back(ns, id_)
                 raise
         return accepted
+
+    async def _new_name(self, ns: str, kind: str, key: str | None, caller: Caller) -> str:
+        """Return the id of a new object: always the same for the same key of a caller."""
+        if key is None:
+            return f"{short(kind)}-{new_id()[-12:]}"
+        mine, before = _name_of(ns, kind, key), _name_of(ns, kind, bare_key(key))
+        former = before != mine and await is_former(self.engine.store.reader, Key(ns, before), caller.who)
+        return before if former else mine
 
     async def _take_back(self, ns: str, id_: str) -> None:
         """Destroy what was described and cannot be made."""
@@ -166,6 +177,7 @@ class Service:
     ) -> Accepted:
         """Ask for an action on an object of a kind; `status` is the state that the caller believes it to be in."""
         await self.get(ns, kind, id_)
+        key = scope_key(caller.token, key)
         facts = () if status is None else (f"{STATUS}{status}",)
         try:
             return await self.submit(self._request(ns, id_, action, caller, args=args or {}, facts=facts, key=key))
@@ -248,7 +260,6 @@ class Service:
         ]
 
 
-def _new_name(ns: str, kind: str, key: str | None) -> str:
-    """Return the id of a new object: always the same for the same idempotency key."""
-    tail = new_id()[-12:] if key is None else blake2b(f"{ns}/{kind}/{key}".encode(), digest_size=6).hexdigest()
-    return f"{short(kind)}-{tail}"
+def _name_of(ns: str, kind: str, key: str) -> str:
+    """Return the id of the object that is made under an idempotency key."""
+    return f"{short(kind)}-{blake2b(f'{ns}/{kind}/{key}'.encode(), digest_size=6).hexdigest()}"

@@ -14,6 +14,7 @@ from stateward.domains.systems.names import change_id, checked_name, checked_pat
 from stateward.domains.systems.specs import ChangeSeen, ChangeSpec, Picture, SystemSpec, seen_of, spec_of
 from stateward.engine import Accepted, Denied, Engine, NotFound
 from stateward.engine.ids import new_id
+from stateward.engine.verdicts import bare_key, is_former
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.locks.paths import ROOT, Path
@@ -66,7 +67,7 @@ class Actions:
     async def _deploy(self, system: str, change: ChangeSpec, wait: float | None, key: str | None) -> Accepted:
         return await self._engine.create(
             self._ns,
-            change_id(checked_name("system", system), new_id() if key is None else from_key(key)),
+            await self._change_id(checked_name("system", system), key),
             DEPLOY.kind,
             "deploy",
             spec=change,
@@ -80,6 +81,14 @@ class Actions:
             actor=self._actor,
             key=key,
         )
+
+    async def _change_id(self, system: str, key: str | None) -> str:
+        """Return the id of a new deploy or teardown: always the same for the same key of a caller."""
+        if key is None:
+            return change_id(system, new_id())
+        mine, before = (change_id(system, from_key(one)) for one in (key, bare_key(key)))
+        former = before != mine and await is_former(self._engine.store.reader, Key(self._ns, before), self._who)
+        return before if former else mine
 
     async def rollback(
         self, system: str, path: str | None, deploy: str | None, wait: float | None = None, key: str | None = None
@@ -126,7 +135,7 @@ class Actions:
         """End all services of a system; the system stays."""
         return await self._engine.create(
             self._ns,
-            change_id(checked_name("system", system), new_id() if key is None else from_key(key)),
+            await self._change_id(checked_name("system", system), key),
             TEARDOWN.kind,
             "teardown",
             parent=system,

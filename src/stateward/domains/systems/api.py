@@ -105,7 +105,7 @@ async def create_system(
     """Make a system; it has no services until something is deployed to it."""
     if data.backend not in premises.backends:
         raise BadInput("backend", data.backend, f"one of {', '.join(premises.backends)}")
-    return asked_view(await _actions(request, ns).create(data.name, data.backend, key))
+    return asked_view(await _actions(request, ns).create(data.name, data.backend, _own(request, key)))
 
 
 @post("/{ns:str}/{system:str}/retry", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Try a system again")
@@ -113,7 +113,7 @@ async def retry_system(request: Call, ns: Ns, system: Name, key: IdempotencyKey 
     """Try again to make a system ready that has failed; what was deployed to it is not touched."""
     actions = _actions(request, ns)
     await actions.system(system)
-    return asked_view(await actions.retry(system, key))
+    return asked_view(await actions.retry(system, _own(request, key)))
 
 
 @delete("/{ns:str}/{system:str}", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Delete a system")
@@ -135,7 +135,7 @@ async def deploy(
     actions = _actions(request, ns)
     await actions.system(system)
     tree = await asyncio.to_thread(read, data.definition, data.file, data.base)  # a large one takes a second
-    return await _locked(request, await actions.deploy(system, data.path, tree, data.wait, key))
+    return await _locked(request, await actions.deploy(system, data.path, tree, data.wait, _own(request, key)))
 
 
 @post("/{ns:str}/{system:str}/rollback", opt=needs(Right.ACT), status_code=202, tags=TAGS, summary="Roll back")
@@ -144,7 +144,7 @@ async def rollback(
 ) -> AskedView:
     """Bring back what was before a deploy that succeeded; that is a deploy itself."""
     actions = _actions(request, ns)
-    return await _locked(request, await actions.rollback(system, data.path, data.deploy, data.wait, key))
+    return await _locked(request, await actions.rollback(system, data.path, data.deploy, data.wait, _own(request, key)))
 
 
 @post(
@@ -164,7 +164,7 @@ async def teardown(
     request: Call, ns: Ns, system: Name, data: JSONBody[NewTeardown], key: IdempotencyKey = None
 ) -> AskedView:
     """End all services of a system and remove its node pools; the system stays."""
-    return await _locked(request, await _actions(request, ns).teardown(system, data.wait, key))
+    return await _locked(request, await _actions(request, ns).teardown(system, data.wait, _own(request, key)))
 
 
 # --- looking ---------------------------------------------------------------------------------------------------------
@@ -241,6 +241,10 @@ async def read_logs(
         raise NotFound(ns, service_id(system, top))
     backend = premises.named((spec_of(found, SystemSpec) or SystemSpec()).backend)
     return list(await backend.logs(Ref(Home(ns, system), str(top)), instance, after, most))
+
+
+def _own(request: Call, key: str | None) -> str | None:
+    return grant_of(request).own_key(key)
 
 
 def _actions(request: Call, ns: str) -> Actions:

@@ -112,4 +112,5 @@ class Maintenance(Struct, frozen=True, forbid_unknown_fields=True):
 
 def caller_of(request: Call) -> Caller:
     """Return who calls."""
-    return Caller(actor_of(request), grant_of(request).name)
+    grant = grant_of(request)
+    return Caller(actor_of(request), grant.name, grant.token)

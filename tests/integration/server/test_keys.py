@@ -1,0 +1,137 @@
+"""Idempotency keys are the caller's, and one key has one verdict, accepted or refused; on both stores."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateward.access import Role
+from tests.integration.server.house import NS, Answer, House, open_house
+from tests.integration.server.manor import open_manor
+from tests.integration.server.test_whole import made
+from tests.stores import fresh_store
+
+PUMP = f"/ns/{NS}/objects/p1/actions/pump"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[House]:
+    async with open_house(fresh_store(request.param, request)()) as opened:
+        yield opened
+
+
+def key(text: str) -> dict[str, Any]:
+    return {"headers": {"Idempotency-Key": text}}
+
+
+def verdict(answer: Answer) -> tuple[int, str]:
+    """Return what a caller can tell two verdicts apart by."""
+    told = answer.json()
+    return answer.status_code, told.get("code") or told["operation"]["id"]
+
+
+async def test_the_same_key_and_body_of_another_token_is_another_request(site: House) -> None:
+    await site.built()
+    first = await site.post(f"{PUMP}?wait=30", **key("monday"))
+    assert first.status_code == 200, first.text
+    site.texts["twin"], _ = await site.tokens.issue("ada", Role.ADMIN, ["*"])
+    for who in ("operator", "twin"):
+        other = await site.post(f"{PUMP}?wait=30", who=who, **key("monday"))
+        assert other.status_code == 200, other.text
+        assert other.json()["operation"]["id"] != first.json()["operation"]["id"]
+        again = await site.post(PUMP, who=who, **key("monday"))
+        assert verdict(again)[1] == other.json()["operation"]["id"]
+    assert verdict(await site.post(PUMP, **key("monday")))[1] == first.json()["operation"]["id"]
+
+
+async def test_a_key_that_is_used_for_something_else_is_told_as_the_caller_gave_it(site: House) -> None:
+    await site.built()
+    await site.post(f"{PUMP}?wait=30", **key("monday"))
+    answer = await site.post(PUMP, {"args": {"fast": True}}, **key("monday"))
+    assert verdict(answer) == (409, "key_reused")
+    assert "'monday'" in answer.json()["detail"]
+
+
+async def test_a_refusal_is_the_verdict_of_its_key_whatever_happens_afterwards(site: House) -> None:
+    await site.built()
+    site.plant.hold()
+    begun = await site.post(PUMP)
+    await site.until(lambda: site.plant.begun["pump"] == 1)
+    refused = await site.post(PUMP, **key("tuesday"))
+    assert refused.status_code == 409
+    site.plant.release()
+    await site.ended(begun)
+    again = await site.post(PUMP, **key("tuesday"))
+    assert verdict(again) == verdict(refused)
+    assert again.json()["detail"] == refused.json()["detail"]
+    assert (again.json()["state"], again.json()["retry"]) == (refused.json()["state"], False)
+    assert verdict(await site.post(PUMP, {"args": {"x": 1}}, **key("tuesday"))) == (409, "key_reused")
+    assert (await site.post(PUMP, who="operator", **key("tuesday"))).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        (f"/ns/{NS}/objects/nobody/actions/pump", None, 404, "not_found"),
+        (f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"}, 409, "exists"),
+    ],
+)
+async def test_every_sort_of_refusal_is_repeated_as_it_was(
+    site: House, path: str, body: Any, status: int, code: str
+) -> None:
+    await site.built()
+    first = await site.post(path, body, **key("wednesday"))
+    again = await site.post(path, body, **key("wednesday"))
+    assert verdict(first) == verdict(again) == (status, code)
+    assert first.json()["detail"] == again.json()["detail"]
+
+
+async def test_a_request_that_is_sent_twice_at_once_has_one_verdict(site: House) -> None:
+    await site.built()
+    verdicts = []
+    for number in range(40):
+        site.plant.hold()
+        begun = await site.post(PUMP)
+
+        async def let_go() -> None:
+            site.plant.release()
+
+        first, _, second, third = await asyncio.gather(
+            site.post(PUMP, **key(f"round-{number}")),
+            let_go(),
+            site.post(PUMP, **key(f"round-{number}")),
+            site.post(PUMP, **key(f"round-{number}")),
+        )
+        assert verdict(first) == verdict(second) == verdict(third), number
+        late = await site.post(PUMP, **key(f"round-{number}"))
+        assert verdict(late) == verdict(first)
+        verdicts.append(first.status_code)
+        for answer in (begun, first):
+            if answer.status_code == 202:
+                await site.ended(answer)
+    assert set(verdicts) <= {202, 409}
+
+
+async def test_a_key_of_before_counts_for_the_request_that_it_was_used_for_and_for_no_other(site: House) -> None:
+    await site.built()
+    before = await site.engine.act(NS, "p1", "pump", actor="admin", who="ada", key="thursday")
+    await site.engine.wait(NS, before.op.id, 60)
+    again = await site.post(PUMP, **key("thursday"))
+    assert verdict(again) == (202, before.op.id), "the same request of the same name, repeated after the upgrade"
+    other = await site.post(f"{PUMP}?wait=30", who="operator", **key("thursday"))
+    assert other.json()["operation"]["id"] != before.op.id
+
+
+async def test_a_group_that_was_refused_under_a_key_stays_refused_under_it(tmp_path: Path) -> None:
+    async with open_manor(tmp_path) as manor:
+        await made(manor)
+        resume = f"/ns/{NS}/objects/m1/actions/resume"
+        refused = await manor.post(resume, **key("friday"))
+        assert refused.status_code == 409, refused.text
+        suspended = await manor.post(f"/ns/{NS}/objects/m1/actions/suspend?wait=60", **key("saturday"))
+        assert suspended.status_code == 200, suspended.text
+        again = await manor.post(resume, **key("friday"))
+        assert (verdict(again), again.json()["detail"]) == (verdict(refused), refused.json()["detail"])
+        assert (await manor.post(f"{resume}?wait=60", **key("sunday"))).status_code == 200
