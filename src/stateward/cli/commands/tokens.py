@@ -24,7 +24,10 @@ app = typer.Typer(no_args_is_help=True, help="Make, list and revoke API tokens."
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Whom or what it is for.")]
 As = Annotated[Role, typer.Option("--role", help="What it may do.")]
-Spaces = Annotated[list[str], typer.Option("--ns", metavar="NAMESPACE", help="What it opens; * is all. Repeatable.")]
+Spaces = Annotated[
+    list[str],
+    typer.Option("--ns", metavar="NAMESPACE", help="What it opens; * is all. Agents: NAMESPACE:CLOUDLET. Repeatable."),
+]
 Days = Annotated[float | None, typer.Option("--days", min=0.0001, max=36_500, help="Expires after so many days.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as it is listed.")]
 
