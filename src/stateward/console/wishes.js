@@ -26,11 +26,15 @@ const WISHES = {
   mci: [
     {
       name: "MCI",
-      fields: async () => [{ name: "name", label: "name", hint: "shop" }, ...(await groupFields())],
+      fields: async () => [
+        { name: "name", label: "name", hint: "shop" },
+        { name: "publicKey", label: "public key of who logs in", optional: true, hint: "ssh-ed25519 AAAA..." },
+        ...(await groupFields()),
+      ],
       call: (ns, values) => [
         "POST",
         `/tumblebug/ns/${part(ns)}/mciDynamic`,
-        { name: values.name, vm: groupsOf(values) },
+        { name: values.name, publicKey: values.publicKey ?? "", vm: groupsOf(values) },
       ],
       first: opened,
       repeat: { label: "Another subgroup", from: "group" },
