@@ -347,7 +347,8 @@ def working(server: Server, cloudlet: str) -> subprocess.Popen[bytes]:
 
 def until(client: httpx.Client, path: str, state: str) -> None:
     while True:
-        found: dict[str, Any] = client.get(path).json()
+        answer = client.get(path)
+        found: dict[str, Any] = answer.json() if answer.is_success else {"state": "NotPresent"}
         if found["state"] == state:
             return
         time.sleep(0.001)

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
+from stateward.domains.edge.book import ASKED, Book, order_of
 from stateward.domains.edge.guard import Record, Rejected, Report, Why, guard
-from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT_ERRORS, ClusterInstState
+from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, ClusterInstState
 from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Reason, Refusal, State
 
 S = ClusterInstState
@@ -140,3 +142,10 @@ def test_an_override_of_the_operation_turns_an_agents_error_into_success() -> No
     verdict = guard(CLUSTERINST, record(S.CREATING), report, frozenset({IGNORE_AGENT_ERRORS}))
     assert isinstance(verdict, Move)
     assert verdict.target == S.READY
+
+
+@pytest.mark.parametrize("state", ASKED)
+def test_an_agent_is_not_asked_for_what_is_to_be_done_without_it(state: State) -> None:
+    book = Book(state, operation=NOW, generation=NOW, confirmed=NOW)
+    assert order_of(book, 1) is not None
+    assert order_of(replace(book, facts=frozenset({IGNORE_AGENT})), 1) is None
