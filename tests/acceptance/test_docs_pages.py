@@ -10,7 +10,8 @@ import pytest
 from typer.main import get_command
 
 from stateward.cli.main import app
-from stateward.config import NAMES
+from stateward.config import describe
+from stateward.domains.registry import sections
 from tools import site
 from tools.reference import api, commands, settings
 
@@ -74,7 +75,8 @@ def test_every_dependency_has_its_reason() -> None:
 
 def test_every_setting_is_in_the_reference() -> None:
     page = settings.page()
-    assert [name for name in NAMES if f"| `{name}` | `STATEWARD_{name.upper()}` |" not in page] == []
+    names = [name for name, _, _ in describe(sections())]
+    assert [name for name in names if f"| `{name}` | `STATEWARD_{name.upper()}` |" not in page] == []
 
 
 def test_every_command_is_in_the_reference_with_its_options() -> None:

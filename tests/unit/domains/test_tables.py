@@ -56,6 +56,7 @@ KINDS = [
     "leases.event",
     "leases.host",
     "leases.property",
+    "leases.notice",
     "systems.system",
     "systems.service",
     "systems.nodepool",
