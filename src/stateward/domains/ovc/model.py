@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.errors import BadInput
 from stateward.lifecycle import DAY
-from stateward.naming import title_pattern
+from stateward.naming import END, title_pattern
 from stateward.store.records import Object
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100, pattern=title_pattern())]
@@ -75,7 +75,7 @@ class ImageSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     account: str
-    source: Annotated[str, Meta(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = BUILT_IN
+    source: Annotated[str, Meta(max_length=200, pattern=rf"^[A-Za-z0-9][A-Za-z0-9._-]*{END}")] = BUILT_IN
 
 
 class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):

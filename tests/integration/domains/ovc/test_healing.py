@@ -1,6 +1,6 @@
 """Transitions that take too long: how long that is can be set, and what is true decides how they end."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -9,16 +9,18 @@ from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.settings import Settings, read_settings, timed
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import HEALER
-from stateward.store import open_store
+from stateward.store.port import Store
 from stateward.store.selection import JournalFilter
 from tests.integration.domains.ovc.cloud import ADA, Cloud, open_cloud
 
 
 @pytest.fixture
-async def hurried(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cloud]:
+async def hurried(
+    tmp_path: Path, request: pytest.FixtureRequest, new_store: Callable[[], Store]
+) -> AsyncIterator[Cloud]:
     """A cloud in which one transition may not take long."""
     settings = Settings("none", {request.param: 0.3}, 0.0)
-    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, settings) as cloud:
+    async with open_cloud(new_store(), tmp_path, settings) as cloud:
         yield await cloud.furnish()
 
 
