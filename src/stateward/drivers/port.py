@@ -64,6 +64,7 @@ class Capabilities(Struct, frozen=True):
     events: bool = False  # whether `watch` yields anything
     shell: bool = False  # whether `run` works
     parts: bool = True  # whether networks, security groups and keys are something there
+    shows_tokens: bool = False  # whether a listing shows which reboots were done, by their tokens
 
 
 # --- machines --------------------------------------------------------------------------------------------------------
@@ -129,6 +130,8 @@ class Observation(Struct, frozen=True):
     private_ip: str = ""
     ssh_port: int = 22
     details: Mapping[str, str] = {}
+    tokens: tuple[str, ...] = ()  # of the latest deeds that it has taken; of reboots, where the listing shows them
+    begun: str = ""  # the token of a reboot that was begun, and of which nobody knows whether it was done
 
 
 class Listing(Struct, frozen=True):

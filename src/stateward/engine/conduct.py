@@ -98,6 +98,7 @@ class Conduct:
         """Look at what is true; whoever cannot look, or fails to, does not know."""
         if self._handler.observe is None:
             return Seen.UNKNOWN
+        job.is_ending = True
         told = _times_told_to_stop()
         try:
             async with asyncio.timeout(LOOK):
@@ -123,15 +124,18 @@ class Conduct:
         return Ending(TIMED_OUT, CLOCK, error="overdue, and nobody can say whether it was done")
 
     async def cancel(self, job: Job) -> Ending:
-        """Say how an operation that was cancelled while it ran has ended: done after all, or back to where it was."""
+        """Say how an operation that was cancelled while it ran has ended: done after all, or back to where it was.
+
+        Only a proof that nothing was done brings it back. A handler that cannot look leaves nothing behind.
+        """
         seen = await self.look(job)
         if isinstance(seen, Ending):
             return seen
         if seen is Seen.DONE:
             return Ending(SUCCEEDED)
-        if seen is Seen.UNKNOWN and self._handler.observe is not None:
-            return Ending(UNKNOWN, error="cancelled, and nobody can say whether it was done")
-        return Ending(CANCELLED, error="cancelled")
+        if seen is Seen.NOT_DONE or self._handler.observe is None:
+            return Ending(CANCELLED, error="cancelled")
+        return Ending(UNKNOWN, error="cancelled, and nobody can say whether it was done")
 
 
 def _times_told_to_stop() -> int:

@@ -6,9 +6,10 @@ operation's id; where it can look first (`observe`), it is asked to.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +19,11 @@ from stateward.engine.requests import Request
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, NO_FACTS
 from stateward.store.records import Claim, Key
+
+T = TypeVar("T")
+
+CALL_ENDS = 20.0
+"""How many seconds work that is told to stop waits, at most, for the end of a provider call."""
 
 
 class WorkError(StatewardError):
@@ -74,11 +80,16 @@ class Fenced(StatewardError):
 
 
 class Seen(StrEnum):
-    """What a look at the world tells about an operation."""
+    """What a look at the world tells about an operation.
+
+    NOT_DONE is a proof: nothing was done, and no call is under way that could still do it. An operation that is
+    cancelled with this proof goes back to where it was. An action that leaves no trace is REPEATABLE.
+    """
 
     DONE = "done"
     NOT_DONE = "not done"
-    UNKNOWN = "unknown"
+    REPEATABLE = "cannot be seen"  # no look can tell; to do it again does no harm
+    UNKNOWN = "unknown"  # nobody can say now; a later look may
 
 
 class Desktop(Protocol):
@@ -98,12 +109,20 @@ class Desktop(Protocol):
 
 
 class Job:
-    """A claimed operation in a handler's hands."""
+    """A claimed operation in a handler's hands.
 
-    __slots__ = ("_desk", "_steps", "claim")
+    `is_ending` tells a look that the operation ends with its answer: it was cancelled, or is overdue. Such a look may
+    wait a while for proof. `sent` and `answers` count the provider calls of this attempt, by which the look knows what
+    may still happen.
+    """
+
+    __slots__ = ("_desk", "_steps", "answers", "claim", "is_ending", "sent")
 
     def __init__(self, claim: Claim, desk: Desktop) -> None:
         self.claim = claim
+        self.is_ending = False
+        self.sent = 0
+        self.answers: list[Any] = []
         self._desk = desk
         self._steps: dict[str, Any] = msgspec.json.decode(claim.operation.steps)
 
@@ -183,6 +202,34 @@ class Job:
         denied: dict[str, str] = self._steps[step]
         return denied
 
+    def note_sent(self) -> None:
+        """Note that a call has gone out to a provider."""
+        self.sent += 1
+
+    def note_answer(self, answer: Any) -> None:  # noqa: ANN401 - whatever a provider's driver says
+        """Note the answer to a call, also after this work was told to stop."""
+        self.answers.append(answer)
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether a call of this attempt has not ended: whatever is seen now may change by it."""
+        return self.sent > len(self.answers)
+
+    @property
+    def is_untried(self) -> bool:
+        """Whether no call was ever sent: this is the first attempt, and it has sent none."""
+        return self.sent == 0 and self.attempt <= 1 and not self.claim.work.observe
+
+    async def call(self, call: Awaitable[T]) -> T:
+        """Await a provider call to its end, as `finish_call` does, and note its answer."""
+        self.note_sent()
+        task = asyncio.ensure_future(call)
+        task.add_done_callback(self._note_end)
+        return await finish_call(task)
+
+    def _note_end(self, call: asyncio.Future[Any]) -> None:
+        self.note_answer(None if call.cancelled() else call.exception() or call.result())
+
     @property
     def state(self) -> str:
         """The object's state when the work was claimed."""
@@ -194,9 +241,23 @@ class Job:
         return msgspec.json.decode(self.claim.object.seen)
 
 
+async def finish_call(call: Awaitable[T]) -> T:
+    """Await a provider call to its end, even if this task is told to stop meanwhile: what was sent arrives.
+
+    Whoever looks before the end of the call would take it for not done. A call that does not end within `CALL_ENDS`
+    seconds is left behind.
+    """
+    task = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=CALL_ENDS)
+        raise
+
+
 Run = Callable[[Job], Awaitable[Any]]
 Observe = Callable[[Job], Awaitable[Seen | Ending]]
-"""A look; whoever saw that it is done may say so with what was seen."""
+"""A look; whoever saw that it is done may say so with what was seen, and whoever cannot see may raise why."""
 
 
 class Handler(Struct, frozen=True):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from stateward.domains.mci.evidence import Look, Sight
-from stateward.domains.mci.gathering import Gatherer
+from stateward.domains.mci.gathering import Gatherer, Witness
 from stateward.drivers import Deed, Driver, Listing, Outcome, PartListing, Ref, Unanswered, Want
 
 MOMENT = 0.001
@@ -55,13 +55,13 @@ class Cloud:
     def _gather(self, deed: Deed, bulk: int) -> Gatherer[Ref, Outcome]:
         return Gatherer(lambda refs: self.driver.act(deed, refs), bulk)
 
-    async def create(self, want: Want) -> Outcome:
+    async def create(self, want: Want, witness: Witness | None = None) -> Outcome:
         """Make a machine."""
-        return await self._answered(want.key, self._creates.ask(want))
+        return await self._answered(want.key, self._creates.ask(want, witness))
 
-    async def act(self, deed: Deed, ref: Ref) -> Outcome:
+    async def act(self, deed: Deed, ref: Ref, witness: Witness | None = None) -> Outcome:
         """Do something to a machine."""
-        return await self._answered(ref.key, self._deeds[deed].ask(ref))
+        return await self._answered(ref.key, self._deeds[deed].ask(ref, witness))
 
     async def _answered(self, key: str, call: Awaitable[Outcome]) -> Outcome:
         try:

@@ -6,7 +6,9 @@ waiting for company by a clock: a call goes out as soon as all have spoken who a
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+from stateward.engine.handlers import CALL_ENDS
 
 TURNS = 2
 """How many turns of the event loop a call gathers: some take a step more than others before they ask."""
@@ -15,14 +17,38 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
+class Witness(Protocol):
+    """Learns what becomes of a call, even if nobody waits for the answer any more; a job is one."""
+
+    def note_sent(self) -> None:
+        """Note that the call has gone out."""
+
+    def note_answer(self, answer: object) -> None:
+        """Note its answer, or the error that it ended with."""
+
+
 class Asked(Generic[Item, Answer]):
     """What one asks for, who waits for the answer, and the call that it went out with, once it has."""
 
-    __slots__ = ("call", "future", "item")
+    __slots__ = ("call", "future", "item", "witness")
 
-    def __init__(self, item: Item, future: "asyncio.Future[Answer]") -> None:
-        self.item, self.future = item, future
+    def __init__(self, item: Item, future: "asyncio.Future[Answer]", witness: Witness | None) -> None:
+        self.item, self.future, self.witness = item, future, witness
         self.call: asyncio.Task[None] | None = None
+
+    def answer(self, answer: Answer) -> None:
+        """Pass the answer on."""
+        if self.witness is not None:
+            self.witness.note_answer(answer)
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        """Pass an error on."""
+        if self.witness is not None:
+            self.witness.note_answer(error)
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Gatherer(Generic[Item, Answer]):
@@ -33,10 +59,10 @@ class Gatherer(Generic[Item, Answer]):
         self._waiting: list[Asked[Item, Answer]] = []
         self._calls: set[asyncio.Task[None]] = set()
 
-    async def ask(self, item: Item) -> Answer:
+    async def ask(self, item: Item, witness: Witness | None = None) -> Answer:
         """Return the answer to one item of a call."""
         loop = asyncio.get_running_loop()
-        asked: Asked[Item, Answer] = Asked(item, loop.create_future())
+        asked: Asked[Item, Answer] = Asked(item, loop.create_future(), witness)
         self._waiting.append(asked)
         if len(self._waiting) >= self._most:
             self._send()
@@ -51,7 +77,7 @@ class Gatherer(Generic[Item, Answer]):
     async def _let_go(self, asked: Asked[Item, Answer]) -> None:
         """Take back what was not sent yet. What was sent arrives: nobody is to act on the same before it has."""
         if asked.call is not None:
-            await asyncio.wait([asked.call])
+            await asyncio.wait([asked.call], timeout=CALL_ENDS)
         elif asked in self._waiting:
             self._waiting.remove(asked)
 
@@ -68,16 +94,19 @@ class Gatherer(Generic[Item, Answer]):
         call = asyncio.ensure_future(self._call(batch))
         for asked in batch:
             asked.call = call
+            if asked.witness is not None:
+                asked.witness.note_sent()
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
     async def _call(self, batch: list[Asked[Item, Answer]]) -> None:
+        left = iter(batch)
         try:
-            answers = await self._run([asked.item for asked in batch])
-            for asked, answer in zip(batch, answers, strict=True):
-                if not asked.future.done():
-                    asked.future.set_result(answer)
+            for answer in await self._run([asked.item for asked in batch]):
+                next(left).answer(answer)
         except Exception as error:
-            for asked in batch:
-                if not asked.future.done():
-                    asked.future.set_exception(error)
+            broken = error
+        else:
+            broken = ValueError("there are fewer answers than items")
+        for asked in left:
+            asked.fail(broken)

@@ -5,13 +5,14 @@ token of the deed: the same operation never reboots twice, another one does. Wha
 it throttles, or does not answer, is tried again and fails nothing.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
 from msgspec import Struct
 
 from stateward.domains.mci.clouds import Cloud
-from stateward.domains.mci.evidence import EVENTS, Look, Sight, hopeless, proven, reached
+from stateward.domains.mci.evidence import EVENTS, Look, Sight, conclude, hopeless, proven, reached
 from stateward.domains.mci.evidence import SHOWN as EXPECTED
 from stateward.domains.mci.grants import GrantGuard
 from stateward.domains.mci.guards import guard_vm
@@ -19,7 +20,7 @@ from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_of, text, vm_of, vm_seen
 from stateward.domains.mci.subgroups import after_delete, mci_beside
 from stateward.domains.outcomes import answered
-from stateward.drivers import Deed, MachineState, Ref, Refused, Want, Why
+from stateward.drivers import Accepted, Already, Deed, MachineState, Ref, Refused, Throttled, Transient, Want, Why
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary, Unknown
 from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.store.records import Object
@@ -35,6 +36,9 @@ YOUNG = 30.0
 
 RELAPSED = 60.0
 """How many seconds a machine may be shown at rest in another state than it is to have, before the action has failed."""
+
+SETTLES = 15.0
+"""How many seconds a look that ends an operation waits, at most, for the end of what the provider has taken."""
 
 FOUND_BY = ("mci", "subgroup", "provider", "region", "connection")
 """The labels that a VM gets from its MCI."""
@@ -82,14 +86,13 @@ class Vms:
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
         cloud = await self._granted_cloud_of(vm.connection, job.ns)
-        answered(await cloud.create(_want(vm)))
+        answered(await cloud.create(_want(vm), job))
         return await self._wait(cloud, job, vm.uid)
 
     async def _act(self, job: Job) -> Ending:
         vm = errand_of(job.claim.object)
         cloud = await self._cloud_of(vm.connection)
-        ref = Ref(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
-        outcome = await cloud.act(DEEDS[job.action], ref)
+        outcome = await cloud.act(DEEDS[job.action], _ref(job, vm), job)
         if isinstance(outcome, Refused) and outcome.why in (Why.NOT_FOUND, Why.CONFLICT):
             return await self._despite(cloud, job, vm, outcome)
         answered(outcome)
@@ -119,14 +122,45 @@ class Vms:
     async def _observe(self, job: Job) -> Seen | Ending:
         vm = errand_of(job.claim.object)
         cloud = await self._cloud_of(vm.connection)
+        if job.is_ending:
+            return await self._conclude(cloud, job, vm)
         look = proven(job.action, await cloud.look(vm.uid), await self._since(cloud, job))
         if look.sight is Sight.UNKNOWN:
-            return Seen.UNKNOWN
+            raise Unknown(look.trouble)
         if look.sight is Sight.ABSENT and await self._is_young(job):
-            return Seen.NOT_DONE  # it may not be shown yet: that proves no termination
+            return Seen.REPEATABLE  # it may not be shown yet: that proves no termination
         if reached(job.action, look) and job.action != "reboot":
             return _done(job, look)
-        return Seen.NOT_DONE  # a deed is known by its token: to ask again does it no second time
+        return Seen.REPEATABLE  # a deed is known by its token: to ask again does it no second time
+
+    async def _conclude(self, cloud: Cloud, job: Job, vm: Errand) -> Seen | Ending:
+        """Say how an operation ends that ends now: what the provider has taken is waited for, within bounds."""
+        if job.is_untried or (job.attempt <= 1 and not job.claim.work.observe and _denied(job)):
+            return Seen.NOT_DONE
+        if job.is_calling:
+            return Seen.UNKNOWN
+        taken = any(isinstance(one, Accepted | Already) for one in job.answers)
+        since, shows_tokens = cloud.clock() + cloud.driver.caps.lag, cloud.driver.caps.shows_tokens
+
+        def read(look: Look) -> Seen:
+            return conclude(job.action, job.key.id, look, since, taken=taken, shows_tokens=shows_tokens)
+
+        try:
+            async with asyncio.timeout(SETTLES):
+                if not job.sent:
+                    await self._resume_reboot(cloud, job, vm)
+                look = await cloud.until(vm.uid, lambda look: read(look) is not Seen.UNKNOWN)
+        except TimeoutError:
+            return Seen.UNKNOWN
+        if look.sight is Sight.ABSENT and await self._is_young(job):
+            return Seen.UNKNOWN  # a machine that another worker has asked for may be about to appear
+        return _done(job, look) if read(look) is Seen.DONE else read(look)
+
+    async def _resume_reboot(self, cloud: Cloud, job: Job, vm: Errand) -> None:
+        """Bring a reboot to its end whose worker has vanished in the middle: the machine would stay down."""
+        shown = (await cloud.look(vm.uid)).shown if job.action == "reboot" else None
+        if shown is not None and job.key.id in shown.tokens and shown.state is not MachineState.RUNNING:
+            await cloud.act(Deed.REBOOT, _ref(job, vm), job)
 
     async def _since(self, cloud: Cloud, job: Job) -> float:
         """Return from when on a provider must be asked, to tell of an action and not of what was before it."""
@@ -188,6 +222,15 @@ def _begun(job: Job) -> float:
     """Return when work began: whoever was at the VM before, and may have made its machine, had stopped by then."""
     deadline = job.claim.work.deadline
     return job.claim.object.since if deadline is None else deadline - job.claim.operation.within
+
+
+def _ref(job: Job, vm: Errand) -> Ref:
+    return Ref(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
+
+
+def _denied(job: Job) -> bool:
+    """Tell whether every call of this attempt was answered, and none was taken."""
+    return not job.is_calling and all(isinstance(one, Refused | Throttled | Transient) for one in job.answers)
 
 
 def _done(job: Job, look: Look) -> Ending:

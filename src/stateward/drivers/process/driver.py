@@ -8,6 +8,7 @@ asked for.
 
 import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator, Collection, Sequence
 
 from msgspec.structs import replace
@@ -33,7 +34,7 @@ from stateward.drivers.port import (
     Why,
 )
 from stateward.drivers.process.jobs import run_job
-from stateward.drivers.process.lodging import Milestone, signal_group, unnoticed
+from stateward.drivers.process.lodging import STEP, Milestone, signal_group, unnoticed
 from stateward.drivers.process.machine import Shell
 from stateward.drivers.process.proc import Process
 from stateward.drivers.process.reception import Reception
@@ -41,9 +42,17 @@ from stateward.drivers.process.record import Phase, Record, Sight, Standing
 from stateward.drivers.process.sizes import size_of
 
 CAPABILITIES = Capabilities(  # noqa: S604 - it says that commands can be run
-    suspension=Suspension.NATIVE, idempotency=Idempotency.NAME, bulk=100, events=False, shell=True, parts=False
+    suspension=Suspension.NATIVE,
+    idempotency=Idempotency.NAME,
+    bulk=100,
+    events=False,
+    shell=True,
+    parts=False,
+    shows_tokens=True,
 )
 IMAGE = "sh"
+OBEYS = 1.0
+"""How many seconds a process may take to stop or to go on after its signal was sent."""
 WORDS = {"R": "running", "S": "sleeping", "D": "waiting", "I": "idle", "T": "stopped", "t": "traced"}
 
 
@@ -120,7 +129,14 @@ class ProcessDriver:
         self._reception.meter("kill")
         if not signal_group(sight.process, number):
             return Refused(record.key, Why.CONFLICT, "it has just ended")
+        self._until_obeyed(record, wanted)
         return Accepted(record.key, record.native_id)
+
+    def _until_obeyed(self, record: Record, wanted: Standing) -> None:
+        """Wait a moment until a listing shows what the signal does: the kernel stops a process when it next runs it."""
+        deadline = time.monotonic() + OBEYS
+        while self._lodging.sight(record).standing is not wanted and time.monotonic() < deadline:
+            time.sleep(STEP)
 
     def _reboot(self, sight: Sight, token: str) -> Outcome:
         """Begin a new boot; one that was begun with this token is brought to its end."""
@@ -198,7 +214,14 @@ def _observation(sight: Sight) -> Observation:
     if sight.process is not None:
         details["pid"] = str(sight.process.pid)
     return Observation(
-        record.key, record.native_id, _state(sight), native, record.name, private_ip="127.0.0.1", details=details
+        record.key,
+        record.native_id,
+        _state(sight),
+        native,
+        record.name,
+        private_ip="127.0.0.1",
+        details=details,
+        tokens=(record.token,) if record.token else (),
     )
 
 

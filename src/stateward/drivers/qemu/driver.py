@@ -47,7 +47,12 @@ from stateward.drivers.qemu.monitor import Denied, Monitor, MonitorError, NotAns
 from stateward.drivers.qemu.words import state_of
 
 CAPABILITIES = Capabilities(
-    suspension=Suspension.NATIVE, idempotency=Idempotency.NAME, bulk=20, events=True, parts=False
+    suspension=Suspension.NATIVE,
+    idempotency=Idempotency.NAME,
+    bulk=20,
+    events=True,
+    parts=False,
+    shows_tokens=True,
 )
 IMAGE = "tick"
 AT_ONCE = 16
@@ -58,6 +63,8 @@ QUITTING = 2.0
 """How long a machine may take to quit before it is killed, in seconds."""
 BETWEEN_LOOKS = 0.005
 MOST_WORDS = 1000
+BEGUN = "reset begun"
+"""What the record keeps the token of a reset under, from before it is sent until it is known to be done."""
 
 
 class Wish(Struct, frozen=True):
@@ -174,11 +181,23 @@ class QemuDriver:
             return Already(record.key, record.native_id)
         if state is not wish.of:
             return Refused(record.key, Why.CONFLICT, f"it is {state}")
-        await monitor.ask(wish.command)
         if deed is Deed.REBOOT:
-            done = replace(record, boot=record.boot + 1, token=ref.token)
-            await self._reception.in_thread(self._lodging.folder.write, done)
+            await self._reset(monitor, record, ref.token)
+        else:
+            await monitor.ask(wish.command)
         return Accepted(record.key, record.native_id)
+
+    async def _reset(self, monitor: Monitor, record: Record, token: str) -> None:
+        """Reset a machine. The record says so before and after: whoever finds it in between knows that nobody knows."""
+        write, in_thread = self._lodging.folder.write, self._reception.in_thread
+        await in_thread(write, replace(record, more={**record.more, BEGUN: token}))
+        try:
+            await monitor.ask(WISHES[Deed.REBOOT].command)
+        except Denied:
+            await in_thread(write, record)
+            raise
+        more = {name: value for name, value in record.more.items() if name != BEGUN}
+        await in_thread(write, replace(record, boot=record.boot + 1, token=token, more=more))
 
     async def _terminate(self, sight: Sight) -> Outcome:
         """End a machine: by a word to its monitor, so that it leaves its disks in order, or else by force."""
@@ -282,7 +301,16 @@ def _observation(sight: Sight, state: MachineState, word: str, complaint: str = 
         details["pid"] = str(sight.process.pid)
     if complaint:
         details["complaint"] = complaint
-    return Observation(record.key, record.native_id, state, word, record.name, details=details)
+    return Observation(
+        record.key,
+        record.native_id,
+        state,
+        word,
+        record.name,
+        details=details,
+        tokens=(record.token,) if record.token else (),
+        begun=record.more.get(BEGUN, ""),
+    )
 
 
 def _text(file: Path) -> str:

@@ -85,6 +85,7 @@ class SimulatedDriver:
             calls_a_second=temper.calls_a_second,
             events=True,
             shell=True,
+            shows_tokens=temper.knows_tokens,
         )
 
     def learn(self, spec: str, image: str) -> None:
@@ -234,7 +235,7 @@ class SimulatedDriver:
             if fate in (Fate.REQUEST_LOST, Fate.ANSWER_LOST):
                 await self._wait(self._region.temper.patience)
             return f"{MISSING}: {fate.name.lower().replace('_', ' ')}", after if fate is Fate.THROTTLED else 0.0
-        seen.extend(shown(page, now - age, self._words))
+        seen.extend(shown(page, now - age, self._words, tokens=self._region.temper.knows_tokens))
         return "", 0.0
 
     async def _wait(self, span: Span) -> None:

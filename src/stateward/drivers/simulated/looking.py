@@ -9,15 +9,20 @@ from stateward.drivers.simulated.words import private_ip, public_ip
 REACHABLE = frozenset({MachineState.RUNNING, MachineState.REBOOTING})
 
 
-def shown(machines: Iterable[Machine], moment: float, words: Mapping[MachineState, str]) -> Iterator[Observation]:
+def shown(
+    machines: Iterable[Machine], moment: float, words: Mapping[MachineState, str], *, tokens: bool = True
+) -> Iterator[Observation]:
     """Yield machines as they were at a moment; what was not there yet is not shown."""
     for machine in machines:
         state = state_at(machine, moment)
         if state is not None:
-            yield _observation(machine, state, words)
+            known = machine.tokens if moment >= machine.since else machine.tokens[:-1]
+            yield _observation(machine, state, words, known if tokens else ())
 
 
-def _observation(machine: Machine, state: MachineState, words: Mapping[MachineState, str]) -> Observation:
+def _observation(
+    machine: Machine, state: MachineState, words: Mapping[MachineState, str], tokens: tuple[str, ...]
+) -> Observation:
     return Observation(
         machine.key,
         machine.native_id,
@@ -28,6 +33,7 @@ def _observation(machine: Machine, state: MachineState, words: Mapping[MachineSt
         private_ip(machine.number),
         22,
         _details(machine),
+        tokens,
     )
 
 
