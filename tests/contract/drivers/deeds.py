@@ -79,6 +79,17 @@ class Deeds:
             seen = await until(driver, case, ref.key, MachineState.RUNNING)
         assert case.reboots(seen) in (1, None)
 
+    async def test_a_listing_shows_which_reboot_was_done_where_the_driver_says_so(self, case: Case) -> None:
+        driver = case.driver()
+        if not driver.caps.shows_tokens:
+            return
+        ref = await running(driver, case)
+        before = await find(driver, case, ref.key)
+        await driver.act(Deed.REBOOT, [Ref(ref.key, ref.native_id, "token")])
+        after = await until(driver, case, ref.key, MachineState.RUNNING)
+        assert before is not None
+        assert ("token" in before.tokens, "token" in after.tokens, after.begun) == (False, True, "")
+
     async def test_terminate_is_final(self, case: Case) -> None:
         driver = case.driver()
         ref = await running(driver, case)

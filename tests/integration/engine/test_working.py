@@ -5,7 +5,19 @@ from typing import TypeVar
 import pytest
 from msgspec.structs import replace
 
-from stateward.engine import Engine, Kind, LockWish, Permanent, Route, Seen, Temporary, Throttled, Unknown, Word
+from stateward.engine import (
+    Engine,
+    Kind,
+    LockWish,
+    Permanent,
+    Route,
+    Seen,
+    Temporary,
+    Throttled,
+    Unknown,
+    Word,
+    handlers,
+)
 from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
 from stateward.engine.groups import NoneAllowed
 from stateward.engine.handlers import Job
@@ -156,6 +168,67 @@ async def test_what_runs_is_stopped_when_cancelled_and_goes_back_if_it_was_not_d
     await site.engine.cancel("ns", accepted.op.id)
     ended = await site.ended(accepted)
     assert (ended.status, await site.state("p1")) == (Status.CANCELLED, "idle")
+
+
+@pytest.mark.parametrize("seen", [Seen.REPEATABLE, Seen.UNKNOWN])
+async def test_what_is_cancelled_without_proof_that_it_was_not_done_is_not_told_as_not_done(
+    site: Site, seen: Seen
+) -> None:
+    await site.built("p1")
+    site.plant.hold()
+    site.plant.sights = [seen]
+    accepted = await site.engine.act("ns", "p1", "pump")
+    await site.until(lambda: site.plant.begun["pump"] == 1)
+    await site.engine.cancel("ns", accepted.op.id)
+    ended = await site.ended(accepted)
+    assert (ended.status, await site.state("p1")) == (Status.FAILED, "lost")
+
+
+async def test_a_call_that_is_under_way_is_waited_for_before_a_cancelled_operation_is_looked_at(site: Site) -> None:
+    await site.built("p1")
+    called, answer = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def provider(job: Job) -> None:
+        called.set()
+        await answer
+        site.plant.true.add(job.key.id)
+
+    site.plant.works = lambda job: job.call(provider(job))
+    accepted = await site.engine.act("ns", "p1", "pump")
+    await called.wait()
+    await site.engine.cancel("ns", accepted.op.id)
+    with pytest.raises(TimeoutError):
+        await site.engine.wait("ns", accepted.op.id, 0.2)
+    answer.set_result(None)
+    assert (await site.ended(accepted)).status is Status.SUCCEEDED
+
+
+async def test_a_call_that_never_ends_is_not_waited_for_without_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "CALL_ENDS", 0.05)
+    await site.built("p1")
+    called, jobs = asyncio.Event(), list[Job]()
+
+    async def provider(job: Job) -> None:
+        jobs.append(job)
+        called.set()
+        await asyncio.get_running_loop().create_future()
+
+    site.plant.works = lambda job: job.call(provider(job))
+    accepted = await site.engine.act("ns", "p1", "pump")
+    await called.wait()
+    await site.engine.cancel("ns", accepted.op.id)
+    await site.ended(accepted)
+    assert (jobs[0].is_calling, jobs[0].is_ending) == (True, True)
+
+
+async def test_what_leaves_no_trace_is_done_again_by_whoever_takes_it_over(site: Site) -> None:
+    await site.built("p1")
+    site.plant.sights = [Seen.REPEATABLE]
+    site.plant.fail("pump", Unknown("no answer"))
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert (ended.status, site.plant.begun["pump"]) == (Status.SUCCEEDED, 2)
 
 
 async def test_a_group_action_is_accepted_at_once_for_all_and_ends_when_all_have(site: Site) -> None:

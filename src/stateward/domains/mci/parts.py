@@ -32,7 +32,7 @@ from stateward.domains.mci.own_keys import OWNED_BY
 from stateward.domains.mci.vms import CloudOf, GrantedCloudOf
 from stateward.domains.outcomes import answered
 from stateward.drivers import Accepted, Already, Driver, Outcome, Part, PartKind, Refused, Why
-from stateward.engine import Ending, Handler, Job, Kind, Permanent, Route, Temporary
+from stateward.engine import Ending, Handler, Job, Kind, Permanent, Route, Seen, Temporary
 from stateward.engine.kinds import Guard
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Key, Object
@@ -83,21 +83,29 @@ class Parts:
         ]
 
     def _handlers(self, word: str, make: Callable[[Job], Awaitable[Ending]]) -> dict[str, Handler]:
-        made = ("create", "repair", "reshape") if word == "vNet" else ("create", "repair")
-        return {action: Handler(make) for action in made} | {"delete": Handler(self._delete)}
+        runs = {"create": make, "repair": make, "delete": self._delete}
+        handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
+        if word == "vNet":
+            handlers["reshape"] = Handler(make)  # one that is cancelled is taken back: see `leftovers`
+        return handlers
+
+    async def _observe(self, job: Job) -> Seen:
+        """Say that no look tells how far it got, unless it never began; whatever is done to a part can be repeated."""
+        driver = await self._driver(where_of(job.claim.object).connection)
+        return Seen.NOT_DONE if job.is_untried or not driver.caps.parts else Seen.REPEATABLE
 
     async def _network(self, job: Job) -> Ending:
         """Make a network with the subnets that it is to have, and no others."""
         want = network_of(job.claim.object)
         driver = await self._granted_driver(job, want.connection)
         network = Part(PartKind.NETWORK, want.uid, want.name, facts={"cidr": want.cidr})
-        native = await self._ensure(driver, network)
+        native = await self._ensure(job, driver, network)
         await self._remove_subnets(driver, job, want, native)  # first: others may be to have their addresses
         subnets: dict[str, str] = {}
         for one in want.subnets:
             facts = {"cidr": one.cidr, "zone": one.zone}
             part = Part(PartKind.SUBNET, subnet_key(want.uid, one.name), one.name, native, facts)
-            subnets[one.name] = await self._ensure(driver, part)
+            subnets[one.name] = await self._ensure(job, driver, part)
         return Ending(seen=text(PartSeen(native, subnets)))
 
     async def _remove_subnets(self, driver: Driver, job: Job, want: NetworkSpec, native: str) -> None:
@@ -105,11 +113,12 @@ class Parts:
         wanted = {one.name for one in want.subnets}
         for name, id_ in part_seen(job.claim.object).subnets.items():
             if name not in wanted:
-                gone(await driver.remove(Part(PartKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)))
+                part = Part(PartKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)
+                gone(await job.call(driver.remove(part)))
         if job.action == "create" or not driver.caps.parts:
             return
         for part in leftovers(want, native, (await driver.parts()).seen):
-            outcome = await driver.remove(part)
+            outcome = await job.call(driver.remove(part))
             if isinstance(outcome, Refused):  # that is no reason not to do what was asked for
                 log.warning("subnet %s stays in network %s: %s", part.native_id, native, outcome.message)
             else:
@@ -120,13 +129,15 @@ class Parts:
         network = await self._seen(job.ns, "vNet", want.network)
         rules = msgspec.json.encode(want.rules).decode()
         part = Part(PartKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
-        return Ending(seen=text(PartSeen(await self._ensure(await self._granted_driver(job, want.connection), part))))
+        driver = await self._granted_driver(job, want.connection)
+        return Ending(seen=text(PartSeen(await self._ensure(job, driver, part))))
 
     async def _key(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=KeySpec)
         facts = {"public_key": want.public_key} if want.public_key else {}
         part = Part(PartKind.SSH_KEY, want.uid, want.name, facts=facts)
-        return Ending(seen=text(PartSeen(await self._ensure(await self._granted_driver(job, want.connection), part))))
+        driver = await self._granted_driver(job, want.connection)
+        return Ending(seen=text(PartSeen(await self._ensure(job, driver, part))))
 
     async def _delete(self, job: Job) -> None:
         found = job.claim.object
@@ -134,12 +145,13 @@ class Parts:
         driver, kind = await self._driver(where.connection), PartKind(WORDS[found.kind])
         if kind is PartKind.NETWORK:
             await self._remove_subnets(driver, job, replace(network_of(found), subnets=()), seen.native_id)
-        gone(await driver.remove(Part(kind, where.uid, where.name, native_id=seen.native_id)))
+        part = Part(kind, where.uid, where.name, native_id=seen.native_id)
+        gone(await job.call(driver.remove(part)))
 
-    async def _ensure(self, driver: Driver, part: Part) -> str:
+    async def _ensure(self, job: Job, driver: Driver, part: Part) -> str:
         if not driver.caps.parts:
             return part.name
-        outcome = await driver.ensure(part)
+        outcome = await job.call(driver.ensure(part))
         answered(outcome)
         assert isinstance(outcome, Accepted | Already)
         return outcome.native_id

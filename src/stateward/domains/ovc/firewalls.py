@@ -7,6 +7,7 @@ node before it ends here.
 from stateward.domains.ovc.lifecycle import CloudspaceState
 from stateward.domains.ovc.model import BoxSeen, CloudspaceSpec, box_seen, machine_of, spec_of
 from stateward.domains.ovc.nodes import Machine, Nodes, Power
+from stateward.domains.ovc.proof import judge_power, judge_reset, power_seen
 from stateward.engine import Job, Seen
 
 SIZE = "tiny"
@@ -54,11 +55,18 @@ class Firewalls:
         """Say whether a firewall is as the job is to leave it."""
         seen, wanted = box_seen(job.claim.object), REACHED.get(job.action)
         if wanted is None:
-            return Seen.NOT_DONE  # it does no harm a second time
-        power = await (await self._nodes.of(job.ns, seen.node)).look(seen.machine) if seen.machine else Power.OFF
-        if power is Power.UNKNOWN:
-            return Seen.UNKNOWN
-        return Seen.DONE if power is wanted else Seen.NOT_DONE
+            return await self._look_reset(job, seen)
+        node = await self._nodes.of(job.ns, seen.node) if seen.machine else None
+        return judge_power(Power.OFF if node is None else await power_seen(node, seen.machine, job), wanted)
+
+    async def _look_reset(self, job: Job, seen: BoxSeen) -> Seen:
+        """Say whether a firewall was booted anew; one that had no power is a new machine, made by this operation."""
+        if not seen.machine:
+            return Seen.REPEATABLE
+        node = await self._nodes.of(job.ns, seen.node)
+        if seen.machine == machine_of(job.object, job.key.id):
+            return judge_power(await power_seen(node, seen.machine, job), Power.ON)
+        return await judge_reset(node, seen.machine, job)
 
     async def _start(self, job: Job, node: str, machine: str) -> None:
         name = f"{spec_of(job.claim.object, CloudspaceSpec).name} firewall"

@@ -32,6 +32,7 @@ def in_time(run: Run, look: Look) -> Run:
         except TimeoutError:
             if not limit.expired():
                 raise
+        job.is_ending = True
         seen = await look(job)
         if isinstance(seen, Ending):
             return replace(seen, actor=HEALER)

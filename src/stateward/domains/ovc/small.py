@@ -67,9 +67,17 @@ class Disks:
         return node, vm_seen(vm).machine, Plugged(job.object, self._vault.file(job.object), seen.slot)
 
     async def _observe(self, job: Job) -> Seen:
-        if job.action == "create" and await self._vault.has(job.object):
+        kept = await self._vault.has(job.object)
+        if job.action in ("create", "destroy") and kept == (job.action == "create"):
             return Seen.DONE
-        return Seen.NOT_DONE  # all of it does no harm a second time
+        there = None if job.action == "create" else await self._machine(job)
+        if there is None:
+            return Seen.NOT_DONE
+        node, key, disk = there
+        has = await node.has_disk(key, disk)
+        if job.action == "destroy":
+            return Seen.NOT_DONE if has else Seen.REPEATABLE
+        return Seen.DONE if has == (job.action == "restore") else Seen.NOT_DONE
 
 
 class Images:

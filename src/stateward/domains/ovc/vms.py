@@ -24,6 +24,7 @@ from stateward.domains.ovc.model import (
 from stateward.domains.ovc.nodes import Hypervisor, Machine, Nodes, Plugged, Power, Vault
 from stateward.domains.ovc.overdue import in_time
 from stateward.domains.ovc.placement import LANES
+from stateward.domains.ovc.proof import judge_power, judge_reset, power_seen
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Seen
 from stateward.engine.kinds import After, Company, Guard, Route
 from stateward.lifecycle import FAILED, Lifecycle
@@ -228,25 +229,34 @@ class Vms:
 
     async def _observe(self, job: Job) -> Seen:
         seen = vm_seen(job.claim.object)
-        if job.action in ("attach disk", "detach disk"):
+        if job.action in ("add disk", "attach disk", "detach disk"):
             return await self._observe_disk(job, seen)
+        if job.action in ("reboot", "reset"):
+            node, key = await self._where(job)
+            return await judge_reset(node, key, job)
         if job.action in ("deploy", "start"):
-            return _judged(await self._power(job, seen), Power.ON)
+            return judge_power(await self._power(job, seen), Power.ON)
         if job.action in REACHED:
-            return _judged(await self._power(job, seen), REACHED[job.action])
+            return judge_power(await self._power(job, seen), REACHED[job.action])
         if job.action == "destroy":
             return await self._observe_destroyed(job, seen)
-        return Seen.NOT_DONE  # a reboot is known by its token, and all else does no harm a second time
+        return Seen.NOT_DONE if job.action == "restore" else Seen.REPEATABLE
 
     async def _power(self, job: Job, seen: VmSeen) -> Power:
-        return await (await self._nodes.of(job.ns, seen.node)).look(seen.machine) if seen.machine else Power.OFF
+        if not seen.machine:
+            return Power.OFF
+        return await power_seen(await self._nodes.of(job.ns, seen.node), seen.machine, job)
 
     async def _observe_disk(self, job: Job, seen: VmSeen) -> Seen:
+        adds = job.action == "add disk"
+        id_ = new_disk_of(job.key.id) if adds else str(job.args["disk"])
+        if adds and not (seen.machine and await self._vault.has(id_)):
+            return Seen.DONE if await self._vault.has(id_) else Seen.NOT_DONE
         if not seen.machine:
             return Seen.DONE
-        node, disk = await self._nodes.of(job.ns, seen.node), await self._plugged(job.ns, str(job.args["disk"]))
+        node, disk = await self._nodes.of(job.ns, seen.node), await self._plugged(job.ns, id_)
         has = await node.has_disk(seen.machine, disk[0])
-        return Seen.DONE if has == (job.action == "attach disk") else Seen.NOT_DONE
+        return Seen.DONE if has == (job.action != "detach disk") else Seen.NOT_DONE
 
     async def _observe_destroyed(self, job: Job, seen: VmSeen) -> Seen:
         if await self._power(job, seen) is not Power.OFF or seen.leftovers:
@@ -258,12 +268,6 @@ class Vms:
     def _reader(self) -> Reader:
         assert self._nodes.reader is not None
         return self._nodes.reader
-
-
-def _judged(power: Power, wanted: Power) -> Seen:
-    if power is Power.UNKNOWN:
-        return Seen.UNKNOWN
-    return Seen.DONE if power is wanted else Seen.NOT_DONE
 
 
 def _teller(job: Job) -> Callable[[int, int], Awaitable[None]]:

@@ -1,6 +1,7 @@
 """The life of VMs and their disks: one action at a time, and who changes together with whom."""
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -20,8 +21,10 @@ from stateward.domains.ovc.denials import (
     TooManyDisks,
 )
 from stateward.domains.ovc.lifecycle import DISK, VM
-from stateward.domains.ovc.model import MOST_DISKS, DiskSpec
+from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, vm_seen
+from stateward.domains.ovc.nodes.driven import Driven
 from stateward.engine import Accepted, Denied, Refused
+from stateward.engine.cancelling import AlreadyEnded
 from stateward.errors import BadInput
 from stateward.store.records import Key
 from stateward.store.selection import Selector
@@ -463,6 +466,32 @@ async def test_a_deploy_that_is_cancelled_leaves_the_description_and_can_be_aske
     cloud.doors.open("start")
     await cloud.did(vm, "deploy")
     assert await cloud.states(vm, cloud.boot_disk(vm)) == ["RUNNING", "ASSIGNED"]
+
+
+@pytest.mark.parametrize("action", ["reset", "reboot"])
+async def test_a_cancelled_reset_is_told_as_what_its_machine_shows(cloud: Cloud, action: str) -> None:
+    vm, before = await cloud.vm(), 0
+    node, key = await machine_of(cloud, vm)
+    for number in range(20):
+        asked = await cloud.ask(vm, action)
+        await asyncio.sleep(0.0005 * number)
+        with suppress(AlreadyEnded):
+            await cloud.engine.cancel(cloud.ns, asked.op.id)
+        ended = await cloud.ended(asked)
+        shown = (await node._driver.observe([key])).seen[0]
+        now = int(shown.details.get("reboots", "0"))
+        assert (ended.status, now - before) in (("succeeded", 1), ("cancelled", 0))
+        assert await cloud.state(vm) == "RUNNING"
+        before = now
+    assert before > 0
+
+
+async def machine_of(cloud: Cloud, vm: str) -> tuple[Driven, str]:
+    """Return the node and the machine of a VM."""
+    seen = vm_seen(await cloud.get(vm))
+    node = await cloud.wing.nodes.of(cloud.ns, seen.node)
+    assert isinstance(node, Driven)
+    return node, seen.machine
 
 
 async def test_a_deletion_that_is_cancelled_in_time_leaves_everything_as_it_was(cloud: Cloud) -> None:

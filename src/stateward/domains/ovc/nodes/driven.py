@@ -13,6 +13,7 @@ from stateward.domains.outcomes import answered
 from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Presence, Told
 from stateward.drivers import Deed, Driver, MachineState, Outcome, Ref, Refused, Want, Why
 from stateward.engine import Permanent, Temporary
+from stateward.engine.handlers import finish_call
 
 BETWEEN_LOOKS = 0.02
 SLOWEST_LOOKS = 0.5
@@ -49,7 +50,7 @@ class Driven:
         await self._until(machine.key, Power.ON, Power.FROZEN)
 
     async def _create(self, machine: Machine) -> Outcome:
-        (outcome,) = await self._driver.create([self._want(machine)])
+        (outcome,) = await finish_call(self._driver.create([self._want(machine)]))
         return outcome
 
     def _want(self, machine: Machine) -> Want:
@@ -72,7 +73,7 @@ class Driven:
         await self._act(key, Deed.REBOOT, token, Power.ON)
 
     async def _act(self, key: str, deed: Deed, token: str, wanted: Power) -> None:
-        (outcome,) = await self._driver.act(deed, [Ref(key, None, token)])
+        (outcome,) = await finish_call(self._driver.act(deed, [Ref(key, None, token)]))
         gone = isinstance(outcome, Refused) and outcome.why is Why.NOT_FOUND and wanted is Power.OFF
         if not gone:
             await self._conflict_or_answered(key, outcome, wanted)
@@ -100,6 +101,22 @@ class Driven:
     async def look(self, key: str) -> Power:
         """Say what a machine is; only a complete listing tells that there is none."""
         return (await self.survey([key]))[key]
+
+    async def look_settled(self, key: str, seconds: float) -> Power:
+        """Say what a machine is; one that is changing is waited for."""
+        deadline = time.monotonic() + seconds
+        while (power := await self.look(key)) is Power.CHANGING and time.monotonic() < deadline:
+            await asyncio.sleep(BETWEEN_LOOKS)
+        return power
+
+    async def was_reset(self, key: str, token: str) -> bool | None:
+        """Tell whether a reset was done, by the tokens that the driver shows."""
+        shown = next((one for one in (await self._driver.observe([key])).seen if one.key == key), None)
+        if shown is None:
+            return None
+        if token in shown.tokens:
+            return True
+        return False if self._driver.caps.shows_tokens and shown.begun != token else None
 
     async def survey(self, keys: Collection[str]) -> dict[str, Power]:
         """Say what machines are, by one listing; who is not in it has ended only where it is complete."""

@@ -11,6 +11,7 @@ from stateward.drivers.qemu.host import QemuHost
 from stateward.drivers.qemu.migration import Memory, Move, MoveFailed
 from stateward.drivers.qemu.monitor import Denied, MonitorError, NotReached
 from stateward.engine import Permanent, Temporary, Unknown
+from stateward.engine.handlers import finish_call
 
 IMAGE = "tick"
 POLITELY = 1.5
@@ -25,7 +26,7 @@ class Emulated(Driven):
         self.host = host
 
     async def _create(self, machine: Machine) -> Outcome:
-        return await self.host.boot(self._want(machine), disks_of(machine.disks))
+        return await finish_call(self.host.boot(self._want(machine), disks_of(machine.disks)))
 
     async def stop(self, key: str) -> None:
         """Press the power button, and pull the plug if that does not help."""
@@ -50,14 +51,14 @@ class Emulated(Driven):
     async def attach(self, key: str, disk: Plugged) -> None:
         """Give a disk to a running machine."""
         try:
-            await self.host.attach(key, _disk(disk))
+            await finish_call(self.host.attach(key, _disk(disk)))
         except (MonitorError, DiskError) as error:
             raise read(error) from error
 
     async def detach(self, key: str, disk: Plugged) -> None:
         """Take a disk from a running machine."""
         try:
-            await self.host.detach(key, _disk(disk))
+            await finish_call(self.host.detach(key, _disk(disk)))
         except (MonitorError, DiskError) as error:
             raise read(error) from error
 

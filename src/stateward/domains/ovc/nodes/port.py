@@ -88,6 +88,12 @@ class Hypervisor(Protocol):
     async def look(self, key: str) -> Power:
         """Say what a machine is."""
 
+    async def look_settled(self, key: str, seconds: float) -> Power:
+        """Say what a machine is; one that is changing is waited for, up to some seconds."""
+
+    async def was_reset(self, key: str, token: str) -> bool | None:
+        """Tell whether a reset with this token was done; None where nobody can say."""
+
     async def survey(self, keys: Collection[str]) -> dict[str, Power]:
         """Say what machines are, in one go."""
 

@@ -1,0 +1,39 @@
+"""Proof of what became of an action on a machine, for looks at VMs and firewalls.
+
+A look right after a cancelled call may find the machine on its way. Such a machine proves nothing: an operation that
+ends with the look waits until the machine is at rest. A reset leaves no power state behind and is known by its token.
+
+Invariant: NOT_DONE is only told of a machine that is at rest, and of a reset whose token its node does not show.
+"""
+
+from stateward.domains.ovc.nodes import Hypervisor, Power
+from stateward.engine import Job, Seen
+
+SETTLES = 15.0
+"""How many seconds a look that ends an operation waits, at most, for a machine that is changing."""
+
+
+async def power_seen(node: Hypervisor, key: str, job: Job) -> Power:
+    """Return what a machine is; where the operation ends with it, what it is at rest."""
+    return await (node.look_settled(key, SETTLES) if job.is_ending else node.look(key))
+
+
+def judge_power(power: Power, wanted: Power) -> Seen:
+    """Return what a machine's power proves about an action that was to bring it to another one."""
+    match power:
+        case Power.UNKNOWN:
+            return Seen.UNKNOWN
+        case Power.CHANGING:
+            return Seen.REPEATABLE
+        case _:
+            return Seen.DONE if power is wanted else Seen.NOT_DONE
+
+
+async def judge_reset(node: Hypervisor, key: str, job: Job) -> Seen:
+    """Return what a node's tokens prove about a reset."""
+    was_reset = await node.was_reset(key, job.key.id)
+    if was_reset is None:
+        return Seen.REPEATABLE
+    if not was_reset:
+        return Seen.NOT_DONE
+    return judge_power(await power_seen(node, key, job), Power.ON)

@@ -1,0 +1,225 @@
+"""Operations that are cancelled while their provider call is under way: record, journal and machine agree."""
+
+import asyncio
+import threading
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stateward.domains.mci.model import SubGroup, vm_of
+from stateward.drivers import Deed, MachineState, Observation, Outcome, Place, Ref
+from stateward.drivers.process.driver import ProcessDriver
+from stateward.drivers.process.record import Record
+from stateward.drivers.simulated.temper import Fate, Temper
+from stateward.engine.cancelling import AlreadyEnded
+from stateward.errors import StatewardError
+from stateward.store.records import Operation, Status
+from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
+from tests.integration.domains.mci.test_evidence import LONGEST, STORMS, calm, end, made, states, trouble
+from tests.integration.domains.mci.test_real import nothing_stays
+from tests.integration.domains.mci.weather import World, live
+
+TIMES = 50
+SEOUL = Place("aws", "ap-northeast-2")
+FAIR = Temper()
+
+
+async def shown(house: House, vm: str = "p-1") -> Observation:
+    """Return a machine as the process driver shows it."""
+    uid = vm_of(await house.service.vm(NS, "m1", vm)).uid
+    listing = await (await house.wing.clouds.of("local")).listing_anew()
+    return next(one for one in listing.seen if one.key == uid)
+
+
+async def cancelled(house: House, action: str, after: float = 0.0, vm: str = "p-1") -> Operation:
+    """Begin an action on a VM, cancel it soon, and wait until it has ended."""
+    begun = await house.service.control_vm(NS, "m1", vm, action, ANN)
+    await asyncio.sleep(after)
+    with suppress(AlreadyEnded):
+        await house.engine.cancel(NS, begun.op.id, "ann")
+    return await house.ended(begun)
+
+
+async def test_a_cancelled_reboot_is_told_as_what_the_boot_counter_says(house: House, tmp_path: Path) -> None:
+    async with nothing_stays(tmp_path / "machines" / "process" / "here"):
+        await house.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
+        endings, boots = Counter[str](), 1
+        for number in range(TIMES):
+            ended = await cancelled(house, "reboot", 0.001 * (number % 10))
+            now = await shown(house)
+            booted, boots = int(now.details["boots"]) - boots, int(now.details["boots"])
+            endings[ended.status] += 1
+            assert (ended.status, booted) in ((Status.SUCCEEDED, 1), (Status.CANCELLED, 0))
+            assert (await house.service.vm(NS, "m1", "p-1")).state == "Running"
+            last = (await house.engine.history(NS, "m1.p-1"))[-1]
+            assert last.event == ("succeeded" if booted else "cancelled")
+        assert endings[Status.SUCCEEDED] > 0
+        await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
+
+
+async def test_a_suspend_that_is_cancelled_while_its_call_is_in_its_thread_is_waited_for(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, go_on, do = threading.Event(), threading.Event(), ProcessDriver._do
+
+    def slowly(self: ProcessDriver, deed: Deed, ref: Ref, record: Record) -> Outcome:
+        if deed is Deed.SUSPEND:
+            inside.set()
+            assert go_on.wait(60)
+        return do(self, deed, ref, record)
+
+    monkeypatch.setattr(ProcessDriver, "_do", slowly)
+    async with nothing_stays(tmp_path / "machines" / "process" / "here"):
+        await house.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
+        begun = await house.service.control_vm(NS, "m1", "p-1", "suspend", ANN)
+        await asyncio.to_thread(inside.wait, 60)
+        await house.engine.cancel(NS, begun.op.id, "ann")
+        with pytest.raises(TimeoutError):
+            await house.engine.wait(NS, begun.op.id, 0.2)
+        go_on.set()
+        ended = await house.ended(begun)
+        assert (ended.status, (await shown(house)).state) == (Status.SUCCEEDED, MachineState.SUSPENDED)
+        assert await states(house) == {"p-1": "Suspended"}
+        resumed = await house.ended(await house.service.control_vm(NS, "m1", "p-1", "resume", ANN))
+        assert resumed.status is Status.SUCCEEDED
+        await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
+
+
+# --- in virtual time -------------------------------------------------------------------------------------------------
+
+
+def reboots(world: World, uid: str) -> int:
+    return int(world.cloud.region(SEOUL).machines[uid].reboots)
+
+
+async def cancelled_in(world: World, action: str, after: float) -> Operation:
+    """Begin an action on a VM, and cancel it after some seconds."""
+    begun = await world.house.service.control_vm(NS, "m1", "a-1", action, ANN)
+    await asyncio.sleep(after)
+    await world.house.engine.cancel(NS, begun.op.id, "ann")
+    return await world.house.engine.wait(NS, begun.op.id, LONGEST)
+
+
+def course_of(temper: Temper, course: Any, seed: int = 1) -> None:
+    """Live a course with one VM, in a region with a temper from then on."""
+
+    async def whole(world: World) -> None:
+        await made(world, group("a", 1))
+        world.cloud.set_temper(SEOUL, temper)
+        await course(world, vm_of(await world.house.service.vm(NS, "m1", "a-1")))
+
+    live(seed, FAIR, whole)
+
+
+def test_what_the_provider_has_taken_is_waited_for_when_it_is_cancelled() -> None:
+    async def course(world: World, _: Any) -> None:
+        ended = await cancelled_in(world, "suspend", 1.0)
+        assert (ended.status, await states(world.house)) == (Status.SUCCEEDED, {"a-1": "Suspended"})
+
+    course_of(replace(FAIR, suspending=5.0), course)
+
+
+def test_what_takes_too_long_to_be_waited_for_is_undefined_until_it_is_seen() -> None:
+    async def course(world: World, vm: Any) -> None:
+        ended = await cancelled_in(world, "suspend", 1.0)
+        assert (ended.status, await states(world.house)) == (Status.FAILED, {"a-1": "Undefined"})
+        assert ended.error == "cancelled, and nobody can say whether it was done"
+        await asyncio.sleep(120.0)
+        assert (world.truth(vm), await states(world.house)) == (MachineState.SUSPENDED, {"a-1": "Suspended"})
+
+    course_of(replace(FAIR, suspending=60.0), course)
+
+
+def test_a_request_that_was_lost_and_is_cancelled_has_not_been_done() -> None:
+    async def course(world: World, vm: Any) -> None:
+        world.cloud.region(SEOUL).gate.foretell(Fate.REQUEST_LOST)
+        ended = await cancelled_in(world, "reboot", 1.0)
+        assert (ended.status, reboots(world, vm.uid)) == (Status.CANCELLED, 0)
+        assert await states(world.house) == {"a-1": "Running"}
+
+    course_of(FAIR, course)
+
+
+@pytest.mark.parametrize("fate", [Fate.REQUEST_LOST, Fate.ANSWER_LOST])
+def test_where_no_listing_shows_reboots_one_without_an_answer_is_unknown_and_never_not_done(fate: Fate) -> None:
+    async def course(world: World, vm: Any) -> None:
+        world.cloud.region(SEOUL).gate.foretell(fate)
+        ended = await cancelled_in(world, "reboot", 1.0)
+        assert (ended.status, await states(world.house)) == (Status.FAILED, {"a-1": "Undefined"})
+        assert reboots(world, vm.uid) == (fate is Fate.ANSWER_LOST)
+        await asyncio.sleep(60.0)
+        assert await states(world.house) == {"a-1": "Running"}
+
+    course_of(replace(FAIR, knows_tokens=False), course)
+
+
+def test_where_no_listing_shows_reboots_one_that_was_answered_is_done() -> None:
+    async def course(world: World, vm: Any) -> None:
+        ended = await cancelled_in(world, "reboot", 1.0)
+        assert (ended.status, reboots(world, vm.uid)) == (Status.SUCCEEDED, 1)
+
+    course_of(replace(FAIR, knows_tokens=False, rebooting=5.0), course)
+
+
+def test_a_create_that_is_cancelled_leaves_no_machine_without_a_record() -> None:
+    async def course(world: World) -> None:
+        await made(world, group("a", 1))
+        world.cloud.set_temper(SEOUL, replace(FAIR, pending=60.0))
+        grown = await world.house.service.add_group(NS, "m1", group("b", 1), ANN)
+        async with asyncio.timeout(60):
+            while len(list(world.machines())) < 2:
+                await asyncio.sleep(0.01)
+        vm = await world.house.service.vm(NS, "m1", "b-1")
+        assert vm.op is not None
+        await world.house.engine.cancel(NS, vm.op, "ann")
+        await world.house.engine.wait(NS, grown.op.id, LONGEST)
+        assert await states(world.house) == {"a-1": "Running", "b-1": "Undefined"}
+        await asyncio.sleep(120.0)
+        assert await states(world.house) == {"a-1": "Running", "b-1": "Running"}
+
+    live(2, FAIR, course)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_reboot_whose_worker_was_killed_and_that_is_then_cancelled_is_told_as_it_was(seed: int) -> None:
+    async def course(world: World, vm: Any) -> None:
+        begun = await world.house.service.control_vm(NS, "m1", "a-1", "reboot", ANN)
+        await asyncio.sleep(0.02 * seed)
+        await world.kill()
+        with suppress(AlreadyEnded):
+            await world.house.engine.cancel(NS, begun.op.id, "ann")
+        ended = await world.house.engine.wait(NS, begun.op.id, LONGEST)
+        assert (ended.status is Status.SUCCEEDED) == (reboots(world, vm.uid) == 1)
+        assert await states(world.house) == {"a-1": "Running"}
+
+    course_of(FAIR, course, seed)
+
+
+@pytest.mark.parametrize("storm", ["stormy", "lost answers", "late", "forgetful"])
+@pytest.mark.parametrize("seed", range(3))
+def test_after_a_storm_in_which_users_cancel_all_is_at_rest_and_true(storm: str, seed: int) -> None:
+    async def impatient(world: World, chance: Random) -> None:
+        while True:
+            await asyncio.sleep(2.0 * chance.random())
+            for vm in await world.house.service.vms(NS, "m1"):
+                if vm.op is not None and chance.random() < 0.3:
+                    try:
+                        await world.house.engine.cancel(NS, vm.op, "ann")
+                    except StatewardError:
+                        continue
+
+    async def course(world: World) -> None:
+        chance = Random(f"cancel/{storm}/{seed}")
+        cancelling = asyncio.create_task(impatient(world, chance))
+        await trouble(world, Random(f"{storm}/{seed}"), kills=seed == 2)
+        cancelling.cancel()
+        await calm(world)
+        assert await world.house.wing.upkeep.look_around() == []  # no machine without a record
+        await end(world)
+
+    live(seed, STORMS[storm], course)
