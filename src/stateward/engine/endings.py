@@ -14,6 +14,7 @@ from stateward.engine.following import follow
 from stateward.engine.kinds import Kinds
 from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped, Untouched
 from stateward.engine.promotion import bring_forward
+from stateward.engine.troubles import note_trouble
 from stateward.lifecycle import (
     CANCELLED,
     CLOCK,
@@ -41,7 +42,8 @@ async def report(tx: Tx, kinds: Kinds, reports: Sequence[Report]) -> list[bool]:
         {Key(one.operation.ns, one.operation.tree) for one in reports if one.operation.tree is not None}
     )
     phases = {one.operation.key for one in reports if isinstance(one.says, Phase)}
-    kept = await tx.operations(phases) if phases else {}
+    waiting = {key for one in reports if (key := _parent_to_tell(one)) is not None}
+    kept = await tx.operations(phases | waiting) if phases or waiting else {}
     counted = [_take(desk, kinds, one, kept) for one in reports]
     await follow(desk, kinds)
     await bring_forward(desk)
@@ -64,6 +66,9 @@ def _take(desk: Desk, kinds: Kinds, one: Report, kept: dict[Key, Operation]) -> 
         return False
     if isinstance(one.says, Retry):
         put_back(desk, work, one.says)
+        if one.says.told:
+            parent = kept.get(key) if (key := _parent_to_tell(one)) is not None else None
+            note_trouble(desk, found, one.operation, one.says.error or "it was not done", parent)
     elif isinstance(one.says, Stopped):
         desk.change(replace(work, owner=None, observe=True))
     elif isinstance(one.says, Untouched):
@@ -74,6 +79,12 @@ def _take(desk: Desk, kinds: Kinds, one: Report, kept: dict[Key, Operation]) -> 
         given_up = replace(work, owner=None)  # whoever says how it ended is no longer at it
         settle(desk, kinds[found.kind].lifecycle, found, one.operation, given_up, one.says)
     return True
+
+
+def _parent_to_tell(one: Report) -> Key | None:
+    """Return the operation that waits for a child's, where it is to be told what keeps the child."""
+    told = isinstance(one.says, Retry) and one.says.parent_told
+    return Key(one.operation.ns, one.operation.parent) if told and one.operation.parent is not None else None
 
 
 def _advance(desk: Desk, lifecycle: Lifecycle, found: Object, operation: Operation, one: Report) -> bool:

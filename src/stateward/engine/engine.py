@@ -17,6 +17,7 @@ from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.recasting import refuse_strays
 from stateward.engine.remote import Word
 from stateward.engine.requests import EMPTY, Accepted, Birth, KeyReused, LockWish, NotFound, Request
+from stateward.engine.sightings import Sighting, take_sightings
 from stateward.engine.spares import AHEAD
 from stateward.engine.verdicts import RefusedBefore
 from stateward.engine.waiting import Waiting
@@ -187,6 +188,10 @@ class Engine:
     async def hear(self, word: Word) -> bool:
         """Take the report of another party; tells whether it counted."""
         return await self._words.submit(word)
+
+    async def observe(self, sightings: Sequence[Sighting]) -> list[bool]:
+        """Take over what a provider shows of objects at rest, in one transaction; tells for each whether it counted."""
+        return await self.store.transact(lambda tx: take_sightings(tx, self.kinds, sightings)) if sightings else []
 
     async def wait(self, ns: str, op: str, seconds: float | None = None) -> Operation:
         """Wait until an operation has ended; raises TimeoutError when it takes longer than that."""

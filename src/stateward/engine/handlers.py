@@ -98,6 +98,9 @@ class Desktop(Protocol):
     async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
         """Keep a line of progress."""
 
+    async def trouble(self, job: Job, text: str) -> None:
+        """Journal what keeps a job from getting on."""
+
     async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
         """Keep the steps that are done."""
 
@@ -174,6 +177,10 @@ class Job:
     async def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
         """Tell whoever waits how far it is; the lines are kept."""
         await self._desk.progress(self, text, done, total)
+
+    async def tell_trouble(self, text: str) -> None:
+        """Tell whoever waits what keeps this work from getting on; a handler does so at growing distance."""
+        await self._desk.trouble(self, text)
 
     async def once(self, step: str, work: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - what the step returned
         """Do a step of a composite action, unless it was done before; its result (JSON) is kept."""

@@ -8,6 +8,7 @@ from stateward.engine.desk import Desk
 from stateward.engine.handlers import Fenced, Job
 from stateward.engine.promotion import bring_forward
 from stateward.engine.running import Running
+from stateward.engine.troubles import note_trouble
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key, Progress, Work, Worker
@@ -19,11 +20,26 @@ async def sign_of_life(tx: Tx, worker: Worker) -> Worker:
     return replace(worker, seen=tx.now)
 
 
-async def keep(tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None) -> None:
-    """Keep progress lines or steps of a job, if it still belongs to this worker."""
+async def keep_trouble(tx: Tx, owner: str, job: Job, text: str, *, tells_parent: bool) -> None:
+    """Journal what keeps a job from getting on, if it still belongs to this worker."""
+    desk = Desk(tx)
+    await desk.load([job.claim.object.key])
+    await _refuse_foreign(tx, owner, job)
+    parent = Key(job.ns, job.claim.operation.parent or "")
+    waiting = (await tx.operations([parent])).get(parent) if tells_parent else None
+    note_trouble(desk, desk.objects[job.claim.object.key], job.claim.operation, text, waiting)
+    await desk.apply()
+
+
+async def _refuse_foreign(tx: Tx, owner: str, job: Job) -> None:
     work = (await tx.work([job.key])).get(job.key)
     if work is None or work.fenced or (work.owner, work.epoch) != (owner, job.epoch):
         raise Fenced(job.key.id)
+
+
+async def keep(tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None) -> None:
+    """Keep progress lines or steps of a job, if it still belongs to this worker."""
+    await _refuse_foreign(tx, owner, job)
     await tx.apply(Changes(progress=list(progress), steps=[] if steps is None else [(job.key, steps)]))
 
 

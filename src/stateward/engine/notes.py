@@ -7,12 +7,13 @@ import msgspec
 
 from stateward.engine.batching import Batcher
 from stateward.engine.handlers import Fenced, HandedOn, Job
-from stateward.engine.holding import keep
+from stateward.engine.holding import keep, keep_trouble
 from stateward.engine.kinds import Kinds
 from stateward.engine.outcomes import Phase, Report
 from stateward.engine.requests import Request
 from stateward.engine.spawning import spawn
 from stateward.engine.texts import told
+from stateward.engine.troubles import Distances
 from stateward.store.port import Store
 from stateward.store.records import Progress
 
@@ -20,14 +21,23 @@ from stateward.store.records import Progress
 class Notes:
     """What jobs ask of their worker."""
 
-    def __init__(self, store: Store, kinds: Kinds, worker: str, reports: Batcher[Report, bool]) -> None:
+    def __init__(
+        self, store: Store, kinds: Kinds, worker: str, reports: Batcher[Report, bool], told_before: Distances
+    ) -> None:
         self._store, self._kinds, self._worker, self._reports = store, kinds, worker, reports
+        self._told_before = told_before
 
     async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
         """Keep a line of progress."""
         await self._store.transact(
             lambda tx: keep(tx, self._worker, job, [Progress(job.ns, job.key.id, tx.now, told(text), done, total)])
         )
+
+    async def trouble(self, job: Job, text: str) -> None:
+        """Journal what keeps a job from getting on."""
+        parent = job.claim.operation.parent
+        tells_parent = parent is not None and self._told_before.is_due((job.ns, parent))
+        await self._store.transact(lambda tx: keep_trouble(tx, self._worker, job, text, tells_parent=tells_parent))
 
     async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
         """Keep a job's steps."""

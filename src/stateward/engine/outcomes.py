@@ -23,6 +23,8 @@ class Retry(Struct, frozen=True, gc=False):
     after: float | None
     error: str | None
     observe: bool = False
+    told: bool = False  # whoever waits is to be told of the error
+    parent_told: bool = False  # and so is whoever waits for the whole
 
 
 class Phase(Struct, frozen=True, gc=False):

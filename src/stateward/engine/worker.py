@@ -34,6 +34,7 @@ from stateward.engine.requests import Request
 from stateward.engine.running import Running, heed, tell_to_stop
 from stateward.engine.spares import AHEAD, Pace, Spares
 from stateward.engine.timekeeping import Timekeeper
+from stateward.engine.troubles import Distances, is_worth_telling
 from stateward.errors import StatewardError
 from stateward.store import records
 from stateward.store.errors import Replaced, StoreError
@@ -83,7 +84,8 @@ class Worker:
         self._claim_lock = asyncio.Lock()  # between a claim's commit and its start, it looks like a stray
         self._hungry, self._fences = asyncio.Event(), asyncio.Event()
         self._time = Timekeeper(store, kinds, new_id, name, self._patiently, self._hungry.set)
-        self._notes = Notes(store, kinds, name, self._reports)
+        self._told = Distances(lambda: asyncio.get_running_loop().time())
+        self._notes = Notes(store, kinds, name, self._reports, self._told)
         self._seekers: list[asyncio.Task[None]] = []
         self._keepers: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -288,6 +290,8 @@ class Worker:
             if running.why == "lost":
                 return
             says = await conduct.cancel(job) if running.why == "cancelled" else Stopped()
+        if isinstance(says, Retry) and says.error:
+            says = self._telling(running.claim, says)
         self._leave(running, asyncio.get_running_loop().time() - begun)
         if conduct.throttled is not None:
             self._give_back(self._spares.let_go(work.lane))
@@ -299,6 +303,20 @@ class Worker:
             successor.before = ()
         else:
             self._fences.set()  # the place may be another's by now, or still that of one before
+
+    def _telling(self, one: Claim, retry: Retry) -> Retry:
+        """Return a retry that says who is to be told of its error; the log tells of each error once for a lane."""
+        if not is_worth_telling(one.work.attempts):
+            return retry
+        operation, lane = one.operation, one.work.lane
+        if self._told.is_due((lane, retry.error)):
+            again = "again later" if retry.after is None else f"again in {retry.after:.0f} s"
+            at, what = lane or "(default)", (operation.action, operation.object)
+            log.warning(
+                "operation %s (%s of %s) in lane %s is tried %s: %s", operation.id, *what, at, again, retry.error
+            )
+        parent_told = operation.parent is not None and self._told.is_due((operation.ns, operation.parent))
+        return replace(retry, told=True, parent_told=parent_told)
 
     def _leave(self, running: Running, seconds: float | None = None) -> None:
         """Note that something has left its place in its lane, once."""

@@ -1,5 +1,7 @@
 """What an object waits for: its operation, the queue before it, its lane, locks, children, and so on up the parents."""
 
+from collections.abc import Sequence
+
 from litestar import get
 from msgspec import Struct
 
@@ -111,18 +113,20 @@ async def get_why(request: Call, ns: Ns, id: Id) -> WhyView:  # noqa: A002
     mine = next((one for one in queued if work is not None and one.op == work.op), None)
     operation = None if work is None else look.operations.get(work.key)
     lane = None if work is None or presenter.disclosure.hides_places(found.kind) else look.lanes.load(work)
+    children = await _children(request, work)
+    trouble = await _trouble(request, found, children)
     return WhyView(
         id=found.id,
         kind=found.kind,
         state=found.state,
         state_class=service.classes.get((found.kind, found.state)),
-        text="it waits for nothing" if mine is None else f"{mine.action}: {mine.text}",
+        text="it waits for nothing" if mine is None else f"{mine.action}: {mine.text}{trouble}",
         reason=None if mine is None else mine.reason,
         operation=None if operation is None else presenter.operation(operation),
         queue=queued,
         lane=None if lane is None else lane_view(lane),
         locks=[lock_view(lock) for lock in await look.locks(operation)],
-        children=await _children(request, work),
+        children=children,
         parents=await _parents(request, found),
     )
 
@@ -202,6 +206,17 @@ async def _children(request: Call, work: Work | None) -> list[OperationView]:
         return []
     children = await request.service.reader.children_of(work.key)
     return request.presenter.operations([one for one in children if one.status in UNDER_WAY][:MOST_CHILDREN])
+
+
+async def _trouble(request: Call, found: Object, children: Sequence[OperationView]) -> str:
+    """Return what went wrong last, with an object at work or with one of those that it waits for."""
+    if found.error is not None and found.op is not None:
+        return f"; it had trouble: {found.error}"
+    for child in children:
+        below = await request.service.reader.object(Key(found.ns, child.object))
+        if below is not None and below.op is not None and below.error is not None:
+            return f"; {below.id} had trouble: {below.error}"
+    return ""
 
 
 async def _parents(request: Call, found: Object) -> list[ParentView]:

@@ -28,6 +28,9 @@ ALONE = 10.0
 ABSENT_AFTER = 2.0
 """How many seconds apart two listings must be that do not have a VM, before it counts as absent."""
 
+SILENT_AFTER, SILENT_LOOKS = 60.0, 3
+"""For how many seconds, and in how many looks at least, nothing is known of a machine before it counts as silent."""
+
 Wanted = Callable[[Look], bool]
 Waiting = tuple[Wanted, "asyncio.Future[Look]"]
 
@@ -45,11 +48,13 @@ class Cloud:
         self._creates: Gatherer[Want, Outcome] = Gatherer(driver.create, bulk)
         self._deeds = {deed: self._gather(deed, bulk) for deed in Deed}
         self._missing: dict[str, float] = {}  # keys that the last complete listing did not have, and since when
+        self._silent: dict[str, tuple[float, float, int]] = {}  # keys of which nothing is known: since, until, looks
         self._firsts: Gatherer[str, Look] = Gatherer(self._first_looks, driver.caps.page)
         self._watched: dict[str, list[Waiting]] = defaultdict(list)
         self._joined = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._fresh: asyncio.Task[Listing] | None = None
+        self._latest: Listing | None = None
         self._alone_until = 0.0  # the provider has asked to be left alone
 
     def _gather(self, deed: Deed, bulk: int) -> Gatherer[Ref, Outcome]:
@@ -77,6 +82,21 @@ class Cloud:
             self._fresh = asyncio.ensure_future(self._list_soon())
         return await asyncio.shield(self._fresh)
 
+    def recent(self, seconds: float) -> Listing | None:
+        """Return the latest listing of everything, whoever asked for it, if it is not older than that."""
+        latest = self._latest
+        return latest if latest is not None and self.clock() - latest.asked <= seconds else None
+
+    @property
+    def is_listing(self) -> bool:
+        """Whether a listing is under way that others may share."""
+        return self._fresh is not None and not self._fresh.done()
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the latest listing was complete, as far as there is one."""
+        return self._latest is None or self._latest.complete
+
     async def listing_anew(self) -> Listing:
         """List everything, beginning now: what it shows is no older than the question."""
         return await self._list()
@@ -88,7 +108,12 @@ class Cloud:
     async def _list(self, keys: Collection[str] | None = None) -> Listing:
         if self._alone_until > self.clock():
             await asyncio.sleep(self._alone_until - self.clock())
-        asked = self.clock()
+        listing = await self._listed(keys, self.clock())
+        if keys is None and (self._latest is None or listing.asked >= self._latest.asked):
+            self._latest = listing
+        return listing
+
+    async def _listed(self, keys: Collection[str] | None, asked: float) -> Listing:
         try:
             listing = replace(await self.driver.observe(keys), asked=asked)
         except Exception as error:
@@ -108,20 +133,32 @@ class Cloud:
     def read(self, listing: Listing, keys: Collection[str]) -> dict[str, Look]:
         """Read from a listing what it tells of some machines."""
         shown = {one.key: one for one in listing.seen}
-        now, asked = self.clock(), listing.asked
+        asked = listing.asked
         looks: dict[str, Look] = {}
+        if listing.complete:
+            self._silent.clear()
         for key in keys:
             if key in shown:
                 self._missing.pop(key, None)
+                self._silent.pop(key, None)
                 looks[key] = Look(Sight.PRESENT, shown[key], asked=asked)
             elif not listing.complete:
-                trouble = listing.trouble or "the listing was not complete"
-                looks[key] = Look(Sight.UNKNOWN, trouble=trouble, asked=asked)
-            elif now - self._missing.setdefault(key, now) >= ABSENT_AFTER:
+                looks[key] = self._unanswered(key, listing.trouble or "the listing was not complete", asked)
+            elif asked - self._missing.setdefault(key, asked) >= ABSENT_AFTER:  # one listing may be read several times
                 looks[key] = Look(Sight.ABSENT, asked=asked)
             else:
                 looks[key] = Look(Sight.UNKNOWN, trouble="missing in one listing so far", asked=asked)
         return looks
+
+    def _unanswered(self, key: str, trouble: str, asked: float) -> Look:
+        """Return a look that has shown nothing; after several, over some time, the machine counts as silent."""
+        first, last, looks = self._silent.get(key, (asked, -1.0, 0))
+        if asked > last:
+            last, looks = asked, looks + 1
+        self._silent[key] = first, last, looks
+        if looks < SILENT_LOOKS or last - first < SILENT_AFTER:
+            return Look(Sight.UNKNOWN, trouble=trouble, asked=asked)
+        return Look(Sight.UNKNOWN, trouble=trouble, asked=asked, silent=last - first)
 
     def part_sights(self, listing: PartListing, keys: Collection[str]) -> dict[str, Sight]:
         """Read from a listing what it tells of some parts."""

@@ -4,6 +4,8 @@
     absent           complete listings do not have it, seen twice, some time apart
     unknown          anything else: no answer, half a listing, absent once
 
+A VM of which nothing is known for a while (`silent`) is Undefined, and follows what is shown as soon as anything is.
+
 Terminated needs positive evidence: the provider shows the terminated state, or the VM is absent after a terminate that
 was accepted. A VM that disappears without one is Undefined, not Terminated: somebody has to say what happened.
 """
@@ -34,6 +36,7 @@ class Look(Struct, frozen=True):
     shown: Observation | None = None
     trouble: str = ""
     asked: float = 0.0  # when the provider was asked, by the clock of who did
+    silent: float = 0.0  # for how many seconds nothing was shown, if that is so long that what was known counts no more
 
 
 FINAL = ("create", "terminate", "delete")
@@ -130,7 +133,7 @@ def _conclude_reboot(token: str, shown: Observation | None, *, taken: bool, show
 
 def drift(state: str, look: Look) -> str | None:
     """Return what a VM at rest is to be told, if it is not what the provider shows."""
-    if look.sight is Sight.ABSENT:
+    if look.sight is Sight.ABSENT or look.silent:
         return CANNOT_SAY if state in (V.RUNNING, V.SUSPENDED) else None
     if look.shown is None:
         return None

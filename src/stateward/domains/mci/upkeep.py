@@ -10,21 +10,23 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from random import Random
+from time import monotonic
 
 from msgspec import Struct
 
 from stateward.domains.mci.catalogue import Catalogue, objects
+from stateward.domains.mci.comparing import take_over
 from stateward.domains.mci.connections import Clouds
-from stateward.domains.mci.evidence import drift
 from stateward.domains.mci.leftovers import Leftovers
 from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, VmState
 from stateward.domains.mci.losses import losses, noted, parts_by_connection
 from stateward.domains.mci.mcis import told
-from stateward.domains.mci.model import HOME, Connection, network_of, plain, seen_of, vm_of, vm_seen
+from stateward.domains.mci.model import HOME, Connection, network_of, plain, vm_of, vm_seen
 from stateward.domains.mci.own_keys import remove_ownerless_keys
 from stateward.domains.mci.settling import MEANING, Settling
 from stateward.drivers import Observation
 from stateward.engine import AlreadyExists, Denied, Engine, Temporary
+from stateward.engine.troubles import Distances
 from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object
@@ -36,8 +38,6 @@ EVERY = 30.0
 """How many seconds pass between two rounds over all connections."""
 
 ROUND = Key(HOME, "round")
-WATCHED = (VmState.RUNNING, VmState.SUSPENDED, VmState.UNDEFINED)
-"""The states of VMs that their providers are asked about."""
 
 
 class Orphan(Struct, frozen=True):
@@ -67,6 +67,7 @@ class Upkeep:
         self._chance, self._saved, self._every = chance, saved, every
         self.settling = Settling(engine, chance)
         self._leftovers = Leftovers()
+        self._told = Distances(monotonic)
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
@@ -140,20 +141,11 @@ class Upkeep:
 
     async def _compare(self, connection: Connection, known: dict[str, Object]) -> list[Orphan]:
         cloud = await self._clouds.at(connection)
-        settled = await self._engine.store.reader.time() - cloud.driver.caps.lag  # what came later may not be shown yet
-        watched = [
-            uid
-            for uid, found in known.items()
-            if found.state in WATCHED and found.op is None and found.since <= settled
-        ]
         listing = await cloud.listing_anew()
-        looks = cloud.read(listing, watched)
         self._saved(connection.provider, max(0, len(known) - 1))
-        for uid in watched:
-            event = drift(known[uid].state, looks[uid])
-            shown = looks[uid].shown
-            if event is not None:
-                await self._tell(known[uid], event, shown)
+        await take_over(self._engine, cloud, listing, known.values())
+        if not listing.complete and self._told.is_due((connection.name, listing.trouble)):
+            log.warning("connection %s was not listed in full: %s", connection.name, listing.trouble)
         return [_orphan(connection, one) for one in listing.seen if one.key not in known and _lives(one)]
 
     async def _compare_parts(self, connection: Connection, parts: list[Object]) -> None:
@@ -183,17 +175,6 @@ class Upkeep:
                     version=found.version,
                     seen=noted(found, missing),
                 )
-
-    async def _tell(self, found: Object, event: str, shown: Observation | None) -> None:
-        with suppress(Denied):  # somebody has begun something with it: that will tell
-            await self._engine.act(
-                found.ns,
-                found.id,
-                event,
-                actor=PROVIDER,
-                version=found.version,
-                seen=None if shown is None else plain(seen_of(shown)),
-            )
 
 
 def _lives(shown: Observation) -> bool:

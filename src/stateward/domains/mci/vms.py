@@ -37,6 +37,9 @@ YOUNG = 30.0
 RELAPSED = 60.0
 """How many seconds a machine may be shown at rest in another state than it is to have, before the action has failed."""
 
+TOLD_AFTER, LONGEST_PAUSE = 10.0, 3_600.0
+"""How many seconds pass before it is told that a provider does not answer: the first time, and at most."""
+
 SETTLES = 15.0
 """How many seconds a look that ends an operation waits, at most, for the end of what the provider has taken."""
 
@@ -112,12 +115,31 @@ class Vms:
         raise Permanent(refused.message)
 
     async def _wait(self, cloud: Cloud, job: Job, uid: str) -> Ending:
-        since = await self._since(cloud, job)
-        look = await cloud.until(uid, last_look(job.action, since, cloud.clock))
+        look = await self._patiently(cloud, job, uid, last_look(job.action, await self._since(cloud, job), cloud.clock))
         if reached(job.action, look):
             return _done(job, look)
         assert look.shown is not None
         raise Permanent(f"the provider shows {look.shown.native_state!r} after {job.action}")
+
+    async def _patiently(self, cloud: Cloud, job: Job, uid: str, is_last: Callable[[Look], bool]) -> Look:
+        """Wait for the last look; whoever waits is told, at growing distance, why the provider does not answer."""
+        pause, trouble = TOLD_AFTER, ""
+
+        def watch(look: Look) -> bool:
+            nonlocal trouble
+            trouble = look.trouble if look.sight is Sight.UNKNOWN else ""
+            return is_last(look)
+
+        while True:
+            try:
+                async with asyncio.timeout(pause) as limit:
+                    return await cloud.until(uid, watch)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+            if trouble:
+                await job.tell_trouble(trouble)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _observe(self, job: Job) -> Seen | Ending:
         vm = errand_of(job.claim.object)

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from stateward.domains.mci.api import fresh
+from stateward.drivers import Place
 from stateward.drivers.simulated.temper import CALM
 from tests.integration.domains.mci.api_house import DEAD, HERE, MICRO, NS, ApiHouse, group, mci, open_api
 
 M1 = f"/ns/{NS}/mci/m1"
+ELSEWHERE = Place("gcp", "asia-northeast3")
 
 
 @pytest.fixture
@@ -24,7 +27,7 @@ async def everything(api: ApiHouse) -> int:
     return await api.engine.store.reader.last_line()
 
 
-async def test_reading_a_status_asks_no_provider_and_changes_nothing(api: ApiHouse) -> None:
+async def test_reading_what_has_just_changed_asks_no_provider_and_changes_nothing(api: ApiHouse) -> None:
     await api.created()
     before, asked = await everything(api), len(api.calls)
     for path in (M1, f"{M1}?option=status", f"/ns/{NS}/mci?option=status", f"{M1}?option=status&vm=none"):
@@ -91,13 +94,69 @@ async def test_a_time_that_is_none_is_bad_input(api: ApiHouse, seconds: str) -> 
     assert (await api.get("/connConfig/mine")).status_code == 404
 
 
-async def test_a_fresh_status_shows_what_happened_behind_our_back_and_leaves_the_record_alone(api: ApiHouse) -> None:
+async def test_a_fresh_status_shows_what_happened_behind_our_back_and_lets_it_count(api: ApiHouse) -> None:
     stopped, ended = [one["uid"] for one in (await api.created())["vm"]]
     api.wing.cloud.stop(HERE, stopped)
     api.temper(replace(CALM, forgotten=0.0))
     api.wing.cloud.terminate(HERE, ended)
     vms = (await api.status(more="&fresh=true"))["vm"]
-    assert [(one["status"], one["nativeStatus"]) for one in vms] == [("Running", "stopped"), ("Running", "not listed")]
+    assert [(one["status"], one["nativeStatus"]) for one in vms] == [
+        ("Suspended", "stopped"),
+        ("Running", "not listed"),
+    ]
+    line = (await api.engine.history(NS, "m1.g1-1"))[-1]
+    assert (line.actor, line.event, line.source, line.target) == ("provider", "shows suspended", "Running", "Suspended")
+
+
+# --- a plain status --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _nothing_is_recent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fresh, "RECENT", 0.0)
+
+
+@pytest.mark.usefixtures("_nothing_is_recent")
+async def test_a_plain_status_asks_once_per_region_and_lets_count_what_is_shown(tmp_path: Path) -> None:
+    async with open_api(tmp_path, fresh_for=0.0) as api:
+        stopped, _ = [one["uid"] for one in (await api.created())["vm"]]
+        api.wing.cloud.stop(HERE, stopped)
+        asked = len(api.calls)
+        answers = await asyncio.gather(*(api.status() for _ in range(10)))
+        assert len(api.calls) - asked == 1
+        assert {one["status"] for one in answers} == {"Partial-Suspended:1 (R:1/2)"}
+        assert {vm["status"] for one in answers for vm in one["vm"]} == {"Running", "Suspended"}
+        lines = [one for one in await api.engine.history(NS, "m1.g1-1") if one.actor == "provider"]
+        assert [line.target for line in lines] == ["Suspended"]
+        listed = (await api.get(f"/ns/{NS}/mci?option=status")).json()["mci"][0]
+        single = (await api.get(f"{M1}/vm/g1-1?option=status")).json()
+        assert (listed["status"], single["status"]) == ("Partial-Suspended:1 (R:1/2)", "Suspended")
+
+
+async def test_a_plain_status_is_served_by_a_recent_listing_whoever_asked_for_it(
+    api: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped, _ = [one["uid"] for one in (await api.created())["vm"]]
+    api.wing.cloud.stop(HERE, stopped)
+    await api.status(more="&fresh=true")
+    asked = len(api.calls)
+    monkeypatch.setattr(fresh.Look, "is_about", lambda _, vm: vm.state == "Running")
+    assert (await api.status())["status"] == "Partial-Suspended:1 (R:1/2)"
+    assert len(api.calls) == asked
+
+
+@pytest.mark.usefixtures("_nothing_is_recent")
+async def test_a_dead_region_does_not_hold_up_what_is_known_of_the_others(tmp_path: Path) -> None:
+    async with open_api(tmp_path, fresh_for=0.0) as api:
+        await api.created(mci("m1", group("g1", 1), group("g2", 1, specId=MICRO)))
+        other = next(one["uid"] for one in (await api.status())["vm"] if one["id"] == "g2-1")
+        api.temper(replace(CALM, dead=True, patience=3600.0))
+        api.wing.cloud.stop(ELSEWHERE, other)
+        async with asyncio.timeout(30):
+            for _ in range(5):
+                found = {one["id"]: one["status"] for one in (await api.status())["vm"]}
+        assert found == {"g1-1": "Running", "g2-1": "Suspended"}
+        api.temper(CALM)
 
 
 async def test_a_provider_that_does_not_answer_proves_nothing(api: ApiHouse) -> None:

@@ -10,15 +10,18 @@ from msgspec.structs import replace
 
 from stateward.domains.mci import clouds
 from stateward.domains.mci.clouds import Cloud
+from stateward.domains.mci.comparing import take_over
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import vm_of, vm_seen
 from stateward.drivers import Listing, MachineState, Place, Want
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.machine import state_at
 from stateward.drivers.simulated.temper import CALM
+from stateward.engine.sightings import Sighting
 from stateward.lifecycle import PROVIDER
 from stateward.store.port import Store
 from stateward.store.records import Line, Status
+from stateward.store.selection import JournalFilter
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci, open_house
 
 SEOUL = Place("aws", "ap-northeast-2")
@@ -100,6 +103,62 @@ async def test_what_is_terminated_or_failed_is_not_looked_at(house: House) -> No
     await house.ended(await house.service.control_vm(NS, "m1", "g1-1", "terminate", ANN))
     await house.wing.upkeep.look_around()
     assert await states(house) == {"g1-1": "Terminated", "g1-2": "Running"}
+
+
+# --- what counts -----------------------------------------------------------------------------------------------------
+
+
+def shows(event: str, at: float, vm: str = "g1-1", reason: str | None = None) -> Sighting:
+    return Sighting(NS, f"m1.{vm}", event, at, reason=reason)
+
+
+async def test_an_observation_that_is_older_than_an_action_does_not_count(house: House) -> None:
+    await house.created(mci())
+    before = await house.engine.store.reader.time()
+    for action in ("suspend", "resume"):
+        await house.ended(await house.service.control_vm(NS, "m1", "g1-1", action, ANN))
+    lines = await house.engine.store.reader.last_line()
+    assert await house.engine.observe([shows("shows suspended", before)]) == [False]
+    assert (await states(house), await house.engine.store.reader.last_line()) == (
+        {"g1-1": "Running", "g1-2": "Running"},
+        lines,
+    )
+    now = await house.engine.store.reader.time()
+    assert await house.engine.observe([shows("shows suspended", now)]) == [True]
+    assert await states(house) == {"g1-1": "Suspended", "g1-2": "Running"}
+
+
+async def test_a_listing_that_is_older_than_an_action_does_not_count(house: House) -> None:
+    await house.created(mci())
+    await house.ended(await house.service.control_vm(NS, "m1", "g1-1", "suspend", ANN))
+    cloud = await house.wing.clouds.of("aws-ap-northeast-2")
+    old = await cloud.listing_anew()
+    await house.ended(await house.service.control_vm(NS, "m1", "g1-1", "resume", ANN))
+    await take_over(house.engine, cloud, old, await house.service.vms(NS, "m1"))
+    assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
+
+
+async def test_an_observation_does_not_count_while_an_operation_is_at_work(house: House) -> None:
+    await house.created(mci())
+    house.cloud.set_temper(SEOUL, replace(CALM, suspending=3600.0))
+    begun = await house.service.control_vm(NS, "m1", "g1-1", "suspend", ANN)
+    now = await house.engine.store.reader.time()
+    assert await house.engine.observe([shows("shows failed", now + 1), shows("cannot say", now + 1)]) == [False, False]
+    assert (await states(house))["g1-1"] == "Suspending"
+    house.cloud.stop(SEOUL, await uid(house, "g1-1"))
+    assert (await house.ended(begun)).status is Status.SUCCEEDED
+
+
+async def test_what_a_listing_shows_of_many_is_one_transaction_and_keeps_the_reason(house: House) -> None:
+    await house.created(mci("m1", group("g1", 30)))
+    now, last = await house.engine.store.reader.time(), await house.engine.store.reader.last_line()
+    told = [shows("cannot say", now, f"g1-{number}", "no answer") for number in range(1, 31)]
+    assert await house.engine.observe(told) == [True] * 30
+    assert await house.engine.observe(told) == [False] * 30
+    lines = await house.engine.store.reader.lines(last, 100, JournalFilter(actor=PROVIDER))
+    assert {(one.target, one.reason) for one in lines} == {("Undefined", "no answer")}
+    assert (len(lines), len({one.at for one in lines})) == (30, 1)
+    assert {one.error for one in await house.service.vms(NS, "m1")} == {"no answer"}
 
 
 # --- orphans ---------------------------------------------------------------------------------------------------------

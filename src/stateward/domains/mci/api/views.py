@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from stateward.domains.mci.api.fresh import Fresh, Known
+from stateward.domains.mci.api.fresh import Fresh, Patience
 from stateward.domains.mci.api.places import connection_view, image_view, location_of, spec_view
 from stateward.domains.mci.api.targets import AT_REST, Target, Targets
+from stateward.domains.mci.api.troubles import troubles_of
 from stateward.domains.mci.api.wire import (
     CommandResult,
     CommandResults,
@@ -55,7 +56,9 @@ class Views:
 
     def __init__(self, service: Service, catalogue: Catalogue, fresh: Fresh) -> None:
         self._service, self._catalogue, self._fresh = service, catalogue, fresh
-        self._targets = Targets(service.engine.store.reader)
+        self._reader = service.engine.store.reader
+        self._targets = Targets(self._reader)
+        self._patience = Patience()
         self._connections: dict[str, Connection | None] = {}
         self._specs: dict[tuple[str, str], SpecView | None] = {}
         self._images: dict[tuple[str, str, str], ImageView | None] = {}
@@ -78,7 +81,7 @@ class Views:
             install_mon_agent=wanted.install_mon_agent,
             label=wanted.label,
             system_label=wanted.system_label,
-            system_message=_messages(found, seen),
+            system_message=[*_messages(found, seen), *await troubles_of(self._reader, found, vms)],
             description=wanted.description,
             vm=await self.vm_infos(found, vms),
             new_vm_list=list(new),
@@ -89,10 +92,11 @@ class Views:
         )
 
     async def status(self, found: Object, *, fresh: bool = False) -> MciStatusInfo:
-        """Return an MCI in short, with its VMs; if wanted, with what their providers show now."""
-        vms = await self.vms(found)
-        shown = await self.vm_statuses(found, vms, fresh=fresh)
-        return await self._short(found, _status(found, vms), shown)
+        """Return an MCI in short, with its VMs as their providers show them: now, or a moment ago."""
+        vms, sights = await self._look_at(found, await self.vms(found), fresh=fresh)
+        short = await self._short(found, _status(found, vms), await self._vm_statuses(found, vms, sights))
+        troubles = await troubles_of(self._reader, found, vms)
+        return replace(short, system_message=[*short.system_message, *troubles]) if troubles else short
 
     async def counted(self, found: Object) -> MciStatusInfo:
         """Return an MCI in short without its VMs, which are only counted: that costs the same however many they are."""
@@ -177,13 +181,24 @@ class Views:
         )
 
     async def vm_statuses(self, mci: Object, vms: Sequence[Object], *, fresh: bool = False) -> list[VmStatusInfo]:
-        """Return VMs in short; if wanted, with what their providers show now."""
-        known = [Known(vm_of(one), one.state, vm_seen(one)) for one in vms]
-        sights = await self._fresh.sights(known) if fresh else [one.seen for one in known]
+        """Return VMs in short, as their providers show them: now, or a moment ago."""
+        return await self._vm_statuses(mci, *await self._look_at(mci, vms, fresh=fresh))
+
+    async def _look_at(
+        self, mci: Object, vms: Sequence[Object], *, fresh: bool
+    ) -> tuple[Sequence[Object], dict[str, VmSeen]]:
+        """Have VMs compared with what their providers show; returns them as they are then, and what is shown."""
+        looked = await self._fresh.look_at(self._service.engine, vms, self._patience.left(fresh=fresh), fresh=fresh)
+        if looked.changed:
+            newer = {one.id: one for one in await self._service.vms(mci.ns, mci.id)}
+            vms = [newer.get(one.id, one) for one in vms]
+        return vms, looked.shown
+
+    async def _vm_statuses(self, mci: Object, vms: Sequence[Object], shown: dict[str, VmSeen]) -> list[VmStatusInfo]:
         targets = await self._targets.of_vms(mci.op, vms)
         return [
-            _vm_status(found, one.vm, seen, targets.get(found.id, AT_REST))
-            for found, one, seen in zip(vms, known, sights, strict=True)
+            _vm_status(found, vm_of(found), shown.get(found.id) or vm_seen(found), targets.get(found.id, AT_REST))
+            for found in vms
         ]
 
     # --- what VMs are made of ----------------------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""Troubles of work that goes on: whoever waits is told why, once and then at growing distance.
+
+Work at a provider that does not answer is tried again until its deadline, which may be in half an hour. A line for each
+attempt would bury the journal. So the second attempt is told, and then the fourth, the eighth, and so on: in the
+journal, as the object's error, and to the journal of the whole that waits for it. An object that gets on has no error.
+"""
+
+from collections.abc import Callable, Hashable
+
+from msgspec.structs import replace
+
+from stateward.engine.change import journal
+from stateward.engine.desk import Desk
+from stateward.engine.texts import told
+from stateward.lifecycle import WORKER
+from stateward.store.records import Line, Object, Operation
+
+FIRST, LONGEST = 5.0, 3_600.0
+"""How many seconds pass before the same trouble is told again: at first, and at most."""
+
+MOST = 1_000
+"""How many troubles are remembered."""
+
+
+def is_worth_telling(attempt: int) -> bool:
+    """Tell whether an attempt's trouble is to be told: that of the second, and of each power of two from there on."""
+    return attempt > 1 and attempt & (attempt - 1) == 0
+
+
+def note_trouble(desk: Desk, found: Object, operation: Operation, text: str, parent: Operation | None) -> None:
+    """Journal a trouble, and keep it with the object whose state the operation holds."""
+    journal(desk, found, operation.id, WORKER, operation.who, "has trouble", reason=text)
+    if found.op == operation.id:
+        desk.put(found.key, replace(found, error=told(text), version=desk.next_version(found.key)))
+    if parent is not None:
+        reason = told(f"{found.id}: {text}")
+        line = Line(parent.ns, parent.object, parent.kind, parent.id, desk.now, WORKER, "", "waits", None, None, reason)
+        desk.write(line)
+
+
+class Distances:
+    """Remembers when something was told, and tells whether it is time to tell it again."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._next: dict[Hashable, tuple[float, float]] = {}  # when each may be told again, and the distance then
+
+    def is_due(self, subject: Hashable) -> bool:
+        """Tell whether a subject is to be told now; the next time is then twice as far away."""
+        now = self._clock()
+        due, distance = self._next.pop(subject, (now, FIRST))
+        if now > due + LONGEST:  # that was another trouble
+            due, distance = now, FIRST
+        is_due = now >= due
+        if is_due:
+            due, distance = now + distance, min(LONGEST, distance * 2)
+        self._next[subject] = due, distance
+        if len(self._next) > MOST:
+            del self._next[next(iter(self._next))]
+        return is_due
