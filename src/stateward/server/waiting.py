@@ -210,12 +210,13 @@ async def _children(request: Call, work: Work | None) -> list[OperationView]:
 
 async def _trouble(request: Call, found: Object, children: Sequence[OperationView]) -> str:
     """Return what went wrong last, with an object at work or with one of those that it waits for."""
-    if found.error is not None and found.op is not None:
-        return f"; it had trouble: {found.error}"
+    read, shown = request.service.reader.object, request.presenter.disclosure.object
+    if found.op is not None and (error := shown(found).error) is not None:
+        return f"; it had trouble: {error}"
     for child in children:
-        below = await request.service.reader.object(Key(found.ns, child.object))
-        if below is not None and below.op is not None and below.error is not None:
-            return f"; {below.id} had trouble: {below.error}"
+        below = await read(Key(found.ns, child.object))
+        if below is not None and below.op is not None and (error := shown(below).error) is not None:
+            return f"; {below.id} had trouble: {error}"
     return ""
 
 

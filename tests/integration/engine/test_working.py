@@ -223,6 +223,45 @@ async def test_a_call_that_never_ends_is_not_waited_for_without_end(
     assert (jobs[0].is_calling, jobs[0].is_ending) == (True, True)
 
 
+async def test_trouble_of_work_that_goes_on_is_told_at_growing_distance_and_forgotten_when_it_is_done(
+    site: Site,
+) -> None:
+    await site.built("p1")
+    waits = asyncio.Event()
+
+    async def busy(job: Job) -> None:
+        if job.attempt <= 9:
+            raise Temporary(f"busy {job.attempt}", after=0.001)
+        waits.set()
+        await site.plant.open.wait()
+
+    site.plant.hold()
+    site.plant.works = busy
+    accepted = await site.engine.act("ns", "p1", "pump")
+    await waits.wait()
+    told = [line.reason for line in await site.engine.history("ns", "p1") if line.event == "has trouble"]
+    assert told == ["busy 2", "busy 4", "busy 8"]
+    assert (await site.engine.get("ns", "p1")).error == "busy 8"
+    site.plant.release()
+    assert (await site.ended(accepted)).status is Status.SUCCEEDED
+    assert (await site.engine.get("ns", "p1")).error is None
+
+
+async def test_whoever_waits_for_a_part_is_told_of_its_trouble(site: Site) -> None:
+    await site.engine.create("ns", "s1", STATION.kind, "found")
+    for number in range(3):
+        await site.built(f"p{number}", parent="s1")
+    site.plant.fail("pump", *[Temporary("busy", after=0.001)] * 9)
+    verdict = await site.engine.group(
+        site.engine.request("ns", "s1", "pump"), Selector("ns", parent="s1"), site.engine.request("ns", "", "pump")
+    )
+    assert verdict.whole is not None
+    await site.ended(verdict.whole)
+    told = [line.reason for line in await site.engine.history("ns", "s1") if line.event == "waits"]
+    assert len(told) == 1  # the next line is some seconds away
+    assert str(told[0]).endswith(": busy")
+
+
 async def test_what_leaves_no_trace_is_done_again_by_whoever_takes_it_over(site: Site) -> None:
     await site.built("p1")
     site.plant.sights = [Seen.REPEATABLE]

@@ -1,6 +1,6 @@
 import asyncio
 
-from stateward.engine import Permanent
+from stateward.engine import Permanent, Temporary
 from tests.integration.server.house import NS, House
 
 PUMP = f"/ns/{NS}/objects/p1/actions/pump"
@@ -168,6 +168,20 @@ async def test_a_group_action_has_a_whole_that_waits_for_its_members(house: Hous
     assert (why["reason"], len(why["children"])) == ("children", 2)
     above = (await house.get(f"/ns/{NS}/objects/p1/why")).json()["parents"]
     assert [(one["id"], one["operation"]["id"]) for one in above] == [("s1", whole)]
+
+
+async def test_why_tells_the_last_trouble_of_what_is_tried_again_and_of_whom_a_whole_waits_for(house: House) -> None:
+    await house.post(f"/ns/{NS}/objects", {"id": "s1", "kind": "test.station"})
+    await house.built("p1", parent="s1")
+    house.plant.fail("pump", Temporary("the valve is shut", after=0.0), Temporary("the valve is stuck", after=30.0))
+    body = {"selector": {"parent": "s1"}, "whole": {"object": "s1", "action": "pump"}}
+    await house.post(f"/ns/{NS}/actions/pump", body)
+    async with asyncio.timeout(30):
+        while "stuck" not in (await house.get(f"/ns/{NS}/objects/p1/why")).json()["text"]:
+            await asyncio.sleep(0.01)
+    assert "; it had trouble: the valve is stuck" in (await house.get(f"/ns/{NS}/objects/p1/why")).json()["text"]
+    assert "; p1 had trouble: the valve is stuck" in (await house.get(f"/ns/{NS}/objects/s1/why")).json()["text"]
+    assert (await house.get(f"/ns/{NS}/objects/p1")).json()["error"] == "the valve is stuck"
 
 
 async def test_a_group_action_that_no_member_allows_is_refused_with_every_reason(house: House) -> None:

@@ -37,6 +37,9 @@ log = logging.getLogger("stateward.mci")
 EVERY = 30.0
 """How many seconds pass between two rounds over all connections."""
 
+AT_ONCE = 8
+"""How many connections are looked at in one round at the same time."""
+
 ROUND = Key(HOME, "round")
 
 
@@ -101,16 +104,15 @@ class Upkeep:
     async def look_around(self) -> list[Orphan]:
         """Compare all VMs with what their providers show; returns machines that no record knows."""
         records, parts = await self._records(), await parts_by_connection(self._engine.store.reader)
-        strangers: list[Orphan] = []
-        for connection in await self._catalogue.all_connections():
-            known = records.get(connection.name, {})
-            try:
-                if known or (connection.enabled and connection.driver != "simulated"):
-                    strangers += await self._compare(connection, known)
-                if connection.name in parts:
-                    await self._compare_parts(connection, parts[connection.name])
-            except Temporary as error:
-                log.warning("%s is not looked at: %s", connection.name, error)
+        at_once = asyncio.Semaphore(AT_ONCE)  # a connection that does not answer is not to hold up the others
+
+        async def look_at(connection: Connection) -> list[Orphan]:
+            async with at_once:
+                name = connection.name
+                return await self._look_at(connection, records.get(name, {}), parts.get(name, []))
+
+        looks = await asyncio.gather(*map(look_at, await self._catalogue.all_connections()))
+        strangers = [orphan for orphans in looks for orphan in orphans]
         await remove_ownerless_keys(self._engine)
         await self._note_those_out_of_step(vm for known in records.values() for vm in known.values())
         if not strangers:
@@ -118,6 +120,17 @@ class Upkeep:
         newer = await self._records()  # what came while the providers were asked is no orphan
         ours = {uid for known in newer.values() for uid in known}  # several connections may lead to one place
         return [one for one in strangers if one.key not in ours]
+
+    async def _look_at(self, connection: Connection, known: dict[str, Object], parts: list[Object]) -> list[Orphan]:
+        strangers: list[Orphan] = []
+        try:
+            if known or (connection.enabled and connection.driver != "simulated"):
+                strangers = await self._compare(connection, known)
+            if parts:
+                await self._compare_parts(connection, parts)
+        except Temporary as error:
+            log.warning("%s is not looked at: %s", connection.name, error)
+        return strangers
 
     async def _records(self) -> dict[str, dict[str, Object]]:
         """Return all VMs, by connection and uid."""

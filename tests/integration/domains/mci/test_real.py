@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import Connection, Image, Spec, SubGroup, part_id, part_seen, vm_of, vm_seen
@@ -133,6 +134,28 @@ async def test_what_happens_on_ec2_behind_our_back_is_found(house: House, ec2: A
 
     await until(found)
     assert words(ec2) == {"running": 1, "stopped": 1, "terminated": 1}
+
+
+@pytest.mark.parametrize("harm", [None, Harm.LOST_ANSWER, Harm.LOST_REQUEST])
+async def test_a_cancelled_reboot_on_ec2_is_done_or_unknown_and_never_told_as_not_done(
+    house: House, ec2: Any, ec2_cloud: Cloud, harm: Harm | None
+) -> None:
+    await house.created(mci("m1", replace(ON_EC2, size=1)))
+    (native,) = [vm_seen(one).native_id for one in await house.service.vms(NS, "m1")]
+    if harm is not None:
+        ec2_cloud.harm(Fault(harm, "RebootInstances"))
+    begun = await house.service.control_vm(NS, "m1", "g1-1", "reboot", ANN)
+
+    async def has_called() -> bool:
+        return ec2_cloud.calls["RebootInstances"] > 0
+
+    await until(has_called)
+    await house.engine.cancel(NS, begun.op.id, "ann")
+    ended = await house.ended(begun)
+    assert (ended.status, ec2_cloud.life.reboots[native]) in (
+        [(Status.SUCCEEDED, 1)] if harm is None else [(Status.FAILED, 1), (Status.FAILED, 0)]
+    )
+    assert await states(house) == {"Running" if harm is None else "Undefined": 1}
 
 
 @pytest.mark.parametrize("harm", [Harm.LOST_ANSWER, Harm.LOST_REQUEST, Harm.DONE_BUT_ERROR])
