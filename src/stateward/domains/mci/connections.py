@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from time import monotonic
 
 from msgspec.structs import replace
@@ -39,7 +40,7 @@ class Clouds:
     async def of(self, name: str) -> Cloud:
         """Return the cloud of a connection, by its name."""
         known = self._open.get(name)
-        if known is not None and monotonic() - self._read.get(name, 0.0) < KNOWN_FOR:
+        if known is not None and monotonic() - self._read.get(name, -inf) < KNOWN_FOR:
             return known[1]
         return await asyncio.shield(self._reading.get(name) or self._begin_to_read(name))
 

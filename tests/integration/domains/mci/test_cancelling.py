@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.model import SubGroup, vm_of
-from stateward.drivers import Deed, MachineState, Observation, Outcome, Place, Ref
+from stateward.drivers import Deed, MachineState, Observation, Outcome, Place, Ref, Unanswered
 from stateward.drivers.process.driver import ProcessDriver
-from stateward.drivers.process.record import Record
+from stateward.drivers.process.record import Phase, Record, Sight
 from stateward.drivers.simulated.temper import Fate, Temper
 from stateward.engine.cancelling import AlreadyEnded
 from stateward.errors import StatewardError
@@ -47,6 +47,7 @@ async def cancelled(house: House, action: str, after: float = 0.0, vm: str = "p-
 
 async def test_a_cancelled_reboot_is_told_as_what_the_boot_counter_says(house: House, tmp_path: Path) -> None:
     async with nothing_stays(tmp_path / "machines" / "process" / "here"):
+        await house.grant_host()
         await house.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
         endings, boots = Counter[str](), 1
         for number in range(TIMES):
@@ -75,6 +76,7 @@ async def test_a_suspend_that_is_cancelled_while_its_call_is_in_its_thread_is_wa
 
     monkeypatch.setattr(ProcessDriver, "_do", slowly)
     async with nothing_stays(tmp_path / "machines" / "process" / "here"):
+        await house.grant_host()
         await house.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
         begun = await house.service.control_vm(NS, "m1", "p-1", "suspend", ANN)
         await asyncio.to_thread(inside.wait, 60)
@@ -87,6 +89,33 @@ async def test_a_suspend_that_is_cancelled_while_its_call_is_in_its_thread_is_wa
         assert await states(house) == {"p-1": "Suspended"}
         resumed = await house.ended(await house.service.control_vm(NS, "m1", "p-1", "resume", ANN))
         assert resumed.status is Status.SUCCEEDED
+        await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
+
+
+async def test_a_reboot_that_was_left_half_way_and_is_cancelled_is_brought_to_its_end(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun_at_provider, reboot = threading.Event(), ProcessDriver._reboot
+
+    def half_way(self: ProcessDriver, sight: Sight, token: str) -> Outcome:
+        if begun_at_provider.is_set():
+            return reboot(self, sight, token)
+        record = replace(sight.record, boot=sight.record.boot + 1, phase=Phase.STARTING, token=token)
+        self._lodging.folder.write_durably(record)
+        self._lodging.kill(record)
+        begun_at_provider.set()
+        return Unanswered(record.key, "whoever did it has vanished")
+
+    monkeypatch.setattr(ProcessDriver, "_reboot", half_way)
+    async with nothing_stays(tmp_path / "machines" / "process" / "here"):
+        await house.grant_host()
+        await house.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
+        begun = await house.service.control_vm(NS, "m1", "p-1", "reboot", ANN)
+        await asyncio.to_thread(begun_at_provider.wait, 60)
+        await house.engine.cancel(NS, begun.op.id, "ann")
+        assert (await house.ended(begun)).status is Status.SUCCEEDED
+        now = await shown(house)
+        assert (now.state, now.details["boots"]) == (MachineState.RUNNING, "2")
         await house.ended((await house.service.control(NS, "m1", "terminate", ANN)).whole)
 
 
