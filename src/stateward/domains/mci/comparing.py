@@ -30,8 +30,8 @@ async def take_over(engine: Engine, cloud: Cloud, listing: Listing, vms: Iterabl
     events = {uid: event for uid, one in watched.items() if (event := drift(one.state, looks[uid])) is not None}
     if not events:
         return 0
-    age = cloud.clock() - listing.asked + cloud.driver.caps.lag
-    at = await engine.store.reader.time() - age
+    now = await engine.store.reader.time()  # before the age is taken: a store that answers late must not make it newer
+    at = now - (cloud.clock() - listing.asked + cloud.driver.caps.lag)
     await engine.observe([_sighting(watched[uid], event, looks[uid], at) for uid, event in events.items()])
     return len(events)
 

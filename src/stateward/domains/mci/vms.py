@@ -191,7 +191,8 @@ class Vms:
             return 0.0
         assert self.engine is not None
         before = _begun(job) if DEEDS[job.action] is Deed.TERMINATE else job.claim.object.since
-        return cloud.clock() - (await self.engine.store.reader.time() - before) + lag
+        age = await self.engine.store.reader.time() - before
+        return cloud.clock() - age + lag
 
     async def _is_young(self, job: Job) -> bool:
         """Tell whether a VM may be there, and not shown yet."""
