@@ -15,6 +15,7 @@ from stateward.engine.handlers import Fenced
 from stateward.engine.notes import Notes
 from stateward.engine.outcomes import Phase, Report, Retry
 from stateward.engine.requests import Birth, LockWish
+from stateward.engine.troubles import Distances
 from stateward.lifecycle import CONTROLLER, NO_FACTS
 from stateward.store.changes import Changes
 from stateward.store.port import Store
@@ -31,7 +32,7 @@ class Former:
     def __init__(self, engine: Engine) -> None:
         self.engine, self.store = engine, engine.store
         reports: Batcher[Report, bool] = Batcher(self._report, Random(1))
-        self.notes = Notes(self.store, engine.kinds, OWNER, reports)
+        self.notes = Notes(self.store, engine.kinds, OWNER, reports, Distances(lambda: 0.0))
 
     async def claim(self) -> Claim:
         """Claim the one operation that there is."""
