@@ -75,7 +75,7 @@ def test_a_region_that_is_silent_for_a_moment_makes_nothing_undefined() -> None:
             world.cloud.set_temper(SEOUL, DEAD)
             await asyncio.sleep(40.0)
             world.cloud.set_temper(SEOUL, FAIR)
-            await asyncio.sleep(ROUND)
+            await asyncio.sleep(2 * ROUND)
         lines = [line for number in (1, 2, 3) for line in await history(world, f"m1.a-{number}")]
         assert not [line for line in lines if line.target == "Undefined"]
 
