@@ -6,7 +6,7 @@ domains do not know how the server words a problem, so their routes get the prob
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from copy import deepcopy
 from types import UnionType
 from typing import Any, TypeAlias, get_args, get_origin
@@ -72,13 +72,14 @@ def _handlers(routes: Iterable[BaseRoute]) -> Iterator[tuple[Place, HTTPRouteHan
 class Records:
     """What bodies and answers look like."""
 
-    def __init__(self, handlers: Iterable[HTTPRouteHandler]) -> None:
+    def __init__(self, handlers: Collection[HTTPRouteHandler]) -> None:
         found = dict.fromkeys(one for handler in handlers for kind in _types(handler) for one in _ways(kind))
         kinds = [Problem, *(one for one in found if one is not Problem)]
         drawn, schemas = msgspec.json.schema_components(kinds, ref_template=REF + "{name}")
         self._drawn: dict[Any, Doc] = {kind: _shortened(one) for kind, one in zip(kinds, drawn, strict=True)}
         self.schemas: Doc = {_short(name): _shortened(schema) for name, schema in schemas.items()}
-        self.schemas[MESSAGE] = _message_schema(self.schemas["Problem"])
+        if any(handler.opt.get(MESSAGES) for handler in handlers):
+            self.schemas[MESSAGE] = _message_schema(self.schemas["Problem"])
         for name, schema in self.schemas.items():
             if name in SHOWN:
                 schema["examples"] = [SHOWN[name]]

@@ -15,6 +15,7 @@ BODIES: dict[str, Any] = {
     "NewCloudlet": {"name": "berlin", "missing": "recreate", "orphans": "report"},
     "CloudletChange": {"orphans": "remove"},
     "NewVersion": {"version": "2.1.0", "within": 60.0},
+    "NewOwner": {"installation": "0f8fad5bd9cb469fa165708c7a3d3c11"},
     "NewCluster": {"name": "arcade", "flavor": "small", "nodes": 3, "organization": "games"},
     "ClusterChange": {"nodes": 5},
     "NewLoad": {"cpu": 72.5, "mem": 40.0, "connections": 310},
