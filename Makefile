@@ -14,7 +14,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 run: .venv/.run ## start the server, with a living demo fleet
-	@$(VENV)/stateward serve --demo $(ARGS)
+	@STATEWARD_MACHINE_PATHS=$(CURDIR)/examples $(VENV)/stateward serve --demo $(ARGS)
 
 # Four processes, however many cores there are: tests of a system that waits for disks and others mostly wait. Those of
 # one file stay together as far as may be, and share what the file sets up.

@@ -40,6 +40,12 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     history: Annotated[Days, about("days after which workers prune what has ended; 0 keeps it for ever")] = 0
     demo: Annotated[bool, about("keep a living demo fleet on simulated clouds")] = False
     local: Annotated[bool, about("offer the connection `local`: machines that are processes of this host")] = True
+    confinement: Annotated[
+        Literal["required", "off"],
+        about("programs of tenants on this host: required starts none that cannot be confined; off confines none"),
+    ] = "required"
+    machine_uids: Annotated[str, about("users of such programs, where the server is root: a range")] = "70000-79999"
+    machine_paths: Annotated[str, about("further folders that such programs may read, with : between them")] = ""
     tls_cert: Annotated[str, about("certificate file; with tls_key, HTTPS is served")] = ""
     tls_key: Annotated[str, about("private key file")] = ""
     body_limit: Annotated[Some, about("largest request body, in bytes")] = 1_000_000

@@ -59,7 +59,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     for known, free in ports.items():
         text = text.replace(known, free)
     file.write_text(text)
-    with served(tmp_path / "data") as server:
+    with served(tmp_path / "data", environ={"STATEWARD_MACHINE_PATHS": str(tmp_path / "examples")}) as server:
         yield Terminal(tmp_path, ports, server.url, tmp_path / "data" / "admin-token")
         server.stop(signal.SIGTERM)
     assert kill_marked(tmp_path) == []

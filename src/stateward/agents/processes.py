@@ -19,6 +19,7 @@ from stateward.agents.notebook import Notebook, Thing
 from stateward.agents.site import SiteError, Tell
 from stateward.agents.tracking import background_shell, kill_processes, labelled
 from stateward.drivers import Accepted, Already, Deed, MachineState, Observation, Place, Ref, Want
+from stateward.drivers.confinement import Confinement
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.proc import PROC, stat_of
 
@@ -37,10 +38,11 @@ STEADY = 0.5
 class ProcessSite:
     """Clusters and apps as processes on this machine; everything about them is in one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, confinement: Confinement | None = None) -> None:
         self._folder = str(folder)
         self._notebook = Notebook(folder / "things")
-        self._driver = ProcessDriver(Place("process", "agent", options={"folder": str(folder / "machines")}))
+        place = Place("process", "agent", options={"folder": str(folder / "machines")})
+        self._driver = ProcessDriver(place, confinement=(confinement or Confinement()).hiding(folder))
 
     async def look(self) -> Mapping[str, Existing]:
         """Return what exists: what is written down, as far as it runs."""

@@ -1,5 +1,6 @@
 """`stateward agent`: works on this machine for a cloudlet, for whichever controller it reaches."""
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -67,7 +68,9 @@ def agent(
     caller = Caller(controller, namespace, cloudlet, _token(token_file), Random())  # noqa: S311 - for jitter
     succession = Succession(folder, releases or folder / "releases", __version__, _arguments(sys.argv), heir)
     identity = read_installation(folder)
-    made = Agent(_site(driver, folder), caller, __version__, succession, look_every=look_every, installation=identity)
+    made = Agent(
+        _site(driver, folder, token_file), caller, __version__, succession, look_every=look_every, installation=identity
+    )
     out().print(f"agent of {namespace}/{cloudlet}, version {__version__}, serves from {folder}", markup=False)
     out().print(f"installation {identity}", markup=False)
     asyncio.run(_until_told(made))
@@ -86,11 +89,19 @@ async def _until_told(made: "Agent") -> None:
         raise task.exception() or RuntimeError
 
 
-def _site(driver: Drivers, folder: Path) -> "Site":
+def _site(driver: Drivers, folder: Path, token_file: Path) -> "Site":
+    """Return the site; apps are kept from the agent's token, folder and environment, as settings of the server say."""
     if driver is Drivers.PROCESS:
         from stateward.agents.processes import ProcessSite
+        from stateward.config import load
+        from stateward.drivers.confinement import Confinement, seal_process
 
-        return ProcessSite(folder)
+        seal_process()
+        settings = load({}, os.environ, None).config
+        readable = [Path(name).resolve() for name in settings.machine_paths.split(":") if name]
+        required = settings.confinement == "required"
+        hidden = [token_file.resolve()]
+        return ProcessSite(folder, Confinement(hidden, readable, settings.machine_uids, required=required))
     from stateward.agents.simulated import SimulatedSite
 
     return SimulatedSite(pace=0.2, steps=3)

@@ -15,6 +15,7 @@ from stateward.cli.names import pairs
 from stateward.cli.output import Json, out, plain_table, print_json
 from stateward.config import PREFIX, Config, Loaded, describe, known_settings, load, masked, value_of
 from stateward.domains.registry import sections
+from stateward.drivers.confinement import seal_process
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def serve(
     from stateward.server import run  # only those who serve need what serving needs
     from stateward.server.logs import start_logging
 
+    seal_process()
     start_logging(found.config.log_format, found.config.log_level)
     run.on_the_best_loop(run.serve(found.config, lambda started: _announce(started, found.config)))
 
@@ -112,6 +114,7 @@ def worker(
     from stateward.server.folder import DataFolder
     from stateward.server.logs import start_logging
 
+    seal_process()
     start_logging(settings.log_format, settings.log_level)
     if not settings.database:
         DataFolder(settings).make()

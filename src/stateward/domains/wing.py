@@ -20,6 +20,7 @@ from msgspec import Struct
 from stateward.access import Grant, Right
 from stateward.access.roles import ACTORS
 from stateward.domains.templates import Template
+from stateward.drivers.confinement import Confinement
 from stateward.engine import Engine, Kind
 from stateward.engine.privacy import Disclosure
 from stateward.lifecycle import ADMIN, Lifecycle
@@ -89,6 +90,7 @@ class Site(Struct, frozen=True):
     chance: Random = Random()  # noqa: S311 - for jitter and simulations, not for secrets
     called: Callable[[str, str], None] = lambda _provider, _call: None  # is told of each call to a provider
     saved: Callable[[str, int], None] = lambda _provider, _calls: None  # and how many were not needed
+    confinement: Confinement = Confinement()  # of programs of tenants on this host
     settings: Mapping[str, Any] = {}  # the settings of domains, by their prefix
     templates: dict[str, Template] = {}  # how domains make objects of others; each domain adds its own
 

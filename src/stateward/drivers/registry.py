@@ -7,6 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.drivers.confinement import Confinement
 from stateward.drivers.port import Driver, Meter, Place
 from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
 from stateward.errors import BadInput, UnknownName
@@ -24,8 +25,10 @@ class Entry(Struct, frozen=True):
 class Drivers:
     """Makes drivers; what they keep on this host is in one folder."""
 
-    def __init__(self, folder: Path, simulated: Callable[[], SimulatedCloud]) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, simulated: Callable[[], SimulatedCloud], confinement: Confinement | None = None
+    ) -> None:
+        self._folder, self._confinement = folder, confinement
         self._simulated = simulated
         self._makers: dict[str, Entry] = {
             "simulated": Entry(self._simulate),
@@ -57,7 +60,7 @@ class Drivers:
     def _process(self, place: Place, meter: Meter) -> Driver:
         from stateward.drivers.process import ProcessDriver
 
-        return ProcessDriver(self._at_home(place, "process"), meter)
+        return ProcessDriver(self._at_home(place, "process"), meter, confinement=self._confinement)
 
     def _qemu(self, place: Place, meter: Meter) -> Driver:
         try:

@@ -20,12 +20,14 @@ from typing import Any
 import uvicorn
 from litestar import Litestar
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.access import Tokens
 from stateward.access.quotas import QuotaGuard
 from stateward.config import Config, masked
 from stateward.domains.furnishing import wings
 from stateward.domains.wing import Site, Wing
+from stateward.drivers.confinement import Confinement
 from stateward.errors import BadInput, StatewardError
 from stateward.server import console, events, metrics, sockets
 from stateward.server.app import create_app
@@ -99,7 +101,15 @@ def wings_of(config: Config, calls: ProviderCalls) -> list[Wing]:
     """Furnish the domains; the programs that they start are told of a folder that does not depend on where we are."""
     folder = Path(config.data).resolve()
     chance = Random()  # noqa: S311 - not for secrets
-    return wings(Site(folder, config.demo, config.local, chance, calls.called, calls.saved, settings=config.domains))
+    site = Site(folder, config.demo, config.local, chance, calls.called, calls.saved, settings=config.domains)
+    return wings(replace(site, confinement=confinement_of(config)))
+
+
+def confinement_of(config: Config) -> Confinement:
+    """Return how programs of tenants on this host are kept from what is ours."""
+    hidden = [Path(name).resolve() for name in (config.data, config.tls_key) if name]
+    readable = [Path(name).resolve() for name in config.machine_paths.split(":") if name]
+    return Confinement(hidden, readable, config.machine_uids, required=config.confinement == "required")
 
 
 @asynccontextmanager

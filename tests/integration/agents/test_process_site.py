@@ -15,6 +15,7 @@ from stateward.agents.messages import Existing, Order, Work
 from stateward.agents.notebook import Notebook
 from stateward.agents.processes import ProcessSite, marked_processes
 from stateward.agents.site import SiteError
+from stateward.drivers.confinement import Confinement
 
 PATIENT = 60.0
 
@@ -31,14 +32,14 @@ def quiet(text: str, done: int | None = None, total: int | None = None) -> None:
 class Place:
     """A folder, the agents that come and go, and what of them runs on this machine."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.site = ProcessSite(folder)
+    def __init__(self, folder: Path, confinement: Confinement | None = None) -> None:
+        self.folder, self.confinement = folder, confinement
+        self.site = ProcessSite(folder, confinement)
 
     async def again(self) -> ProcessSite:
         """Come back after a crash: another site on what is there."""
         await self.site.close()
-        self.site = ProcessSite(self.folder)
+        self.site = ProcessSite(self.folder, self.confinement)
         return self.site
 
     async def do(self, one: Order) -> None:
@@ -65,6 +66,14 @@ class Place:
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
     found = Place(tmp_path / "site")
+    yield found
+    await found.clear()
+
+
+@pytest.fixture
+async def open_place(tmp_path: Path) -> AsyncIterator[Place]:
+    """A place whose programs are told by files of the test when to go on."""
+    found = Place(tmp_path / "site", Confinement(required=False))
     yield found
     await found.clear()
 
@@ -114,8 +123,9 @@ async def until_whole(site: ProcessSite, name: str, *, whole: bool) -> None:
 
 
 async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_taken_for_set_up(
-    place: Place, tmp_path: Path
+    open_place: Place, tmp_path: Path
 ) -> None:
+    place = open_place
     gate, log = tmp_path / "gate", tmp_path / "log"
     asked = order(Work.CREATE, 1, nodes=2, setup=f"while [ ! -e {gate} ]; do sleep 0.02; done; pwd >>{log}")
     work = asyncio.create_task(place.site.do(asked, quiet))
@@ -143,7 +153,10 @@ async def test_a_set_up_that_fails_leaves_pieces_that_are_removed_by_the_next_or
     assert await place.nodes() == {}
 
 
-async def test_apps_of_one_cluster_are_set_up_side_by_side_and_each_by_its_own(place: Place, tmp_path: Path) -> None:
+async def test_apps_of_one_cluster_are_set_up_side_by_side_and_each_by_its_own(
+    open_place: Place, tmp_path: Path
+) -> None:
+    place = open_place
     await place.do(order(Work.CREATE, 1))
     gate = tmp_path / "gate"
     waits = f"while [ ! -e {gate} ]; do sleep 0.02; done"

@@ -49,7 +49,7 @@ class MciWing(Wing):
     ) -> None:
         self._site, self._every = site, every
         self._cloud = cloud
-        self.drivers = Drivers(site.data / "machines", lambda: self.cloud)
+        self.drivers = Drivers(site.data / "machines", lambda: self.cloud, site.confinement)
         self.catalogue = Catalogue(self.drivers.is_on_host, local=site.local)
         site.templates["mci"] = MciTemplate(self.catalogue)
         grants = GrantGuard(self.catalogue)

@@ -1,5 +1,9 @@
 """Systems: trees of services, deployed and torn down under intention locks."""
 
 from stateward.domains.systems.lifecycle import LIFECYCLES
+from stateward.domains.systems.settings import Settings
 
-__all__ = ["LIFECYCLES"]
+SETTINGS = Settings
+"""What can be set; the registry looks for it."""
+
+__all__ = ["LIFECYCLES", "SETTINGS"]

@@ -8,6 +8,7 @@ cancelled. Whatever is killed when: the steps that were taken are noted with the
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -41,12 +42,13 @@ class Deploys:
 
     def kinds(self) -> list[Kind]:
         """Return the kinds of deploys and teardowns."""
+        guard = partial(guard_change, self._premises.settings)
         return [
             # Whoever cancels their operations, and not them, would release the lock before things are back.
             Kind(
                 DEPLOY,
                 {"deploy": Handler(self.deploy)},
-                guard=guard_change,
+                guard=guard,
                 company=system_beside,
                 after=stop_waiting,
                 cancels=False,
@@ -55,7 +57,7 @@ class Deploys:
             Kind(
                 TEARDOWN,
                 {"teardown": Handler(self.teardown)},
-                guard=guard_change,
+                guard=guard,
                 company=system_beside,
                 after=stop_waiting,
                 cancels=False,

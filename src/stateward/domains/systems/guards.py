@@ -12,7 +12,8 @@ import msgspec
 from stateward.domains.systems.lifecycle import LIVING, SYSTEM, SystemState
 from stateward.domains.systems.names import system_of
 from stateward.domains.systems.patience import patience, patience_of
-from stateward.domains.systems.specs import ChangeSpec
+from stateward.domains.systems.settings import Settings
+from stateward.domains.systems.specs import LOCAL, ChangeSpec, SystemSpec
 from stateward.engine import Denied, LockWish, NotFound, Request
 from stateward.engine.desk import Desk
 from stateward.locks.modes import Mode
@@ -53,6 +54,30 @@ class NotLiving(Denied):
         return f"system {self.system} is {self.state}, and can be changed only while it is {', '.join(LIVING)}"
 
 
+class HostNotGranted(Denied):
+    """A namespace asks for programs on this host, and may have none."""
+
+    code = "forbidden"
+
+    def __init__(self, ns: str) -> None:
+        super().__init__(ns)
+        self.ns = ns
+
+    def __str__(self) -> str:
+        return (
+            f"namespace {self.ns!r} may not use the backend {LOCAL!r}, which runs programs on the server's own host; an"
+            f" administrator of the deployment can grant it by the setting systems_local_namespaces"
+        )
+
+
+def check_host(settings: Settings, ns: str, system: Object | None, spec: str | None = None) -> None:
+    """Refuse what a namespace may not do on this host; `spec` is that of a system that is to be."""
+    text = spec if spec is not None else "{}" if system is None else system.spec
+    wanted = msgspec.json.decode(text or "{}", type=SystemSpec)
+    if wanted.backend == LOCAL and not settings.may_use_host(ns):
+        raise HostNotGranted(ns)
+
+
 def exclusive(path: str) -> tuple[LockWish, ...]:
     """Return the lock that a change of a path needs; its intentions on what is above follow from it."""
     return (LockWish(path, Mode.X.value),)
@@ -63,7 +88,7 @@ def system_beside(request: Request, found: Object | None) -> Iterable[Key]:  # n
     return [Key(request.ns, system_of(request.object))]
 
 
-async def guard_change(desk: Desk, request: Request, found: Object) -> None:
+async def guard_change(settings: Settings, desk: Desk, request: Request, found: Object) -> None:
     """Accept a deploy or a teardown only with its lock, and only of a system that lives."""
     if request.action not in BEGINNINGS:
         return
@@ -76,6 +101,8 @@ async def guard_change(desk: Desk, request: Request, found: Object) -> None:
     if request.tree != system or request.locks != exclusive(path):
         raise Unlocked(system, request.action)
     _check_living(desk, Key(found.ns, system))
+    if request.action == "deploy":
+        check_host(settings, found.ns, desk.objects.get(Key(found.ns, system)))
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
         desk.changes.timers.append(patience(found.ns, found.id, desk.now + seconds))
@@ -95,7 +122,9 @@ def _check_living(desk: Desk, key: Key) -> None:
         raise NotLiving(key.id, system.state)
 
 
-async def guard_system(desk: Desk, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
-    """Accept a deletion only with the lock on the whole system."""
+async def guard_system(settings: Settings, desk: Desk, request: Request, found: Object) -> None:  # noqa: ARG001
+    """Accept a deletion only with the lock on the whole system, and a system on this host only with a grant."""
+    if request.birth is not None:
+        check_host(settings, found.ns, None, request.spec)
     if request.action == "delete" and (request.tree != found.id or request.locks != exclusive("/")):
         raise Unlocked(found.id, request.action)

@@ -12,6 +12,7 @@ from stateward.domains.systems.following import RollUps, Watch, beside, tireless
 from stateward.domains.systems.premises import Premises
 from stateward.domains.systems.records import Records
 from stateward.domains.systems.services import Services
+from stateward.domains.systems.settings import Settings
 from stateward.domains.systems.showing import Show
 from stateward.domains.systems.specs import LOCAL, SIMULATED
 from stateward.domains.systems.systems import Systems
@@ -24,8 +25,8 @@ SIMULATED_DELAY = 1.0
 class SystemsWing(Wing):
     """Systems of services."""
 
-    def __init__(self, backends: Mapping[str, Backend]) -> None:
-        self.premises = Premises(backends)
+    def __init__(self, backends: Mapping[str, Backend], settings: Settings | None = None) -> None:
+        self.premises = Premises(backends, settings or Settings())
         self.roll_ups = RollUps(self.premises)
         self.records = Records(self.premises)
         kinds = [
@@ -62,4 +63,7 @@ class SystemsWing(Wing):
 
 def wing(site: Site) -> SystemsWing:
     """Furnish the domain."""
-    return SystemsWing({LOCAL: LocalBackend(site.data / "systems"), SIMULATED: SimulatedBackend(SIMULATED_DELAY)})
+    local = LocalBackend(site.data / "systems", site.confinement)
+    return SystemsWing(
+        {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)}, site.settings.get("systems") or Settings()
+    )

@@ -11,6 +11,7 @@ from math import inf
 from stateward.domains.systems.backends.port import Backend, Elsewhere, Home
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM
 from stateward.domains.systems.names import service_id
+from stateward.domains.systems.settings import Settings
 from stateward.domains.systems.specs import Lives, SystemSpec, seen_of, spec_of
 from stateward.engine import Engine, NotFound, Temporary
 from stateward.errors import UnknownName
@@ -43,8 +44,8 @@ class Premises:
 
     engine: Engine
 
-    def __init__(self, backends: Mapping[str, Backend]) -> None:
-        self.backends = backends
+    def __init__(self, backends: Mapping[str, Backend], settings: Settings) -> None:
+        self.backends, self.settings = backends, settings
         self._looks: dict[Key, Look] = {}
 
     async def object(self, ns: str, id: str) -> Object | None:  # noqa: A002 - the glossary's word

@@ -10,11 +10,12 @@ import msgspec
 
 from stateward.domains.systems.backends.port import Backend, Home, Instance, NoRoom, Ref, Want
 from stateward.domains.systems.definition import NodePool, Service
+from stateward.domains.systems.guards import HostNotGranted
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, NodePoolState, ServiceState
 from stateward.domains.systems.names import path_of, pool_id, system_of
 from stateward.domains.systems.premises import Premises
 from stateward.domains.systems.rolling import Deeds, is_done, next_deeds, score
-from stateward.domains.systems.specs import SECRET_ENV, ChangeSeen, Wanted, seen_of, spec_of
+from stateward.domains.systems.specs import LOCAL, SECRET_ENV, ChangeSeen, Wanted, seen_of, spec_of
 from stateward.engine import Denied, Ending, Handler, Job, Kind, Permanent, Request
 from stateward.engine.desk import Desk
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
@@ -79,6 +80,8 @@ class Services:
             raise Permanent("nothing is known of what is wanted")
         ref = ref_of(job)
         backend = await self._premises.backend(ref.home)
+        if backend is self._premises.backends.get(LOCAL) and not self._premises.settings.may_use_host(job.ns):
+            raise Permanent(str(HostNotGranted(job.ns)))  # it was revoked since the deploy was accepted
         if job.state == ServiceState.PENDING:
             await job.phase("updating", CONTROLLER)
         change = Change(self._premises, backend, ref, wanted)

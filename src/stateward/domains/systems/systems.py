@@ -1,5 +1,7 @@
 """The work on a system itself: it is made ready at its backend, and in the end removed with all that it has."""
 
+from functools import partial
+
 from stateward.domains.systems.backends.port import Home
 from stateward.domains.systems.deploys import clear
 from stateward.domains.systems.guards import guard_system
@@ -24,7 +26,7 @@ class Systems:
         """Return the kind of systems."""
         make = Handler(self.make, attempts=ATTEMPTS)
         handlers = {"create": make, "retry": make, "delete": Handler(self.remove)}
-        return Kind(SYSTEM, handlers, guard=guard_system, general=True)
+        return Kind(SYSTEM, handlers, guard=partial(guard_system, self._premises.settings), general=True)
 
     async def make(self, job: Job) -> Ending:
         """Make a system ready at its backend."""

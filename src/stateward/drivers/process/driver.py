@@ -10,9 +10,11 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
+from stateward.drivers.confinement import Confinement
 from stateward.drivers.port import (
     Accepted,
     Already,
@@ -59,10 +61,16 @@ WORDS = {"R": "running", "S": "sleeping", "D": "waiting", "I": "idle", "T": "sto
 class ProcessDriver:
     """Process groups on this host, in `folder`. Further `specs` and `images` are names, with commas between them."""
 
-    def __init__(self, place: Place, meter: Meter = unnoticed, milestone: Milestone = unnoticed) -> None:
+    def __init__(
+        self,
+        place: Place,
+        meter: Meter = unnoticed,
+        milestone: Milestone = unnoticed,
+        confinement: Confinement | None = None,
+    ) -> None:
         self._images = {IMAGE, *_names(place, "images")}
         self._specs = _names(place, "specs")
-        self._reception = Reception(place, Shell(), meter, milestone)
+        self._reception = Reception(place, Shell(confinement or Confinement()), meter, milestone)
         self._lodging = self._reception.lodging
 
     @property
@@ -173,13 +181,14 @@ class ProcessDriver:
     async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:
         """Run a command on a machine, as one of its own processes; `user` is a name in the environment and no more."""
         look = await self._reception.in_thread(self._lodging.look, [ref.key])
-        process = next((one.process for one in look.sights), None)
-        if process is None:
+        record, process = next(((one.record, one.process) for one in look.sights), (None, None))
+        if record is None or process is None:
             raise ProcessLookupError(f"{ref.key} is not there to run anything {'; '.join(look.troubles)}")
         self._reception.meter("run")
         machine = self._lodging.folder.at(ref.key)
         async with asyncio.timeout(seconds):
-            return await run_job(machine, process, command, user, lambda: self._is_up(ref.key, process))
+            home = Path(record.home or machine)
+            return await run_job(machine, home, process, command, user, lambda: self._is_up(ref.key, process))
 
     async def _is_up(self, key: str, process: Process) -> bool:
         look = await self._reception.in_thread(self._lodging.look, [key])

@@ -110,7 +110,7 @@ class Folder:
     def _write(self, record: Record, sync: Callable[[int], None] | None = None) -> None:
         file = self.at(record.key) / "record.json"
         new = file.with_suffix(".new")
-        with new.open("wb") as stream:
+        with open(new, "wb", opener=_for_us_alone) as stream:
             stream.write(msgspec.json.encode(record))
             stream.flush()
             if sync:
@@ -168,6 +168,10 @@ class Folder:
             return not _locks(handle, fcntl.LOCK_SH)
         finally:
             os.close(handle)
+
+
+def _for_us_alone(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _locks(handle: int, how: int = fcntl.LOCK_EX) -> bool:

@@ -7,6 +7,7 @@ import asyncio
 import errno
 import os
 import signal
+import stat
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,15 +24,18 @@ LONGEST = 1_000_000
 
 
 async def run_job(
-    machine: Path, process: Process, command: str, user: str, alive: Callable[[], Awaitable[bool]]
+    machine: Path, home: Path, process: Process, command: str, user: str, alive: Callable[[], Awaitable[bool]]
 ) -> str:
-    """Have a command run by a machine, and return what it wrote; ends with the machine, or when it is cancelled."""
+    """Have a command run by a machine, and return what it wrote; ends with the machine, or when it is cancelled.
+
+    `home` is the machine's folder as the machine sees it.
+    """
     name = f"job-{token_hex(8)}"
-    job = machine / "jobs" / name
-    job.with_suffix(".command").write_text(command)
-    job.with_suffix(".sh").write_text(_script(job, user))
+    job, seen = machine / "jobs" / name, home / "jobs" / name
     try:
-        while not _ask(machine / "asked", job.with_suffix(".sh")):
+        _write(job.with_suffix(".command"), command)
+        _write(job.with_suffix(".sh"), _script(seen, user))
+        while not _ask(machine / "asked", seen.with_suffix(".sh")):
             await _pause(alive)
         while not job.with_suffix(".done").exists():
             await _pause(alive)
@@ -48,26 +52,43 @@ def _script(job: Path, user: str) -> str:
     return f"{run}\necho $? >{parts['status']}\n: >{parts['done']}\n"  # done comes last: then the status is whole
 
 
+def _write(file: Path, text: str) -> None:
+    """Write a new file for the machine to read; what the machine may have put there before is not followed."""
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with open(handle, "w", encoding="utf-8") as stream:  # noqa: PTH123 - it is open
+        os.fchmod(handle, 0o644)  # whatever our own mask is: the machine may run as another user
+        stream.write(text)
+
+
 def _told(job: Path) -> str:
     """Return what a job wrote, if it ended well."""
     written = _end_of(job.with_suffix(".out"))
-    status = int(job.with_suffix(".status").read_text())
-    if status != 0:
-        raise CommandFailed(status, written)
+    status = _end_of(job.with_suffix(".status")).strip()
+    if not status.isascii() or not status.isdecimal() or len(status) > 3:
+        raise OSError(errno.EINVAL, "the machine told no exit status")
+    if int(status) != 0:
+        raise CommandFailed(int(status), written)
     return written
 
 
 def _end_of(path: Path) -> str:
-    """Return the last that is in a file; whatever a command writes, the server can hold it."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - LONGEST))
+    """Return the last that is in a file; whatever a command writes, the server can hold it.
+
+    The machine makes the file. A link in its place could lead to a file that only we may read.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(handle, "rb") as file:  # noqa: PTH123 - it is open
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            raise OSError(errno.EINVAL, f"{path.name} of the machine is not a plain file")
+        file.seek(max(0, found.st_size - LONGEST))
         return file.read(LONGEST).decode(errors="replace")
 
 
 def _ask(pipe: Path, script: Path) -> bool:
     """Put a job into the machine's pipe; false while the machine does not listen yet."""
     try:
-        handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError as error:
         if error.errno == errno.ENXIO:
             return False

@@ -12,12 +12,14 @@ import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.drivers.confinement import Box
 from stateward.drivers.process.folder import BadRecord, Folder
 from stateward.drivers.process.proc import (
     Process,
@@ -45,14 +47,20 @@ class Kind(Protocol):
     def mark(self, record: Record) -> str:
         """Return the argument by which its process is known."""
 
-    def command(self, record: Record, folder: Path) -> Sequence[str]:
+    def command(self, record: Record, box: Box) -> Sequence[str]:
         """Return what is to be started."""
 
-    def environment(self, record: Record, folder: Path) -> Mapping[str, str]:
+    def environment(self, record: Record, box: Box) -> Mapping[str, str]:
         """Return the environment of what is started."""
 
-    def prepare(self, folder: Path) -> None:
-        """Lay out the files that it needs."""
+    def prepare(self, folder: Path) -> Box:
+        """Lay out the files that it needs, and return to what it is confined."""
+
+    def start(self, box: Box, start: Callable[[], int]) -> int:
+        """Call what starts it, confined as this kind of machine is."""
+
+    def end(self, record: Record, folder: Path) -> None:
+        """End what may have outlived its process group."""
 
 
 class StillThere(OSError):
@@ -137,17 +145,21 @@ class Lodging:
         if sight.process is not None:
             return self._settle(record, sight.process)
         self.kill(record)
-        self._kind.prepare(self.folder.at(record.key))
-        return self._settle(record, process_of(self._start(record)))
+        box = self._kind.prepare(self.folder.at(record.key))
+        home = "" if box.home == box.folder else str(box.home)
+        if (record.uid, record.home) != (box.uid, home):  # whoever comes next must know whose processes these are
+            record = replace(record, uid=box.uid, home=home)
+            self.folder.write(record)
+        return self._settle(record, process_of(self._start(record, box)))
 
-    def _start(self, record: Record) -> int:
+    def _start(self, record: Record, box: Box) -> int:
         folder = self.folder.at(record.key)
         deadline = time.monotonic() + GRACE
         while time.monotonic() < deadline:
             with self.folder.life(record.key) as handle:
                 if handle is not None:
-                    command, environment = self._kind.command(record, folder), self._kind.environment(record, folder)
-                    pid = spawn(command, environment, handle, folder / "log")
+                    command, environment = self._kind.command(record, box), self._kind.environment(record, box)
+                    pid = spawn(command, environment, handle, folder / "log", partial(self._kind.start, box))
                     self._milestone("started")
                     return pid
             time.sleep(STEP)  # the one before is on its way out, or somebody is just looking
@@ -175,6 +187,7 @@ class Lodging:
         """Kill what there is of a machine's known process: its whole group, or what has outlived the group's leader."""
         process = record.process
         if process is None or process.host != this_host():
+            self._kind.end(record, self.folder.at(record.key))
             return
         if same(process, stat_of(process.pid)):
             signal_group(process, signal.SIGKILL)
@@ -182,6 +195,7 @@ class Lodging:
             for pid in orphans(process):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+        self._kind.end(record, self.folder.at(record.key))
         bury_children()
 
 

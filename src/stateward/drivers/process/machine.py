@@ -7,9 +7,10 @@ under it when we are upgraded.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from stateward.drivers.confinement import Box, Confinement
 from stateward.drivers.process.record import Record
 
 SHELL = "/bin/sh"
@@ -26,23 +27,33 @@ done
 class Shell:
     """What a process machine is made of."""
 
+    def __init__(self, confinement: Confinement) -> None:
+        self._confinement = confinement
+
     def mark(self, record: Record) -> str:
         """Return the argument by which its process is known: another one at each boot."""
         return f"{record.native_id}/{record.boot}"
 
-    def command(self, record: Record, folder: Path) -> Sequence[str]:
+    def command(self, record: Record, box: Box) -> Sequence[str]:
         """Return what is to be started."""
-        return [SHELL, "-c", PROGRAM, self.mark(record), str(folder), str(record.boot)]
+        return [SHELL, "-c", PROGRAM, self.mark(record), str(box.home), str(record.boot)]
 
-    def environment(self, record: Record, folder: Path) -> Mapping[str, str]:
+    def environment(self, record: Record, box: Box) -> Mapping[str, str]:
         """Return the environment of what is started: the machine's own, and no secret of ours."""
-        passed = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
-        own = {"HOME": str(folder / "work"), "STATEWARD_KEY": record.key, "STATEWARD_NAME": record.name}
-        return {"PATH": "/usr/local/bin:/usr/bin:/bin"} | passed | own
+        return {**box.environment(), "STATEWARD_KEY": record.key, "STATEWARD_NAME": record.name}
 
-    def prepare(self, folder: Path) -> None:
-        """Lay out its working folder and the pipe through which it is asked."""
-        (folder / "work").mkdir(exist_ok=True)
-        (folder / "jobs").mkdir(exist_ok=True)
+    def prepare(self, folder: Path) -> Box:
+        """Lay out its working folder and the pipe through which it is asked, and confine it to them."""
+        (folder / "jobs").mkdir(mode=0o700, exist_ok=True)
         if not (folder / "asked").exists():
             os.mkfifo(folder / "asked", 0o600)
+        return self._confinement.box(folder, ("work", "tmp", "jobs", "asked"))
+
+    def start(self, box: Box, start: Callable[[], int]) -> int:
+        """Start it, confined."""
+        return self._confinement.run(box, start)
+
+    def end(self, record: Record, folder: Path) -> None:
+        """Kill what it has started, wherever that has gone to; its user is free for others."""
+        if record.uid is not None:
+            self._confinement.end(folder, record.uid)

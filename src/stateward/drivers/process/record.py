@@ -38,6 +38,8 @@ class Record(Struct, frozen=True, omit_defaults=True):
     user: str = ""
     tags: Mapping[str, str] = {}
     more: Mapping[str, str] = {}  # what one kind of machine keeps beside
+    uid: int | None = None  # the user that it runs as, where that is one of its own
+    home: str = ""  # its folder as it sees it; empty: as it is
 
 
 class Standing(StrEnum):

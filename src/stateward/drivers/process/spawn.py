@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -12,17 +12,30 @@ _guard = Lock()
 _RESTORED = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
-def spawn(command: Sequence[str], environment: Mapping[str, str], stdin: int, log: Path) -> int:
+Run = Callable[[Callable[[], int]], int]
+"""Calls a function that starts a process, wherever that is to be called."""
+
+
+def spawn(
+    command: Sequence[str], environment: Mapping[str, str], stdin: int, log: Path, run: Run = lambda start: start()
+) -> int:
     """Start a process in a session of its own, and return its number.
 
     It inherits nothing of ours but what it is given: Python's own files are closed by the kernel, and those that a
-    library has left open are closed here.
+    library has left open are closed here. Its log is opened by us: where it is confined, it could not.
     """
-    output = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    try:
+        return run(lambda: _start(command, environment, stdin, output))
+    finally:
+        os.close(output)
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str], stdin: int, output: int) -> int:
+    actions: list[tuple[int, ...]] = [
         (os.POSIX_SPAWN_DUP2, stdin, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(log), output, 0o600),
-        (os.POSIX_SPAWN_DUP2, 1, 2),
+        (os.POSIX_SPAWN_DUP2, output, 1),
+        (os.POSIX_SPAWN_DUP2, output, 2),
         *((os.POSIX_SPAWN_CLOSE, handle) for handle in _left_open()),
     ]
     with _guard:

@@ -2,13 +2,14 @@
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from shutil import which
 
 from msgspec import Struct
 
+from stateward.drivers.confinement import Box
 from stateward.drivers.port import Place
 from stateward.drivers.process.record import Record
 from stateward.drivers.process.sizes import Size, size_of
@@ -81,10 +82,10 @@ class Hardware:
         """Return the argument by which its process is known."""
         return record.native_id
 
-    def command(self, record: Record, folder: Path) -> Sequence[str]:
+    def command(self, record: Record, box: Box) -> Sequence[str]:
         """Return what is to be started; all files are named from the machine's folder."""
         size = size_of(record.spec) or Size(1, self.board.least_mib)
-        return ["/bin/sh", "-c", IN_ITS_FOLDER, str(folder), str(self.program), *self._arguments(record, size)]
+        return ["/bin/sh", "-c", IN_ITS_FOLDER, str(box.folder), str(self.program), *self._arguments(record, size)]
 
     def _arguments(self, record: Record, size: Size) -> list[str]:
         accel = "tcg,tb-size=1" if self._accel == Accel.SOFTWARE else self._accel
@@ -99,13 +100,21 @@ class Hardware:
             *self.board.boot,
         ]
 
-    def environment(self, record: Record, folder: Path) -> Mapping[str, str]:
+    def environment(self, record: Record, box: Box) -> Mapping[str, str]:
         """Return the environment of what is started: nothing of ours."""
-        return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "STATEWARD_KEY": record.key}
+        return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(box.folder), "STATEWARD_KEY": record.key}
 
-    def prepare(self, folder: Path) -> None:
+    def prepare(self, folder: Path) -> Box:
         """Lay out the guest."""
         (folder / GUEST).write_bytes(GUESTS[self.arch])
+        return Box(folder)
+
+    def start(self, box: Box, start: Callable[[], int]) -> int:  # noqa: ARG002 - other kinds need it
+        """Start it as we are: its program is ours, and what a tenant runs is inside of the guest."""
+        return start()
+
+    def end(self, record: Record, folder: Path) -> None:
+        """Do nothing more: a guest starts no processes of this host."""
 
 
 def _accel(word: str, arch: str) -> Accel:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -15,6 +16,8 @@ from stateward.domains.systems.definition import Health, Service, revision_of
 HOME = Home("default", "shop")
 WEB = Ref(HOME, "/web")
 PATIENT = 60.0
+PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable
+"""An interpreter that any user of this machine can start: where we are root, an instance is another one."""
 
 PROGRAM = """
 import http.server, os, pathlib, signal, sys, threading, time
@@ -51,7 +54,7 @@ print("ended well", flush=True)
 
 def program(*words: str, instances: int = 1, check: Health | None = None, **how: object) -> Service:
     """Return a service that runs the program."""
-    command = (sys.executable, "-I", "-S", "-c", PROGRAM, *words)
+    command = (PYTHON, "-I", "-S", "-c", PROGRAM, *words)
     health = check or Health(http="/", interval=0.1, failures=2)
     return Service(command=command, instances=instances, health=health, drain=0.1, **how)  # type: ignore[arg-type]
 

@@ -197,7 +197,9 @@ async def test_the_environment_is_its_own_and_has_no_secret_of_ours(
         assert "COLOUR=green" in log.text
         assert "STATEWARD_SYSTEM=shop" in log.text
         assert "secret" not in log.text
-        assert str(folder) in log.text.splitlines()[-1]
+        where, facts = log.text.splitlines()[-1], dict(line.split("=", 1) for line in log.text.splitlines()[:-1])
+        assert where == facts["HOME"] == facts["STATEWARD_WORK"]
+        assert os.environ["HOME"] != facts["HOME"]
         await end_all(backend)
 
 

@@ -180,8 +180,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_server_killed_during_a_deploy_finds_its_instances_again_and_the_deploy_goes_on(folder: Path) -> None:
-    data = folder / "data"
-    with served(data) as server, server.client() as client:
+    data, environ = folder / "data", {"STATEWARD_CONFINEMENT": "off"}  # the folder of a test is for its owner alone
+    with served(data, environ=environ) as server, server.client() as client:
         assert client.post("/api/v1/systems/default", json={"name": "shop"}).status_code == 202
         eventually(client, lambda found: found["state"] == "stable")
         body = {"definition": DEFINITION, "base": str(folder)}
@@ -191,7 +191,7 @@ def test_a_server_killed_during_a_deploy_finds_its_instances_again_and_the_deplo
         pids = {instance["name"]: instance["pid"] for instance in instances(found)}
         server.stop(signal.SIGKILL)
     assert all(map(is_alive, pids.values()))
-    with served(data) as server, server.client() as client:
+    with served(data, environ=environ) as server, server.client() as client:
         (folder / "go").touch()
         until_ended(client, asked.json()["operation"])
         found = eventually(client, lambda found: found["state"] == "stable" and len(found["services"]) == 2)

@@ -17,6 +17,7 @@ from stateward.domains.systems.backends.local.launch import free_port
 from stateward.domains.systems.backends.port import Excerpt, Home, Instance, Phase, Ref, Want
 from stateward.domains.systems.definition import Health, NodePool, Service
 from stateward.domains.systems.placement import check_fits, place
+from stateward.drivers.confinement import Confinement
 
 GATE_PROGRAM = str(Path(__file__).with_name("gate.py"))
 STEP = 0.05
@@ -25,9 +26,9 @@ STEP = 0.05
 class LocalBackend:
     """Runs instances as processes of this machine; everything is below one folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, confinement: Confinement | None = None) -> None:
         self._files = Files(root.absolute())
-        self._keeper = Keeper(self._files)
+        self._keeper = Keeper(self._files, (confinement or Confinement()).hiding(root.absolute()))
 
     async def prepare(self, home: Home) -> Mapping[str, str]:
         """Make the folder of a system."""

@@ -49,6 +49,7 @@ class State(Struct, frozen=True, omit_defaults=True):
     process: Process | None = None
     launching: bool = False  # a process may have been started that is not known yet
     port: int | None = None
+    uid: int | None = None  # the user that it runs as, where that is one of its own
     ready: bool = False
     restarts: int = 0
     crashes: int = 0  # in a row

@@ -3,22 +3,28 @@
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from stateward.domains.systems.definition import Health
 
 HOST = "127.0.0.1"
+BETWEEN_LOOKS = 0.02
 
 
-async def look(health: Health, port: int, environment: Mapping[str, str], folder: str) -> str:
+Begin = Callable[[Callable[[], "subprocess.Popen[bytes]"]], "subprocess.Popen[bytes]"]
+"""Calls a function that starts a command, confined as the instance is."""
+
+
+async def look(health: Health, port: int, environment: Mapping[str, str], folder: str, begin: Begin) -> str:
     """Return what is wrong with an instance; nothing, if it is well."""
     try:
         async with asyncio.timeout(health.timeout):
             if health.http is not None:
                 return await _http(health.http, port)
             if health.command is not None:
-                return await _command(health.command, environment, folder)
+                return await _command(health.command, environment, folder, begin)
             return await _tcp(port)
     except TimeoutError:
         return f"no answer within {health.timeout:g} s"
@@ -45,16 +51,21 @@ async def _http(path: str, port: int) -> str:
     return "" if line[1].startswith(("2", "3")) else f"GET {path} is answered with {line[1]}"
 
 
-async def _command(command: tuple[str, ...], environment: Mapping[str, str], folder: str) -> str:
-    nothing = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(
-        *command, env=environment, cwd=folder, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
-    )
+async def _command(command: tuple[str, ...], environment: Mapping[str, str], folder: str, begin: Begin) -> str:
+    nothing = subprocess.DEVNULL
+
+    def start() -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(  # noqa: S603 - a command of the definition, as the instance's own
+            command, env=environment, cwd=folder, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+        )
+
+    process = await asyncio.to_thread(begin, start)
     try:
-        code = await process.wait()
-    except asyncio.CancelledError:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        raise
+        while (code := process.poll()) is None:
+            await asyncio.sleep(BETWEEN_LOOKS)
+    finally:
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     return "" if code == 0 else f"{command[0]} ended with {code}"

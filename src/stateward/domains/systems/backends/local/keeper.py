@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from stateward.domains.systems.backends.local.files import GATE, Files, Lodge, write
 from stateward.domains.systems.backends.local.ward import Ward
 from stateward.domains.systems.backends.port import Ref
+from stateward.drivers.confinement import Confinement
 
 log = logging.getLogger("stateward.systems")
 
@@ -28,8 +29,8 @@ TURN = 0.5
 class Keeper:
     """Looks after instances while it holds the lock."""
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    def __init__(self, files: Files, confinement: Confinement) -> None:
+        self._files, self._confinement = files, confinement
         self._wards: dict[str, Ward] = {}
         self._ready: dict[Ref, list[int]] = {}
         self._nudge = asyncio.Event()
@@ -121,7 +122,7 @@ class Keeper:
         order = lodge.order()
         if order is None:
             return None
-        ward = self._wards[str(lodge.folder)] = Ward(lodge, order)
+        ward = self._wards[str(lodge.folder)] = Ward(lodge, order, self._confinement)
         return ward
 
     def _show_ready(self, ref: Ref) -> None:

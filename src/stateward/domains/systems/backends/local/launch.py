@@ -9,15 +9,15 @@ import signal
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from stateward.domains.systems.backends.local.files import Lodge, Order, prepare_log
+from stateward.domains.systems.backends.local.files import GATE, Lodge, Order, prepare_log
+from stateward.drivers.confinement import Box, Confinement
 from stateward.drivers.process.proc import PROC, Process, process_of, same, stat_of, this_host
 from stateward.drivers.process.spawn import spawn
 
 MARK = "STATEWARD_INSTANCE"
-PASSED = ("PATH", "LANG", "TZ", "HOME")
-DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 INTO_FOLDER = 'cd "$1" && shift && exec "$@"'
 """A process is started where we are; this brings it to its folder and gives way to the command."""
 
@@ -27,31 +27,43 @@ def mark_of(lodge: Lodge, boot: int) -> str:
     return f"{lodge.folder}#{boot}"
 
 
-def environment_of(lodge: Lodge, order: Order, boot: int, port: int) -> Mapping[str, str]:
+def environment_of(lodge: Lodge, order: Order, boot: int, port: int, box: Box) -> Mapping[str, str]:
     """Return the environment of an instance: its own, and no secret of ours."""
-    passed = {name: os.environ[name] for name in PASSED if name in os.environ}
     own = {
         "PORT": str(port),
         "STATEWARD_SYSTEM": lodge.ref.home.system,
         "STATEWARD_SERVICE": lodge.ref.path,
         "STATEWARD_NAME": order.name,
         "STATEWARD_REVISION": order.revision,
-        "STATEWARD_WORK": str(lodge.folder / "work"),
+        "STATEWARD_WORK": str(box.home / box.begins),
         MARK: mark_of(lodge, boot),
     }
     node = {} if order.node is None else {"STATEWARD_NODE": order.node}
-    return {"PATH": DEFAULT_PATH, **passed, **order.service.env, **own, **node}
+    return {**box.environment(), **order.service.env, **own, **node}
 
 
-def launch(lodge: Lodge, order: Order, boot: int, port: int) -> int:
-    """Start an instance's process, and return its number."""
-    work = lodge.folder / "work"
-    work.mkdir(mode=0o700, exist_ok=True)
+def launch(lodge: Lodge, order: Order, boot: int, port: int, box: Box, confinement: Confinement) -> int:
+    """Start an instance's process, and return its number; a gate is ours, and needs no confinement."""
     prepare_log(lodge.log)
-    folder = order.service.folder or str(work)
-    command = ["/bin/sh", "-c", INTO_FOLDER, "instance", folder, *order.service.command]
+    command = ["/bin/sh", "-c", INTO_FOLDER, "instance", folder_of(order, box), *order.service.command]
+    environment = environment_of(lodge, order, boot, port, box)
     with Path(os.devnull).open("rb") as nothing:
-        return spawn(command, environment_of(lodge, order, boot, port), nothing.fileno(), lodge.log)
+        if order.name == GATE:
+            return spawn(command, environment, nothing.fileno(), lodge.log)
+        return spawn(command, environment, nothing.fileno(), lodge.log, partial(confinement.run, box))
+
+
+def box_of(lodge: Lodge, order: Order, confinement: Confinement) -> Box:
+    """Lay out the folder of an instance, and return to what it is confined."""
+    if order.name == GATE:
+        (lodge.folder / "work").mkdir(mode=0o700, exist_ok=True)
+        return Box(lodge.folder)
+    return confinement.box(lodge.folder)
+
+
+def folder_of(order: Order, box: Box) -> str:
+    """Return where an instance begins."""
+    return order.service.folder or str(box.home / box.begins)
 
 
 def is_alive(process: Process) -> bool:

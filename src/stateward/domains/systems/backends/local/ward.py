@@ -6,6 +6,7 @@ process that runs is taken over, and none is started twice.
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -13,8 +14,10 @@ from stateward.domains.systems.backends.local import health
 from stateward.domains.systems.backends.local.files import Lodge, Order, State
 from stateward.domains.systems.backends.local.launch import (
     ask_to_end,
+    box_of,
     environment_of,
     find,
+    folder_of,
     free_port,
     how_it_ended,
     is_alive,
@@ -23,7 +26,8 @@ from stateward.domains.systems.backends.local.launch import (
     launch,
 )
 from stateward.domains.systems.backends.port import Phase
-from stateward.drivers.process.proc import process_of
+from stateward.drivers.confinement import Box, Confinement
+from stateward.drivers.process.proc import Process, process_of
 
 MOMENT = 0.5
 """How many seconds an instance without a check must have run to count as well."""
@@ -45,8 +49,9 @@ def back_off(crashes: int) -> float:
 class Ward:
     """An instance in our care."""
 
-    def __init__(self, lodge: Lodge, order: Order) -> None:
+    def __init__(self, lodge: Lodge, order: Order, confinement: Confinement) -> None:
         self.lodge = lodge
+        self._confinement = confinement
         self.order = order
         self.stamp = lodge.stamp()
         self.state = lodge.state() or State()
@@ -108,7 +113,9 @@ class Ward:
         self.lodge.put_state(self.state)
         self._failures, self._looked = 0, 0.0
         try:
-            pid = launch(self.lodge, self.order, boot, port)
+            box = box_of(self.lodge, self.order, self._confinement)
+            self.state = replace(self.state, uid=box.uid)
+            pid = launch(self.lodge, self.order, boot, port, box, self._confinement)
         except OSError as error:
             self.state = replace(self.state, launching=False)
             self._crashed(now, str(error))
@@ -136,8 +143,10 @@ class Ward:
     async def _looking(self) -> str:
         check, port = self.order.service.health, self.state.port or 0
         assert check is not None
-        environment = environment_of(self.lodge, self.order, self.state.boot, port)
-        return await health.look(check, port, environment, self.order.service.folder or str(self.lodge.folder / "work"))
+        box = Box(self.lodge.folder, uid=self.state.uid)
+        environment = environment_of(self.lodge, self.order, self.state.boot, port, box)
+        begin = partial(self._confinement.run, box)
+        return await health.look(check, port, environment, folder_of(self.order, box), begin)
 
     def _judge(self, now: float, look: "asyncio.Task[str]", most: int) -> None:
         self._look = None
@@ -150,7 +159,7 @@ class Ward:
         else:
             self._failures += 1
             if self._failures >= most:
-                kill_all(self.lodge, self.state.boot, self.state.process)
+                self._kill_all(self.state.process)
                 self.state = replace(self.state, ready=False, why=f"{ILL}: {why}")
 
     def _well(self, now: float) -> None:
@@ -163,7 +172,7 @@ class Ward:
         process = self.state.process
         assert process is not None
         how = how_it_ended(process.pid)
-        if not kill_all(self.lodge, self.state.boot, None):
+        if not self._kill_all(None):
             return  # descendants are on their way out
         if self.order.stop:
             self._bury()
@@ -199,13 +208,20 @@ class Ward:
             return
         waited = now - self._asked
         if waited > service.drain + service.grace:
-            kill_all(self.lodge, self.state.boot, process)
+            self._kill_all(process)
         elif waited > service.drain and not self._termed:
             self._termed = True
             ask_to_end(process)
 
+    def _kill_all(self, process: Process | None) -> bool:
+        if self.state.uid is not None:
+            self._confinement.kill(self.lodge.folder, self.state.uid)
+        return kill_all(self.lodge, self.state.boot, process)
+
     def _bury(self) -> None:
         self.close()
+        if self.state.uid is not None:
+            self._confinement.end(self.lodge.folder, self.state.uid)
         with suppress(OSError):
             self.lodge.remove()
         self.over = True

@@ -1,0 +1,119 @@
+"""System calls that Python does not offer, or that must change one thread and not the whole process.
+
+The C library changes the user, the group and the groups of all threads at once. The kernel keeps them for each thread,
+as it does with capabilities, the mount namespace, seccomp filters and Landlock domains. A thread that changes its own
+and then starts a process hands them on to that process alone.
+"""
+
+import ctypes
+import os
+import platform
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.syscall.restype = ctypes.c_long
+
+CLONE_FS, CLONE_NEWNS = 0x200, 0x20000
+MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
+MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
+PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 24, 38
+CAP_SETPCAP, CAP_SYS_ADMIN = 8, 21
+CAPABILITY_VERSION_3 = 0x20080522
+
+
+class Numbers(Struct, frozen=True):
+    """The numbers of system calls on one architecture, and the architecture's own in filters."""
+
+    audit: int
+    setresuid: int
+    setresgid: int
+    setgroups: int
+    capset: int
+    seccomp: int
+    socket: int
+    truncate: int
+
+
+NUMBERS = {
+    #                  audit       setresuid  setresgid  setgroups  capset  seccomp  socket  truncate
+    "x86_64":  Numbers(0xC000003E, 117,       119,       116,       126,    317,     41,     76),
+    "aarch64": Numbers(0xC00000B7, 147,       149,       159,       91,     277,     198,    45),
+}  # fmt: skip
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+IO_URING_SETUP = 425
+
+
+def numbers() -> Numbers:
+    """Return the numbers of this machine's architecture."""
+    try:
+        return NUMBERS[platform.machine()]
+    except KeyError:
+        raise OSError(f"programs cannot be confined on {platform.machine()}: it must be x86_64 or aarch64") from None
+
+
+def call(number: int, *arguments: Any, doing: str) -> int:  # noqa: ANN401 - whatever ctypes takes
+    """Make a system call of this thread."""
+    return _checked(LIBC.syscall(ctypes.c_long(number), *arguments), doing)
+
+
+def unshare(flags: int) -> None:
+    """Give this thread namespaces of its own."""
+    _checked(LIBC.unshare(flags), "unshare")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    """Mount something in this thread's mount namespace."""
+    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
+    given = None if data is None else data.encode()
+    _checked(LIBC.mount(*encoded, ctypes.c_ulong(flags), given), f"mount {target}")
+
+
+def prctl(option: int, argument: int) -> int:
+    """Set, or ask for, a property of this thread."""
+    zero = ctypes.c_ulong(0)
+    return _checked(LIBC.prctl(option, ctypes.c_ulong(argument), zero, zero, zero), f"prctl {option}")
+
+
+def become(uid: int) -> None:
+    """Make this thread run as a user with the group of the same number, and in no other group."""
+    known = numbers()
+    call(known.setgroups, 0, None, doing="setgroups")
+    call(known.setresgid, uid, uid, uid, doing="setresgid")
+    call(known.setresuid, uid, uid, uid, doing="setresuid")
+
+
+def drop_bounding_set() -> None:
+    """Keep what this thread starts from ever getting a capability; needs one itself, or has none to give."""
+    if has_capability(CAP_SETPCAP):
+        for capability in range(last_capability() + 1):
+            prctl(PR_CAPBSET_DROP, capability)
+
+
+@cache
+def last_capability() -> int:
+    """Return the highest number of a capability that the kernel knows."""
+    return int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+
+
+def clear_capabilities() -> None:
+    """Take all capabilities from this thread."""
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    call(numbers().capset, header, (ctypes.c_uint32 * 6)(), doing="capset")
+
+
+def has_capability(number: int) -> bool:
+    """Tell whether this process has a capability in force."""
+    with open("/proc/thread-self/status") as status:  # noqa: PTH123 - read for every process that is started
+        effective = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")
+    return bool(int(effective, 16) >> number & 1)
+
+
+def _checked(result: int, doing: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{doing}: {os.strerror(number)}")
+    return result

@@ -1,0 +1,265 @@
+"""Confinement: what a program on this host has, and what happens where it cannot be confined."""
+
+import os
+import platform
+import pwd
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from stateward.agents.messages import Order, Work
+from stateward.agents.processes import ProcessSite
+from stateward.drivers import Accepted, Deed, MachineState, Place, Ref, Refused, Want, Why
+from stateward.drivers import confinement as module
+from stateward.drivers.confinement import Confinement, landlock, syscalls
+from stateward.drivers.confinement.uids import Uids, uid_range
+from stateward.drivers.process import ProcessDriver
+from stateward.errors import BadInput
+from tests.integration.drivers.local.host import eventually, kill_all_in, until
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="NOT PROVED HERE: users of their own need a server that is root")
+SHELL = Want("k1", "m1", "tiny", "sh")
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[ProcessDriver]:
+    made = ProcessDriver(Place("local", "here", options={"folder": str(tmp_path)}), confinement=Confinement([tmp_path]))
+    yield made
+    kill_all_in(tmp_path)
+    await made.close()
+
+
+async def ran(driver: ProcessDriver, command: str, key: str = "k1") -> str:
+    await until(driver, key, MachineState.RUNNING)
+    return await driver.run(Ref(key), command, "", 20.0)
+
+
+# --- what a machine has ----------------------------------------------------------------------------------------------
+
+
+async def test_a_machine_has_no_capability_gets_no_privilege_and_only_its_own_environment(
+    driver: ProcessDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SECRET", "of ours")
+    await driver.create([SHELL])
+    facts = await ran(driver, "grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status; env")
+    assert facts.count("0000000000000000") == 2
+    assert "NoNewPrivs:\t1" in facts
+    assert "A_SECRET" not in facts
+    home = (await ran(driver, "cd; pwd; echo $HOME; touch here; touch $TMPDIR/there; echo ok")).split()
+    assert home[0] == home[1]
+    assert home[2] == "ok"
+
+
+async def test_a_machine_cannot_change_what_is_kept_of_it(driver: ProcessDriver, tmp_path: Path) -> None:
+    await driver.create([SHELL])
+    said = await ran(driver, "( cat ../record.json; echo x >../record.json; rm ../record.json; ls .. ) 2>&1; echo end")
+    assert "native_id" not in said
+    assert said.endswith("end\n")
+    assert "native_id" in next(tmp_path.rglob("record.json")).read_text()
+
+
+async def test_what_a_machine_puts_in_the_place_of_its_output_is_not_followed(
+    driver: ProcessDriver, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of ours")
+    await driver.create([SHELL])
+    name = "../jobs/$(basename $0 .command).out"
+    for trick in (f"ln -sf {secret} {name}", f"rm {name}; mkfifo {name}", f"rm {name}; mkdir {name}"):
+        with pytest.raises(OSError) as error:  # noqa: PT011 - of several kinds
+            await ran(driver, trick)
+        assert "of ours" not in str(error.value)
+    with pytest.raises(OSError, match="status"):
+        await ran(driver, "mkdir ../jobs/$(basename $0 .command).status")
+
+
+@as_root
+async def test_each_machine_has_a_user_of_its_own_and_sees_nobody_else(driver: ProcessDriver) -> None:
+    await driver.create([SHELL, Want("k2", "m2", "tiny", "sh")])
+    first, second = await ran(driver, "id -u"), await ran(driver, "id -u", "k2")
+    assert first != second
+    assert all(70000 <= int(one) <= 79999 for one in (first, second))
+    seen = await ran(driver, "ls /proc | grep -c '^[0-9]'")
+    assert int(seen) < 10
+
+
+@as_root
+async def test_what_a_machine_has_put_into_a_session_of_its_own_ends_with_it(driver: ProcessDriver) -> None:
+    await driver.create([SHELL])
+    uid = int(await ran(driver, "setsid sleep 1000 >/dev/null 2>&1 & id -u"))
+
+    def processes() -> int:
+        found = 0
+        for one in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                found += one.stat().st_uid == uid and "State:\tZ" not in (one / "status").read_text()
+        return found
+
+    assert processes() >= 2
+    await driver.act(Deed.TERMINATE, [Ref("k1")])
+
+    async def none() -> bool:
+        return processes() == 0
+
+    await eventually(none)
+
+
+async def test_a_machine_that_cannot_be_confined_is_not_started_and_says_why(
+    driver: ProcessDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_is_root", lambda: False)
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    (refused,) = await driver.create([SHELL])
+    assert isinstance(refused, Refused)
+    assert refused.why is Why.UNABLE
+    assert "no Landlock" in refused.message
+    assert (await driver.observe()).seen == []
+    off = ProcessDriver(
+        Place("local", "here", options={"folder": str(tmp_path)}), confinement=Confinement(required=False)
+    )
+    (made,) = await off.create([SHELL])  # an administrator has said so
+    assert isinstance(made, Accepted)
+    await off.close()
+
+
+async def test_where_we_are_root_and_may_not_mount_landlock_confines(
+    driver: ProcessDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not landlock.version():
+        pytest.skip("NOT PROVED HERE: the kernel has no Landlock")
+    monkeypatch.setattr(module, "_is_root", lambda: False)
+    (tmp_path / "secret").write_text("of ours")
+    await driver.create([SHELL])
+    said = await ran(driver, f"cat {tmp_path}/secret /proc/{os.getpid()}/environ 2>&1; echo end")
+    assert said.count("Permission denied") == 2
+    listen = "python3 -c 'import socket; socket.socket(socket.AF_UNIX)' 2>&1 || true"
+    facts = await ran(driver, f"grep CapEff /proc/self/status; {listen}")
+    assert "0000000000000000" in facts
+    assert "PermissionError" in facts
+
+
+async def test_a_folder_that_an_administrator_names_can_be_read_wherever_it_is(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    (closed / "code").mkdir(parents=True)
+    closed.chmod(0o700)
+    (closed / "code" / "file").write_text("can be read")
+    (closed / "other").write_text("cannot be read")
+    place = Place("local", "here", options={"folder": str(tmp_path / "machines")})
+    driver = ProcessDriver(place, confinement=Confinement([tmp_path / "machines"], [closed / "code"]))
+    await driver.create([SHELL])
+    said = await ran(driver, f"cat {closed}/code/file {closed}/other; echo x >{closed}/code/new; echo end")
+    kill_all_in(tmp_path / "machines")
+    await driver.close()
+    assert "can be read" in said
+    assert "cannot be read" not in said
+    assert not (closed / "code" / "new").exists()
+
+
+# --- an edge agent ---------------------------------------------------------------------------------------------------
+
+
+async def test_an_app_of_an_edge_agent_cannot_read_its_token_nor_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SECRET", "of-the-agents-environment")
+    token = tmp_path / "token"
+    token.write_text("the-agents-token")
+    site = ProcessSite(tmp_path / "site", Confinement([token]))
+    try:
+        await site.do(Order(Work.CREATE, 1, 1, 1, "c1", "", spec='{"kind": "clusterinst"}'), lambda *_: None)
+        reads = (
+            f"cat {token} /proc/{os.getpid()}/environ /proc/*/environ; ls {tmp_path}/site; env; echo tried; sleep 99"
+        )
+        spec = f'{{"kind": "appinst", "command": "{reads}"}}'
+        await site.do(Order(Work.CREATE, 2, 2, 1, "c1:a", "c1", spec=spec), lambda *_: None)
+        (log,) = tmp_path.rglob("app.log")
+
+        async def tried() -> bool:
+            return "tried" in log.read_text()
+
+        await eventually(tried)
+        assert "the-agents-token" not in log.read_text()
+        assert "of-the-agents-environment" not in log.read_text()
+    finally:
+        kill_all_in(tmp_path / "site" / "machines")
+        await site.close()
+
+
+# --- users -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "7", "a-b", "9-1", "0-10", "999-2000", "70000-99999999999", "-5-10"])
+def test_a_range_of_users_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match="machine_uids"):
+        uid_range(text)
+
+
+@as_root
+def test_no_two_owners_have_one_user_and_none_has_that_of_an_account(tmp_path: Path) -> None:
+    account = max(one.pw_uid for one in pwd.getpwall())
+    first = max(account, 1000)
+    uids, claims = Uids(range(first, first + 3), tmp_path / "uids"), []
+    owners = [tmp_path / name for name in ("a", "b", "c")]
+    for owner in (*owners, tmp_path / "d"):
+        owner.mkdir()
+    for owner in owners:
+        with suppress(OSError):
+            claims.append(uids.claim(owner))
+    assert account not in claims
+    assert len(set(claims)) == len(claims) >= 2
+    assert uids.claim(owners[0]) == claims[0]
+    with pytest.raises(OSError, match="no user number"):
+        uids.claim(tmp_path / "d")
+    uids.release(claims[0], owners[1])  # it is not its own
+    with pytest.raises(OSError, match="no user number"):
+        uids.claim(tmp_path / "d")
+    uids.release(claims[0], owners[0])
+    assert uids.claim(tmp_path / "d") == claims[0]
+    owners[1].rmdir()  # its owner is gone, and so is its claim
+    assert uids.claim(tmp_path / "e") == claims[1]
+
+
+@as_root
+def test_a_user_that_a_process_has_is_nobody_elses(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "1000"], user=75123) as process:
+        try:
+            with pytest.raises(OSError, match="no user number"):
+                Uids(range(75123, 75124), tmp_path / "uids").claim(tmp_path)
+        finally:
+            process.kill()
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_hidden_is_not_among_what_is_left_of_a_folder(tmp_path: Path) -> None:
+    for name in ("a/b/c", "a/d", "e"):
+        (tmp_path / name).mkdir(parents=True)
+    hidden = [tmp_path / "a" / "b"]
+    assert landlock.without([tmp_path], hidden) == [tmp_path / "a" / "d", tmp_path / "e"]
+    assert landlock.without([tmp_path / "a" / "b" / "c"], hidden) == []
+    assert landlock.without([tmp_path / "e"], hidden) == [tmp_path / "e"]
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_both_architectures_are_known(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert syscalls.numbers().setresuid == {"x86_64": 117, "aarch64": 147}[machine]
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    with pytest.raises(OSError, match="riscv64"):
+        syscalls.numbers()
+
+
+def test_a_server_that_is_sealed_does_not_show_its_environment_to_its_own_user() -> None:
+    program = "from stateward.drivers.confinement import seal_process; seal_process(); print(1, flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        owner = Path(f"/proc/{process.pid}/environ").stat().st_uid
+        process.kill()
+    assert owner == 0
