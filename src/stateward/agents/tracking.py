@@ -36,8 +36,11 @@ def labelled(label: str, command: str) -> str:
 def background_shell(program: str, mark: str) -> str:
     """Return a command that runs a program in the background, in a shell that is a subreaper, and prints its id."""
     arguments = f"{quote(program)} {quote(mark)}"
-    python = quote(sys.executable)
-    shell = f"[ -x {python} ] && exec {python} -ISc {quote(SUBREAPER)} {arguments}; exec sh -c {arguments}"
+    python = quote(sys.executable)  # an app that runs as another user may not reach ours, but has the system's
+    tries = (
+        f"for one in {python} /usr/bin/python3; do [ -x $one ] && exec $one -ISc {quote(SUBREAPER)} {arguments}; done"
+    )
+    shell = f"{tries}; exec sh -c {arguments}"
     return f"({shell}) </dev/null >>app.log 2>&1 & echo $!"
 
 

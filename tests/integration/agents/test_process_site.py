@@ -207,9 +207,10 @@ ESCAPES = {
 def escaped(folder: Path) -> list[int]:
     """Return the processes that an app of this folder has sent away."""
     found = []
+    works = {one.stat().st_ino for one in folder.rglob("work")}  # a confined process sees its folder elsewhere
     for one in Path("/proc").iterdir():
         with suppress(OSError):
-            if one.name.isdecimal() and str((one / "cwd").readlink()).startswith(str(folder)):
+            if one.name.isdecimal() and (one / "cwd").stat().st_ino in works:
                 line = (one / "cmdline").read_bytes().split(b"\0")
                 found += [int(one.name)] if b"4321" in line else []
     return found
