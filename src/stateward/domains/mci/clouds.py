@@ -28,8 +28,11 @@ ALONE = 10.0
 ABSENT_AFTER = 2.0
 """How many seconds apart two listings must be that do not have a VM, before it counts as absent."""
 
-SILENT_AFTER, SILENT_LOOKS = 60.0, 3
+SILENT_AFTER, SILENT_LOOKS = 90.0, 5
 """For how many seconds, and in how many looks at least, nothing is known of a machine before it counts as silent."""
+
+HALF_BLIND = 0.2
+"""How much a look counts that has shown other machines: the provider answers, and may show this one in the next."""
 
 Wanted = Callable[[Look], bool]
 Waiting = tuple[Wanted, "asyncio.Future[Look]"]
@@ -48,7 +51,7 @@ class Cloud:
         self._creates: Gatherer[Want, Outcome] = Gatherer(driver.create, bulk)
         self._deeds = {deed: self._gather(deed, bulk) for deed in Deed}
         self._missing: dict[str, float] = {}  # keys that the last complete listing did not have, and since when
-        self._silent: dict[str, tuple[float, float, int]] = {}  # keys of which nothing is known: since, until, looks
+        self._silent: dict[str, tuple[float, float, float]] = {}  # keys of which nothing is known: since, until, looks
         self._firsts: Gatherer[str, Look] = Gatherer(self._first_looks, driver.caps.page)
         self._watched: dict[str, list[Waiting]] = defaultdict(list)
         self._joined = asyncio.Event()
@@ -143,18 +146,19 @@ class Cloud:
                 self._silent.pop(key, None)
                 looks[key] = Look(Sight.PRESENT, shown[key], asked=asked)
             elif not listing.complete:
-                looks[key] = self._unanswered(key, listing.trouble or "the listing was not complete", asked)
+                looks[key] = self._unanswered(key, listing)
             elif asked - self._missing.setdefault(key, asked) >= ABSENT_AFTER:  # one listing may be read several times
                 looks[key] = Look(Sight.ABSENT, asked=asked)
             else:
                 looks[key] = Look(Sight.UNKNOWN, trouble="missing in one listing so far", asked=asked)
         return looks
 
-    def _unanswered(self, key: str, trouble: str, asked: float) -> Look:
+    def _unanswered(self, key: str, listing: Listing) -> Look:
         """Return a look that has shown nothing; after several, over some time, the machine counts as silent."""
-        first, last, looks = self._silent.get(key, (asked, -1.0, 0))
+        trouble, asked = listing.trouble or "the listing was not complete", listing.asked
+        first, last, looks = self._silent.get(key, (asked, -1.0, 0.0))
         if asked > last:
-            last, looks = asked, looks + 1
+            last, looks = asked, looks + (HALF_BLIND if listing.seen else 1.0)
         self._silent[key] = first, last, looks
         if looks < SILENT_LOOKS or last - first < SILENT_AFTER:
             return Look(Sight.UNKNOWN, trouble=trouble, asked=asked)

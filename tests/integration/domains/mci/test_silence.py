@@ -45,7 +45,7 @@ def test_vms_of_a_dead_region_are_undefined_after_a_while_and_come_back_as_what_
         world.cloud.set_temper(SEOUL, DEAD)
         await asyncio.sleep(SILENT_AFTER - 20.0)
         assert Counter((await states(world.house)).values()) == {"Running": 4, "Suspended": 1}
-        await asyncio.sleep(3 * ROUND)
+        await asyncio.sleep(5 * ROUND)
         assert Counter((await states(world.house)).values()) == {"Undefined": 3, "Running": 2}
         assert await world.house.state() == MciState.PARTIAL
         lines = [(await history(world, f"m1.a-{number}"))[-1] for number in (1, 2, 3)]
