@@ -37,6 +37,9 @@ log = logging.getLogger("stateward.mci")
 EVERY = 30.0
 """How many seconds pass between two rounds over all connections."""
 
+TRIES = 3
+"""How often a connection is listed in one round, at most, until a listing is complete."""
+
 AT_ONCE = 8
 """How many connections are looked at in one round at the same time."""
 
@@ -154,7 +157,10 @@ class Upkeep:
 
     async def _compare(self, connection: Connection, known: dict[str, Object]) -> list[Orphan]:
         cloud = await self._clouds.at(connection)
-        listing = await cloud.listing_anew()
+        for _ in range(TRIES):  # one that loses every second page is no silent one
+            listing = await cloud.listing_anew()
+            if listing.complete:
+                break
         self._saved(connection.provider, max(0, len(known) - 1))
         await take_over(self._engine, cloud, listing, known.values())
         if not listing.complete and self._told.is_due((connection.name, listing.trouble)):
