@@ -28,6 +28,9 @@ from types import FrameType
 
 PREFIX = "stateward-run-"
 GUARD = "--guard"
+CLAIMED_UIDS = Path("/run/stateward/uids")
+"""Links from user numbers to folders. A confined program shows no folder of its run, but runs as such a number."""
+
 OWNER = "owner"
 """The file in a run's folder that names the process that will clean up: its pid and its start time."""
 
@@ -109,11 +112,17 @@ def sweep_stale_runs() -> None:
 
 
 def remove_run(folder: Path) -> None:
-    """Kill every process that a run's folder appears in, and remove the folder."""
-    for pid in _pids():
-        if pid != os.getpid() and _mentions(pid, os.fsencode(folder)):
+    """Kill every process that a run's folder appears in, or that runs as a user of its; remove the folder."""
+    uids, deadline = _uids_of(folder), time.monotonic() + STOP_GRACE_S  # others' processes cannot be killed
+    while time.monotonic() < deadline and (
+        pids := [pid for pid in _pids() if pid != os.getpid() and _is_of(pid, folder, uids)]
+    ):
+        for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+        time.sleep(POLL_S)
+    for uid in uids:
+        (CLAIMED_UIDS / str(uid)).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -184,8 +193,24 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-def _mentions(pid: int, text: bytes) -> bool:
-    """Tell whether a process has a text in its arguments, its environment or its working folder."""
+def _uids_of(folder: Path) -> set[int]:
+    """Return the user numbers that were claimed for programs in a folder."""
+    found = set()
+    with suppress(OSError):
+        for claim in CLAIMED_UIDS.iterdir():
+            if claim.name.isdigit() and claim.readlink().is_relative_to(folder):
+                found.add(int(claim.name))
+    return found
+
+
+def _is_of(pid: int, folder: Path, uids: set[int]) -> bool:
+    """Tell whether a live process has a folder in its arguments, its environment or as its own, or has such a user."""
+    if _stat(pid)[:1] in ([], ["Z"]):
+        return False
+    text = os.fsencode(folder)
+    with suppress(OSError):
+        if Path(f"/proc/{pid}").stat().st_uid in uids:
+            return True
     for name in ("cmdline", "environ"):
         with suppress(OSError):
             if text in Path(f"/proc/{pid}/{name}").read_bytes():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tools import reaper
 from tools.reaper import OWNER, PREFIX
 
 ROOT = Path(__file__).parents[3]
@@ -128,6 +129,21 @@ def test_a_run_begins_with_what_a_stopped_machine_left(tmp_path: Path) -> None:
     assert Run("pass", tmp_path).end() == (0, "")
     sleeper.wait(timeout=PATIENCE_S)
     assert not left.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts programs as other users")
+def test_a_confined_program_ends_with_its_run_though_it_names_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims, folder, uid = tmp_path / "uids", tmp_path / "run", 69_999
+    claims.mkdir()
+    folder.mkdir()
+    (claims / str(uid)).symlink_to(folder / "machines" / "one")
+    monkeypatch.setattr(reaper, "CLAIMED_UIDS", claims)
+    sleeper = subprocess.Popen(["/bin/sleep", "600"], cwd="/", env={}, user=uid)
+    reaper.remove_run(folder)
+    sleeper.wait(timeout=PATIENCE_S)
+    assert (folder.exists(), list(claims.iterdir())) == (False, [])
 
 
 def test_a_run_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
