@@ -46,7 +46,7 @@ def test_public_keys_that_openssh_reads_are_taken() -> None:
         "ssh-ed25519",
         "ssh-ed25519 AAAA me",
         "ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAIJd1uvoXIYdG8kVdJTjh0bm2b3PYxV8Wmq0m0m5n4xkz",  # an ed25519 key by its blob
-        f"command=id {new_pair().public}",
+        pytest.param(f"command=id {new_pair().public}", id="with an option"),
         f"{new_pair().public}\n{new_pair().public}",
         "ssh-ed25519 \ud800",
     ],
