@@ -107,10 +107,11 @@ async def test_nothing_is_continued_that_is_not_held(house: House) -> None:
         await house.service.go_on(NS, "m1", "continue", ANN)
 
 
-async def test_a_preparation_that_fails_leaves_nothing_behind(house: House) -> None:
-    operation = await house.created(mci("m1", group(spec="aws+ap-northeast-2+t3.nano", image="beos")))
+async def test_a_preparation_that_fails_leaves_nothing_behind(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(house.cloud, "wrong", lambda *_: "sold out")
+    operation = await house.created(mci("m1", group(spec="aws+ap-northeast-2+t3.nano")))
     assert operation.status is Status.FAILED
-    assert "beos" in (operation.error or "")
+    assert "sold out" in (operation.error or "")
     assert await house.state() == MciState.FAILED
     assert await house.service.parts(NS, "vNet") == []
 
