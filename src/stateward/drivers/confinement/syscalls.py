@@ -26,25 +26,21 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 
 class Numbers(Struct, frozen=True):
-    """The numbers of system calls on one architecture, and the architecture's own in filters."""
+    """The numbers of system calls on one architecture."""
 
-    audit: int
     setresuid: int
     setresgid: int
     setgroups: int
     capset: int
     seccomp: int
-    socket: int
-    truncate: int
 
 
 NUMBERS = {
-    #                  audit       setresuid  setresgid  setgroups  capset  seccomp  socket  truncate
-    "x86_64":  Numbers(0xC000003E, 117,       119,       116,       126,    317,     41,     76),
-    "aarch64": Numbers(0xC00000B7, 147,       149,       159,       91,     277,     198,    45),
+    #                  setresuid  setresgid  setgroups  capset  seccomp
+    "x86_64":  Numbers(117,       119,       116,       126,    317),
+    "aarch64": Numbers(147,       149,       159,       91,     277),
 }  # fmt: skip
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
-IO_URING_SETUP = 425
 
 
 def numbers() -> Numbers:

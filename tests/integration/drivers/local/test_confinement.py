@@ -143,6 +143,42 @@ async def test_where_we_are_root_and_may_not_mount_landlock_confines(
     assert "PermissionError" in facts
 
 
+REACHES = """
+import os, resource, socket, sys
+server = int(sys.argv[1])
+tries = [
+    lambda: resource.prlimit(server, resource.RLIMIT_CPU, (10000, 10000)),
+    lambda: os.setpriority(os.PRIO_PROCESS, server, 1),
+    lambda: os.setpriority(os.PRIO_USER, 0, 1),
+    lambda: os.sched_setaffinity(server, {0}),
+    lambda: os.sched_setscheduler(server, os.SCHED_IDLE, os.sched_param(0)),
+    lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM),
+    lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC),
+]
+for number, one in enumerate(tries):
+    try:
+        one()
+        print("reached", number)
+    except PermissionError:
+        print("refused")
+resource.prlimit(0, resource.RLIMIT_CPU)
+os.sched_setaffinity(0, os.sched_getaffinity(0))
+socket.socketpair()
+print("own")
+"""
+
+
+async def test_a_program_of_our_own_user_reaches_no_process_and_no_socket_outside(
+    driver: ProcessDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not landlock.version():
+        pytest.skip("NOT PROVED HERE: the kernel has no Landlock")
+    monkeypatch.setattr(module, "_is_root", lambda: False)
+    await driver.create([SHELL])
+    said = await ran(driver, f"cat >reach.py <<'END'\n{REACHES}\nEND\npython3 reach.py {os.getpid()} 2>&1")
+    assert said.splitlines() == ["refused"] * 7 + ["own"]
+
+
 async def test_a_folder_that_an_administrator_names_can_be_read_wherever_it_is(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     (closed / "code").mkdir(parents=True)
