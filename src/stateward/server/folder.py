@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, flock
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 
 import msgspec
@@ -102,9 +102,22 @@ class DataFolder:
         write_private(self.token_file, text + "\n")
 
     def leave_address(self, url: str) -> None:
-        """Say where the server can be reached."""
+        """Say where the server can be reached; the address of a server that has the folder's worker stays."""
+        if self._has_address_of_worker():
+            return
         found = msgspec.json.encode(ServerFile(url, os.getpid())).decode()
         write_private(self.path / SERVER_FILE, found)
+
+    def _has_address_of_worker(self) -> bool:
+        """Tell whether the address that is there is that of another process, which has the folder's worker."""
+        with suppress(OSError, msgspec.MsgspecError), (self.path / WORKER_LOCK).open("rb") as lock:
+            try:
+                flock(lock, LOCK_SH | LOCK_NB)
+            except BlockingIOError:
+                worker = int(lock.read().strip() or b"0")
+                address = msgspec.json.decode((self.path / SERVER_FILE).read_bytes(), type=ServerFile)
+                return address.pid == worker != os.getpid()
+        return False
 
     def take_address_back(self) -> None:
         """Say that the server is gone, unless another one has come since."""

@@ -271,6 +271,8 @@ class TestWorkers:
             with served(tmp_path / "data", "--no-worker") as second, second.client() as other:
                 assert created(other, "vm").status_code == 202
                 assert settled(client, ["vm"])["vm"] == "Running"
+            address = json.loads((first.folder / "server.json").read_text())
+            assert address["pid"] == first.process.pid  # commands still find the one that goes on
             first.stop(signal.SIGKILL)
         with served(tmp_path / "data") as third:
             assert third.stop() == 0
