@@ -89,6 +89,17 @@ async def test_a_crash_is_told_with_its_last_words_and_mended_after_a_while(fold
         await end_all(backend)
 
 
+async def test_a_folder_that_an_instance_cannot_enter_is_told_with_the_setting_that_opens_it(
+    folder: Path, tmp_path: Path
+) -> None:
+    async with keeping(folder) as backend:
+        await start(backend, shell("sleep 60", folder=str(tmp_path / "closed")))
+        (one,) = await until(backend, lambda seen: bool(seen) and seen[0].phase is Phase.CRASHED)
+        assert one.why.startswith(f"ended with 126: {tmp_path}/closed must be readable by everybody")
+        assert "machine_paths" in one.why
+        await end_all(backend)
+
+
 async def test_one_that_was_killed_is_started_again(folder: Path) -> None:
     async with keeping(folder) as backend:
         await start(backend, program())

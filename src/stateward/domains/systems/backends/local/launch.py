@@ -18,7 +18,11 @@ from stateward.drivers.process.proc import PROC, Process, process_of, same, stat
 from stateward.drivers.process.spawn import spawn
 
 MARK = "STATEWARD_INSTANCE"
-INTO_FOLDER = 'cd "$1" && shift && exec "$@"'
+INTO_FOLDER = """
+cd "$1" 2>/dev/null || { echo "$1 must be readable by everybody, or be named in the setting machine_paths"; exit 126; }
+shift
+exec "$@"
+"""
 """A process is started where we are; this brings it to its folder and gives way to the command."""
 
 
