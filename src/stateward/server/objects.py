@@ -157,8 +157,13 @@ def _lifecycle(engine: Engine, kind: str) -> Lifecycle:
     except UnknownName as error:
         raise BadInput("kind", kind, f"one of {', '.join(sorted(error.known))}") from error
     if not found.general:
-        raise Forbidden(Right.ACT, why=f"objects of kind {kind} are made by their domain, not over the general API")
+        raise Forbidden(Right.ACT, why=_made_elsewhere(kind))
     return found.lifecycle
+
+
+def _made_elsewhere(kind: str) -> str:
+    routes = f"/api/v1/{kind.partition('.')[0]}"
+    return f"objects of kind {kind} are made by their domain ({routes}), not over the general API"
 
 
 def first_action(lifecycle: Lifecycle, wanted: str | None) -> str:

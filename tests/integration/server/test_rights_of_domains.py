@@ -110,7 +110,7 @@ GENERAL = {
     "edge.app", "edge.appinst", "edge.autoprov", "edge.autoscale", "edge.cloudlet", "edge.clusterinst", "edge.flavor",
     "leases.host", "leases.lease", "leases.property",
     "mci.image", "mci.mci", "mci.securitygroup", "mci.spec", "mci.sshkey", "mci.vm", "mci.vnet",
-    "ovc.account", "ovc.cloudspace", "ovc.disk", "ovc.image", "ovc.node", "ovc.vm",
+    "ovc.account", "ovc.cloudspace",
     "systems.system",
 }  # fmt: skip
 """The kinds whose objects may be made over the general API; each declares it."""

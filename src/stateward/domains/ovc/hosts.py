@@ -42,7 +42,7 @@ class Hosts:
             "enable": Handler(self._fill),
             "decommission": Handler(self._leave),
         }
-        return Kind(lifecycle, handlers, guard=guard, after=after, general=True)
+        return Kind(lifecycle, handlers, guard=guard, after=after)
 
     async def _register(self, job: Job) -> None:
         trouble = await (await self._nodes.of(job.ns, job.object)).check()

@@ -6,6 +6,7 @@ has ended, so that it is never another than the state says.
 """
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -103,6 +104,12 @@ class Seen(Struct, frozen=True, omit_defaults=True):
     bin: Stay | None = None
 
 
+class Stored(Seen, frozen=True, omit_defaults=True):
+    """What is known of an object with files. `scoped`: their names carry its namespace, as those of all new objects."""
+
+    scoped: bool = False
+
+
 class Spot(Struct, frozen=True):
     """A machine on a node, by its key there."""
 
@@ -133,7 +140,7 @@ class BoxSeen(Placed, frozen=True, omit_defaults=True):
     """Where a cloudspace's virtual firewall is."""
 
 
-class DiskSeen(Seen, frozen=True, omit_defaults=True):
+class DiskSeen(Stored, frozen=True, omit_defaults=True):
     """Which VM a disk belongs to, in which slot, and from which state the VM's action took it along."""
 
     vm: str = ""
@@ -141,7 +148,7 @@ class DiskSeen(Seen, frozen=True, omit_defaults=True):
     held_from: str = ""
 
 
-class ImageSeen(Seen, frozen=True, omit_defaults=True):
+class ImageSeen(Stored, frozen=True, omit_defaults=True):
     """How many VMs need an image."""
 
     users: int = 0
@@ -176,7 +183,7 @@ class Stranger(Struct, frozen=True):
     since: float
 
 
-class NodeSeen(Seen, frozen=True, omit_defaults=True):
+class NodeSeen(Stored, frozen=True, omit_defaults=True):
     """The VMs that are to come back to a node, the latest report, and the latest look at its machines.
 
     `trouble` says why that look did not show all of them, `strangers` what it showed that nobody owns.
@@ -265,6 +272,17 @@ def image_seen(found: Object) -> ImageSeen:
 def node_seen(found: Object) -> NodeSeen:
     """Return what is known of a node."""
     return msgspec.json.decode(found.seen, type=NodeSeen)
+
+
+def file_name_of(found: Object) -> str:
+    """Return the name of the file of a disk or an image, or of the folder of a node, without its suffix.
+
+    Two namespaces may have objects of one id. No id has the sign `=`. Objects that were made before files had the names
+    of namespaces keep theirs: backing files name paths. Only guards write what is known of an object, no caller does.
+    """
+    if not msgspec.json.decode(found.seen, type=Stored).scoped:
+        return found.id
+    return f"{found.id}={blake2b(found.ns.encode(), digest_size=8).hexdigest()}"
 
 
 def boot_disk_of(vm: str) -> str:

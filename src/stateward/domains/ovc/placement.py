@@ -10,6 +10,7 @@ from typing import Any
 
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
 from stateward.domains.ovc.looking import objects
+from stateward.domains.ovc.model import file_name_of
 from stateward.domains.ovc.nodes import Nodes
 from stateward.engine import Handler, Job, Kind, Permanent
 from stateward.engine.conduct import UNCLEAR
@@ -64,5 +65,5 @@ def _anonymous(run: Run, nodes: Nodes) -> Run:
 async def _without_nodes(ns: str, text: str, nodes: Nodes) -> str:
     assert nodes.reader is not None
     async for node in objects(nodes.reader, Selector(ns, NODE.kind)):
-        text = text.replace(node.id, "its node")
+        text = text.replace(file_name_of(node), "its node").replace(node.id, "its node")
     return text

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stateward.domains.ovc.model import DiskSpec, ImageSpec, disk_seen, spec_of, vm_seen
+from stateward.domains.ovc.model import DiskSpec, ImageSpec, disk_seen, file_name_of, spec_of, vm_seen
 from stateward.domains.ovc.nodes import Hypervisor, Nodes, Plugged, Vault
 from stateward.engine import Handler, Job, Kind, Seen
 from stateward.engine.kinds import After, Company, Guard
@@ -35,10 +35,10 @@ class Disks:
             "destroy": self._destroy,
         }
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
-        return Kind(lifecycle, handlers, guard=guard, company=company, after=after, general=True)
+        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
 
     async def _create(self, job: Job) -> None:
-        await self._vault.make(job.object, spec_of(job.claim.object, DiskSpec).gib)
+        await self._vault.make(file_name_of(job.claim.object), spec_of(job.claim.object, DiskSpec).gib)
 
     async def _unplug(self, job: Job) -> None:
         there = await self._machine(job)
@@ -54,7 +54,7 @@ class Disks:
 
     async def _destroy(self, job: Job) -> None:
         await self._unplug(job)
-        await self._vault.remove(job.object)
+        await self._vault.remove(file_name_of(job.claim.object))
 
     async def _machine(self, job: Job) -> tuple[Hypervisor, str, Plugged] | None:
         """Return the machine that has the disk, if its VM has power."""
@@ -64,10 +64,11 @@ class Disks:
         if vm is None or not vm_seen(vm).machine:
             return None
         node = await self._nodes.of(job.ns, vm_seen(vm).node)
-        return node, vm_seen(vm).machine, Plugged(job.object, self._vault.file(job.object), seen.slot)
+        file = self._vault.file(file_name_of(job.claim.object))
+        return node, vm_seen(vm).machine, Plugged(job.object, file, seen.slot)
 
     async def _observe(self, job: Job) -> Seen:
-        kept = await self._vault.has(job.object)
+        kept = await self._vault.has(file_name_of(job.claim.object))
         if job.action in ("create", "destroy") and kept == (job.action == "create"):
             return Seen.DONE
         there = None if job.action == "create" else await self._machine(job)
@@ -90,10 +91,10 @@ class Images:
         """Return the kind of images, with its handlers."""
         handlers = {action: Handler(nothing, is_done) for action in ("disable", "enable", "delete", "restore")}
         handlers |= {"create": Handler(self._create), "destroy": Handler(self._destroy)}
-        return Kind(lifecycle, handlers, guard=guard, company=company, after=after, general=True)
+        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
 
     async def _create(self, job: Job) -> None:
-        await self._vault.keep_image(job.object, spec_of(job.claim.object, ImageSpec).source)
+        await self._vault.keep_image(file_name_of(job.claim.object), spec_of(job.claim.object, ImageSpec).source)
 
     async def _destroy(self, job: Job) -> None:
-        await self._vault.remove(job.object)
+        await self._vault.remove(file_name_of(job.claim.object))

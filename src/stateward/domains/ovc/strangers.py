@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, VM, DiskState, ImageState
 from stateward.domains.ovc.looking import objects
-from stateward.domains.ovc.model import Placed, Spot, Strange, Stranger, box_seen, node_seen, owner_of, vm_seen
+from stateward.domains.ovc.model import Placed, Spot, Strange, Stranger, box_seen, file_name_of, node_seen, owner_of, vm_seen
 from stateward.domains.ovc.nodes import Hypervisor, Vault
 from stateward.domains.ovc.writing import put_seen
 from stateward.engine.change import journal
@@ -88,7 +88,7 @@ class Strangers:
         for ns in await self._reader.namespaces():
             for kind, states in OWNERS:
                 async for one in objects(self._reader, Selector(ns, kind, states=states)):
-                    yield one.id
+                    yield file_name_of(one)
 
 
 def _placed(found: Object) -> Placed:
@@ -96,7 +96,7 @@ def _placed(found: Object) -> Placed:
 
 
 def _named_in(file: str) -> set[str]:
-    """Return whose file it may be: `ID.qcow2`, or what two disks stand on, `ID.base-ID`."""
+    """Return whose file it may be: `NAME.qcow2`, or what two disks stand on, `NAME.base-NAME`."""
     first, _, rest = file.partition(".")
     return {first, rest.removeprefix("base-")} if rest.startswith("base-") else {first}
 

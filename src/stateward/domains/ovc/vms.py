@@ -16,6 +16,7 @@ from stateward.domains.ovc.model import (
     VmSpec,
     boot_disk_of,
     disk_seen,
+    file_name_of,
     machine_of,
     new_disk_of,
     spec_of,
@@ -65,7 +66,7 @@ class Vms:
         }
         handlers = {action: Handler(in_time(run, self._observe), self._observe) for action, run in runs.items()}
         handlers["migrate"] = Handler(self._migrate, self._observe_move)
-        return Kind(lifecycle, handlers, route_of, guard, company, after, general=True)
+        return Kind(lifecycle, handlers, route_of, guard, company, after)
 
     # --- power -------------------------------------------------------------------------------------------------------
 
@@ -74,11 +75,12 @@ class Vms:
         await self._start(job)
 
     async def _make_boot_disk(self, job: Job) -> None:
-        spec, boot = spec_of(job.claim.object, VmSpec), boot_disk_of(job.object)
+        spec = spec_of(job.claim.object, VmSpec)
+        boot = await self._file_name(job.ns, boot_disk_of(job.object))
         if spec.clone_of:
-            await self._vault.clone(boot, boot_disk_of(spec.clone_of), spec.gib)
+            await self._vault.clone(boot, await self._file_name(job.ns, boot_disk_of(spec.clone_of)), spec.gib)
         else:
-            await self._vault.make(boot, spec.gib, spec.image)
+            await self._vault.make(boot, spec.gib, await self._file_name(job.ns, spec.image))
 
     async def _start(self, job: Job) -> None:
         seen = vm_seen(job.claim.object)
@@ -94,13 +96,26 @@ class Vms:
     async def _plugged(self, ns: str, id_: str) -> tuple[Plugged, str]:
         """Return a disk as its VM has it, and its state."""
         disk = await self._disk(ns, id_)
-        return Plugged(id_, self._vault.file(id_), disk_seen(disk).slot, spec_of(disk, DiskSpec).boot), disk.state
+        file = self._vault.file(file_name_of(disk))
+        return Plugged(id_, file, disk_seen(disk).slot, spec_of(disk, DiskSpec).boot), disk.state
 
     async def _disk(self, ns: str, id_: str) -> Object:
         disk = await self._reader.object(Key(ns, id_))
         if disk is None:
             raise Permanent(f"there is no disk {id_!r}")
         return disk
+
+    async def _file_name(self, ns: str, id_: str) -> str:
+        """Return the name of the file of a disk or an image."""
+        found = await self._reader.object(Key(ns, id_))
+        if found is None:
+            raise Permanent(f"there is no disk or image {id_!r}")
+        return file_name_of(found)
+
+    async def _kept(self, ns: str, seen: VmSeen) -> list[str]:
+        """Return the names of the files of a VM's disks; one whose record was pruned has none."""
+        found = [await self._reader.object(Key(ns, id_)) for id_ in seen.disks]
+        return [file_name_of(one) for one in found if one is not None]
 
     async def _stop(self, job: Job) -> None:
         seen = vm_seen(job.claim.object)
@@ -141,8 +156,8 @@ class Vms:
 
     async def _add_disk(self, job: Job) -> None:
         disk = new_disk_of(job.key.id)
-        gib = spec_of(await self._disk(job.ns, disk), DiskSpec).gib
-        await job.once("disk", lambda: self._vault.make(disk, gib))
+        found = await self._disk(job.ns, disk)
+        await job.once("disk", lambda: self._vault.make(file_name_of(found), spec_of(found, DiskSpec).gib))
         await self._plug(job, disk)
 
     async def _attach_disk(self, job: Job) -> None:
@@ -168,7 +183,7 @@ class Vms:
         seen = vm_seen(job.claim.object)
         await self._step(job, "stop", lambda: self._power_off(job, seen))
         await self._step(job, "delete", lambda: self._sweep(job, seen))
-        await self._step(job, "destroy", lambda: self._remove_disks(seen))
+        await self._step(job, "destroy", lambda: self._remove_disks(job.ns, seen))
 
     async def _step(self, job: Job, step: str, work: Callable[[], Awaitable[None]]) -> None:
         async def told() -> None:
@@ -181,9 +196,9 @@ class Vms:
         if seen.machine:
             await (await self._nodes.of(job.ns, seen.node)).stop(seen.machine)
 
-    async def _remove_disks(self, seen: VmSeen) -> None:
-        for id_ in seen.disks:
-            await self._vault.remove(id_)
+    async def _remove_disks(self, ns: str, seen: VmSeen) -> None:
+        for name in await self._kept(ns, seen):
+            await self._vault.remove(name)
 
     # --- moving ------------------------------------------------------------------------------------------------------
 
@@ -250,8 +265,9 @@ class Vms:
     async def _observe_disk(self, job: Job, seen: VmSeen) -> Seen:
         adds = job.action == "add disk"
         id_ = new_disk_of(job.key.id) if adds else str(job.args["disk"])
-        if adds and not (seen.machine and await self._vault.has(id_)):
-            return Seen.DONE if await self._vault.has(id_) else Seen.NOT_DONE
+        there = not adds or await self._vault.has(await self._file_name(job.ns, id_))
+        if adds and not (seen.machine and there):
+            return Seen.DONE if there else Seen.NOT_DONE
         if not seen.machine:
             return Seen.DONE
         node, disk = await self._nodes.of(job.ns, seen.node), await self._plugged(job.ns, id_)
@@ -261,7 +277,7 @@ class Vms:
     async def _observe_destroyed(self, job: Job, seen: VmSeen) -> Seen:
         if await self._power(job, seen) is not Power.OFF or seen.leftovers:
             return Seen.NOT_DONE
-        left = [id_ for id_ in seen.disks if await self._vault.has(id_)]
+        left = [name for name in await self._kept(job.ns, seen) if await self._vault.has(name)]
         return Seen.NOT_DONE if left else Seen.DONE
 
     @property

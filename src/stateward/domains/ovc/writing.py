@@ -115,5 +115,5 @@ def new_disk(desk: Desk, request: Request, id_: str, spec: DiskSpec, vm: str, sl
     )
     move = decide(DISK, void.state, "define", CONTROLLER)
     assert isinstance(move, Move)
-    seen = text(DiskSeen(vm=vm, slot=slot))
+    seen = text(DiskSeen(scoped=True, vm=vm, slot=slot))
     return change_state(desk, void, move, request.who, request.op, spec=text(spec), seen=seen, generation=1)

@@ -17,6 +17,7 @@ from stateward.domains.ovc.model import (
     NodeSpec,
     VmSpec,
     boot_disk_of,
+    file_name_of,
     vm_seen,
 )
 from stateward.domains.ovc.service import Caller, Service
@@ -138,6 +139,10 @@ class Cloud:
     async def get(self, id_: str) -> Object:
         """Return an object."""
         return await self.engine.get(self.ns, id_)
+
+    async def file_name(self, id_: str) -> str:
+        """Return the name of the file of a disk or an image, or of the folder of a node."""
+        return file_name_of(await self.get(id_))
 
     async def state(self, id_: str) -> str:
         """Return an object's state."""

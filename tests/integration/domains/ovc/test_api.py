@@ -401,12 +401,17 @@ async def test_what_belongs_to_nobody_is_told_to_administrators_alone(api: Api) 
 
 
 async def test_what_is_made_over_the_generic_api_obeys_the_same_rules(api: Api) -> None:
-    generic = {"id": "x", "kind": "ovc.vm", "spec": {"name": "x"}, "labels": {"name": "x"}}
-    answer = await api.clients["user"].post("http://test/api/v1/ns/shop/objects", json=generic)
-    assert answer.status_code == 400
     generic = {"id": "vm-x", "kind": "ovc.account", "spec": {"name": "acme"}, "labels": {"name": "acme"}}
     answer = await api.clients["user"].post("http://test/api/v1/ns/shop/objects", json=generic)
     assert (answer.status_code, answer.json()["code"]) == (409, "name_taken")
+
+
+@pytest.mark.parametrize("kind", ["vm", "disk", "image", "node"])
+async def test_nobody_chooses_the_id_of_what_has_files_and_is_told_the_route(api: Api, kind: str) -> None:
+    generic = {"id": "x", "kind": f"ovc.{kind}", "spec": {"name": "x"}, "labels": {"name": "x"}}
+    for who in ("user", "admin"):
+        answer = await api.clients[who].post("http://test/api/v1/ns/shop/objects", json=generic)
+        assert (answer.status_code, "/api/v1/ovc" in answer.json()["detail"]) == (403, True)
 
 
 async def test_the_label_by_which_a_name_is_taken_cannot_be_taken_away(api: Api) -> None:

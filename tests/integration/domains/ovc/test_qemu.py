@@ -123,7 +123,7 @@ async def test_a_machine_boots_from_its_own_disk_and_does_what_is_asked(real: Re
     await cloud.did(vm, "start")
     assert len(real.processes()) == 1
     await cloud.did(vm, "destroy")
-    assert (real.processes(), real.files()) == ([], {f"{cloud.image}.qcow2"})
+    assert (real.processes(), real.files()) == ([], {f"{await cloud.file_name(cloud.image)}.qcow2"})
 
 
 async def test_disks_come_and_go_while_a_machine_runs_and_stay_with_it_over_a_stop(real: Real) -> None:
@@ -200,7 +200,7 @@ async def test_destroy_during_a_migration_waits_for_it_and_a_second_request_is_r
     assert told == ["stop", "delete", "destroy"]
     assert await cloud.state(vm) == "DESTROYED"
     assert not (await cloud.service.queuer.queue(cloud.ns, vm)).exists
-    assert (real.processes(), real.files()) == ([], {f"{cloud.image}.qcow2"})
+    assert (real.processes(), real.files()) == ([], {f"{await cloud.file_name(cloud.image)}.qcow2"})
 
 
 async def test_a_cancelled_migration_leaves_the_machine_running_and_the_request_behind_it_runs(real: Real) -> None:
@@ -222,7 +222,7 @@ async def test_a_failed_migration_leaves_the_machine_running_and_the_request_beh
     await real.until_moving(vm)
     pausing = await cloud.ask(vm, "pause")
     target = vm_seen(await cloud.get(vm)).to
-    for pid in vms_of(real.folder / "ovc" / "nodes" / target):
+    for pid in vms_of(real.folder / "ovc" / "nodes" / await cloud.file_name(target)):
         os.kill(pid, signal.SIGKILL)
     assert (await cloud.ended(migrating)).status == "failed"
     assert (await cloud.ended(pausing)).status == "succeeded"
@@ -237,7 +237,7 @@ async def test_a_move_that_is_over_between_two_looks_of_whoever_takes_it_up_is_n
     source, key = await real.host(vm), await cloud.machine(vm)
     (other,) = set(cloud.nodes) - {await cloud.node_of(vm)}
     target = await cloud.wing.nodes.of(cloud.ns, other)
-    boot = Plugged(cloud.boot_disk(vm), cloud.wing.vault.file(cloud.boot_disk(vm)), 0, boot=True)
+    boot = Plugged(cloud.boot_disk(vm), cloud.wing.vault.file(await cloud.file_name(cloud.boot_disk(vm))), 0, boot=True)
     machine = Machine(f"{vm}-moved", "vm", "tiny", (boot,))
     killed = asyncio.create_task(source.move(key, target, machine, unheard))
     await real.until_moving(vm)
@@ -281,10 +281,11 @@ async def test_a_clone_and_its_source_share_a_base_and_go_their_own_ways(real: R
     clone = await cloud.vm(clone_of=vm)
     await cloud.did(vm, "start")
     assert [await real.status(one) for one in (vm, clone)] == ["running", "running"]
-    assert f"{cloud.boot_disk(vm)}.base-{cloud.boot_disk(clone)}" in real.files()
+    own, base = [await cloud.file_name(cloud.boot_disk(one)) for one in (vm, clone)]
+    assert f"{own}.base-{base}" in real.files()
     await cloud.did(clone, "destroy")
     await cloud.did(vm, "destroy")
-    assert real.files() == {f"{cloud.image}.qcow2"}
+    assert real.files() == {f"{await cloud.file_name(cloud.image)}.qcow2"}
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -181,7 +181,7 @@ async def test_a_process_that_was_killed_is_noticed_by_itself(folder: Path) -> N
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, settings) as opened:
         cloud = await opened.furnish(1, driver="process")
         vm = await cloud.vm()
-        for pid in vms_of(folder / "ovc" / "nodes" / cloud.nodes[0]):
+        for pid in vms_of(folder / "ovc" / "nodes" / await cloud.file_name(cloud.nodes[0])):
             os.kill(pid, signal.SIGKILL)
         await cloud.until_state(vm, "HALTED")
         await cloud.did(vm, "start")

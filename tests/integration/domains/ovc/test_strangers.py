@@ -119,7 +119,8 @@ async def test_a_file_that_no_disk_or_image_of_any_namespace_owns_is_told(tmp_pa
         await cloud.did(gone, "destroy")
         assert await look(cloud) == []
         vault = tmp_path / "ovc" / "vault"
-        assert f"{boot_disk_of(vm)}.base-{boot_disk_of(clone)}" in {file.name for file in vault.iterdir()}
+        own, base = [await cloud.file_name(boot_disk_of(one)) for one in (vm, clone)]
+        assert f"{own}.base-{base}" in {file.name for file in vault.iterdir()}
         for name in (f"{gone}.qcow2", "notes.txt"):
             (vault / name).touch()
         assert sorted(await look(cloud)) == sorted([f"{gone}.qcow2", "notes.txt"])

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from stateward.domains.ovc.lifecycle import NODE
-from stateward.domains.ovc.model import NodeSpec, spec_of
+from stateward.domains.ovc.model import NodeSpec, file_name_of, spec_of
 from stateward.domains.ovc.nodes.driven import Driven
 from stateward.domains.ovc.nodes.port import Hypervisor
 from stateward.drivers import Place
@@ -23,7 +23,7 @@ Make = Callable[[str, NodeSpec], Hypervisor]
 
 
 class Nodes:
-    """All nodes, by their ids. A simulated cloud that is given stands for the one in the data folder."""
+    """All nodes, by their ids; makers get a name of a node that no other namespace has. A simulated cloud that is given stands for the one in the data folder."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Nodes:
             found = await self.reader.object(key)
             if found is None or found.kind != NODE.kind:
                 raise Permanent(f"there is no node {node!r}")
-            self._nodes.setdefault(key, self._make(node, spec_of(found, NodeSpec)))
+            self._nodes.setdefault(key, self._make(file_name_of(found), spec_of(found, NodeSpec)))
         return self._nodes[key]
 
     def _make(self, node: str, spec: NodeSpec) -> Hypervisor:

@@ -1,5 +1,7 @@
 """Where disks and images lie: one folder that all nodes share, with a file for each.
 
+The caller names a file after an object (`file_name_of`), never after an id alone: all namespaces share the folder.
+
 What is to be there is made once and stays: to ask again does nothing. A clone and the VM that it was made of share what
 they had in common as a base that neither writes to.
 """

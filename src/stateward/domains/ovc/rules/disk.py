@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from stateward.domains.ovc.denials import BootDisk, OnItsVm
 from stateward.domains.ovc.lifecycle import ACCOUNT, DISK, VM, AccountState
 from stateward.domains.ovc.manners import heed
-from stateward.domains.ovc.model import DiskSpec, Stay, disk_seen, new_spec, spec_of
+from stateward.domains.ovc.model import DiskSeen, DiskSpec, Stay, disk_seen, new_spec, spec_of, text
 from stateward.domains.ovc.rules.parents import require_enabled
 from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
 from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
@@ -44,6 +44,7 @@ async def guard_disk(desk: Desk, request: Request, found: Object) -> Request | N
     match request.action:
         case "define":
             await _define(desk, request, found)
+            return replace(request, seen=text(DiskSeen(scoped=True)))
         case "create":
             require_enabled(desk, request, spec_of(found, DiskSpec).account)
         case "delete" | "destroy":

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from stateward.domains.ovc.denials import ImageInUse
 from stateward.domains.ovc.lifecycle import ACCOUNT, IMAGE, AccountState
 from stateward.domains.ovc.manners import heed
-from stateward.domains.ovc.model import ImageSpec, Stay, image_seen, new_spec, spec_of
+from stateward.domains.ovc.model import ImageSeen, ImageSpec, Stay, image_seen, new_spec, spec_of, text
 from stateward.domains.ovc.nodes import Vault
 from stateward.domains.ovc.rules.parents import require_enabled
 from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
@@ -40,6 +40,7 @@ async def guard_image(vault: Vault, desk: Desk, request: Request, found: Object)
             ready(desk, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
             await refuse_taken(desk, request.ns, IMAGE, spec.name, parent=spec.account)
             _check_source(vault, spec.source)
+            return replace(request, seen=text(ImageSeen(scoped=True)))
         case "create" | "enable":
             require_enabled(desk, request, found.parent or "")
             if request.action == "create":

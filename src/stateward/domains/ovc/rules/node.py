@@ -1,11 +1,12 @@
 """The rules of nodes: the last one that carries VMs stays."""
 
 import msgspec
+from msgspec.structs import replace
 
 from stateward.domains.ovc.denials import LastNode
 from stateward.domains.ovc.lifecycle import NODE, NodeState
 from stateward.domains.ovc.manners import heed
-from stateward.domains.ovc.model import NodeSpec, VmAction, new_spec
+from stateward.domains.ovc.model import NodeSeen, NodeSpec, VmAction, new_spec, text
 from stateward.domains.ovc.nodes.options import check_options
 from stateward.domains.ovc.rules.vm import args_of
 from stateward.domains.ovc.writing import refuse_taken
@@ -31,6 +32,7 @@ async def guard_node(desk: Desk, request: Request, found: Object) -> Request | N
             if found.parent is not None or found.queue != found.id:
                 raise BadInput("parent", found.parent, "nothing: nodes are on top")
             await refuse_taken(desk, request.ns, NODE, spec.name)
+            return replace(request, seen=text(NodeSeen(scoped=True)))
         case "maintenance":
             vm_action(args_of(request))
         case "decommission":
