@@ -114,6 +114,16 @@ class OtherAccount(Rule):
     text = "{kind} {id} belongs to another account than {other}"
 
 
+class HostNotGranted(Rule):
+    """A node whose machines are programs on the server's own host is registered by whoever administers that."""
+
+    code = "forbidden"
+    text = (
+        "the driver {driver} runs programs on the server's own host: an administrator of all namespaces can register"
+        " this node in namespace {ns}"
+    )
+
+
 class NotAttached(Rule):
     """The disk is not one of the VM's."""
 

@@ -21,6 +21,9 @@ from stateward.store.records import Object
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100, pattern=title_pattern())]
 Gib: TypeAlias = Annotated[int, Meta(ge=1, le=2000)]
 DriverName: TypeAlias = Literal["simulated", "process", "qemu"]
+ON_HOST = frozenset({"process", "qemu"})
+"""The drivers whose machines are programs on the server's own host."""
+
 VmAction: TypeAlias = Literal["move", "stop"]
 
 RETENTION = 7 * DAY

@@ -13,7 +13,17 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, DISK, IMAGE, VM, DiskState, ImageState
 from stateward.domains.ovc.looking import objects
-from stateward.domains.ovc.model import Placed, Spot, Strange, Stranger, box_seen, file_name_of, node_seen, owner_of, vm_seen
+from stateward.domains.ovc.model import (
+    Placed,
+    Spot,
+    Strange,
+    Stranger,
+    box_seen,
+    file_name_of,
+    node_seen,
+    owner_of,
+    vm_seen,
+)
 from stateward.domains.ovc.nodes import Hypervisor, Vault
 from stateward.domains.ovc.writing import put_seen
 from stateward.engine.change import journal

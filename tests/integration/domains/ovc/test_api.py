@@ -91,10 +91,10 @@ async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]
         await stack.enter_async_context(wing.live(engine, works=True))
         tokens = Tokens(engine)
         app = create_app(engine, tokens, Config(rate=1_000_000), routes=wing.routes)
-        roles = {"user": Role.OPERATOR, "admin": Role.ADMIN, "viewer": Role.VIEWER}
+        roles = {"user": Role.OPERATOR, "admin": Role.ADMIN, "viewer": Role.VIEWER, "root": Role.ADMIN}
         clients = {}
         for who, role in roles.items():
-            token = (await tokens.issue(who, role, ["shop"]))[0]
+            token = (await tokens.issue(who, role, ["*" if who == "root" else "shop"]))[0]
             clients[who] = await stack.enter_async_context(
                 httpx.AsyncClient(
                     transport=httpx.ASGITransport(app),  # type: ignore[arg-type]
@@ -340,6 +340,21 @@ async def test_to_delete_or_destroy_what_is_destroyed_is_a_success_that_does_not
         assert answer["object"]["state"] == "DESTROYED"
 
 
+@pytest.mark.parametrize("driver", ["process", "qemu"])
+async def test_an_administrator_of_one_namespace_gets_no_programs_on_the_host_and_is_told_who_can(
+    api: Api, driver: str
+) -> None:
+    problem = await api.refused("/nodes", {"name": "host", "driver": driver}, "admin")
+    assert (problem["status"], problem["code"]) == (403, "forbidden")
+    assert "an administrator of all namespaces can register this node in namespace shop" in problem["detail"]
+    assert [one for one in await api.get("/nodes") if one["name"] == "host"] == []
+
+
+async def test_an_administrator_of_everything_gives_a_namespace_a_node_on_the_host(api: Api) -> None:
+    node = await api.made("nodes", "root", name="host", driver="process")
+    await api.asked(f"/nodes/{node}/decommission", who="root")
+
+
 @pytest.mark.parametrize(
     ("driver", "options", "field"),
     [
@@ -357,7 +372,7 @@ async def test_a_node_with_options_that_its_driver_does_not_take_is_refused_at_o
     api: Api, driver: str, options: dict[str, str], field: str
 ) -> None:
     body = {"name": "odd", "driver": driver, "options": options}
-    problem = await api.refused("/nodes", body, "admin")
+    problem = await api.refused("/nodes", body, "root")
     assert (problem["status"], problem["field"]) == (400, field)
     assert [one for one in await api.get("/nodes") if one["name"] == "odd"] == []
 

@@ -35,8 +35,10 @@ from stateward.domains.ovc.api.views import (
     item_view,
     queue_view,
 )
+from stateward.domains.ovc.denials import HostNotGranted
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
 from stateward.domains.ovc.model import (
+    ON_HOST,
     AccountSpec,
     CloudspaceSpec,
     DiskSpec,
@@ -45,7 +47,7 @@ from stateward.domains.ovc.model import (
     VmSpec,
     spec_of,
 )
-from stateward.domains.wing import actor_of, disclosure_of, needs
+from stateward.domains.wing import actor_of, disclosure_of, grant_of, needs
 from stateward.engine import Accepted
 from stateward.lifecycle import ADMIN
 
@@ -117,8 +119,10 @@ async def make_image(request: Call, ns: Ns, data: JSONBody[NewImage], key: Idemp
 
 @post("/nodes", opt=GOVERN, status_code=202, summary="Register a node")
 async def register_node(request: Call, ns: Ns, data: JSONBody[NewNode], key: IdempotencyKey = None) -> AskedView:
-    """Register a node."""
+    """Register a node; with a driver that acts on the server's host, only an administrator of everything can."""
     spec = NodeSpec(data.name, data.driver, data.options)
+    if spec.driver in ON_HOST and not grant_of(request).governs_all:
+        raise HostNotGranted(driver=spec.driver, ns=ns)
     return _shown(request, await service_of(request).register_node(ns, spec, caller_of(request), key))
 
 

@@ -23,7 +23,10 @@ Make = Callable[[str, NodeSpec], Hypervisor]
 
 
 class Nodes:
-    """All nodes, by their ids; makers get a name of a node that no other namespace has. A simulated cloud that is given stands for the one in the data folder."""
+    """All nodes, by their ids; makers get a name of a node that no other namespace has.
+
+    A simulated cloud that is given stands for the one in the data folder.
+    """
 
     def __init__(
         self,
