@@ -174,7 +174,7 @@ def _from_file(file: Path, known: Collection[str]) -> dict[str, object]:
         said = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
         raise BadInput("config", str(file), f"a file that can be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of a number that is too long for Python
         raise BadInput("config", str(file), f"TOML: {error}") from error
     for name in said:
         if name not in known:

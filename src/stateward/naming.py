@@ -16,11 +16,12 @@ from stateward.errors import BadInput
 END = r"$(?!\n)"
 
 INVISIBLE = (
-    r"\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
-    r"\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
-    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
+    r"\x00-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""The characters of Unicode's categories Cc, Cf, Zl and Zp, for a character class.
+"""The characters of Unicode's categories Cc, Cf, Zl and Zp, those of its property Default_Ignorable_Code_Point, and the
+empty braille pattern, which is a blank in most fonts; for a character class.
 
 Characters beyond U+FFFF stand as they are: the three dialects have no escape for them in common. Surrogates (Cs) are
 missing: no request can carry one, and Rust's dialect has no word for them. `check_text` refuses them.

@@ -16,16 +16,41 @@ SOURCES = Path(stateward.__file__).parent
 ZERO_WIDTH, RIGHT_TO_LEFT, NEXT_LINE = "\u200b", "\u202e", "\x85"
 
 
-def test_every_control_and_format_character_is_refused_and_no_other() -> None:
+IGNORABLE = (
+    range(0x00AD, 0x00AE), range(0x034F, 0x0350), range(0x061C, 0x061D), range(0x115F, 0x1161), range(0x17B4, 0x17B6),
+    range(0x180B, 0x1810), range(0x200B, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2070), range(0x3164, 0x3165),
+    range(0xFE00, 0xFE10), range(0xFEFF, 0xFF00), range(0xFFA0, 0xFFA1), range(0xFFF0, 0xFFF9),
+    range(0x1BCA0, 0x1BCA4), range(0x1D173, 0x1D17B), range(0xE0000, 0xE1000),
+)  # fmt: skip
+"""Unicode's property Default_Ignorable_Code_Point."""
+BLANKS = {0x2800, *(number for span in IGNORABLE for number in span)}
+
+
+def test_every_control_and_format_and_ignorable_character_is_refused_and_no_other() -> None:
     refused = re.compile(f"[{INVISIBLE}]")
     for number in range(0x110000):
         found, sort = refused.match(chr(number)) is not None, category(chr(number))
         if sort != "Cn":  # what a later Unicode may make a format character is refused already
-            assert found == (sort in {"Cc", "Cf", "Zl", "Zp"}), hex(number)
+            assert found == (sort in {"Cc", "Cf", "Zl", "Zp"} or number in BLANKS), hex(number)
+        assert found or number not in BLANKS, hex(number)
 
 
 @pytest.mark.parametrize(
-    "sign", ["\0", "\n", "\x1b", NEXT_LINE, "\u00ad", ZERO_WIDTH, RIGHT_TO_LEFT, "\u2028", "\ud800"]
+    "sign",
+    [
+        "\0",
+        "\n",
+        "\x1b",
+        NEXT_LINE,
+        "\u00ad",
+        ZERO_WIDTH,
+        RIGHT_TO_LEFT,
+        "\u2028",
+        "\ud800",
+        "\u3164",
+        "\u2800",
+        "\U000e0100",
+    ],
 )
 def test_a_text_with_a_character_that_cannot_be_seen_is_refused_with_its_field(sign: str) -> None:
     with pytest.raises(BadInput, match="without control characters and invisible characters") as refusal:

@@ -19,6 +19,7 @@ Fields = Annotated[
 ]
 Requests = Annotated[list[str], typer.Argument(metavar="CLOUDLET=REQUESTS...", help="Requests in an interval.")]
 
+LONGEST_NUMBER = 18
 SORTS = {
     "flavor": ("flavors", "Sizes of nodes: size."),
     "app": ("apps", "Apps: command, count, setup, flavor, organization, auto_delete, autoprov."),
@@ -78,8 +79,8 @@ def report_demand(session: Session, name: Name, requests: Requests) -> None:
 
 
 def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise BadInput("requests", text, "a number")
+    if not text.isdecimal() or len(text) > LONGEST_NUMBER:
+        raise BadInput("requests", text, f"a number of at most {LONGEST_NUMBER} digits")
     return int(text)
 
 

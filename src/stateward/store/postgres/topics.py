@@ -8,9 +8,11 @@ def written(topics: Topic, sender: str) -> str:
     return f"{topics.value} {sender}"
 
 
+LONGEST = 18
+
+
 def read(payload: str) -> tuple[Topic, str]:
     """Read a payload; what cannot be read may be anything."""
     number, _, sender = payload.partition(" ")
-    if not number.isdecimal() or int(number) not in range(EVERYTHING.value + 1):
-        return EVERYTHING, sender
-    return Topic(int(number)), sender
+    known = len(number) <= LONGEST and number.isdecimal() and int(number) in range(EVERYTHING.value + 1)
+    return (Topic(int(number)) if known else EVERYTHING), sender

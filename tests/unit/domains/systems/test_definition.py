@@ -87,6 +87,8 @@ def test_what_other_readers_guess_is_text_here() -> None:
         ("services: [a]", 1, "services", "services by name"),
         ("services: {a: 3}", 1, "services.a", "a mapping"),
         ("[]", 1, "", "a definition"),
+        ("services:\n  a: {command: [x], instances: " + "9" * 5_000 + "}", 2, "services.a.instances", "18 characters"),
+        ("services:\n  a: {command: [x], deadline: 1.0e999}", 2, "services.a.deadline", "a finite number"),
         ("", 1, "", "a definition"),
         ("a: [", 1, "", "YAML"),
         ("\tx: 1", 1, "", "YAML"),

@@ -6,6 +6,7 @@ Only what a definition needs is read: mappings, lists, texts, numbers, true and 
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import yaml
@@ -15,6 +16,7 @@ from stateward.documents import compose
 from stateward.errors import BadInput
 
 DEEPEST = 60
+LONGEST_INTEGER = 18
 
 TEXTS = frozenset({"env", "command"})
 """What stands below these is text, whatever it looks like."""
@@ -100,8 +102,19 @@ class _Reader:
         if text in WORDS:
             return WORDS[text]
         if NUMBER.fullmatch(text):
-            return float(text) if {".", "e", "E"} & set(text) else int(text)
+            return self._number(text, node, where)
         return text
+
+    def _number(self, text: str, node: yaml.Node, where: Where) -> float:
+        """Return a number; Python itself reads no integer of more than 4,300 digits, and no reader needs one."""
+        if not {".", "e", "E"} & set(text):
+            if len(text) > LONGEST_INTEGER:
+                raise self._wrong(node, where, f"an integer of at most {LONGEST_INTEGER} characters")
+            return int(text)
+        number = float(text)
+        if not isfinite(number):
+            raise self._wrong(node, where, "a finite number")
+        return number
 
     def _wrong(self, node: yaml.Node, where: Where, allowed: str) -> BadDefinition:
         return BadDefinition(self.file, node.start_mark.line + 1, where, "", allowed)
