@@ -147,7 +147,7 @@ function count(line) {
 
 /** @param {string} kind @param {string} state @returns {boolean} whether an object in it is none (any more) */
 export function isNowhere(kind, state) {
-  return state === "(gone)" || (state === store.kinds.get(kind)?.initial && state.startsWith("("));
+  return state === "(gone)" || state === store.kinds.get(kind)?.initial;
 }
 
 /** Begin a new second of the rate. */

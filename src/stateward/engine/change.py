@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from stateward.engine.desk import Desk
 from stateward.engine.texts import told
-from stateward.lifecycle import GONE, TRANSITIONAL, Move
+from stateward.lifecycle import TRANSITIONAL, Move
 from stateward.store.records import Key, Line, Object, Status, Work
 
 
@@ -39,7 +39,7 @@ def change_state(
         spec=found.spec if spec is None else spec,
         generation=found.generation if generation is None else generation,
         error=told(error),
-        removed=move.target == GONE,
+        removed=move.target.is_absent,
         seen=found.seen if seen is None else seen,
     )
     desk.put(key, changed)

@@ -39,6 +39,7 @@ from stateward.lifecycle.rows import (
     timeout,
 )
 from stateward.lifecycle.states import (
+    ABSENT,
     BACK,
     FINAL,
     GONE,
@@ -56,6 +57,7 @@ from stateward.lifecycle.states import (
 from stateward.lifecycle.table import Lifecycle, declare
 
 __all__ = [
+    "ABSENT",
     "ADMIN",
     "AGENT",
     "BACK",

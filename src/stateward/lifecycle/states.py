@@ -18,20 +18,26 @@ class StateClass(StrEnum):
     FINAL = "final"  # the end; only the record's removal may follow
 
 
+ABSENT = "absent"
 STABLE, TRANSITIONAL, FINAL = StateClass.STABLE, StateClass.TRANSITIONAL, StateClass.FINAL
 
 
 class State(StrEnum):
-    """The base of every lifecycle's enum of states: `RUNNING = "Running", STABLE, "up and reachable"`."""
+    """The base of every lifecycle's enum of states: `RUNNING = "Running", STABLE, "up and reachable"`.
+
+    With `ABSENT` at the end, an object in that state does not exist: its record is removed, and its history stays.
+    """
 
     state_class: StateClass
     about: str
+    is_absent: bool
 
-    def __new__(cls, word: str, state_class: StateClass, about: str = "") -> Self:
+    def __new__(cls, word: str, state_class: StateClass, about: str = "", absent: str = "") -> Self:
         self = str.__new__(cls, word)
         self._value_ = word
         self.state_class = state_class
         self.about = about
+        self.is_absent = absent == ABSENT
         return self
 
     @property
@@ -61,7 +67,7 @@ class Boundary(State):
     """Where an object comes from before it has a state, and where it goes when its record is removed."""
 
     NEW = "(new)", STABLE, "does not exist yet"
-    GONE = "(gone)", FINAL, "does not exist any more; the journal stays"
+    GONE = "(gone)", FINAL, "does not exist any more; the journal stays", ABSENT
 
 
 NEW, GONE = Boundary.NEW, Boundary.GONE

@@ -1,6 +1,6 @@
 """Settling complete lists: every instance of a cloudlet against what its agent has, in one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from stateward.domains.edge.around import holder_of, on_cloudlet
 from stateward.domains.edge.book import must_undo, undoing
 from stateward.domains.edge.desks import closed, opened
 from stateward.domains.edge.lifecycle import CLOUDLET
-from stateward.domains.edge.model import book_of, cloudlet_marks, seat_of, thing_of
+from stateward.domains.edge.model import INSTANCES, book_of, cloudlet_marks, seat_of, thing_of
 from stateward.domains.edge.orders import RULES, due
 from stateward.domains.edge.orphans import report_orphans
 from stateward.domains.edge.settling import NOTHING, Turn, settled
@@ -72,9 +72,10 @@ async def _settle(desk: Desk, listed: Gathering) -> Settled:
 
 
 async def _settle_things(desk: Desk, cloudlet: Object, listed: Gathering) -> Settled:
-    things = {thing_of(one.id): one for one in await on_cloudlet(desk, cloudlet.ns, cloudlet.id)}
-    await desk.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
     items = {one.name: one for one in listed.items}
+    things = {thing_of(one.id): one for one in await on_cloudlet(desk, cloudlet.ns, cloudlet.id)}
+    things |= await _removed_ones(desk, cloudlet, items.keys() - things.keys())
+    await desk.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
     turns = {name: _settle_thing(desk, found, items.get(name, NOTHING), listed) for name, found in things.items()}
     strange = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
     orphans = [*strange, *(items[name] for name, (turn, _) in turns.items() if turn.orphan)]
@@ -84,6 +85,14 @@ async def _settle_things(desk: Desk, cloudlet: Object, listed: Gathering) -> Set
         missing=tuple(name for name, (turn, _) in turns.items() if turn.book.missing),
         orphans=tuple(report_orphans(desk, cloudlet, things, orphans, listed.notify)),
     )
+
+
+async def _removed_ones(desk: Desk, cloudlet: Object, names: Iterable[str]) -> dict[str, Object]:
+    """Return the removed instances of these names: their numbers still tell what the agent may have been told."""
+    keys = {Key(cloudlet.ns, f"{cloudlet.id}:{name}"): name for name in names}
+    await desk.load(keys)
+    found = {name: desk.objects.get(key) for key, name in keys.items()}
+    return {name: one for name, one in found.items() if one is not None and one.kind in INSTANCES}
 
 
 def _settle_thing(desk: Desk, found: Object, item: Item, listed: Gathering) -> tuple[Turn, Order | None]:

@@ -57,7 +57,7 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.references import check_references
 from stateward.domains.edge.refusals import AdminOnly, AgentMoved, BeingDeleted, InTheWay, InUse, NotReady, Reserved
 from stateward.domains.edge.reserving import reserve
-from stateward.engine import Request
+from stateward.engine import NotFound, Request
 from stateward.engine.change import journal
 from stateward.engine.desk import Desk
 from stateward.errors import BadInput
@@ -183,7 +183,11 @@ async def _check_host(desk: Desk, request: Request, found: Object, cluster: str,
 
 async def _check_cluster(desk: Desk, request: Request, found: Object, cluster: str) -> None:
     """Refuse an action while one runs on the cluster; only what is deleted with its cluster is part of that one."""
-    host = await object_at(desk, found.ns, cluster, CLUSTERINST.kind)
+    host = await maybe_at(desk, found.ns, cluster, CLUSTERINST.kind)
+    if host is None:
+        if request.action in REMOVALS:
+            return
+        raise NotFound(found.ns, cluster) if request.action == "create" else NotReady(cluster, NOT_PRESENT)
     if request.parent is not None and request.parent == host.op:
         return
     if request.action in REMOVALS:
@@ -302,6 +306,9 @@ def _refuse_motion(others: list[Object], request: Request) -> None:
 async def _completed(desk: Desk, request: Request, found: Object, spec: Any, marks: Marks) -> Request:  # noqa: ANN401
     """Number the operation, and the spec if there is a new one."""
     book = book_of(found, await holder_of(desk, found))
+    former = desk.objects.get(found.key)
+    if former is not None and former.removed and former.kind == found.kind:  # no number is used in two lives
+        book = replace(book, issued=marks_of(former).issued)
     move = decide(INSTANCES[found.kind], found.state, request.action, request.actor, request.facts)
     assert isinstance(move, Move)  # the engine has decided so before it asked us
     after = begun(book, move, request.facts, int(desk.now * 1000))

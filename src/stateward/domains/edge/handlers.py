@@ -221,7 +221,7 @@ class Handlers:
             facts=facts,
             spec=plain(spec),
             args={"reserved_by": app.organization},
-            birth=None if former is not None else birth(CLUSTERINST.kind, cloudlet),
+            birth=birth(CLUSTERINST.kind, cloudlet) if former is None or former.removed else None,
             beside=(cloudlet, job.object),
         )
 

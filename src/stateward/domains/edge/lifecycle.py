@@ -6,7 +6,7 @@ only with the operation and generation it belongs to: that is the guard's busine
 """
 
 from stateward.lifecycle import (
-    ADMIN, AGENT, BACK, CLOCK, CONTROLLER, GONE, MINUTE, NEW, STABLE, TRANSITIONAL, USER,
+    ABSENT, ADMIN, AGENT, BACK, CLOCK, CONTROLLER, GONE, MINUTE, NEW, STABLE, TRANSITIONAL, USER,
     Actor, Row, State, declare, failure, moving, request, step, success, timeout,
 )
 
@@ -28,7 +28,7 @@ OVERRIDES = frozenset({IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT})
 class ClusterInstState(State):
     """The states of a ClusterInst."""
 
-    NOT_PRESENT      = "NotPresent",      STABLE,       "does not exist on the cloudlet"
+    NOT_PRESENT      = "NotPresent",      STABLE,       "does not exist on the cloudlet", ABSENT
     CREATE_REQUESTED = "CreateRequested", TRANSITIONAL, "the agent was asked to create it"
     CREATING         = "Creating",        TRANSITIONAL, "the agent creates it"
     CREATE_ERROR     = "CreateError",     STABLE,       "the create failed; the controller removes what is left"
@@ -45,7 +45,7 @@ class ClusterInstState(State):
 class AppInstState(State):
     """The states of an AppInst: those of a ClusterInst, and one for the cluster that it may need first."""
 
-    NOT_PRESENT           = "NotPresent",           STABLE,       "does not exist on the cloudlet"
+    NOT_PRESENT           = "NotPresent",           STABLE,       "does not exist on the cloudlet", ABSENT
     CREATING_DEPENDENCIES = "CreatingDependencies", TRANSITIONAL, "its cluster is being made or reserved"
     CREATE_REQUESTED      = "CreateRequested",      TRANSITIONAL, "the agent was asked to create it"
     CREATING              = "Creating",             TRANSITIONAL, "the agent creates it"

@@ -308,7 +308,7 @@ class Office:
         wanted = cloudlet is not None and spec_of(cloudlet, CloudletSpec).missing == "recreate"
         for name in sorted(self._missing.pop(key, ())) if wanted else ():
             found = await self.engine.store.reader.object(Key(key.ns, f"{key.id}:{name}"))
-            if found is None:
+            if found is None or found.removed:
                 continue
             try:
                 how = {"actor": CONTROLLER, "facts": {MISSING}, "beside": beside(found)}

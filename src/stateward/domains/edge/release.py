@@ -1,5 +1,7 @@
 """What follows when an AppInst has come to rest: its app is told, and a cluster that nobody uses any more is freed."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from stateward.domains.edge.around import apps_in, on_cloudlet
@@ -42,10 +44,22 @@ async def release(tx: Tx, ns: str, instance: str, cluster: str) -> None:
 
 async def _free(desk: Desk, key: Key, cloudlet: str) -> None:
     cluster = desk.objects.get(key)
-    if cluster is None or not marks_of(cluster).reserved_by or not spec_of(cluster, ClusterInst).reservable:
+    if cluster is None or cluster.removed:
+        return
+    if not marks_of(cluster).reserved_by or not spec_of(cluster, ClusterInst).reservable:
         return
     if not apps_in(await on_cloudlet(desk, key.ns, cloudlet), cloudlet, thing_of(key.id)):
         set_free(desk, cluster)
+
+
+async def retire(tx: Tx, keys: Sequence[Key]) -> None:
+    """Remove the records of instances that do not exist."""
+    desk = await opened(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
+    for key in keys:
+        found = desk.objects.get(key)
+        if found is not None and found.state == AppInstState.NOT_PRESENT and not found.removed:
+            desk.put(key, replace(found, removed=True, version=desk.next_version(key)))
+    await closed(desk)
 
 
 async def idle_again(tx: Tx, key: Key) -> None:

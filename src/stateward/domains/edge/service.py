@@ -40,7 +40,7 @@ from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound, 
 from stateward.engine.requests import KeyReused
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
-from stateward.store.records import Object
+from stateward.store.records import Key, Object
 from stateward.store.selection import Page, Selector
 
 MOST = 100_000
@@ -155,7 +155,7 @@ class Service:
         try:
             return await self.engine.act(ns, id_, action, beside=around, **how)
         except Refused:
-            if found.state == NOT_PRESENT:  # asked only now: the same call as before is to find the same answer
+            if found.state == NOT_PRESENT:  # a record of an earlier version
                 raise NotFound(ns, id_) from None
             raise
 
@@ -182,13 +182,14 @@ class Service:
     async def found(self, ns: str, id_: str, kind: str) -> Object:
         """Return an object of a kind, or raise; an instance that is NotPresent does not exist for anybody."""
         found = await self._known(ns, id_, kind)
-        if found.state == NOT_PRESENT:
+        if found.removed or found.state == NOT_PRESENT:
             raise NotFound(ns, id_)
         return found
 
     async def _known(self, ns: str, id_: str, kind: str) -> Object:
-        found = await self.engine.get(ns, id_)
-        if found.kind != kind:
+        """Return an object of a kind, even a removed one: the same call as before is to find the same answer."""
+        found = await self.engine.store.reader.object(Key(ns, id_))
+        if found is None or found.kind != kind:
             raise NotFound(ns, id_)
         return found
 

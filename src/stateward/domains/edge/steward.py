@@ -15,16 +15,19 @@ from stateward.domains.edge.demand import planned
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, CLOUDLET, CLUSTERINST, AppInstState
 from stateward.domains.edge.members import app_marks
 from stateward.domains.edge.model import AUTO, AppSpec, AutoprovSpec, marks_of, spec_of
-from stateward.domains.edge.release import idle_again, release
+from stateward.domains.edge.release import idle_again, release, retire
 from stateward.domains.edge.service import Caller, Service
 from stateward.engine import Denied
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Line, Object
+from stateward.store.selection import Page, Selector
 
 log = logging.getLogger("stateward.edge")
 
 EVERY = 30.0
 """How many seconds pass between two looks at all apps that have a policy."""
+
+PAGE = 500
 
 AT_REST = (AppInstState.NOT_PRESENT, AppInstState.READY, AppInstState.CREATE_ERROR)
 BY_DEMAND = Caller(who="autoprov")
@@ -55,10 +58,20 @@ class Steward:
 
     async def keep_house(self) -> None:
         """Look at everything once, for what was missed while nobody was there; then at the policies, for ever."""
+        await self._retire_absent()
         while True:
             with suppress(StoreError):
                 await self._look_everywhere()
             await asyncio.sleep(self._every)
+
+    async def _retire_absent(self) -> None:
+        """Remove the records of instances that do not exist: earlier versions kept them."""
+        for ns in await self._reader.namespaces():
+            for kind in (CLUSTERINST.kind, APPINST.kind):
+                absent = Selector(ns, kind, states=(NOT_PRESENT,))
+                while found := await self._reader.list_objects(absent, Page(limit=PAGE)):
+                    keys = [one.key for one in found]
+                    await self._service.engine.store.transact(partial(retire, keys=keys))
 
     async def _look_everywhere(self) -> None:
         for ns in await self._reader.namespaces():

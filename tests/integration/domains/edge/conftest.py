@@ -29,7 +29,7 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.office import Office
 from stateward.domains.edge.service import Caller, Service
 from stateward.domains.wing import Site
-from stateward.engine import Accepted, Engine
+from stateward.engine import Accepted, Engine, NotFound
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key, Object, Operation
@@ -119,7 +119,11 @@ class House:
         return await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENT)
 
     async def get(self, id_: str) -> Object:
-        return await self.engine.get(NS, id_)
+        """Return an object, even one that was removed: an instance that is NotPresent is."""
+        found = await self.engine.store.reader.object(Key(NS, id_))
+        if found is None:
+            raise NotFound(NS, id_)
+        return found
 
     async def state(self, id_: str) -> str:
         return (await self.get(id_)).state

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stateward.agents.site import SiteError
 from stateward.domains.edge.lifecycle import IGNORE_AGENT
 from stateward.domains.edge.model import AppSpec, ClusterInst, marks_of, spec_of
-from stateward.domains.edge.refusals import AdminOnly, BeingDeleted, InTheWay, InUse, NotReady, Reserved
+from stateward.domains.edge.refusals import AdminOnly, BeingDeleted, InTheWay, InUse, Reserved
 from stateward.domains.edge.service import Caller
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
@@ -99,7 +99,7 @@ async def test_what_refers_to_something_that_is_being_deleted_is_refused(house: 
         await house.service.create_app(NS, "munich", "c1", "web", ANN)
     gate.set()
     await house.ended(deleted)
-    with pytest.raises(NotReady):
+    with pytest.raises(NotFound):
         await house.service.create_app(NS, "munich", "c1", "web", ANN)
 
 
