@@ -70,6 +70,12 @@ class Shown(ObjectInfo, frozen=True, kw_only=True):
     conditions: Conditions = Conditions()
 
 
+class AcceptedShown(Accepted, frozen=True, kw_only=True):
+    """An accepted request, with what is true of its object beside its state."""
+
+    object: Shown
+
+
 class Agents(Struct, frozen=True):
     """The agents that are connected to a controller."""
 
@@ -103,7 +109,10 @@ def ask(
     """Ask for something, wait for its end if that is wanted, and print what became of it."""
     params = {"ignore": [one.value for one in ignore]} if ignore else {}
     headers = {KEY: uuid4().hex}
-    answer = session.client.wire.call(Accepted, method, where, params=params, body=body, headers=headers)
+    answer = session.client.wire.call(AcceptedShown, method, where, params=params, body=body, headers=headers)
+    if method == "DELETE" and answer.object.conditions.orphans:
+        left = clean(", ".join(answer.object.conditions.orphans))
+        err().print(Text(f"Left at the cloudlet, where nobody looks after them: {left}", style="yellow"))
     outcome = accepted(answer)
     warn_of_waiting(session, [outcome])
     _end(session, _told(session, outcome, timeout) if wait else outcome)

@@ -27,6 +27,7 @@ from stateward.domains.edge.lifecycle import (
     CLUSTERINST,
     DEPENDENCIES,
     FLAVOR,
+    IGNORE_AGENT,
     IGNORE_TRANSIENT,
     OVERRIDES,
     SERVED,
@@ -53,9 +54,19 @@ from stateward.domains.edge.model import (
     record_id,
     spec_of,
     text_of,
+    thing_of,
 )
 from stateward.domains.edge.references import check_references
-from stateward.domains.edge.refusals import AdminOnly, AgentMoved, BeingDeleted, InTheWay, InUse, NotReady, Reserved
+from stateward.domains.edge.refusals import (
+    AdminOnly,
+    AgentMoved,
+    BeingDeleted,
+    InTheWay,
+    InUse,
+    NotReady,
+    OrphansLeft,
+    Reserved,
+)
 from stateward.domains.edge.reserving import reserve
 from stateward.engine import NotFound, Request
 from stateward.engine.change import journal
@@ -246,7 +257,22 @@ async def guard_cloudlet(desk: Desk, request: Request, found: Object) -> Request
         keep = [one.id for one in instances if one.state != NOT_PRESENT and not _goes_along(one)]
         if keep:
             raise InUse(f"cloudlet {found.id}", keep)
+        return _leave_orphans(desk, request, found, instances)
     return None
+
+
+def _leave_orphans(desk: Desk, request: Request, found: Object, instances: list[Object]) -> Request | None:
+    """Refuse to delete a cloudlet where orphans run; an administrator may leave them, and is told their names."""
+    marks = cloudlet_marks(found)
+    if IGNORE_AGENT not in request.facts:
+        if marks.orphans:
+            raise OrphansLeft(found.id, marks.orphans)
+        return None
+    left = sorted({*marks.orphans, *(thing_of(one.id) for one in instances if one.state != NOT_PRESENT)})
+    if not left:
+        return None
+    journal(desk, found, request.op, request.actor, request.who, "orphans left", reason=", ".join(left))
+    return replace(request, seen=text_of(replace(marks, orphans=tuple(left))))
 
 
 def _goes_along(found: Object) -> bool:

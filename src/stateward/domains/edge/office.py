@@ -220,6 +220,8 @@ class Office:
                 self._dismiss(one.object.removeprefix("token-"))
             elif one.kind == CLOUDLET.kind and Key(one.ns, one.object) in self.lines:
                 cloudlets[Key(one.ns, one.object)] = None
+                if one.event == "change":
+                    self._later(self._list_for_policy(Key(one.ns, one.object)))
             elif one.kind in INSTANCES and _is_records_only(one):
                 self._list_again(Key(one.ns, cloudlet_of(one.object)))
             elif one.kind in INSTANCES and _asks(one) and Key(one.ns, cloudlet_of(one.object)) in self.lines:
@@ -234,6 +236,14 @@ class Office:
         if key in self.lines and key not in self._listing:
             self._listing.add(key)
             self._later(self._hang_up_soon(key))
+
+    async def _list_for_policy(self, key: Key) -> None:
+        """Have an agent tell anew what it has, where known orphans are to be removed from now on."""
+        found = await self.engine.store.reader.object(key)
+        if found is None or not cloudlet_marks(found).orphans:
+            return
+        if spec_of(found, CloudletSpec).orphans == "remove":
+            self._list_again(key)
 
     async def _hang_up_soon(self, key: Key) -> None:
         await asyncio.sleep(LIST_AGAIN_AFTER)

@@ -18,6 +18,23 @@ class InUse(Denied):
         return f"{self.what} is in use by {', '.join(self.by[:5])}{' and others' if len(self.by) > 5 else ''}"
 
 
+class OrphansLeft(Denied):
+    """Things that nobody asked for still run at the cloudlet, and nobody would look after them any more."""
+
+    code = "orphans_left"
+
+    def __init__(self, cloudlet: str, orphans: Sequence[str]) -> None:
+        super().__init__(cloudlet, orphans)
+        self.cloudlet, self.orphans = cloudlet, list(orphans)
+
+    def __str__(self) -> str:
+        others = f" and {len(self.orphans) - 5} others" if len(self.orphans) > 5 else ""
+        return (
+            f"orphans run at cloudlet {self.cloudlet}: {', '.join(self.orphans[:5])}{others}. Have its agent remove "
+            f"them (edge cloudlet update {self.cloudlet} --orphans remove), or leave them there (--ignore agent)"
+        )
+
+
 class BeingDeleted(Denied):
     """What is referred to is being deleted."""
 

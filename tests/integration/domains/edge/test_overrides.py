@@ -1,11 +1,14 @@
 """An administrator's overrides: they reach what goes along, and what they leave at a site is noticed at once."""
 
+import pytest
 from msgspec.structs import replace
 
 from stateward.agents.messages import Order
 from stateward.agents.site import SiteError, Tell
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import ClusterInst, cloudlet_marks, marks_of
+from stateward.domains.edge.refusals import OrphansLeft
+from stateward.domains.edge.wire import accepted_view
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, House, hold
 
 C1, WEB = "munich:c1", "munich:c1:web"
@@ -113,3 +116,37 @@ async def test_an_app_that_is_deleted_alone_without_its_agent_is_an_orphan_too(h
     await with_app(house)
     await house.ended(await house.service.delete(NS, WEB, APPINST.kind, WITHOUT_AGENT))
     await house.until_true("munich", lambda one: cloudlet_marks(one).orphans == ("c1:web",))
+
+
+async def with_orphan(house: House) -> None:
+    """Have a cloudlet with an orphan that is known."""
+    await house.cluster()
+    await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
+    await house.until_true("munich", lambda one: cloudlet_marks(one).orphans == ("c1",))
+    await house.online()
+
+
+async def test_a_cloudlet_with_orphans_is_deleted_only_when_its_agent_has_removed_them(house: House) -> None:
+    hand = await house.cloudlet()
+    await with_orphan(house)
+    with pytest.raises(OrphansLeft, match=r"orphans run at cloudlet munich: c1\. .*--orphans remove.*--ignore agent"):
+        await house.service.delete_cloudlet(NS, "munich", ANN)
+    assert hand.site.things.keys() == {"c1"}
+    await house.service.change_cloudlet(NS, "munich", {"orphans": "remove"}, ANN)
+    await house.until_true("munich", lambda one: cloudlet_marks(one).orphans == ())
+    await house.online()
+    assert (await house.ended(await house.service.delete_cloudlet(NS, "munich", ANN))).status == "succeeded"
+    assert hand.site.things == {}
+
+
+async def test_an_administrator_may_leave_orphans_and_is_told_their_names(house: House) -> None:
+    await house.cloudlet()
+    await with_orphan(house)
+    await house.app(auto_delete=True)
+    await house.deployed(cluster="autocluster1")
+    accepted = await house.service.delete_cloudlet(NS, "munich", WITHOUT_AGENT)
+    left = ("autocluster1:web", "c1", "reservable0")
+    assert accepted_view(accepted).object.conditions.orphans == left
+    assert (await house.ended(accepted)).status == "succeeded"
+    (line,) = [one for one in await house.history("munich") if one.event == "orphans left"]
+    assert (line.reason, line.who) == (", ".join(left), "ada")
