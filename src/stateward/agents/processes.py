@@ -7,9 +7,10 @@ session of its own is known by a label (`tracking`). What runs is read from the 
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count, islice
 from pathlib import Path
+from shlex import quote
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +34,12 @@ PATIENCE = 30.0
 BETWEEN_LOOKS = 0.02
 STEADY = 0.5
 """How many seconds an app must run before it counts as running."""
+
+SHOWN_LINES, SHOWN_CHARACTERS = 5, 500
+"""How much of a failed app's output its error has at most."""
+
+READ_AT_MOST, READ_WITHIN = 4000, 5.0
+"""How many bytes of a log are read for that, and within how many seconds."""
 
 
 class ProcessSite:
@@ -147,22 +154,28 @@ class ProcessSite:
         for nth, mark in enumerate(marks, start=1):
             if mark not in there:
                 tell(f"starting process {nth}", nth, number)
-                started[mark] = await self._launch(key, str(spec.get("command", "")), mark)
+                started[mark] = await self._launch(key, str(spec.get("command", "")), mark, _log_of(order.name))
         await self._end_processes(group, order.name, keep=(*marks, setup))
-        await self._steady(group, marks, started)
+        if gone := await self._find_ended(group, marks, started):
+            output = await self._read_output(key, order.name, started)
+            raise SiteError(f"{', '.join(gone)} ended at once{output and f'; its last output: {output}'}")
         self._notebook.note(Thing(order.name, "appinst", order.generation, True, order.host, order.spec, marks))
 
-    async def _launch(self, key: str, command: str, mark: str) -> int:
+    async def _launch(self, key: str, command: str, mark: str, log: str) -> int:
         """Start a process of an app in a node; returns its number."""
         # The line after the command keeps the shell, and with it the mark, for as long as the command runs.
-        line = labelled(self._label(key, mark), background_shell(f"{command}\n:", mark))
+        program = f"echo {quote(_first_line(mark))}\n{command}\n:"
+        line = labelled(self._label(key, mark), background_shell(program, mark, log))
         try:
             return int(await self._driver.run(Ref(key), line, "", PATIENCE))
         except (OSError, TimeoutError, ValueError) as error:
             raise SiteError(f"{mark} could not be started: {_text(error)}") from error
 
-    async def _steady(self, group: int, marks: Sequence[str], started: Mapping[str, int]) -> None:
-        """Make sure that all run, and go on; one that was started shows its mark a little later than it is there."""
+    async def _find_ended(self, group: int, marks: Sequence[str], started: Mapping[str, int]) -> list[str]:
+        """Wait until all run, and a little longer; returns those that have ended.
+
+        One that was started shows its mark a little later than it is there.
+        """
 
         async def missing() -> list[str]:
             found = await self._marks_in(group)
@@ -173,8 +186,18 @@ class ProcessSite:
 
         await _until(known, missing, "the app's processes do not begin")
         await asyncio.sleep(STEADY)
-        if gone := await missing():
-            raise SiteError(f"{', '.join(gone)} ended at once")
+        return await missing()
+
+    async def _read_output(self, key: str, name: str, started: Collection[str]) -> str:
+        """Return the last lines that an app wrote since its processes were started.
+
+        The node reads them: the file belongs to the app, which may have put a link in its place.
+        """
+        try:
+            text = await self._driver.run(Ref(key), f"tail -c {READ_AT_MOST} {quote(_log_of(name))}", "", READ_WITHIN)
+        except (OSError, TimeoutError):
+            return ""
+        return last_output(text, {_first_line(mark) for mark in started})
 
     async def _remove_app(self, thing: Thing, tell: Tell) -> None:
         self._notebook.note(replace(thing, whole=False))
@@ -239,6 +262,22 @@ class ProcessSite:
         if node is None or not _is_up(node):
             return False
         return all((int(node.details["pid"]), mark) in running for mark in thing.parts)
+
+
+def _log_of(name: str) -> str:
+    return f"app-{name.replace(':', '_')}.log"
+
+
+def _first_line(mark: str) -> str:
+    return f"{mark} starts"
+
+
+def last_output(text: str, beginnings: Collection[str]) -> str:
+    """Return the last lines of a log as one short line without control characters; only what follows a beginning."""
+    lines = text.splitlines()
+    begin = next((at for at, line in enumerate(lines) if line in beginnings), -1)
+    plain = ("".join(one for one in line if one.isprintable()).strip() for line in lines[begin + 1 :])
+    return " | ".join([line for line in plain if line and line not in beginnings][-SHOWN_LINES:])[-SHOWN_CHARACTERS:]
 
 
 def _new_keys(order: Order, taken: Sequence[str], number: int) -> list[str]:

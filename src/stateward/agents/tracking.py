@@ -33,15 +33,18 @@ def labelled(label: str, command: str) -> str:
     return f"export {LABEL}={quote(label)}\n{command}"
 
 
-def background_shell(program: str, mark: str) -> str:
-    """Return a command that runs a program in the background, in a shell that is a subreaper, and prints its id."""
+def background_shell(program: str, mark: str, log: str) -> str:
+    """Return a command that runs a program in the background, in a shell that is a subreaper, and prints its id.
+
+    What the program writes is appended to the file `log`.
+    """
     arguments = f"{quote(program)} {quote(mark)}"
     python = quote(sys.executable)  # an app that runs as another user may not reach ours, but has the system's
     tries = (
         f"for one in {python} /usr/bin/python3; do [ -x $one ] && exec $one -ISc {quote(SUBREAPER)} {arguments}; done"
     )
     shell = f"{tries}; exec sh -c {arguments}"
-    return f"({shell}) </dev/null >>app.log 2>&1 & echo $!"
+    return f"({shell}) </dev/null >>{quote(log)} 2>&1 & echo $!"
 
 
 def kill_processes(is_wanted: Callable[[str], bool], roots: Iterable[int] = (), nodes: Collection[int] = ()) -> int:

@@ -15,7 +15,7 @@ from stateward.agents.messages import Existing, Order, Work
 from stateward.agents.notebook import Notebook
 from stateward.agents.processes import ProcessSite, marked_processes
 from stateward.agents.site import SiteError
-from stateward.drivers.confinement import Confinement
+from stateward.drivers.confinement import Confinement, landlock
 
 PATIENT = 60.0
 
@@ -179,6 +179,32 @@ async def test_an_app_that_ends_at_once_or_has_no_cluster_has_failed(place: Plac
     await place.do(order(Work.CREATE, 2))
     with pytest.raises(SiteError, match="c1:web/3/0 ended at once"):
         await place.do(order(Work.CREATE, 3, "c1:web", "c1", command="exit 1"))
+
+
+async def test_an_app_that_ends_at_once_fails_with_the_last_of_its_own_output(place: Place) -> None:
+    await place.do(order(Work.CREATE, 1))
+    with pytest.raises(SiteError, match=r"ended at once; its last output: of another generation$"):
+        await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="echo of another generation"))
+    noisy = r"seq 1 9; printf 'port \033[31m80\033[0m is taken\n' >&2; exit 1"
+    with pytest.raises(SiteError) as failure:
+        await place.do(order(Work.CREATE, 3, "c1:web", "c1", command=noisy))
+    assert str(failure.value).endswith("ended at once; its last output: 6 | 7 | 8 | 9 | port [31m80[0m is taken")
+    with pytest.raises(SiteError, match=r"ended at once$"):
+        await place.do(order(Work.CREATE, 4, "c1:web", "c1", command="exit 1"))
+    with pytest.raises(SiteError) as failure:
+        await place.do(order(Work.CREATE, 5, "c1:web", "c1", command="printf 'x%.0s' $(seq 1 3000)"))
+    assert str(failure.value).endswith("output: " + "x" * 500)
+
+
+async def test_a_log_that_an_app_has_replaced_by_a_link_shows_nothing_that_the_app_cannot_read(place: Place) -> None:
+    if os.geteuid() != 0 and not landlock.version():
+        pytest.skip("NOT PROVED HERE: the kernel has no Landlock")
+    secret = place.folder / "secret"
+    secret.write_text("for the agent only")
+    await place.do(order(Work.CREATE, 1))
+    with pytest.raises(SiteError) as failure:
+        await place.do(order(Work.CREATE, 2, "c1:web", "c1", command=f"ln -sf {secret} app-c1_web.log"))
+    assert "for the agent only" not in str(failure.value)
 
 
 async def test_an_order_that_was_broken_off_between_two_processes_starts_only_what_is_not_there(place: Place) -> None:

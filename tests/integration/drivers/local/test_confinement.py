@@ -213,7 +213,7 @@ async def test_an_app_of_an_edge_agent_cannot_read_its_token_nor_its_environment
         )
         spec = f'{{"kind": "appinst", "command": "{reads}"}}'
         await site.do(Order(Work.CREATE, 2, 2, 1, "c1:a", "c1", spec=spec), lambda *_: None)
-        (log,) = tmp_path.rglob("app.log")
+        (log,) = tmp_path.rglob("app-*.log")
 
         async def tried() -> bool:
             return "tried" in log.read_text()
