@@ -155,6 +155,7 @@ class Agent:
                 await self._successor.take_over()
             await self._tell_all()
             self.settled.set()
+            log.info("agent serves over connection %d", self.connection)
             patience = MISSED * welcome.beat
             loops = self._beating(welcome.beat), self._watching(), self._trust_connection(patience)
             helpers = [asyncio.create_task(loop) for loop in loops]
@@ -191,6 +192,8 @@ class Agent:
     def _heed(self, goodbye: Goodbye) -> None:
         if goodbye.final:
             raise Dismissed(goodbye.reason)
+        if goodbye.held and not self._is_held:
+            log.warning("agent is held and waits: %s", goodbye.reason)
         self._is_held = goodbye.held
         raise ConnectionError(goodbye.reason)
 

@@ -71,7 +71,7 @@ def agent(
     made = Agent(
         _site(driver, folder, token_file), caller, __version__, succession, look_every=look_every, installation=identity
     )
-    out().print(f"agent of {namespace}/{cloudlet}, version {__version__}, serves from {folder}", markup=False)
+    out().print(f"agent of {namespace}/{cloudlet}, version {__version__}, starts in {folder}", markup=False)
     out().print(f"installation {identity}", markup=False)
     asyncio.run(_until_told(made))
 

@@ -130,7 +130,7 @@ def show_cloudlets(session: Session, cloudlet: MaybeCloudlet = None) -> None:
 @app.command("agents")
 @on_server
 def show_agents(session: Session) -> None:
-    """Show the agents that are connected to the controller that answers, and how many words did not count."""
+    """Show the agents that are connected to the controller that answers, and how many reports did not count."""
     found = session.client.wire.call(Agents, "GET", path(session, "agents"))
     if session.json:
         print_json(found)
@@ -138,7 +138,7 @@ def show_agents(session: Session) -> None:
     titles = ("cloudlet", "version", "notify", "settled", "orders")
     results().print(filled_table(titles, ([str(one[title]) for title in titles] for one in found.agents)))
     for why, number in sorted(found.rejected.items()):
-        results().print(f"{number} words rejected: {why}", markup=False)
+        results().print(f"{number} reports rejected: {why}", markup=False)
 
 
 @app.command("progress")

@@ -6,7 +6,7 @@ Pure, and walked by the explorer: a record and a word in, the record after it ou
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.messages import BUSY, ENDED, FAILED, Item, Order, Work
+from stateward.agents.messages import BEGUN, BUSY, ENDED, FAILED, Item, Order, Work
 from stateward.domains.edge.book import (
     AT_WORK,
     ERRORS,
@@ -55,7 +55,15 @@ def heard(rules: Rules, book: Book, report: Report) -> Turn:
         return Turn(after(rules, book, verdict), "agrees", verdict)
     if isinstance(verdict, Refusal) and book.state in ERRORS and report.event in FAILED.values():
         return Turn(undoing(rules, book), "the undo failed")
+    if isinstance(verdict, Refusal) and _begins_undo(book, report):
+        return Turn(book, "the undo has begun")
     return Turn(book, f"rejects it, {verdict.why}" if isinstance(verdict, Rejected) else "refuses it", refused=verdict)
+
+
+def _begins_undo(book: Book, report: Report) -> bool:
+    """Tell whether an agent says that it has begun the undo it was asked for: the state waits for its end."""
+    work = asked(book)
+    return book.state in ERRORS and work is not None and report.event == BEGUN[work]
 
 
 def settled(rules: Rules, book: Book, item: Item) -> Turn:

@@ -41,12 +41,16 @@ def fail_creates(hand: Hand) -> None:
     hand.site.do = fail  # type: ignore[method-assign]
 
 
-async def test_an_instance_whose_create_failed_exists_for_nobody(house: House) -> None:
+async def test_an_instance_whose_create_failed_exists_for_nobody_and_no_report_of_its_undo_is_rejected(
+    house: House,
+) -> None:
     hand = await house.cloudlet()
     fail_creates(hand)
     assert (await house.cluster()).status == "failed"
     await house.until(C1, "NotPresent")
     await nobody_finds(house, C1)
+    assert not [one for one in await house.history(C1) if "rejected" in one.event]
+    assert not house.office.rejected
 
 
 async def test_an_instance_that_was_deleted_without_its_agent_exists_for_nobody(house: House) -> None:

@@ -15,7 +15,7 @@ from stateward.errors import BadInput
 from stateward.store.port import Store
 from stateward.store.records import Object
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, Hand, House, open_house
-from tests.integration.domains.edge.field import open_field
+from tests.integration.domains.edge.field import Agent, open_field
 
 FIRST, SECOND = "1" * 32, "2" * 32
 
@@ -171,5 +171,8 @@ def test_real_agents_in_two_folders_do_not_duel_and_the_command_line_hands_over(
         assert owner == (tmp_path / "site" / "installation").read_text()
         assert rival["installation"] == (tmp_path / "other" / "installation").read_text()
         assert field.nodes("c1") == 1
+        said = field.agent.said.read_text() if isinstance(field.agent, Agent) else ""
+        assert said.count("agent is held and waits: the cloudlet belongs to another installation") == 1
+        assert "serves" not in said
         field.call("POST", "/cloudlets/munich/handover", {})
         field.until("/cloudlets/munich", "Ready", online=True, installation=rival["installation"])
