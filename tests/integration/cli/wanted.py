@@ -10,8 +10,8 @@ VM = {
     "connection": "aws-ap-northeast-2",
     "provider": "aws",
     "region": "ap-northeast-2",
-    "spec": "s",
-    "image": "i",
+    "spec": "aws+ap-northeast-2+t3.nano",
+    "image": "ubuntu22.04",
     "csp_spec": "t3.nano",
     "csp_image": "ubuntu22.04",
 }

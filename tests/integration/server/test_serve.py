@@ -27,7 +27,7 @@ def vm(name: str) -> dict[str, str]:
     """Want a VM at one of the simulated regions."""
     region = ("ap-northeast-2", "ap-northeast-1", "us-east-1", "us-west-2")[sum(name.encode()) % 4]
     place = {"connection": f"aws-{region}", "provider": "aws", "region": region}
-    make = {"spec": "s", "image": "i", "csp_spec": "t3.nano", "csp_image": "ubuntu22.04"}
+    make = {"spec": f"aws+{region}+t3.nano", "image": "ubuntu22.04", "csp_spec": "t3.nano", "csp_image": "ubuntu22.04"}
     return {"name": name, "uid": f"uid-{name}", "mci": "m", "group": "g", **place, **make}
 
 

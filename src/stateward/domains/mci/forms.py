@@ -28,6 +28,7 @@ from stateward.errors import BadInput
 from stateward.store.records import Object
 
 PLACE = ("name", "uid", "connection", "provider", "region")
+OF_VM = tuple(name for name in VmSpec.__struct_fields__ if name not in ("label", "description"))
 
 
 class Form(Struct, frozen=True):
@@ -42,7 +43,7 @@ class Form(Struct, frozen=True):
 FORMS = {
     #                         record       before the name   the name   what never changes
     MCI.kind:            Form(MciSpec,     "",               "name",    ("name", "uid")),
-    VM.kind:             Form(VmSpec,      None,             "name",    (*PLACE, "mci", "group")),
+    VM.kind:             Form(VmSpec,      None,             "name",    OF_VM),
     VNET.kind:           Form(NetworkSpec, "vNet",           "name",    PLACE),
     SECURITY_GROUP.kind: Form(GroupSpec,   "securityGroup",  "name",    (*PLACE, "network")),
     SSH_KEY.kind:        Form(KeySpec,     "sshKey",         "name",    PLACE),

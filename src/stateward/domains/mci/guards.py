@@ -1,11 +1,13 @@
 """What holds at the moment of acceptance, inside the transaction: no VM outlives the record of its MCI."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from stateward.domains.mci.forms import check_form, read
 from stateward.domains.mci.keypair import check_public_key
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
-from stateward.domains.mci.model import text, vm_id
+from stateward.domains.mci.model import mci_of, text, vm_id
 from stateward.domains.mci.plans import uid_of
 from stateward.domains.mci.remains import note_remains
 from stateward.domains.mci.scaling import SIGNS, scaled
@@ -56,10 +58,24 @@ async def guard_mci(desk: Desk, request: Request, found: Object) -> Request | No
     """Refuse what could not be done, and what would leave VMs behind."""
     check_form(request, found)
     if request.birth is not None:
-        check_wish(read(found.kind, request.spec or EMPTY))
+        want = read(found.kind, request.spec or EMPTY)
+        check_wish(want)
+        return with_own_uid(request, want) if request.parent is None else None
     if request.action == "delete":
         await _guard_delete(desk, request, found)
-    return scaled(request, found) if request.action in SIGNS else None
+    if request.action in SIGNS:
+        return scaled(request, found)
+    if request.spec is not None and read(found.kind, request.spec).groups != mci_of(found).groups:
+        raise BadInput("spec.groups", None, f"what they are: only {' and '.join(SIGNS)} change them", state=found.state)
+    return None
+
+
+def with_own_uid(request: Request, want: Any) -> Request:  # noqa: ANN401 - the record of the kind
+    """Return the request for a new object with a uid that no caller has chosen.
+
+    The provider finds machines, networks and keys by their uid: an object with the uid of another would take them over.
+    """
+    return replace(request, spec=text(replace(want, uid=uid_of(request.op, request.object))))
 
 
 async def _guard_delete(desk: Desk, request: Request, found: Object) -> None:
@@ -75,25 +91,20 @@ async def _guard_delete(desk: Desk, request: Request, found: Object) -> None:
         raise Meanwhile(found.id)
 
 
-async def guard_vm(desk: Desk, request: Request, found: Object) -> Request | None:
-    """Refuse a VM that is not part of the MCI which it says it is: nobody would see it there, nor end it with it.
-
-    One that is not made by its MCI is given a uid here, whatever it says: by that of another it would have its machine.
-    """
+async def guard_vm(desk: Desk, request: Request, found: Object) -> None:
+    """Refuse a VM that is not part of the MCI which it says it is: nobody would see it there, nor end it with it."""
     check_form(request, found)
     if request.action == "remove":
         note_remains(desk, request, found)
         if WITH_MCI not in request.facts:
             await drop_empty_subgroup(desk, request.who, found)
     if request.birth is None:
-        return None
+        return
     want = read(found.kind, request.spec or EMPTY)
     if found.id != vm_id(want.mci, want.name):
         raise BadInput("id", found.id, f"{vm_id(want.mci, want.name)!r}, by which its spec goes")
     if found.parent != want.mci:
         raise BadInput("parent", found.parent, f"{want.mci!r}, the MCI in its spec")
-    own = replace(want, uid=uid_of(request.op, want.name))
-    return None if request.parent is not None else replace(request, spec=text(own))
 
 
 async def guard_key(_desk: Desk, request: Request, found: Object) -> None:

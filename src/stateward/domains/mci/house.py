@@ -7,13 +7,14 @@ from typing import ClassVar
 
 from stateward.domains.mci.api import routes
 from stateward.domains.mci.api.keeping import keep_forgetting
+from stateward.domains.mci.births import BirthGuard
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.clouds import TICK
 from stateward.domains.mci.connections import Clouds
 from stateward.domains.mci.demo import Show
 from stateward.domains.mci.forms import FORMS, guard_form
 from stateward.domains.mci.grants import GrantGuard
-from stateward.domains.mci.guards import guard_mci
+from stateward.domains.mci.guards import guard_mci, guard_vm
 from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SPEC, VM
 from stateward.domains.mci.limits import lanes_of
 from stateward.domains.mci.mcis import Mcis
@@ -52,14 +53,19 @@ class MciWing(Wing):
         self.drivers = Drivers(site.data / "machines", lambda: self.cloud, site.confinement)
         self.catalogue = Catalogue(self.drivers.is_on_host, local=site.local)
         site.templates["mci"] = MciTemplate(self.catalogue)
-        grants = GrantGuard(self.catalogue)
+        grants, births = GrantGuard(self.catalogue), BirthGuard(self.catalogue)
         self.clouds = Clouds(self.drivers, self.catalogue, site.called, tick=tick)
         self._vms = Vms(self.clouds.of, self.clouds.granted)
         self._mcis = Mcis(self.clouds.granted, self.clouds.driver, self.catalogue)
         parts = Parts(self.clouds.of, self.clouds.granted, self.catalogue)
         records = [_record(one) for one in RECORDS]
         super().__init__(
-            [self._mcis.kind(grants.after(guard_mci)), self._vms.kind(grants), *parts.kinds(grants), *records],
+            [
+                self._mcis.kind(grants.after(guard_mci)),
+                self._vms.kind(grants.after(births.after(guard_vm))),
+                *parts.kinds(lambda guard: grants.after(births.after(guard))),
+                *records,
+            ],
             routes(self, site.saved),
         )
 

@@ -1,11 +1,12 @@
 """What the mci domain keeps: in an object's spec what is wanted, in `seen` what the provider showed last."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from stateward.drivers import Observation
+from stateward.drivers import Observation, PartKind
 from stateward.store.records import Object
 
 HOME = "(mci)"
@@ -265,6 +266,18 @@ def network_of(found: Object) -> NetworkSpec:
 def part_seen(found: Object) -> PartSeen:
     """Return what was seen of a part."""
     return msgspec.json.decode(found.seen, type=PartSeen)
+
+
+def native_ids(subnet: str, network: Object | None, groups: Iterable[Object], key: Object | None) -> dict[str, str]:
+    """Return the provider's ids of the parts that a VM uses, by the kind of the part."""
+    net = PartSeen() if network is None else part_seen(network)
+    found = {
+        PartKind.NETWORK: net.native_id,
+        PartKind.SUBNET: net.subnets.get(subnet) or next(iter(net.subnets.values()), ""),
+        PartKind.SECURITY_GROUP: ",".join(part_seen(one).native_id for one in groups),
+        PartKind.SSH_KEY: "" if key is None else part_seen(key).native_id,
+    }
+    return {str(kind): native for kind, native in found.items() if native}
 
 
 def vm_of(found: Object) -> VmSpec:

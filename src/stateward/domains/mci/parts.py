@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.forms import guard_form
-from stateward.domains.mci.grants import GrantGuard
 from stateward.domains.mci.guards import guard_key, guard_network
 from stateward.domains.mci.leftovers import leftovers
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, SSH_KEY, VNET, PartState
@@ -66,8 +65,8 @@ class Parts:
         self._cloud_of, self._granted_cloud_of = cloud_of, granted_cloud_of
         self._catalogue = catalogue
 
-    def kinds(self, grants: GrantGuard) -> list[Kind]:
-        """Return the kinds, with their handlers."""
+    def kinds(self, complete: Callable[[Guard], Guard]) -> list[Kind]:
+        """Return the kinds, with their handlers; `complete` adds to a guard what all kinds of the domain check."""
         make = {"vNet": self._network, "securityGroup": self._group, "sshKey": self._key}
         guards: dict[str, Guard] = {"vNet": guard_network, "securityGroup": guard_form, "sshKey": guard_key}
         return [
@@ -75,7 +74,7 @@ class Parts:
                 lifecycle,
                 self._handlers(word, make[word]),
                 _route,
-                grants.after(guards[word]),
+                complete(guards[word]),
                 keeps=(MADE_FOR, SHARED, OWNED_BY),
                 general=True,
             )

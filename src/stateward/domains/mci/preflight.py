@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.model import SubGroup, network_of, part_id
-from stateward.domains.mci.parts import where_of
+from stateward.domains.mci.parts import KINDS, where_of
 from stateward.domains.mci.plans import Planned, find_plan
 from stateward.errors import BadInput
 from stateward.store.records import Key, Object
@@ -52,7 +52,7 @@ async def check_resources(known: Catalogue, ns: str, one: Planned) -> None:
 async def _resource(known: Catalogue, ns: str, word: str, name: str, one: Planned) -> Object:
     """Return a resource that a subgroup names, or raise: it is not there, or at another place."""
     found = await known.record(Key(ns, part_id(word, name)))
-    if found is None or found.removed:
+    if found is None or found.removed or found.kind != KINDS[word].kind:
         raise BadInput(FIELDS[word], name, f"the name of a {word} of namespace {ns!r}")
     place = where_of(found)
     if (place.provider, place.region) != (one.connection.provider, one.connection.region):

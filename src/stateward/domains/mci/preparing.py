@@ -22,6 +22,7 @@ from stateward.domains.mci.model import (
     SubGroup,
     Subnet,
     mci_of,
+    native_ids,
     part_id,
     part_seen,
     text,
@@ -29,7 +30,6 @@ from stateward.domains.mci.model import (
 from stateward.domains.mci.own_keys import OWNED_BY, own_key_name, owner_of
 from stateward.domains.mci.parts import KINDS, MADE_FOR, SHARED, where_of
 from stateward.domains.mci.plans import Planned, uid_of
-from stateward.drivers import PartKind
 from stateward.engine import Job, Request, Temporary
 from stateward.engine.requests import Birth
 from stateward.errors import StatewardError
@@ -132,17 +132,10 @@ class Preparation:
 
     async def parts(self, ns: str, names: SubGroup) -> dict[str, str]:
         """Return the provider's ids of what a subgroup's VMs stand on, by the names of it."""
-        network = part_seen(await self._there(ns, "vNet", names.network))
-        subnet = network.subnets.get(names.subnet) or next(iter(network.subnets.values()), "")
-        groups = [part_seen(await self._there(ns, "securityGroup", name)).native_id for name in names.groups]
-        key = part_seen(await self._there(ns, "sshKey", names.key)).native_id if names.key else ""
-        found = {
-            PartKind.NETWORK: network.native_id,
-            PartKind.SUBNET: subnet,
-            PartKind.SECURITY_GROUP: ",".join(groups),
-            PartKind.SSH_KEY: key,
-        }
-        return {str(kind): native for kind, native in found.items() if native}
+        network = await self._there(ns, "vNet", names.network)
+        groups = [await self._there(ns, "securityGroup", name) for name in names.groups]
+        key = await self._there(ns, "sshKey", names.key) if names.key else None
+        return native_ids(names.subnet, network, groups, key)
 
     async def _there(self, ns: str, word: str, name: str) -> Object:
         found = await self._reader.object(Key(ns, part_id(word, name)))

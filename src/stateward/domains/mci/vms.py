@@ -14,14 +14,13 @@ from msgspec import Struct
 from stateward.domains.mci.clouds import Cloud
 from stateward.domains.mci.evidence import EVENTS, Look, Sight, conclude, hopeless, proven, reached
 from stateward.domains.mci.evidence import SHOWN as EXPECTED
-from stateward.domains.mci.grants import GrantGuard
-from stateward.domains.mci.guards import guard_vm
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_of, text, vm_of, vm_seen
 from stateward.domains.mci.subgroups import after_delete, mci_beside
 from stateward.domains.outcomes import answered
 from stateward.drivers import Accepted, Already, Deed, MachineState, Ref, Refused, Throttled, Transient, Want, Why
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary, Unknown
+from stateward.engine.kinds import Guard
 from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.store.records import Object
 
@@ -71,7 +70,7 @@ class Vms:
         self._cloud_of, self._granted_cloud_of = cloud_of, granted_cloud_of
         self.engine: Engine | None = None
 
-    def kind(self, grants: GrantGuard) -> Kind:
+    def kind(self, guard: Guard) -> Kind:
         """Return the kind of VMs, with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
         handlers |= {action: Handler(self._act, self._observe) for action in DEEDS}
@@ -79,7 +78,7 @@ class Vms:
             VM,
             handlers,
             _route,
-            guard=grants.after(guard_vm),
+            guard=guard,
             company=mci_beside,
             after=after_delete,
             keeps=FOUND_BY,

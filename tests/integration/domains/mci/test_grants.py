@@ -68,7 +68,7 @@ async def test_a_grant_is_for_one_namespace_and_no_other(house: House) -> None:
 async def test_a_vm_that_is_asked_for_by_itself_needs_the_grant_too(house: House) -> None:
     spec = {
         "name": "p-1", "uid": "u", "mci": "m1", "group": "p", "connection": "local", "provider": "local",
-        "region": "here", "spec": "s", "image": "sh", "csp_spec": "tiny", "csp_image": "sh",
+        "region": "here", "spec": "local+here+tiny", "image": "sh", "csp_spec": "tiny", "csp_image": "sh",
     }  # fmt: skip
     with pytest.raises(NotGranted):
         await house.engine.create(NS, "m1.p-1", VM.kind, "create", parent="m1", spec=spec, actor="user")

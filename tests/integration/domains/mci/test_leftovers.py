@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci import clouds, leftovers
+from stateward.domains.mci import clouds, guards, leftovers
 from stateward.domains.mci.lifecycle import PartState
 from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, part_seen, subnet_key
 from stateward.domains.mci.networks import add_subnet
@@ -126,3 +126,8 @@ async def test_a_subnet_that_is_asked_for_again_is_the_one_that_was_left_behind(
 @pytest.fixture(autouse=True)
 def _absent_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clouds, "ABSENT_AFTER", 3600.0)
+
+
+@pytest.fixture(autouse=True)
+def _known_uid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "uid_of", lambda _op, _name: NET.uid)

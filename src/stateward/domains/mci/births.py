@@ -1,0 +1,102 @@
+"""Births of VMs and parts: what a new one refers to, and what only the domain may say of it.
+
+The general API takes any spec. A caller who chose a uid or a provider's id would reach what another namespace has at
+the provider; a caller who chose a provider would use the lane of another connection.
+
+A new VM or part gets its uid, its place and its native ids here, in the transaction that accepts it. Whatever it names
+exists in its namespace. Requests of the domain's own operations were resolved by their operation, and stay as they are.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from stateward.domains.mci.catalogue import Catalogue
+from stateward.domains.mci.forms import read
+from stateward.domains.mci.guards import with_own_uid
+from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VNET, PartState
+from stateward.domains.mci.model import HOME, SubGroup, VmSpec, native_ids, part_id
+from stateward.domains.mci.parts import where_of
+from stateward.domains.mci.plans import find_plan
+from stateward.domains.mci.preflight import check_resources
+from stateward.engine import Request
+from stateward.engine.desk import Desk
+from stateward.engine.kinds import Guard
+from stateward.engine.requests import EMPTY
+from stateward.errors import BadInput
+from stateward.store.records import Key, Object
+
+FIELDS = {
+    "connectionName": "connection", "specId": "spec", "imageId": "image", "vNetId": "network", "subnetId": "subnet",
+    "securityGroupIds": "groups", "sshKeyId": "key",
+}  # fmt: skip
+"""The fields of a VM's spec, by the fields of the domain's own API."""
+
+
+class BirthGuard:
+    """Completes the spec of a new VM or part, or refuses it."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def after(self, guard: Guard) -> Guard:
+        """Return a guard that completes new objects which the other guard accepts."""
+
+        async def both(desk: Desk, request: Request, found: Object) -> Request | None:
+            completed = await guard(desk, request, found)
+            if request.birth is None or request.parent is not None:
+                return completed
+            want = read(found.kind, request.spec or EMPTY)
+            complete = self._complete_vm if found.kind == VM.kind else self._complete_part
+            return with_own_uid(request, await complete(desk, request.ns, found.kind, want))
+
+        return both
+
+    async def _complete_vm(self, desk: Desk, ns: str, _kind: str, vm: VmSpec) -> VmSpec:
+        """Return a VM whose place, size, image and native ids are those of what it names."""
+        names = SubGroup(
+            vm.group, 1, vm.spec, vm.image, vm.connection, vm.network, vm.subnet, vm.groups, vm.key, zone=vm.zone
+        )
+        resources = [("vNet", vm.network), *(("securityGroup", one) for one in vm.groups), ("sshKey", vm.key)]
+        keys = {(word, name): Key(ns, part_id(word, name)) for word, name in resources if name}
+        records = [Key(ns, part_id("spec", vm.spec)), Key(ns, part_id("image", vm.image))]
+        await desk.peek([*keys.values(), *records, Key(HOME, part_id("connection", vm.connection))])
+        known = self._catalogue.within(desk)
+        try:
+            planned = await find_plan(known, ns, names)
+            await check_resources(known, ns, planned)
+        except BadInput as error:
+            raise BadInput(f"spec.{FIELDS.get(error.field, error.field)}", error.value, error.allowed) from error
+        found = dict(zip(keys, await desk.peek(list(keys.values())), strict=True))
+        for (word, name), one in found.items():
+            if one is None or one.state != PartState.AVAILABLE:
+                field = {"vNet": "network", "securityGroup": "groups", "sshKey": "key"}[word]
+                raise BadInput(f"spec.{field}", name, f"a {word} that is {PartState.AVAILABLE}")
+        groups = [one for name in vm.groups if (one := found["securityGroup", name]) is not None]
+        place = planned.connection
+        return replace(
+            vm,
+            connection=place.name,
+            provider=place.provider,
+            region=place.region,
+            csp_spec=planned.spec.csp_name,
+            csp_image=planned.image.csp_name,
+            cost=planned.spec.cost,
+            parts=native_ids(vm.subnet, found.get(("vNet", vm.network)), groups, found.get(("sshKey", vm.key))),
+        )
+
+    async def _complete_part(self, desk: Desk, ns: str, kind: str, part: Any) -> Any:  # noqa: ANN401 - the record
+        """Return a part at the place of its connection; a security group belongs to a network of its namespace."""
+        network = Key(ns, part_id("vNet", part.network if kind == SECURITY_GROUP.kind else ""))
+        record, of_group = await desk.peek([Key(HOME, part_id("connection", part.connection)), network])
+        place = self._catalogue.read_connection(part.connection, record)
+        if place is None:
+            raise BadInput("spec.connection", part.connection, "a known connection")
+        if kind == SECURITY_GROUP.kind:
+            if of_group is None or of_group.removed or of_group.kind != VNET.kind:
+                raise BadInput("spec.network", part.network, f"the name of a vNet of namespace {ns!r}")
+            there = where_of(of_group)
+            if (there.provider, there.region) != (place.provider, place.region):
+                allowed = f"a vNet of connection {place.name}: it is one of {there.connection}"
+                raise BadInput("spec.network", part.network, allowed)
+        return replace(part, provider=place.provider, region=place.region)

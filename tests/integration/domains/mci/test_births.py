@@ -1,0 +1,124 @@
+"""What is made over the general API cannot reach what another namespace has at the provider."""
+
+from typing import Any
+
+import pytest
+
+from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, SSH_KEY, VM, VNET
+from stateward.domains.mci.model import KeySpec, NetworkSpec, Subnet, mci_of, part_seen, plain, vm_of
+from stateward.domains.mci.parts import where_of
+from stateward.drivers import Place
+from stateward.errors import BadInput
+from stateward.store.records import Key, Status
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House, mci
+
+SEOUL = Place("aws", "ap-northeast-2")
+PLACE = {"connection": "aws-ap-northeast-2", "provider": "aws", "region": "ap-northeast-2"}
+NET = NetworkSpec("net", "", subnets=(Subnet("a", "10.0.1.0/24"),), **PLACE)
+MALLORY = "mallory"
+A_VM = {
+    "name": "g-1", "uid": "", "mci": "m", "group": "g", **PLACE, "spec": "aws+ap-northeast-2+t3.nano",
+    "image": "ubuntu22.04", "csp_spec": "t3.nano", "csp_image": "ubuntu22.04",
+}  # fmt: skip
+
+
+async def victim(house: House) -> tuple[str, str]:
+    """Make a network and a key in a namespace; return their uids."""
+    network, _ = await house.service.make_part(NS, "vNet", NET, ANN, PATIENT)
+    key, _ = await house.service.make_part(NS, "sshKey", KeySpec("key", "", **PLACE), ANN, PATIENT)
+    return where_of(network).uid, where_of(key).uid
+
+
+def at_provider(house: House) -> set[str]:
+    return {one.key for one in house.cloud.region(SEOUL).shelf.all()}
+
+
+async def forged(house: House, id_: str, kind: str, spec: dict[str, Any], parent: str | None = None) -> Any:
+    """Make an object in another namespace as the general API does; return it."""
+    made = await house.engine.create(MALLORY, id_, kind, spec=spec, parent=parent)
+    assert (await house.engine.wait(MALLORY, made.op.id, PATIENT)).status is Status.SUCCEEDED
+    return await house.engine.get(MALLORY, id_)
+
+
+async def refused(house: House, id_: str, kind: str, spec: dict[str, Any], parent: str | None = None) -> str:
+    """Return the field for which an object is refused, of which nothing is left."""
+    with pytest.raises(BadInput) as error:
+        await house.engine.create(MALLORY, id_, kind, spec=spec, parent=parent)
+    assert await house.engine.store.reader.object(Key(MALLORY, id_)) is None
+    return error.value.field
+
+
+async def test_a_part_with_the_uid_of_another_namespaces_part_is_one_of_its_own(house: House) -> None:
+    network, key = await victim(house)
+    theirs = at_provider(house)
+    for id_, kind, spec in (
+        ("vNet:net", VNET.kind, plain(NET) | {"uid": network, "subnets": [{"name": "b", "cidr": "10.0.2.0/24"}]}),
+        ("sshKey:key", SSH_KEY.kind, {"name": "key", "uid": key, **PLACE}),
+    ):
+        made = await forged(house, id_, kind, spec)
+        assert where_of(made).uid not in ("", network, key)
+        assert part_seen(made).native_id != part_seen(await house.engine.get(NS, id_)).native_id
+        deleted = await house.engine.act(MALLORY, id_, "delete")
+        assert (await house.engine.wait(MALLORY, deleted.op.id, PATIENT)).status is Status.SUCCEEDED
+    assert at_provider(house) == theirs
+
+
+async def test_a_security_group_belongs_to_a_network_of_its_namespace(house: House) -> None:
+    await victim(house)
+    spec = {"name": "wall", "uid": "u", "network": "net", **PLACE}
+    assert await refused(house, "securityGroup:wall", SECURITY_GROUP.kind, spec) == "spec.network"
+    await forged(house, "vNet:net", VNET.kind, plain(NET))
+    assert where_of(await forged(house, "securityGroup:wall", SECURITY_GROUP.kind, spec)).uid not in ("", "u")
+
+
+async def test_a_vm_is_never_made_in_the_network_of_another_namespace(house: House) -> None:
+    await victim(house)
+    seen = part_seen(await house.engine.get(NS, "vNet:net"))
+    spec = A_VM | {"parts": {"vNet": seen.native_id, "subnet": seen.subnets["a"]}}
+    assert vm_of(await forged(house, "m.g-1", VM.kind, spec, "m")).parts == {}
+    own = part_seen(await forged(house, "vNet:net", VNET.kind, plain(NET)))
+    spec |= {"name": "g-2", "network": "net", "subnet": "a"}
+    assert vm_of(await forged(house, "m.g-2", VM.kind, spec, "m")).parts == {
+        "vNet": own.native_id,
+        "subnet": own.subnets["a"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("network", "net"), ("groups", ["wall"]), ("key", "key"), ("connection", "nowhere"), ("spec", "huge"),
+        ("image", "none"),
+    ],
+)  # fmt: skip
+async def test_a_vm_names_what_its_namespace_has(house: House, field: str, value: Any) -> None:
+    await victim(house)
+    assert await refused(house, "m.g-1", VM.kind, A_VM | {field: value}, "m") == f"spec.{field}"
+
+
+async def test_a_part_is_at_a_known_connection_and_in_its_lane(house: House) -> None:
+    spec = {"name": "key", "uid": "u", **PLACE}
+    assert await refused(house, "sshKey:key", SSH_KEY.kind, spec | {"connection": "no"}) == "spec.connection"
+    made = await forged(house, "sshKey:key", SSH_KEY.kind, spec | {"provider": "gcp", "region": "elsewhere"})
+    assert (where_of(made).provider, where_of(made).region) == ("aws", "ap-northeast-2")
+
+
+async def test_an_action_changes_nothing_of_a_vm_or_an_mci_that_was_accepted(house: House) -> None:
+    await house.created(mci())
+    (vm, *_) = await house.service.vms(NS, "m1")
+    whole = plain(mci()) | {"uid": mci_of(await house.engine.get(NS, "m1")).uid}
+    many = [one | {"size": 99_999_999} for one in whole["groups"]]
+    for id_, action, spec, field in (
+        (vm.id, "suspend", plain(vm_of(vm)) | {"parts": {"vNet": "net-1"}}, "parts"),
+        (vm.id, "suspend", plain(vm_of(vm)) | {"uid": "another"}, "uid"),
+        ("m1", "refine", whole | {"groups": many}, "groups"),
+        ("m1", "refine", whole | {"uid": "another"}, "uid"),
+    ):
+        with pytest.raises(BadInput) as error:
+            await house.engine.act(NS, id_, action, spec=spec)
+        assert error.value.field == f"spec.{field}"
+
+
+async def test_an_mci_gets_a_uid_that_no_caller_has_chosen(house: House) -> None:
+    made = await house.engine.create(NS, "m1", MCI.kind, spec=plain(mci()))
+    assert mci_of(made.object).uid not in ("", mci().uid)
