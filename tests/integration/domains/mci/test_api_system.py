@@ -152,6 +152,44 @@ async def test_what_only_reads_is_not_kept_and_what_has_no_id_of_its_own_neither
     assert [one.id for one in await all_kept(api.engine)] == ["mine-2"]
 
 
+async def test_another_callers_call_of_the_same_id_is_a_record_of_its_own(tmp_path: Path) -> None:
+    new_store = partial(open_store, str(tmp_path / "stateward.db"))
+    mine = {"x-request-id": "mine-1"}
+    async with open_api(tmp_path / "a", new_store()) as first:
+        await first.post(f"{M1}?action=suspend", who="operator", headers=mine)
+        await first.post("/ns/other/mci/m2?action=resume", who="stranger", headers=mine)
+        await first.get("/ns/other/mci", "stranger", headers=mine)
+        assert await urls(first) == [f"/tumblebug{M1}?action=suspend", "/tumblebug/ns/other/mci/m2?action=resume"]
+    async with open_api(tmp_path / "b", new_store()) as second:
+        found = {one.url: one.token for one in await all_kept(second.engine)}
+        assert len(set(found.values())) == 2
+        viewed = (await second.get("/request/mine-1", "viewer")).json()
+        assert viewed["requestInfo"]["url"] == f"/tumblebug{M1}?action=suspend"
+
+
+async def urls(api: ApiHouse) -> list[str]:
+    """Return which call the operator and the stranger find under the same id."""
+    found = [(await api.get("/request/mine-1", who)).json() for who in ("operator", "stranger")]
+    return [one["requestInfo"]["url"] for one in found]
+
+
+async def test_a_call_that_reads_does_not_replace_the_record_of_a_change(tmp_path: Path) -> None:
+    new_store = partial(open_store, str(tmp_path / "stateward.db"))
+    mine = {"x-request-id": "mine-1"}
+    texts: dict[str, str] = {}
+    async with open_api(tmp_path / "a", new_store()) as first:
+        texts.update(first.texts)
+        await first.post(f"{M1}?action=suspend", headers=mine)
+        await first.get("/ns", headers=mine)
+        assert (await first.get("/request/mine-1")).json()["requestInfo"]["method"] == "POST"
+    async with open_api(tmp_path / "b", new_store()) as second:
+        second.texts.update(texts)
+        await second.get("/ns", headers=mine)
+        assert (await second.get("/request/mine-1")).json()["requestInfo"]["method"] == "POST"
+        (listed,) = [one for one in (await second.get("/requests")).json()["requests"] if one["id"] == "mine-1"]
+        assert listed["requestInfo"]["method"] == "POST"
+
+
 async def test_a_call_that_was_cut_off_is_an_error_in_the_end(api: ApiHouse) -> None:
     await keep(api.engine, Past("mine-1", "POST", "/tumblebug/ns", NS, "", {}, time.time() - 1.0))
     await keep(api.engine, Past("mine-2", "POST", "/tumblebug/ns", NS, "", {}, time.time() - 3600.0))
@@ -182,7 +220,7 @@ async def test_the_records_of_calls_do_not_pile_up(api: ApiHouse, monkeypatch: p
     for number in range(5 * FEW):
         await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, now + number))
         await forget(api.engine, most=1)
-        assert await kept(api.engine, f"mine-{number}") is not None
+        assert await kept(api.engine, f"mine-{number}") != []
     assert await records_of_calls(api) <= FEW
 
 
@@ -191,7 +229,7 @@ async def test_where_no_place_is_free_the_oldest_call_goes(api: ApiHouse, monkey
     for number in range(3):
         await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, float(number)))
     assert [one.id for one in await all_kept(api.engine)] == ["mine-2"]
-    assert await kept(api.engine, "mine-1") is None
+    assert await kept(api.engine, "mine-1") == []
 
 
 async def test_calls_that_come_at_once_into_one_place_are_all_kept(

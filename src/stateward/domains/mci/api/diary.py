@@ -68,6 +68,11 @@ class Past(Struct, frozen=True, omit_defaults=True):
     answer: Any = None
     operation: Key | None = None
 
+    @property
+    def changes(self) -> bool:
+        """Whether the call changes something."""
+        return _changes(self.method, self.url)
+
     def visible_to(self, grant: Grant) -> bool:
         """Tell whether somebody may see it: who calls with the same token, or has a token for its namespace."""
         return self.token == grant.token or (self.ns is not None and grant.opens(self.ns))
@@ -122,6 +127,11 @@ class Entry(Struct):
     operation: Key | None = None
     lengths: list[int] = field(default_factory=lambda: [0, 0])
 
+    @property
+    def changes(self) -> bool:
+        """Whether the call changes something."""
+        return _changes(self.method, self.url)
+
     def heard(self, part: bytes) -> None:
         """Keep a part of the body."""
         self.lengths[0] += len(part)
@@ -156,10 +166,13 @@ class Diary:
 
     def __init__(self, most: int = MOST_CALLS) -> None:
         self._most = most
-        self._entries: OrderedDict[str, Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()  # by the token and the id
 
     def begin(self, id_: str, scope: Scope, now: float) -> Entry:
-        """Begin an entry; one of the same id before is forgotten, and so is the oldest when there are too many."""
+        """Begin an entry; the caller's entry of the same id is forgotten, and so is the oldest when there are too many.
+
+        A call that only reads is not entered over one that changes something.
+        """
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         grant: Grant | None = scope.get("auth")
         entry = Entry(
@@ -171,16 +184,18 @@ class Diary:
             {name: value for name, value in headers.items() if name in SHOWN_HEADERS},
             now,
         )
-        self._entries.pop(id_, None)
-        self._entries[id_] = entry
+        was = self._entries.get(key := (entry.token, id_))
+        if was is not None and was.changes and not entry.changes:
+            return entry
+        self._entries.pop(key, None)
+        self._entries[key] = entry
         while len(self._entries) > self._most:
             self._entries.popitem(last=False)
         return entry
 
-    def find(self, id_: str) -> Past | None:
-        """Return a call."""
-        entry = self._entries.get(id_)
-        return None if entry is None else entry.past()
+    def find(self, id_: str) -> list[Past]:
+        """Return the calls of an id: each caller has one of its own."""
+        return [entry.past() for entry in self._entries.values() if entry.id == id_]
 
     def all(self) -> list[Past]:
         """Return all calls."""
@@ -196,6 +211,11 @@ def without_secrets(value: Any) -> Any:  # noqa: ANN401 - any JSON
             return [without_secrets(one) for one in value]
         case _:
             return value
+
+
+def _changes(method: str, url: str) -> bool:
+    """Tell whether a call changes something, in either form of control."""
+    return method in ("POST", "PUT", "DELETE") or "/control/" in url.partition("?")[0]
 
 
 def _url(scope: Scope) -> str:

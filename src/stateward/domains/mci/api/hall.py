@@ -15,7 +15,7 @@ from msgspec import Struct
 from stateward.access import Grant
 from stateward.domains.mci.api.diary import Diary, Entry
 from stateward.domains.mci.api.fresh import Fresh
-from stateward.domains.mci.api.keeping import is_kept, keep
+from stateward.domains.mci.api.keeping import keep
 from stateward.domains.mci.api.lenient import Fields, read
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.connections import Clouds
@@ -121,7 +121,7 @@ class Reception:
         id_ = given if re.match(IDEMPOTENCY_KEY, given) else new_id()
         entry = self._hall.diary.begin(id_, scope, time.time())
         scope[HALL], scope[ENTRY] = self._hall, entry  # type: ignore[literal-required]
-        to_keep = id_ == given and is_kept(entry.method, scope["path"])
+        to_keep = id_ == given and entry.changes
         if to_keep:
             await keep(self._hall.house.service.engine, entry.past())
 

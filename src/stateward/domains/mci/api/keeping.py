@@ -39,11 +39,6 @@ TRIES = 5
 BETWEEN_LOOKS = 3600.0
 
 
-def is_kept(method: str, path: str) -> bool:
-    """Tell whether a call changes something, in either form of control."""
-    return method in ("POST", "PUT", "DELETE") or "/control/" in path
-
-
 async def keep(engine: Engine, past: Past) -> None:
     """Write a call down, over what was written of it before; what goes wrong is no reason not to answer."""
     try:
@@ -57,18 +52,20 @@ async def keep(engine: Engine, past: Past) -> None:
 async def _write(engine: Engine, past: Past) -> None:
     taken = await _places(engine, past.id)
     free = [key for key, found in taken.items() if found is None]
-    same = next((one for one in taken.values() if one is not None and _past(one).id == past.id), None)
+    found = [(_past(one), one) for one in taken.values() if one is not None]
+    same = next((one for was, one in found if (was.token, was.id) == (past.token, past.id)), None)
     if same is None and free:
         await engine.create(*free[0], CALL.kind, "register", spec=plain(past), actor=CONTROLLER)
         return
-    oldest = same or min((one for one in taken.values() if one is not None), key=lambda one: _past(one).began)
+    # A caller's own record goes before that of another caller.
+    oldest = same or min(found, key=lambda call: (call[0].token != past.token, call[0].began))[1]
     await engine.act(*oldest.key, "change", spec=plain(past), actor=CONTROLLER, version=oldest.version)
 
 
-async def kept(engine: Engine, id_: str) -> Past | None:
-    """Return a call that was kept."""
+async def kept(engine: Engine, id_: str) -> list[Past]:
+    """Return the calls that were kept under an id: each caller has one of its own."""
     found = [_past(one) for one in (await _places(engine, id_)).values() if one is not None]
-    return next((one for one in found if one.id == id_), None)
+    return [one for one in found if one.id == id_]
 
 
 async def all_kept(engine: Engine) -> list[Past]:

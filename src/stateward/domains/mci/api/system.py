@@ -70,17 +70,21 @@ async def list_regions(request: Call, name: Named) -> Answer:
 @get("/request/{name:str}", opt=READ)
 async def get_request(request: Call, name: Named) -> RequestView:
     """Return what became of a call."""
-    past = request.hall.diary.find(name) or await kept(request.service.engine, name)
-    if past is None or not past.visible_to(grant_of(request)):
+    grant = grant_of(request)
+    calls = [*request.hall.diary.find(name), *await kept(request.service.engine, name)]
+    visible = [one for one in calls if one.visible_to(grant)]
+    if not visible:
         raise NotFound("requests", name)
-    return await _view(request, past)
+    # The caller's own call goes before those of others, and one that changes something before one that reads.
+    return await _view(request, max(visible, key=lambda one: (one.token == grant.token, one.changes, one.began)))
 
 
 @get("/requests", opt=READ)
 async def list_requests(request: Call, status: Word = None, method: Word = None, url: Word = None) -> Answer:
     """Return what became of the latest calls, the latest first."""
     wanted = one_of("status", status, "Handling", "Error", "Success")
-    calls = {one.id: one for one in (*await all_kept(request.service.engine), *request.hall.diary.all())}
+    found = [*await all_kept(request.service.engine), *request.hall.diary.all()]
+    calls = {(one.token, one.id): one for one in sorted(found, key=lambda one: one.changes)}
     chosen = [
         one
         for one in calls.values()
