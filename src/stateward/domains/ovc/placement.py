@@ -32,7 +32,7 @@ PRIVACY: Mapping[str, Privacy] = {VM.kind: PLACED, CLOUDSPACE.kind: PLACED, NODE
 
 
 def without_nodes_in_errors(kind: Kind, nodes: Nodes) -> Kind:
-    """Return a kind whose public actions do not name nodes in their errors."""
+    """Return a kind whose public actions name neither nodes nor folders of the server in their errors."""
     if kind.privacy.texts:
         return kind
     internal = internal_actions(kind.lifecycle)
@@ -64,6 +64,7 @@ def _anonymous(run: Run, nodes: Nodes) -> Run:
 
 async def _without_nodes(ns: str, text: str, nodes: Nodes) -> str:
     assert nodes.reader is not None
+    text = nodes.without_folders(text)
     async for node in objects(nodes.reader, Selector(ns, NODE.kind)):
         text = text.replace(file_name_of(node), "its node").replace(node.id, "its node")
     return text

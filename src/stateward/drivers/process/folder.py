@@ -10,7 +10,6 @@ import asyncio
 import fcntl
 import os
 import re
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -20,12 +19,15 @@ from pathlib import Path
 import msgspec
 
 from stateward.drivers.process.record import Record
+from stateward.drivers.process.trees import clear_tree, remove_tree
 from stateward.errors import StatewardError
 
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 PATIENCE = 10.0
 """How long one waits for another who is doing something to the same machine, in seconds."""
 BETWEEN_TRIES = 0.005
+KEPT = frozenset({"record.json", "lock"})
+"""What is removed last: as long as it is there, the machine is known and nobody else has it."""
 
 
 class Busy(StatewardError):
@@ -122,9 +124,10 @@ class Folder:
         return time.time() - (self.at(key) / "record.json").stat().st_mtime
 
     def remove(self, key: str) -> None:
-        """Forget a machine; the caller holds its lock."""
-        (self.at(key) / "record.json").unlink(missing_ok=True)
-        shutil.rmtree(self.at(key), ignore_errors=True)
+        """Forget a machine; the caller holds its lock. If files of it cannot be removed, its record stays, to retry."""
+        if clear_tree(self.at(key), KEPT):
+            (self.at(key) / "record.json").unlink(missing_ok=True)
+            remove_tree(self.at(key))
 
     @asynccontextmanager
     async def hold(self, key: str) -> AsyncIterator[None]:

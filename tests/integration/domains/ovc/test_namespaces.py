@@ -80,3 +80,15 @@ async def test_a_disk_that_was_made_before_keeps_its_file(tmp_path: Path) -> Non
         await cloud.did(vm, "detach disk", disk=disk)
         await cloud.did(disk, "destroy", ADA)
         assert not (vault / f"{disk}.qcow2").exists()
+
+
+@needs_tool
+async def test_an_error_of_a_disk_names_its_file_and_no_folder_of_the_server(tmp_path: Path) -> None:
+    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, FILES) as opened:
+        cloud = await opened.furnish()
+        (tmp_path / "ovc" / "vault" / f"{await cloud.file_name(cloud.image)}.qcow2").write_bytes(b"no image")
+        operation = await cloud.ended(await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ADA))
+        assert operation.status == "failed"
+        assert operation.error is not None
+        assert "Image is not in qcow2 format" in operation.error
+        assert "/" not in operation.error

@@ -1,5 +1,6 @@
 """The nodes at work in this process, made when they are first needed from what their objects say."""
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -89,6 +90,12 @@ class Nodes:
     def _place(self, node: str, spec: NodeSpec) -> Place:
         """Return where a node of this host has its machines."""
         return Place(PROVIDER, node, options={**spec.options, "folder": str(self._folder / "nodes" / node)})
+
+    def without_folders(self, text: str) -> str:
+        """Return an error with the names of our files alone: where they are on this host is nobody's business."""
+        for folder in {str(self._folder.absolute()), str(self._folder)}:
+            text = re.sub(rf"{re.escape(folder)}/(?:[^\s'\"]*/)?", "", text)
+        return text
 
     async def close(self) -> None:
         """Let go of all nodes."""

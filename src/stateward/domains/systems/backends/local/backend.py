@@ -1,7 +1,6 @@
 """The local backend: the port's words as files that the keeper follows."""
 
 import asyncio
-import shutil
 import socket
 import sys
 from collections import Counter
@@ -18,6 +17,7 @@ from stateward.domains.systems.backends.port import Excerpt, Home, Instance, Pha
 from stateward.domains.systems.definition import Health, NodePool, Service
 from stateward.domains.systems.placement import check_fits, place
 from stateward.drivers.confinement import Confinement
+from stateward.drivers.process.trees import remove_tree
 
 GATE_PROGRAM = str(Path(__file__).with_name("gate.py"))
 STEP = 0.05
@@ -92,11 +92,11 @@ class LocalBackend:
         while (gate := self._files.lodge(ref, GATE)).order() is not None:
             self._stop(gate)
             await asyncio.sleep(STEP)
-        shutil.rmtree(self._files.service(ref), ignore_errors=True)
+        await asyncio.to_thread(remove_tree, self._files.service(ref))
 
     async def remove(self, home: Home) -> None:
         """Remove the folder of a system."""
-        shutil.rmtree(self._files.home(home), ignore_errors=True)
+        await asyncio.to_thread(remove_tree, self._files.home(home))
 
     # --- node pools --------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@
 Orders are written by whoever changes a service, states by the keeper alone. Each file is replaced as a whole.
 """
 
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from msgspec import Struct
 from stateward.domains.systems.backends.port import Home, Phase, Ref
 from stateward.domains.systems.definition import NodePool, Service
 from stateward.drivers.process.proc import Process
+from stateward.drivers.process.trees import remove_tree
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class Lodge(Struct, frozen=True):
     def remove(self) -> None:
         """Forget the instance; its log stays."""
         (self.folder / "order.json").unlink(missing_ok=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(self.folder)
 
 
 class Files:

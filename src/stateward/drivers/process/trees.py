@@ -1,0 +1,86 @@
+"""Removal of folders that programs of others have filled.
+
+A program may nest thousands of folders. A removal by recursion then ends with an error, and a path to the innermost
+folder is longer than the kernel accepts. So every folder inside is first moved to the top, and nothing is ever deeper
+than two levels. Links are never followed.
+"""
+
+import logging
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from stat import S_ISDIR
+from uuid import uuid4
+
+log = logging.getLogger("stateward.drivers")
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+def remove_tree(top: Path) -> bool:
+    """Remove a folder; returns whether it is gone. One that cannot be removed is logged."""
+    if not clear_tree(top):
+        return False
+    try:
+        top.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        log.warning("folder %s cannot be removed and stays: %s", top, error)
+        return False
+    return True
+
+
+def clear_tree(top: Path, keep: Collection[str] = ()) -> bool:
+    """Remove what is in a folder, but for some files; returns whether it is gone. What cannot be removed is logged."""
+    try:
+        with _opened(top) as root:
+            while names := [name for name in os.listdir(root) if name not in keep]:  # noqa: PTH208 - a handle
+                for name in names:
+                    _remove(root, name)
+    except FileNotFoundError:
+        return not top.exists()
+    except OSError as error:
+        log.warning("folder %s cannot be cleared and stays: %s", top, error)
+        return False
+    return True
+
+
+def _remove(root: int, name: str) -> None:
+    """Remove a file, or a folder whose own folders are moved to the top."""
+    if not _is_folder(root, name):
+        os.unlink(name, dir_fd=root)
+        return
+    with _opened(name, root) as inner:
+        for one in os.listdir(inner):  # noqa: PTH208 - a handle
+            if _is_folder(inner, one):
+                _unlock(one, inner)
+                os.rename(one, uuid4().hex, src_dir_fd=inner, dst_dir_fd=root)
+            else:
+                os.unlink(one, dir_fd=inner)
+    os.rmdir(name, dir_fd=root)
+
+
+def _is_folder(parent: int, name: str) -> bool:
+    return S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+
+
+@contextmanager
+def _opened(path: Path | str, parent: int | None = None) -> Iterator[int]:
+    _unlock(path, parent)
+    handle = os.open(path, FOLDER, dir_fd=parent)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _unlock(path: Path | str, parent: int | None) -> None:
+    """Let us into a folder that its owner has closed, and into no other: the mode is changed by an open handle."""
+    handle = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        if os.fstat(handle).st_mode & 0o700 != 0o700:
+            Path(f"/proc/self/fd/{handle}").chmod(0o700)
+    finally:
+        os.close(handle)
