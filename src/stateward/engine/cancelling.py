@@ -1,4 +1,11 @@
-"""Cancelling: what waits is ended at once; what runs is told to stop, and then says what has become of it."""
+"""Cancelling: what waits is ended at once; what runs is told to stop, and then says what has become of it.
+
+An operation that has children is marked first, and begins no more of them. Then its children are cancelled, each of
+which ends as what is true. When all have ended, a worker says how the operation itself has ended. A crash in between
+leaves children uncancelled: they are waited for all the same.
+"""
+
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -11,7 +18,7 @@ from stateward.engine.promotion import bring_forward
 from stateward.engine.requests import Denied
 from stateward.lifecycle import CANCELLED
 from stateward.store.port import Tx
-from stateward.store.records import Key, Operation, Status
+from stateward.store.records import Key, Operation, Status, Work
 
 
 class NoSuchOperation(Denied):
@@ -54,7 +61,7 @@ class NotCancelled(Denied):
 
 
 async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
-    """Cancel an operation; returns it as it was found."""
+    """Cancel an operation; returns it as it was found. Its children are cancelled after it: it begins no more then."""
     desk = Desk(tx)
     await desk.load_operations([key])
     operation = desk.operations.get(key)
@@ -62,22 +69,57 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
         raise NoSuchOperation(*key)
     if not kinds[operation.kind].cancels:
         raise NotCancelled(operation.id, operation.kind)
-    await desk.load([Key(operation.ns, operation.object)])
-    if operation.tree is not None:
-        await desk.load_locks([Key(operation.ns, operation.tree)])
+    await _load(desk, [operation])
     work = desk.work(key)
     if work is None or work.fenced:
         ended = (await tx.operations([key])).get(key, operation)  # it was read before its object was locked
         raise AlreadyEnded(ended.id, ended.status)
-    if work.owner is None and not work.observe:
+    _cancel_work(desk, kinds, operation, work, who)
+    await _write(desk, kinds)
+    return operation
+
+
+async def cancel_children(tx: Tx, kinds: Kinds, children: Sequence[Operation], who: str) -> list[Key]:
+    """Cancel the operations that a parent waits for, but for those that have ended or run to their end.
+
+    Returns those that wait for children of their own.
+    """
+    desk = Desk(tx)
+    desk.operations.update((one.key, one) for one in children)
+    await _load(desk, children)
+    parents: list[Key] = []
+    for one in children:
+        work = desk.work(one.key)
+        if work is None or work.fenced or not kinds[one.kind].cancels:
+            continue
+        if work.children:
+            parents.append(one.key)
+        _cancel_work(desk, kinds, one, work, who)
+    await _write(desk, kinds)
+    return parents
+
+
+async def _load(desk: Desk, operations: Sequence[Operation]) -> None:
+    await desk.load({Key(one.ns, one.object) for one in operations})
+    await desk.load_locks({Key(one.ns, one.tree) for one in operations if one.tree is not None})
+
+
+def _cancel_work(desk: Desk, kinds: Kinds, operation: Operation, work: Work, who: str) -> None:
+    kind = kinds[operation.kind]
+    handler = kind.handlers.get(operation.action)
+    has_own_look = handler is not None and handler.cancelled is not None
+    if work.owner is None and not work.observe and not work.children and not has_own_look:
         found = desk.objects[Key(operation.ns, operation.object)]
         ending = Ending(CANCELLED, error=f"cancelled by {who}" if who else "cancelled")
-        settle(desk, kinds[operation.kind].lifecycle, found, operation, work, ending)
+        settle(desk, kind.lifecycle, found, operation, work, ending)
     else:
-        # Somebody is at it, or was and has vanished: a worker has to look before anything can be said.
+        # Somebody is at it, or was and has vanished, or its children are: a worker has to look before anything can be
+        # said. It can claim the work when the last child has ended.
         desk.change(replace(work, cancelled=True, not_before=min(work.not_before, desk.now)))
         desk.changes.fences = True
+
+
+async def _write(desk: Desk, kinds: Kinds) -> None:
     await follow(desk, kinds)
     await bring_forward(desk)
     await desk.apply()
-    return operation

@@ -11,6 +11,7 @@ from stateward.engine.handlers import (
     HandedOn,
     Handler,
     Job,
+    Observe,
     Parked,
     Permanent,
     Seen,
@@ -94,15 +95,15 @@ class Conduct:
             return given_up
         return Retry(after, given_up.error, observe=unclear)
 
-    async def look(self, job: Job) -> Seen | Ending:
+    async def look(self, job: Job, observe: Observe | None) -> Seen | Ending:
         """Look at what is true; whoever cannot look, or fails to, does not know."""
-        if self._handler.observe is None:
+        if observe is None:
             return Seen.UNKNOWN
         job.is_ending = True
         told = _times_told_to_stop()
         try:
             async with asyncio.timeout(LOOK):
-                return await self._handler.observe(job)
+                return await observe(job)
         except (Fenced, StoreError):
             raise
         except asyncio.CancelledError:
@@ -114,7 +115,7 @@ class Conduct:
 
     async def settle(self, job: Job) -> Ending:
         """Say how an operation that outlived its deadline has ended, from what is true now."""
-        seen = await self.look(job)
+        seen = await self.look(job, self._handler.observe)
         if isinstance(seen, Ending):
             return replace(seen, actor=HEALER) if seen.event == SUCCEEDED else seen
         if seen is Seen.DONE:
@@ -128,12 +129,13 @@ class Conduct:
 
         Only a proof that nothing was done brings it back. A handler that cannot look leaves nothing behind.
         """
-        seen = await self.look(job)
+        observe = self._handler.cancelled or self._handler.observe
+        seen = await self.look(job, observe)
         if isinstance(seen, Ending):
             return seen
         if seen is Seen.DONE:
             return Ending(SUCCEEDED)
-        if seen is Seen.NOT_DONE or self._handler.observe is None:
+        if seen is Seen.NOT_DONE or observe is None:
             return Ending(CANCELLED, error="cancelled")
         return Ending(UNKNOWN, error="cancelled, and nobody can say whether it was done")
 

@@ -127,9 +127,10 @@ def settle(
     """End an operation, or a phase of it: the object goes where the table says."""
     if not operation.hidden:
         move = ending_move(lifecycle, found.state, operation, ending)
-        settle_with(desk, found, operation, work, move, ending.result, ending.error, ending.seen)
+        status = ending.status or (Status.CANCELLED if ending.event == CANCELLED else None)
+        settle_with(desk, found, operation, work, move, ending.result, ending.error, ending.seen, status)
         return
-    status = _status(ending.event)
+    status = ending.status or _status(ending.event)
     if status is not Status.SUCCEEDED:
         journal(desk, found, operation.id, ending.actor, operation.who, ending.event, reason=ending.error)
     _over(desk, operation, work, status, ending.result, ending.error)
@@ -144,13 +145,18 @@ def settle_with(
     result: str | None,
     error: str | None,
     seen: str | None = None,
+    status: Status | None = None,
 ) -> None:
-    """End an operation with a move; where its work came to nothing, the spec is what it was before."""
+    """End an operation with a move; where its work came to nothing, the spec is what it was before.
+
+    The operation's status follows from the move, unless it is given: a table may have no row for what was cancelled.
+    """
     good = move.meaning in (Meaning.SUCCESS, Meaning.STEP)
-    spec = None if good else operation.previous_spec
-    change_state(desk, found, move, operation.who, operation.id, spec=spec, seen=seen, error=None if good else error)
+    spec = None if good and status is not Status.CANCELLED else operation.previous_spec
+    kept = None if good else error
+    change_state(desk, found, move, operation.who, operation.id, spec=spec, seen=seen, error=kept, reason=error)
     if move.target.state_class is not TRANSITIONAL:  # otherwise only a phase has ended
-        _over(desk, operation, work, STATUSES[move.meaning], result, error)
+        _over(desk, operation, work, status or STATUSES[move.meaning], result, error)
 
 
 def advance(

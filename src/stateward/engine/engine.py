@@ -20,7 +20,7 @@ from stateward.engine.requests import EMPTY, Accepted, Birth, KeyReused, LockWis
 from stateward.engine.sightings import Sighting, take_sightings
 from stateward.engine.spares import AHEAD
 from stateward.engine.verdicts import RefusedBefore
-from stateward.engine.waiting import Waiting
+from stateward.engine.waiting import ENDED, Waiting
 from stateward.engine.watch import watch
 from stateward.engine.worker import LEASE, Worker
 from stateward.errors import BadInput, StatewardError
@@ -32,6 +32,9 @@ from stateward.store.errors import StoreError
 from stateward.store.port import Store, StuckWork, Tx
 from stateward.store.records import Key, Lane, LaneGroup, Line, Object, Operation, Timer
 from stateward.store.selection import JournalFilter, Selector
+
+AT_ONCE = 500
+"""How many children are cancelled in one transaction."""
 
 
 class Engine:
@@ -182,8 +185,18 @@ class Engine:
         return verdict
 
     async def cancel(self, ns: str, op: str, who: str = "") -> Operation:
-        """Cancel an operation."""
-        return await self.store.transact(lambda tx: cancelling.cancel(tx, self.kinds, Key(ns, op), who))
+        """Cancel an operation, and those that it waits for."""
+        found = await self.store.transact(lambda tx: cancelling.cancel(tx, self.kinds, Key(ns, op), who))
+        parents = [found.key]
+        while parents:
+            below = await self.store.reader.children_of(parents.pop())
+            left = [one for one in below if one.status not in ENDED]
+            for batch in (left[first : first + AT_ONCE] for first in range(0, len(left), AT_ONCE)):
+                parents += await self._cancel_children(batch, who)
+        return found
+
+    async def _cancel_children(self, children: Sequence[Operation], who: str) -> list[Key]:
+        return await self.store.transact(lambda tx: cancelling.cancel_children(tx, self.kinds, children, who))
 
     async def hear(self, word: Word) -> bool:
         """Take the report of another party; tells whether it counted."""

@@ -268,8 +268,13 @@ Observe = Callable[[Job], Awaitable[Seen | Ending]]
 
 
 class Handler(Struct, frozen=True):
-    """How an action is worked: what to run, how to look first, how often to try."""
+    """How an action is worked: what to run, how to look first, how often to try.
+
+    `cancelled` is the look at work that was cancelled, where that is another one. Work that has it never ends as
+    cancelled without it.
+    """
 
     run: Run
     observe: Observe | None = None
     attempts: int | None = None  # None: until the deadline
+    cancelled: Observe | None = None

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from stateward.lifecycle import NO_FACTS, SUCCEEDED, WORKER
-from stateward.store.records import Claim, Operation
+from stateward.store.records import Claim, Operation, Status
 
 
 class Ending(Struct, frozen=True, gc=False):
@@ -15,6 +15,7 @@ class Ending(Struct, frozen=True, gc=False):
     result: str | None = None
     error: str | None = None
     seen: str | None = None  # what was seen of the object
+    status: Status | None = None  # of the operation, where the event does not tell it
 
 
 class Retry(Struct, frozen=True, gc=False):

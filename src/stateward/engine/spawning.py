@@ -32,8 +32,8 @@ async def spawn(
     named = {Key(one.ns, name) for one in requests for name in (one.object, *one.beside)}
     await desk.load({Key(operation.ns, operation.object), *named})
     work = desk.work(operation.key)
-    if work is None or work.fenced or (work.owner, work.epoch) != (owner, epoch):
-        raise Fenced(operation.id)
+    if work is None or work.fenced or work.cancelled or (work.owner, work.epoch) != (owner, epoch):
+        raise Fenced(operation.id)  # what is cancelled begins nothing new: whoever claims it next says how it ended
     children = [
         replace(one, op=_child_id(operation.id, step, number), parent=operation.id)
         for number, one in enumerate(requests)

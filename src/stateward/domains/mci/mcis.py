@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import Catalogue, objects
 from stateward.domains.mci.commands import Ran, run_post_command
@@ -21,9 +22,9 @@ from stateward.engine import Ending, Handler, Job, Kind, Request
 from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Guard
 from stateward.engine.requests import Birth
-from stateward.lifecycle import CONTROLLER, FORCE, NO_FACTS
+from stateward.lifecycle import CANCELLED, CONTROLLER, FORCE, NO_FACTS
 from stateward.store.port import Reader
-from stateward.store.records import Object
+from stateward.store.records import Key, Object, Status
 from stateward.store.selection import Selector
 
 SUMS = {
@@ -37,6 +38,9 @@ SUMS = {
 """What an MCI is told of VMs that are all in one state; anything else is mixed."""
 
 BAD = (VmState.FAILED, VmState.UNDEFINED)
+ONE_STEP = ("suspend", "resume", "reboot", "terminate")
+"""What is done when it is done to the VMs: nothing follows."""
+
 FORCED = frozenset({FORCE})
 
 
@@ -64,8 +68,9 @@ class Mcis:
             "withdraw": self._withdraw,
             "delete": self._delete,
         }
-        handlers |= dict.fromkeys(("suspend", "resume", "reboot"), self._sum) | {"terminate": self._terminate}
-        return Kind(MCI, {action: Handler(run) for action, run in handlers.items()}, guard=guard, general=True)
+        handlers |= dict.fromkeys(ONE_STEP, self._sum) | {"terminate": self._terminate}
+        made = {action: Handler(run, cancelled=self._cancelled) for action, run in handlers.items()}
+        return Kind(MCI, made, guard=guard, general=True)
 
     # --- creating ----------------------------------------------------------------------------------------------------
 
@@ -127,14 +132,14 @@ class Mcis:
             return await self._in_vain(job, mci, left, MciSeen(tuple(errors), asked=asked))
         noted = await job.once("post-command", lambda: self._post_command(job, mci, made))
         ran, ending = msgspec.convert(noted, Ran), await self._sum(job)
-        return msgspec.structs.replace(ending, seen=text(MciSeen(tuple(errors), ran.written, ran.failed, asked)))
+        return replace(ending, seen=text(MciSeen(tuple(errors), ran.written, ran.failed, asked)))
 
     async def _in_vain(self, job: Job, mci: MciSpec, left: dict[str, str], seen: MciSeen) -> Ending:
         """End work of which nothing good has come: an MCI that was to grow is what it was before."""
         undone = Ending("all failed" if job.action == "create" else "undone", CONTROLLER)
         ending = await self._sum(job) if left else undone
         why = "rolled back" if mci.policy == "rollback" else "not one VM came up"
-        return msgspec.structs.replace(ending, error=why, seen=text(seen))
+        return replace(ending, error=why, seen=text(seen))
 
     async def _errors(
         self, job: Job, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str]
@@ -246,6 +251,25 @@ class Mcis:
         event = told([state for (_, state), number in counts.items() for _ in range(number)])
         failed = event in ("all failed", "none can say")
         return Ending(event, CONTROLLER, error="not one VM is left that works" if failed else None)
+
+    async def _cancelled(self, job: Job) -> Ending:
+        """Say how work that was cancelled has ended, when the operations of its VMs all have."""
+        found = await self._reader.object(Key(job.ns, job.object))
+        if found is not None and found.state in (MciState.PREPARING, MciState.PREPARED):
+            return Ending(CANCELLED, error="cancelled")
+        children = await self._reader.children_of(job.key)
+        statuses = [one.status for one in children if one.kind == VM.kind]
+        done, undone = statuses.count(Status.SUCCEEDED), statuses.count(Status.CANCELLED)
+        ending = await self._sum(job)
+        if undone == len(statuses):
+            return replace(ending, error="cancelled", status=Status.CANCELLED)
+        if done == len(statuses) and job.action in ONE_STEP:
+            return ending
+        failed = len(statuses) - done - undone
+        why = f"cancelled: {done} of {len(statuses)} operations on VMs were done, {undone} were not, {failed} failed"
+        if done == len(statuses):
+            why = f"cancelled: all {done} operations on VMs were done, and what follows them was not"
+        return replace(ending, error=why, status=Status.FAILED)
 
     async def _names(self, job: Job, states: tuple[VmState, ...] | None) -> list[str]:
         return [one.id for one in await self._vms(job) if states is None or one.state in states]

@@ -18,7 +18,7 @@ from stateward.drivers.process.record import Phase, Record, Sight
 from stateward.drivers.simulated.temper import Fate, Temper
 from stateward.engine.cancelling import AlreadyEnded
 from stateward.errors import StatewardError
-from stateward.store.records import Operation, Status
+from stateward.store.records import Operation, Status, default_lane
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 from tests.integration.domains.mci.test_evidence import LONGEST, STORMS, calm, end, made, states, trouble
 from tests.integration.domains.mci.test_real import nothing_stays
@@ -212,6 +212,153 @@ def test_a_create_that_is_cancelled_leaves_no_machine_without_a_record() -> None
         assert await states(world.house) == {"a-1": "Running", "b-1": "Running"}
 
     live(2, FAIR, course)
+
+
+# --- whole MCIs ------------------------------------------------------------------------------------------------------
+
+
+def course_of_three(temper: Temper, course: Any, seed: int = 1) -> None:
+    """Live a course with an MCI of three VMs, in a region with a temper from then on."""
+
+    async def whole(world: World) -> None:
+        await made(world, group("a", 3))
+        world.cloud.set_temper(SEOUL, temper)
+        await course(world)
+
+    live(seed, FAIR, whole)
+
+
+async def begun_on_all(world: World, action: str) -> str:
+    """Begin an action on all VMs; returns the MCI's operation."""
+    verdict = await world.house.service.control(NS, "m1", action, ANN)
+    assert verdict.whole is not None
+    return verdict.whole.op.id
+
+
+async def events(world: World) -> list[str]:
+    return [line.event for line in await world.house.engine.history(NS, "m1")]
+
+
+async def mci_state(world: World) -> str:
+    return (await world.house.service.mci(NS, "m1")).state
+
+
+@pytest.mark.parametrize(
+    ("action", "state"), [("suspend", "Suspended"), ("reboot", "Running"), ("terminate", "Terminated")]
+)
+def test_an_mci_keeps_its_state_until_what_was_cancelled_is_done_and_then_has_succeeded(
+    action: str, state: str
+) -> None:
+    async def course(world: World) -> None:
+        op = await begun_on_all(world, action)
+        await asyncio.sleep(1.0)
+        on_its_way = await mci_state(world)
+        await world.house.engine.cancel(NS, op, "ann")
+        await asyncio.sleep(1.0)
+        assert await mci_state(world) == on_its_way
+        with pytest.raises(StatewardError):
+            await world.house.service.add_group(NS, "m1", group("b", 1), ANN)
+        ended = await world.house.engine.wait(NS, op, LONGEST)
+        assert (ended.status, ended.error) == (Status.SUCCEEDED, None)
+        assert await mci_state(world) == state
+        assert set((await states(world.house)).values()) == {state}
+        assert "all failed" not in await events(world)
+
+    course_of_three(replace(FAIR, suspending=5.0, rebooting=5.0, terminating=5.0), course)
+
+
+def test_an_action_on_an_mci_that_was_not_done_to_any_vm_is_cancelled() -> None:
+    async def course(world: World) -> None:
+        op = await begun_on_all(world, "suspend")
+        await world.house.engine.cancel(NS, op, "ann")
+        ended = await world.house.engine.wait(NS, op, LONGEST)
+        assert (ended.status, ended.error, await mci_state(world)) == (Status.CANCELLED, "cancelled", "Running")
+        assert await states(world.house) == {"a-1": "Running", "a-2": "Running", "a-3": "Running"}
+        assert (await events(world))[-1] == "all running"
+
+    async def paused(world: World) -> None:
+        _, lanes = await world.house.engine.store.reader.lanes()
+        await world.house.engine.set_limits(lanes=[replace(one.lane, capacity=0) for one in lanes if one.lane.lane])
+        await course(world)
+
+    course_of_three(FAIR, paused)
+
+
+def test_an_action_on_an_mci_that_was_done_to_some_vms_has_failed_and_says_how_many() -> None:
+    async def course(world: World) -> None:
+        _, lanes = await world.house.engine.store.reader.lanes()
+        await world.house.engine.set_limits(lanes=[replace(one.lane, capacity=1) for one in lanes if one.lane.lane])
+        op = await begun_on_all(world, "suspend")
+        await asyncio.sleep(1.0)
+        await world.house.engine.cancel(NS, op, "ann")
+        ended = await world.house.engine.wait(NS, op, LONGEST)
+        assert ended.status is Status.FAILED
+        assert ended.error == "cancelled: 1 of 3 operations on VMs were done, 2 were not, 0 failed"
+        assert Counter((await states(world.house)).values()) == {"Suspended": 1, "Running": 2}
+        assert (await mci_state(world), (await events(world))[-1]) == ("Partial", "mixed")
+
+    course_of_three(replace(FAIR, suspending=5.0), course)
+
+
+def test_an_mci_whose_vms_have_all_ended_before_it_was_cancelled_is_what_they_are() -> None:
+    async def course(world: World) -> None:
+        of_mcis = default_lane("", "")
+        await world.house.engine.set_limits(lanes=[replace(of_mcis, capacity=0)])
+        op = await begun_on_all(world, "suspend")
+        await asyncio.sleep(10.0)
+        assert (await mci_state(world), set((await states(world.house)).values())) == ("Suspending", {"Suspended"})
+        await world.house.engine.cancel(NS, op, "ann")
+        await world.house.engine.set_limits(lanes=[of_mcis])
+        assert (await world.house.engine.wait(NS, op, LONGEST)).status is Status.SUCCEEDED
+        assert await mci_state(world) == "Suspended"
+
+    course_of_three(FAIR, course)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_mci_whose_process_is_killed_while_it_is_cancelled_ends_as_what_is_true(seed: int) -> None:
+    async def course(world: World) -> None:
+        op = await begun_on_all(world, "suspend")
+        await asyncio.sleep(0.1 * (seed % 4))
+        cancelling = asyncio.create_task(world.house.engine.cancel(NS, op, "ann"))
+        await asyncio.sleep(0.05 * seed)
+        await world.kill()
+        cancelling.cancel()
+        ended = await world.house.engine.wait(NS, op, LONGEST)
+        await asyncio.sleep(120.0)
+        suspended = Counter((await states(world.house)).values())["Suspended"]
+        assert ended.status is {3: Status.SUCCEEDED, 0: Status.CANCELLED}.get(suspended, Status.FAILED)
+        assert await mci_state(world) == {3: "Suspended", 0: "Running"}.get(suspended, "Partial")
+        assert "all failed" not in await events(world)
+
+    course_of_three(replace(FAIR, suspending=2.0), course, seed)
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_a_create_that_is_cancelled_while_it_is_prepared_is_cancelled_and_its_mci_failed(hold: bool) -> None:
+    async def course(world: World) -> None:
+        created = await world.house.service.create(NS, replace(mci("m1", group("a", 1)), hold=hold), ANN)
+        await asyncio.sleep(10.0 if hold else 0.0)
+        assert await mci_state(world) == ("Prepared" if hold else "Preparing")
+        await world.house.engine.cancel(NS, created.op.id, "ann")
+        ended = await world.house.engine.wait(NS, created.op.id, LONGEST)
+        assert ended.status is Status.CANCELLED
+        assert (await world.house.service.mci(NS, "m1")).error == ended.error == "cancelled"
+        assert await mci_state(world) == "Failed"
+
+    live(1, FAIR, course)
+
+
+def test_a_scale_out_that_is_cancelled_before_it_has_begun_leaves_the_mci_as_it_was() -> None:
+    async def course(world: World) -> None:
+        before = await world.house.service.mci(NS, "m1")
+        grown = await world.house.service.add_group(NS, "m1", group("b", 1), ANN)
+        await world.house.engine.cancel(NS, grown.op.id, "ann")
+        ended = await world.house.engine.wait(NS, grown.op.id, LONGEST)
+        now = await world.house.service.mci(NS, "m1")
+        assert (ended.status, now.state, now.spec) == (Status.CANCELLED, "Running", before.spec)
+
+    course_of_three(FAIR, course)
 
 
 @pytest.mark.parametrize("seed", range(12))
