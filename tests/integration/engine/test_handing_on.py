@@ -199,3 +199,26 @@ async def test_whoever_waits_for_children_goes_on_after_a_crash(new_store: Calla
         assert (await Site(second, plant).ended(accepted)).status is Status.SUCCEEDED
     await first.store.close()
     assert yard.calls == 2
+
+
+async def test_work_that_is_cancelled_waits_for_its_children_which_are_cancelled_with_it(works: Site) -> None:
+    async def call(job: Job) -> None:
+        await job.call(works.plant.open.wait())
+
+    works.plant.works = call
+    works.plant.hold()
+    accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
+    await works.until(lambda: works.plant.begun["build"] == 5)
+    op = accepted.op.id
+    await works.engine.cancel("ns", op, "ann")
+    children = await works.engine.store.reader.children_of(accepted.op.key)
+    assert [one.status for one in children].count(Status.CANCELLED) == MANY - 5
+    with pytest.raises(TimeoutError):
+        await works.engine.wait("ns", op, 0.2)
+    assert (await works.engine.get("ns", "works")).state == W.BUILDING
+    works.plant.release()
+    ended = await works.ended(accepted)
+    children = await works.engine.store.reader.children_of(accepted.op.key)
+    assert {one.status for one in (ended, *children)} == {Status.CANCELLED}
+    assert all(one.ended is not None and one.ended <= (ended.ended or 0.0) for one in children)
+    assert works.plant.begun["build"] == 5
