@@ -269,6 +269,8 @@ def test_an_mci_keeps_its_state_until_what_was_cancelled_is_done_and_then_has_su
 
 def test_an_action_on_an_mci_that_was_not_done_to_any_vm_is_cancelled() -> None:
     async def course(world: World) -> None:
+        _, lanes = await world.house.engine.store.reader.lanes()
+        await world.house.engine.set_limits(lanes=[replace(one.lane, capacity=0) for one in lanes if one.lane.lane])
         op = await begun_on_all(world, "suspend")
         await world.house.engine.cancel(NS, op, "ann")
         ended = await world.house.engine.wait(NS, op, LONGEST)
@@ -276,12 +278,7 @@ def test_an_action_on_an_mci_that_was_not_done_to_any_vm_is_cancelled() -> None:
         assert await states(world.house) == {"a-1": "Running", "a-2": "Running", "a-3": "Running"}
         assert (await events(world))[-1] == "all running"
 
-    async def paused(world: World) -> None:
-        _, lanes = await world.house.engine.store.reader.lanes()
-        await world.house.engine.set_limits(lanes=[replace(one.lane, capacity=0) for one in lanes if one.lane.lane])
-        await course(world)
-
-    course_of_three(FAIR, paused)
+    course_of_three(FAIR, course)
 
 
 def test_an_action_on_an_mci_that_was_done_to_some_vms_has_failed_and_says_how_many() -> None:
