@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import Order, Report, Work
+from stateward.agents.messages import Existing, Order, Report, Work
 from stateward.agents.site import SiteError, Tell
 from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT
 from stateward.engine import NotFound
@@ -35,6 +35,7 @@ def fail_creates(hand: Hand) -> None:
 
     async def fail(order: Order, tell: Tell) -> None:
         if order.work is Work.CREATE:
+            hand.site.things[order.name] = Existing(order.generation, whole=False)
             raise SiteError("not today")
         await do(order, tell)
 
