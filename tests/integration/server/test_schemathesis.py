@@ -113,7 +113,7 @@ async def _populate(house: House) -> dict[str, str]:
         await house.post(f"{at}/tumblebug/ns/{NS}/mciDynamic", {"name": "m1", "subGroups": [group]}),
         await house.post(f"{at}/api/v1/ovc/{NS}/accounts", {"name": "acme"}),
         await house.post(f"{at}/api/v1/edge/ns/{NS}/cloudlets", {"name": "c1"}),
-        await house.post(f"{at}/api/v1/systems/{NS}", {"name": "s1"}),
+        await house.post(f"{at}/api/v1/systems/{NS}", {"name": "s1", "backend": "simulated"}),
         await house.post(f"{at}/blazar/v1/os-hosts", {"name": "h1", "vcpus": 4}),
     ]
     assert [one.status_code for one in made] == [200, 200, 202, 202, 202, 201], [one.text for one in made]
