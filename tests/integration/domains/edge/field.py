@@ -17,7 +17,9 @@ import msgspec
 import stateward
 from stateward.agents.notebook import Notebook
 from stateward.agents.succession import Holder
+from stateward.drivers.confinement.uids import CLAIMS
 from tests.integration.domains.edge.proxy import Proxy
+from tests.integration.drivers.local.host import records_in
 from tests.integration.server.processes import STATEWARD, Process, Served
 
 NS = "lab"
@@ -160,11 +162,17 @@ class Field:
 
     def nodes(self, cluster: str) -> int:
         """Count the node processes of a cluster that really run on this machine."""
-        return len(processes(str(self.folder / "site" / "machines"), f"/{cluster}-"))
+        return len([one for one in self._running() if one.startswith(f"{cluster}-")])
 
     def machines(self) -> int:
         """Count all node processes of this agent."""
-        return len(processes(str(self.folder / "site" / "machines")))
+        return len(self._running())
+
+    def _running(self) -> list[str]:
+        """Return the names of the folders of machines whose process runs: it is known by a mark in its arguments."""
+        folders = {one.native_id: one.key for one in records_in(self.folder / "site" / "machines")}
+        running = {line for pid in processes() for line in arguments(pid)}
+        return [key for native, key in folders.items() if any(line.startswith(native) for line in running)]
 
     def apps(self, app: str) -> list[int]:
         """Return the processes of an app that really run on this machine, in a node of this agent."""
@@ -188,10 +196,22 @@ def kill(pid: int) -> None:
 
 
 def _is_in(pid: int, folder: Path) -> bool:
+    """Tell whether a process is of a folder: it works there, or runs as a user that was claimed for something there."""
     try:
-        return str(Path(f"/proc/{pid}/cwd").readlink()).startswith(str(folder))
+        process = Path(f"/proc/{pid}")
+        claim = CLAIMS / str(process.stat().st_uid)
+        place = claim.readlink() if claim.is_symlink() else (process / "cwd").readlink()
     except OSError:
         return False
+    return place.is_relative_to(folder)
+
+
+def arguments(pid: int) -> list[str]:
+    """Return the arguments of a process."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 def processes(*texts: str) -> list[int]:
@@ -199,10 +219,7 @@ def processes(*texts: str) -> list[int]:
     found = []
     for one in Path("/proc").iterdir():
         if one.name.isdecimal():
-            try:
-                line = (one / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
+            line = " ".join(arguments(int(one.name)))
             if line and all(text in line for text in texts) and int(one.name) != os.getpid():
                 found.append(int(one.name))
     return found
