@@ -26,6 +26,8 @@ NS = "lab"
 PATIENT = 60.0
 BEAT = 1.0
 ENVIRON = {"STATEWARD_EDGE_BEAT": str(BEAT)}
+SHOWN = "shown"
+"""The folder that confined apps can read, for files by which a test tells them something."""
 
 
 class Agent(Process):
@@ -39,7 +41,7 @@ class Agent(Process):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "STATEWARD_MACHINE_PATHS": str(folder.parent / SHOWN)},
             )
 
 
@@ -51,6 +53,8 @@ class Field:
         self.proxy = Proxy()
         self.releases = folder / "releases"
         self.releases.mkdir()
+        self.shown = folder / SHOWN
+        self.shown.mkdir()
         self.serve()
         made = self.client.post(
             "/api/v1/tokens", json={"name": "munich", "role": "agent", "namespaces": [f"{NS}:munich"]}

@@ -69,7 +69,7 @@ class Sort:
 
 def setups(field: Field) -> dict[str, str]:
     """Return the commands by which a thing is set up: some wait, and some fail, while a file is there."""
-    waits, breaks = f"while [ -e {field.folder}/shut ]; do sleep 0.02; done", f"[ ! -e {field.folder}/shut ]"
+    waits, breaks = f"while [ -e {field.shown}/shut ]; do sleep 0.02; done", f"[ ! -e {field.shown}/shut ]"
     return {"growing": waits, "changing": waits, "spoilt": breaks, "failed": "false"}
 
 
@@ -142,7 +142,7 @@ def depending(field: Field) -> None:
 def test_whatever_dies_in_whichever_state_all_ends_well_and_once(field: Field, fault: str) -> None:
     clusters, apps = Sort(field), Sort(field, "home")
     furnish(field, clusters, apps)
-    shut = field.folder / "shut"
+    shut = field.shown / "shut"
     shut.touch()
     for sort in (clusters, apps):
         into_every_state(sort)
