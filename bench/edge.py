@@ -78,7 +78,7 @@ class Server:
         return cpu(self.process.pid)
 
     def token(self) -> str:
-        made = self.client.post("/api/v1/tokens", json={"name": "all", "role": "agent", "namespaces": [NS]})
+        made = self.client.post("/api/v1/tokens", json={"name": "all", "role": "agent", "namespaces": [f"{NS}:*"]})
         return str(made.json()["token"])
 
     def ready(self) -> int:

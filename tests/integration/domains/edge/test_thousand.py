@@ -19,6 +19,7 @@ from tests.integration.server.processes import Served
 
 NS, MANY, EACH = "lab", 1000, 20
 PATIENT = 120.0
+AGENTS = {"name": "all", "role": "agent", "namespaces": [f"{NS}:*"]}
 
 
 async def furnished(file: Path, cloudlets: list[str]) -> dict[str, dict[str, int]]:
@@ -68,7 +69,7 @@ async def test_a_thousand_agents_come_back_at_once_and_all_are_settled(
     environ = {"STATEWARD_RATE": "100000"}
     server = await asyncio.to_thread(Served, folder, environ=environ)
     with server.client() as client:
-        token = client.post("/api/v1/tokens", json={"name": "all", "role": "agent", "namespaces": [NS]}).json()
+        token = client.post("/api/v1/tokens", json=AGENTS).json()
     port = int(server.url.rpartition(":")[2])
     fleet = Fleet([f"ws://127.0.0.1:{port}"], NS, names, token["token"])
     fleet.has(things)
