@@ -40,7 +40,9 @@ def existing() -> set[str]:
 
 def metrics() -> list[Named]:
     """Return all metrics, with the names of their labels."""
-    found = [one for one in vars(Metrics([], nothing)).values() if isinstance(one, Counter | Gauge | Histogram)]
+    made = Metrics([], nothing)
+    attributes = [*vars(made).values(), *vars(made._present).values()]
+    found = [one for one in attributes if isinstance(one, Counter | Gauge | Histogram)]
     return [Named(one._name, tuple(one._labelnames)) for one in found]
 
 
