@@ -138,6 +138,17 @@ def test_what_is_pencilled_in_is_not_found_again_until_it_is_erased() -> None:
     assert pool.search(demand, booking) == {"h1": 1}
 
 
+def test_erasing_one_reservation_leaves_what_others_have_pencilled_in_at_the_same_host() -> None:
+    pool = Pool()
+    pool.put(host("h1", []))
+    first, second = Booking("l", "r", 1e9, 1e9 + HOUR), Booking("m", "s", 1e9 + 2 * HOUR, 1e9 + 3 * HOUR)
+    for one in (first, second):
+        pool.pencil({"h1": 1}, lambda _, one=one: one)  # type: ignore[misc]
+    pool.erase({"h1": 1}, "r")
+    assert pool.search(Demand(1, 1), Booking("other", "other", second.start, second.until)) is None
+    assert pool.search(Demand(1, 1), first) == {"h1": 1}
+
+
 def test_an_older_word_about_a_host_does_not_count() -> None:
     pool = Pool()
     taken = Booking("l", "r", 1e9, 1e9 + HOUR)
