@@ -3,7 +3,9 @@
 from time import perf_counter
 from typing import Any
 
-from stateward.engine import Accepted, Denied, Engine, Handler, Job, Kind, Request
+from msgspec.structs import replace
+
+from stateward.engine import Accepted, Denied, Engine, Job, Kind, Request
 from stateward.engine.groups import GroupVerdict
 from stateward.engine.handlers import Run
 from stateward.server.logs import working_on
@@ -50,9 +52,7 @@ class Timed:
 
 def observed(kind: Kind, traces: Traces) -> Kind:
     """Return a kind whose handlers are traced, and whose operations are named in what they log."""
-    handlers = {
-        action: Handler(_observed(one.run, traces), one.observe, one.attempts) for action, one in kind.handlers.items()
-    }
+    handlers = {action: replace(one, run=_observed(one.run, traces)) for action, one in kind.handlers.items()}
     return kind.with_handlers(handlers)
 
 

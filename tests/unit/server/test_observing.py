@@ -1,0 +1,28 @@
+"""A kind that is observed differs from the kind itself in nothing but what runs around its handlers."""
+
+from msgspec.structs import asdict
+
+from stateward.engine import Handler, Job, Kind
+from stateward.engine.handlers import Seen
+from stateward.server.observing import observed
+from stateward.server.traces import NoTraces
+from tests.integration.engine.plant import PUMP
+
+
+async def run(_job: Job) -> None:
+    pass
+
+
+async def look(_job: Job) -> Seen:
+    return Seen.DONE
+
+
+async def look_at_cancelled(_job: Job) -> Seen:
+    return Seen.NOT_DONE
+
+
+def test_an_observed_handler_keeps_its_looks_and_its_attempts() -> None:
+    handler = Handler(run, look, attempts=3, cancelled=look_at_cancelled)
+    (seen,) = observed(Kind(PUMP, {"pump": handler}), NoTraces()).handlers.values()
+    assert {**asdict(seen), "run": run} == asdict(handler)
+    assert seen.run is not run
