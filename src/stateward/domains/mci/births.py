@@ -1,10 +1,11 @@
-"""Births of VMs and parts: what a new one refers to, and what only the domain may say of it.
+"""Births of MCIs, VMs and parts: what a new one refers to, and what only the domain may say of it.
 
 The general API takes any spec. A caller who chose a uid or a provider's id would reach what another namespace has at
 the provider; a caller who chose a provider would use the lane of another connection.
 
 A new VM or part gets its uid, its place and its native ids here, in the transaction that accepts it. Whatever it names
-exists in its namespace. Requests of the domain's own operations were resolved by their operation, and stay as they are.
+exists in its namespace; so does what each new subgroup of an MCI names. Requests of operations were resolved by their
+operation, and stay as they are.
 """
 
 from typing import Any
@@ -14,11 +15,11 @@ from msgspec.structs import replace
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.forms import read
 from stateward.domains.mci.guards import with_own_uid
-from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VNET, PartState
-from stateward.domains.mci.model import HOME, SubGroup, VmSpec, native_ids, part_id
+from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, VM, VNET, PartState
+from stateward.domains.mci.model import HOME, MciSpec, SubGroup, VmSpec, mci_of, native_ids, part_id
 from stateward.domains.mci.parts import where_of
 from stateward.domains.mci.plans import find_plan
-from stateward.domains.mci.preflight import check_resources
+from stateward.domains.mci.preflight import check_plans, check_resources
 from stateward.engine import Request
 from stateward.engine.desk import Desk
 from stateward.engine.kinds import Guard
@@ -30,11 +31,11 @@ FIELDS = {
     "connectionName": "connection", "specId": "spec", "imageId": "image", "vNetId": "network", "subnetId": "subnet",
     "securityGroupIds": "groups", "sshKeyId": "key",
 }  # fmt: skip
-"""The fields of a VM's spec, by the fields of the domain's own API."""
+"""The fields of a VM's or a subgroup's spec, by the fields of the domain's own API."""
 
 
 class BirthGuard:
-    """Completes the spec of a new VM or part, or refuses it."""
+    """Completes the spec of a new VM or part, or refuses it; refuses new subgroups that name what is not there."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -44,7 +45,11 @@ class BirthGuard:
 
         async def both(desk: Desk, request: Request, found: Object) -> Request | None:
             completed = await guard(desk, request, found)
-            if request.birth is None or request.parent is not None:
+            if request.parent is not None:
+                return completed
+            if found.kind == MCI.kind:
+                await self._check_new_groups(desk, completed or request, found)
+            if request.birth is None or found.kind == MCI.kind:
                 return completed
             want = read(found.kind, request.spec or EMPTY)
             complete = self._complete_vm if found.kind == VM.kind else self._complete_part
@@ -52,15 +57,29 @@ class BirthGuard:
 
         return both
 
+    async def _check_new_groups(self, desk: Desk, request: Request, found: Object) -> None:
+        """Refuse subgroups that are new with a request, and name what is not there or does not fit."""
+        if request.spec is None:
+            return
+        wanted: MciSpec = read(found.kind, request.spec)
+        born = request.birth is not None
+        first = 0 if born else len(mci_of(found).groups)
+        groups, field = wanted.groups[first:], "spec.groups[{}]." if born else f"spec.groups[{first}]."  # one is new
+        await desk.peek(list(dict.fromkeys(key for one in groups for key in _named_records(request.ns, one))))
+        try:
+            await check_plans(self._catalogue.within(desk), request.ns, groups, field)
+        except BadInput as error:
+            place, _, name = error.field.rpartition(".")
+            state = None if born else found.state
+            raise BadInput(f"{place}.{FIELDS.get(name, name)}", error.value, error.allowed, state=state) from error
+
     async def _complete_vm(self, desk: Desk, ns: str, _kind: str, vm: VmSpec) -> VmSpec:
         """Return a VM whose place, size, image and native ids are those of what it names."""
         names = SubGroup(
             vm.group, 1, vm.spec, vm.image, vm.connection, vm.network, vm.subnet, vm.groups, vm.key, zone=vm.zone
         )
-        resources = [("vNet", vm.network), *(("securityGroup", one) for one in vm.groups), ("sshKey", vm.key)]
-        keys = {(word, name): Key(ns, part_id(word, name)) for word, name in resources if name}
-        records = [Key(ns, part_id("spec", vm.spec)), Key(ns, part_id("image", vm.image))]
-        await desk.peek([*keys.values(), *records, Key(HOME, part_id("connection", vm.connection))])
+        await desk.peek(_named_records(ns, names))
+        keys = _named_resources(ns, names)
         known = self._catalogue.within(desk)
         try:
             planned = await find_plan(known, ns, names)
@@ -100,3 +119,15 @@ class BirthGuard:
                 allowed = f"a vNet of connection {place.name}: it is one of {there.connection}"
                 raise BadInput("spec.network", part.network, allowed)
         return replace(part, provider=place.provider, region=place.region)
+
+
+def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:
+    """Return the networks, security groups and keys that a subgroup names, by type and name."""
+    resources = [("vNet", group.network), *(("securityGroup", one) for one in group.groups), ("sshKey", group.key)]
+    return {(word, name): Key(ns, part_id(word, name)) for word, name in resources if name}
+
+
+def _named_records(ns: str, group: SubGroup) -> list[Key]:
+    """Return the keys of all records that a subgroup names: one read finds them together."""
+    records = [Key(ns, part_id("spec", group.spec)), Key(ns, part_id("image", group.image))]
+    return [*_named_resources(ns, group).values(), *records, Key(HOME, part_id("connection", group.connection))]

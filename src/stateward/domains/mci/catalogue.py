@@ -66,7 +66,7 @@ class Catalogue:
     def snapshot(self) -> "Catalogue":
         """Return a catalogue that reads each record once: whoever resolves 400 subgroups reads a few."""
         found = Catalogue(self._on_host, local=self._local)
-        found.reader, found._known = self.reader, {}
+        found.reader, found._known, found._desk = self.reader, {}, self._desk
         return found
 
     def within(self, desk: Desk) -> "Catalogue":

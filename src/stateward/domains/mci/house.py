@@ -61,7 +61,7 @@ class MciWing(Wing):
         records = [_record(one) for one in RECORDS]
         super().__init__(
             [
-                self._mcis.kind(grants.after(guard_mci)),
+                self._mcis.kind(births.after(grants.after(guard_mci))),
                 self._vms.kind(grants.after(births.after(guard_vm))),
                 *parts.kinds(lambda guard: grants.after(births.after(guard))),
                 *records,

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, SSH_KEY, VM, VNET
 from stateward.domains.mci.model import KeySpec, NetworkSpec, Subnet, mci_of, part_seen, plain, vm_of
@@ -10,7 +11,7 @@ from stateward.domains.mci.parts import where_of
 from stateward.drivers import Place
 from stateward.errors import BadInput
 from stateward.store.records import Key, Status
-from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House, mci
+from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House, group, mci
 
 SEOUL = Place("aws", "ap-northeast-2")
 PLACE = {"connection": "aws-ap-northeast-2", "provider": "aws", "region": "ap-northeast-2"}
@@ -94,6 +95,34 @@ async def test_a_vm_is_never_made_in_the_network_of_another_namespace(house: Hou
 async def test_a_vm_names_what_its_namespace_has(house: House, field: str, value: Any) -> None:
     await victim(house)
     assert await refused(house, "m.g-1", VM.kind, A_VM | {field: value}, "m") == f"spec.{field}"
+
+
+WRONG_NAMES = [
+    ("spec", "huge"), ("image", "none"), ("connection", "nowhere"), ("network", "net"), ("groups", ("wall",)),
+    ("key", "key"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG_NAMES)
+async def test_an_mci_that_names_what_is_not_there_is_refused_before_it_is_accepted(
+    house: House, field: str, value: Any
+) -> None:
+    await victim(house)
+    wrong = plain(mci("m1", group("good"), group("bad", **{field: value})))
+    assert await refused(house, "m1", MCI.kind, wrong) == f"spec.groups[1].{field}"
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG_NAMES)
+async def test_a_new_subgroup_that_names_what_is_not_there_is_refused_before_it_is_accepted(
+    house: House, field: str, value: Any
+) -> None:
+    await house.created(mci("m1"))
+    before = await house.engine.get(NS, "m1")
+    grown = replace(mci_of(before), groups=(*mci_of(before).groups, group("bad", 1, **{field: value})))
+    with pytest.raises(BadInput) as error:
+        await house.engine.act(NS, "m1", "scale out", spec=plain(grown), args={"group": "bad", "count": 1})
+    assert (error.value.field, error.value.state) == (f"spec.groups[1].{field}", "Running")
+    assert await house.engine.get(NS, "m1") == before
 
 
 async def test_a_part_is_at_a_known_connection_and_in_its_lane(house: House) -> None:

@@ -36,6 +36,7 @@ from stateward.drivers import Refused as No
 from stateward.drivers.simulated.machine import state_at
 from stateward.drivers.simulated.temper import CALM, Temper
 from stateward.engine import Refused
+from stateward.engine.requests import Birth
 from stateward.store.records import Operation, Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 from tests.integration.drivers.local.host import kill_all_in
@@ -301,8 +302,9 @@ async def test_a_static_mci_stands_on_the_parts_that_it_names(house: House) -> N
 
 
 async def created_unchecked(house: House, wanted: MciSpec) -> Operation:
-    """Make an MCI over the general API, which does not look up what is named."""
-    return await house.ended(await house.engine.create(NS, wanted.name, MCI.kind, spec=plain(wanted)))
+    """Make an MCI as another operation does, long after somebody has looked up what is named."""
+    request = house.engine.request(NS, wanted.name, "create", spec=plain(wanted), birth=Birth(MCI.kind))
+    return await house.ended(await house.engine.submit(replace(request, parent="of a lease")))
 
 
 async def test_a_static_mci_is_failed_by_a_part_that_is_not_there(house: House) -> None:
