@@ -55,8 +55,24 @@ def test_a_lease_can_be_made_before_anything_is_reserved() -> None:
     assert spec(reservations=[]).reservations == ()
 
 
-ODD_TEXTS = ("1_0", " 10", "10 ", "10\n", "\uff11\uff10", "\u0663", "0x10", "1e1", "-5", "", "1.0", "1" * 5000)
-ODD_NUMBERS = (*ODD_TEXTS, 2.5, -1, 10**30, True, None, [1])
+ODD_TEXTS = (
+    "1_0",
+    " 10",
+    "10 ",
+    "10\n",
+    "\uff11\uff10",
+    "\u0663",
+    "0x10",
+    "1e1",
+    "-5",
+    "",
+    "1.0",
+    "1" * 5000,
+    "+2",
+    "02",
+    "-0",
+)
+ODD_NUMBERS = (*ODD_TEXTS, 1.0, 2.5, -1, 10**30, True, None, [1])
 
 
 @pytest.mark.parametrize("odd", ODD_NUMBERS)
@@ -137,7 +153,9 @@ def test_a_start_a_moment_ago_counts_as_now_because_clients_have_minutes_only() 
         ({"reservations": [{**HOST, "hypervisor_properties": 7}]}, "hypervisor_properties"),
         ({"reservations": [{"resource_type": "virtual:instance", "amount": 1}]}, "vcpus"),
         ({"reservations": [{"resource_type": "mci", "template": "no JSON"}]}, "template"),
-        ({"events": [{"event_type": "party"}]}, "events"),
+        ({"events": [{"event_type": "party", "event_date": "2030-01-02 06:00"}]}, "events"),
+        ({"events": [{"event_type": "before_end_lease"}]}, "events"),
+        ({"events": [{"event_type": "before_end_lease", "event_date": ""}]}, "events"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_the_field_named(given: dict[str, Any], field: str) -> None:

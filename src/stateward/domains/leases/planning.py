@@ -145,7 +145,8 @@ def _told(given: Given) -> object:
     """Return when the owner is to be told, by the field or by an event of that type; there are no others to be had."""
     events = _list("events", given.get("events"))
     for one in events:
-        if not isinstance(one, dict) or one.get("event_type") not in (EventType.BEFORE_END, "before_end"):
+        named = isinstance(one, dict) and one.get("event_type") in (EventType.BEFORE_END, "before_end")
+        if not named or not one.get("event_date"):
             raise BadInput("events", one, f"an object with the event_type {EventType.BEFORE_END} and an event_date")
     if len(events) > 1:
         raise BadInput("events", [one.get("event_date") for one in events], f"one {EventType.BEFORE_END} at most")
