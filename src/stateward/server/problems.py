@@ -156,7 +156,7 @@ def _(error: NotReady) -> Problem:
 @problem_of.register
 def _(error: StoreError) -> Problem:
     log.warning("the store fails a request: %s", error)
-    return problem(503, "unavailable", error.what, retry=error.retry, retry_after=PATIENCE)
+    return problem(503, "unavailable", error.what, retry=error.retry, retry_after=PATIENCE if error.retry else None)
 
 
 @problem_of.register

@@ -23,7 +23,7 @@ from stateward.lifecycle import Refusal, decide
 from stateward.server.problems import clean, encoded, problem, problem_of
 from stateward.server.refusals import Forbidden, NotAuthenticated, NotReady, TooMany
 from stateward.server.strict import BadBody, bad_body
-from stateward.store.errors import Busy, ReadOnly, Unfit
+from stateward.store.errors import Busy, ReadOnly, Replaced, Unfit
 from stateward.store.records import Status
 from tests.integration.engine.plant import PUMP
 
@@ -61,6 +61,7 @@ def refusal() -> Refusal:
         (NotReady("the store is away"), 503, "not_ready"),
         (Busy("locked"), 503, "unavailable"),
         (ReadOnly("no"), 503, "unavailable"),
+        (Replaced("the file is gone"), 503, "unavailable"),
         (RuntimeError("secret"), 500, "internal"),
     ],
 )
@@ -71,6 +72,7 @@ def test_every_error_is_one_problem(error: Exception, status: int, code: str) ->
     assert plain["type"] == f"urn:stateward:{code}"
     assert plain["title"]
     assert "secret" not in plain["detail"]
+    assert plain.get("retry") is True or "retry_after" not in plain
     assert None not in plain.values()
 
 
