@@ -49,6 +49,9 @@ class Case(ABC):
     image = ""
     """An image that exists there."""
 
+    ssh_port = 22
+    """Where its machines are logged in to; 0: nowhere."""
+
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self._drivers: list[Driver] = []

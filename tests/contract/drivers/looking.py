@@ -33,12 +33,13 @@ class Looking:
         seen = (await look(driver, case)).seen
         assert len({one.key for one in seen}) == len({one.native_id for one in seen}) == len(seen)
 
-    async def test_an_observation_tells_the_name_and_the_provider_s_own_word(self, case: Case) -> None:
+    async def test_an_observation_tells_the_name_the_provider_s_own_word_and_where_to_log_in(self, case: Case) -> None:
         driver, want = case.driver(), case.want()
         await driver.create([want])
         seen = await until(driver, case, want.key, MachineState.RUNNING)
         assert seen.name in (want.name, want.key)
         assert seen.native_state
+        assert seen.ssh_port == case.ssh_port
 
     async def test_a_terminated_machine_is_shown_as_such_or_no_longer_at_all(self, case: Case) -> None:
         driver = case.driver()

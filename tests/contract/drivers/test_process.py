@@ -21,6 +21,7 @@ class ProcessCase(BreakableCase):
 
     spec = "tiny"
     image = "sh"
+    ssh_port = 0
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

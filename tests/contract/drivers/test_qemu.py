@@ -21,6 +21,7 @@ class QemuCase(BreakableCase):
 
     spec = "tiny"
     image = "tick"
+    ssh_port = 0
 
     def __init__(self, folder: Path, arch: str) -> None:
         super().__init__()

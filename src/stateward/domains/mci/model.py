@@ -240,7 +240,7 @@ class VmSeen(Struct, frozen=True, omit_defaults=True):
     name: str = ""
     public_ip: str = ""
     private_ip: str = ""
-    ssh_port: int = 22
+    ssh_port: int = 22  # 0: nobody can log in
 
 
 def vm_id(mci: str, name: str) -> str:

@@ -229,6 +229,7 @@ def _observation(sight: Sight) -> Observation:
         native,
         record.name,
         private_ip="127.0.0.1",
+        ssh_port=0,
         details=details,
         tokens=(record.token,) if record.token else (),
     )

@@ -307,6 +307,7 @@ def _observation(sight: Sight, state: MachineState, word: str, complaint: str = 
         state,
         word,
         record.name,
+        ssh_port=0,
         details=details,
         tokens=(record.token,) if record.token else (),
         begun=record.more.get(BEGUN, ""),

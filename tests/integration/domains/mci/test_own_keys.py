@@ -15,8 +15,9 @@ from stateward.domains.mci.own_keys import owner_of, remove_ownerless_keys
 from stateward.drivers import PartKind
 from stateward.errors import BadInput
 from tests.integration.domains.mci.api_house import AWS, HERE, MICRO, NS, ApiHouse, group, mci, open_api
-from tests.integration.domains.mci.conftest import House
+from tests.integration.domains.mci.conftest import ANN, House
 from tests.integration.domains.mci.conftest import mci as wanted
+from tests.integration.drivers.local.host import kill_all_in
 
 M1 = f"/ns/{NS}/mci/m1"
 KEYS = f"/ns/{NS}/resources/sshKey"
@@ -129,6 +130,15 @@ async def test_the_way_in_is_told_with_user_key_addresses_and_port(api: ApiHouse
     assert (access["publicIP"], access["privateIP"], access["sshPort"]) == (first["publicIP"], first["privateIP"], 22)
     assert access["publicIP"]
     assert (await api.get(f"{M1}/vm/g1-1?option=accessinfo")).json()["sshKeyId"] == first["sshKeyId"]
+
+
+async def test_a_vm_that_nobody_can_log_in_to_is_told_without_port_and_key(api: ApiHouse, tmp_path: Path) -> None:
+    await api.wing.service.grant("local", [NS], ANN)
+    shown = await api.created(mci("m1", group("p", 1, specId="local+here+tiny", imageId="sh")))
+    access = (await api.get(f"{M1}/vm/p-1?option=accessinfo")).json()
+    kill_all_in(tmp_path / "machines" / "process" / "here")
+    assert (access["privateIP"], access["sshPort"], access["sshKeyId"]) == ("127.0.0.1", 0, "")
+    assert shown["vm"][0]["sshPort"] == 0
 
 
 async def test_keys_go_when_their_mci_is_gone_and_not_before(api: ApiHouse) -> None:

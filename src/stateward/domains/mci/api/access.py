@@ -13,7 +13,8 @@ async def vm_access(look: Views, found: Object) -> VmAccess:
     """Return how to reach a VM."""
     vm, seen = vm_of(found), vm_seen(found)
     connection = await look.connection(vm.connection)
-    return VmAccess(vm.name, seen.public_ip, seen.private_ip, seen.ssh_port, vm.user, vm.key, connection)
+    key = vm.key if seen.ssh_port else ""  # a key opens nothing where nobody can log in
+    return VmAccess(vm.name, seen.public_ip, seen.private_ip, seen.ssh_port, vm.user, key, connection)
 
 
 async def access_of(look: Views, mci: Object) -> MciAccess:
