@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.agents.admission import Admission
-from stateward.agents.messages import Order, fulfils
+from stateward.agents.messages import Item, Order, fulfils
+from stateward.domains.edge.book import TRIES, Book
 from stateward.domains.edge.guard import Record, Rejected, Report, Why, fence, weigh
 from stateward.domains.edge.lifecycle import CLUSTERINST, ClusterInstState
 from stateward.domains.edge.protocol import (
@@ -27,6 +28,7 @@ from stateward.domains.edge.protocol import (
     instance_protocol,
     listing,
 )
+from stateward.domains.edge.settling import NOTHING, settled
 from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Refusal, declare
 from stateward.lifecycle.explore import Bounds, Claim, Exploration, Faults, Protocol, Violation, Wrong, explore
 
@@ -296,3 +298,22 @@ def test_what_never_was_ready_is_undone_by_its_removal() -> None:
     protocol = instance_protocol(Scenario(asks=2))
     explore(replace(protocol, invariants=(Claim("note", (CONTROLLER,), note),)), LOSSY, BOUNDS)
     assert met
+
+
+@pytest.mark.parametrize(
+    ("state", "item", "error"),
+    [
+        (S.CREATING, NOTHING, S.CREATE_ERROR),
+        (S.UPDATING, Item(0, 1, True, 1), S.UPDATE_ERROR),
+        (S.DELETING, Item(0, 2, True, 1), S.DELETE_ERROR),
+    ],
+)
+def test_work_that_the_agent_loses_each_time_is_given_up_and_undone(state: S, item: Item, error: S) -> None:
+    rules, book = Rules(), Book(state, operation=2, generation=2, confirmed=1, issued=2, notify=1)
+    for _ in range(TRIES - 1):
+        turn = settled(rules, book, item)
+        assert (turn.move, turn.book) == (None, replace(book, tries=book.tries + 1))
+        book = turn.book
+    turn = settled(rules, book, item)
+    assert turn.move is not None
+    assert (turn.move.event, turn.book.state, turn.book.operation) == ("give up", error, 3)

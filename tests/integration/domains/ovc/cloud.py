@@ -15,11 +15,13 @@ from stateward.domains.ovc.model import (
     DiskSpec,
     ImageSpec,
     NodeSpec,
+    Spot,
     VmSpec,
     boot_disk_of,
     file_name_of,
     vm_seen,
 )
+from stateward.domains.ovc.nodes.port import Machine, Power
 from stateward.domains.ovc.service import Caller, Service
 from stateward.domains.ovc.settings import Settings
 from stateward.domains.wing import Site
@@ -159,6 +161,15 @@ class Cloud:
     async def machine(self, vm: str) -> str:
         """Return the key of a VM's machine."""
         return vm_seen(await self.get(vm)).machine
+
+    async def start_late(self, *spots: Spot) -> None:
+        """Let machines come up behind the domain's back, as if their start had been slow and not failed."""
+        for spot in spots:
+            await (await self.wing.nodes.of(self.ns, spot.node)).start(Machine(spot.machine, "late", "tiny"))
+
+    async def powers(self, *spots: Spot) -> list[Power]:
+        """Return what the nodes say of machines."""
+        return [await (await self.wing.nodes.of(self.ns, spot.node)).look(spot.machine) for spot in spots]
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Wait until something has become true."""

@@ -74,6 +74,32 @@ async def test_a_cloudspace_whose_firewall_does_not_come_up_is_in_error_and_can_
     assert (await power(cloud, await wall(cloud, box)), (await wall(cloud, box)).leftovers) == (Power.ON, ())
 
 
+async def test_all_that_several_failed_deploys_may_have_left_is_stopped_before_the_next(cloud: Cloud) -> None:
+    cloud.doors.break_("start", "no memory")
+    made = await cloud.service.create_cloudspace(cloud.ns, CloudspaceSpec("new", cloud.account), ANN)
+    box = made.object.id
+    assert (await cloud.ended(made)).status == "failed"
+    (first,) = (await wall(cloud, box)).leftovers
+    assert (await cloud.do(box, "deploy")).status == "failed"
+    second = (await wall(cloud, box)).leftovers[-1]
+    cloud.doors.mend("start")
+    await cloud.start_late(first, second)
+    await cloud.did(box, "deploy")
+    assert await cloud.powers(first, second) == [Power.OFF, Power.OFF]
+
+
+async def test_all_that_several_failed_moves_may_have_left_is_stopped_before_the_next(cloud: Cloud) -> None:
+    node, left = (await wall(cloud)).node, []
+    cloud.doors.break_(f"start:{cloud.box}", "no memory")
+    for _ in range(2):
+        assert (await cloud.do(node, "maintenance", ADA)).status == "failed"
+        left.append((await wall(cloud)).leftovers[-1])
+    cloud.doors.mend(f"start:{cloud.box}")
+    await cloud.start_late(*left)
+    await cloud.did(node, "maintenance", ADA)
+    assert await cloud.powers(*left) == [Power.OFF, Power.OFF]
+
+
 async def test_without_a_node_there_is_no_cloudspace(cloud: Cloud) -> None:
     nowhere = cloud.elsewhere()
     nowhere.account = await nowhere.new_account()

@@ -21,8 +21,9 @@ from stateward.domains.ovc.denials import (
     TooManyDisks,
 )
 from stateward.domains.ovc.lifecycle import DISK, VM
-from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, vm_seen
+from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, Spot, vm_seen
 from stateward.domains.ovc.nodes.driven import Driven
+from stateward.domains.ovc.nodes.port import Power
 from stateward.engine import Accepted, Denied, Refused
 from stateward.engine.cancelling import AlreadyEnded
 from stateward.errors import BadInput
@@ -385,6 +386,22 @@ async def test_a_deploy_that_fails_can_be_tried_again_and_nothing_is_left_behind
     assert await cloud.states(vm, cloud.boot_disk(vm)) == ["RUNNING", "ASSIGNED"]
 
 
+async def test_all_that_several_failed_starts_may_have_left_is_stopped_before_the_next(cloud: Cloud) -> None:
+    cloud.doors.break_("start", "no memory")
+    made = await cloud.service.create_machine(cloud.ns, cloud.vm_spec(), ANN)
+    vm = made.object.id
+    assert (await cloud.ended(made)).status == "failed"
+    (first,) = vm_seen(await cloud.get(vm)).leftovers
+    assert (await cloud.do(vm, "deploy")).status == "failed"
+    second = vm_seen(await cloud.get(vm)).leftovers[-1]
+    assert first != second
+    cloud.doors.mend("start")
+    await cloud.start_late(first, second)
+    await cloud.did(vm, "deploy")
+    assert await cloud.powers(first, second) == [Power.OFF, Power.OFF]
+    assert vm_seen(await cloud.get(vm)).leftovers == ()
+
+
 # --- hidden work -----------------------------------------------------------------------------------------------------
 
 
@@ -435,6 +452,23 @@ async def test_what_a_failed_migration_may_have_left_is_swept_before_anything_el
     cloud.doors.mend("move")
     await cloud.did(vm, "migrate", ADA)
     await cloud.did(vm, "destroy")
+
+
+async def test_all_that_several_cancelled_migrations_may_have_left_is_stopped_with_the_machine(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    left: list[Spot] = []
+    for _ in range(2):
+        cloud.doors.close("move")
+        migrating = await cloud.ask(vm, "migrate", ADA)
+        await cloud.doors.somebody_at("move")
+        await cloud.engine.cancel(cloud.ns, migrating.op.id)
+        assert (await cloud.ended(migrating)).status == "cancelled"
+        cloud.doors.open("move")
+        left.append(vm_seen(await cloud.get(vm)).leftovers[-1])
+    await cloud.start_late(*left)
+    await cloud.did(vm, "stop")
+    assert await cloud.powers(*left) == [Power.OFF, Power.OFF]
+    assert vm_seen(await cloud.get(vm)).leftovers == ()
 
 
 # --- cancelling ------------------------------------------------------------------------------------------------------

@@ -65,6 +65,23 @@ async def test_what_was_lost_is_swept_before_the_machine_gets_power_again(cloud:
     assert (seen.machine != machine, seen.leftovers) == (True, ())
 
 
+async def test_what_was_lost_is_swept_with_what_was_left_before(cloud: Cloud) -> None:
+    vm = await cloud.vm()
+    cloud.doors.close("move")
+    migrating = await cloud.ask(vm, "migrate", ADA)
+    await cloud.doors.somebody_at("move")
+    await cloud.engine.cancel(cloud.ns, migrating.op.id)
+    assert (await cloud.ended(migrating)).status == "cancelled"
+    cloud.doors.open("move")
+    (left,) = vm_seen(await cloud.get(vm)).leftovers
+    node, machine = await behind(cloud, vm)
+    await node.stop(machine)
+    await look(cloud)
+    await cloud.start_late(left)
+    await cloud.did(vm, "start")
+    assert await cloud.powers(left) == [Power.OFF]
+
+
 async def test_a_machine_that_was_frozen_or_let_go_by_another_hand_shows_as_what_it_is(cloud: Cloud) -> None:
     vm = await cloud.vm()
     node, machine = await behind(cloud, vm)
