@@ -16,7 +16,26 @@ from stateward.engine.notes import Notes
 from stateward.engine.outcomes import Phase, Report, Retry
 from stateward.engine.requests import Birth, LockWish
 from stateward.engine.troubles import Distances
-from stateward.lifecycle import CONTROLLER, NO_FACTS
+from stateward.lifecycle import (
+    BACK,
+    CLOCK,
+    CONTROLLER,
+    DAY,
+    MINUTE,
+    NEW,
+    NO_FACTS,
+    STABLE,
+    TRANSITIONAL,
+    UNKNOWN,
+    USER,
+    State,
+    declare,
+    failure,
+    request,
+    step,
+    success,
+    timeout,
+)
 from stateward.store.changes import Changes
 from stateward.store.port import Store
 from stateward.store.records import Claim, Key, Status
@@ -55,9 +74,9 @@ class Former:
         (counted,) = await self._report([Report(claim.operation, OWNER, claim.work.epoch, what)])
         return counted
 
-    async def rejected(self) -> list[str]:
+    async def rejected(self, name: str = "p1") -> list[str]:
         """Return what the journal has of words that did not count."""
-        lines = await self.engine.history("ns", "p1")
+        lines = await self.engine.history("ns", name)
         return [line.event for line in lines if line.event.startswith("rejected")]
 
 
@@ -159,3 +178,86 @@ async def test_locks_are_granted_in_the_order_of_asking_whatever_the_operations_
             assert (await site.ended(one)).status is Status.SUCCEEDED
     assert order == names
     assert sorted(names) != names
+
+
+# --- reports that count, and moves of others meanwhile ---------------------------------------------------------------
+
+
+class Valve(State):
+    SHUT = "shut", STABLE
+    OPENING = "opening", TRANSITIONAL
+    TURNING = "turning", TRANSITIONAL
+    OPEN = "open", STABLE
+    STUCK = "stuck", STABLE
+
+
+V = Valve
+
+VALVE = declare(
+    "test.valve",
+    Valve,
+    (
+        step(   NEW,                   "make",   USER,       V.SHUT),
+        request(V.SHUT | V.STUCK,      "open",   USER,       V.OPENING, V.OPEN, V.STUCK, 1 * MINUTE),
+        step(   V.OPENING,             "turn",   CONTROLLER, V.TURNING, within=1 * DAY),
+        step(   V.OPENING | V.TURNING, "block",  USER,       V.STUCK),
+        success(V.OPENING | V.TURNING, "opened", CONTROLLER, V.OPEN),
+        failure(V.OPENING | V.TURNING, "failed", CONTROLLER, V.STUCK),
+        timeout(V.OPENING | V.TURNING, BACK),
+    ),
+    USER | CONTROLLER | CLOCK,
+)  # fmt: skip
+
+
+@pytest.fixture
+async def opening(new_store: Callable[[], Store]) -> AsyncIterator[Former]:
+    """A worker that is about to open the valve v1."""
+    kind = Kind(VALVE, {"open": Handler(Plant().run)}, general=True)
+    async with Engine(new_store(), [kind], works=False) as engine:
+        await engine.create("ns", "v1", VALVE.kind, "make")
+        await engine.act("ns", "v1", "open")
+        yield Former(engine)
+
+
+async def test_a_phase_that_is_reported_twice_is_entered_once(opening: Former) -> None:
+    claim = await opening.claim()
+    phase = Phase("turn", CONTROLLER, NO_FACTS, '{"turn": null}')
+    assert [await opening.says(claim, phase) for _ in range(2)] == [True, True]
+    found, lines = await opening.engine.get("ns", "v1"), await opening.engine.history("ns", "v1")
+    assert (found.state, [line.event for line in lines]) == ("turning", ["make", "open", "turn"])
+
+
+async def test_a_move_of_another_party_renews_the_deadline_of_work_that_is_owned(opening: Former) -> None:
+    claim = await opening.claim()
+    await opening.engine.act("ns", "v1", "turn", actor=CONTROLLER)
+    (work,) = await opening.store.reader.queue_of(Key("ns", "v1"))
+    assert (work.owner, work.epoch) == (OWNER, claim.work.epoch)
+    assert work.deadline is not None
+    assert claim.work.deadline is not None
+    assert work.deadline > claim.work.deadline + DAY / 2
+
+
+async def test_a_step_to_rest_ends_the_operation_that_held_the_object(opening: Former) -> None:
+    claim = await opening.claim()
+    await opening.engine.act("ns", "v1", "block")
+    operation = await opening.store.reader.operation(claim.operation.key)
+    assert operation is not None
+    assert (operation.status, operation.error) == (Status.CANCELLED, "block by user")
+    assert not await opening.says(claim, Ending("opened", CONTROLLER))
+    assert (await opening.engine.get("ns", "v1")).state == "stuck"
+    assert await opening.rejected("v1") == ["rejected: opened"]
+    assert await opening.store.reader.queue_of(Key("ns", "v1")) == []
+
+
+async def test_an_end_that_the_table_does_not_name_leads_back_to_where_the_operation_began(opening: Former) -> None:
+    assert await opening.says(await opening.claim(), Ending(UNKNOWN, error="nobody can say"))
+    assert (await opening.engine.get("ns", "v1")).state == "shut"
+
+
+async def test_work_that_is_to_be_looked_at_first_stays_so_when_it_is_put_back(opening: Former) -> None:
+    claim = await opening.claim()
+    lost = replace(claim.work, observe=True)
+    await opening.store.transact(lambda tx: tx.apply(Changes(work=[lost])))
+    assert await opening.says(claim, Retry(0.0, "the provider does not answer"))
+    (work,) = await opening.store.reader.queue_of(Key("ns", "v1"))
+    assert (work.owner, work.observe) == (None, True)

@@ -1,6 +1,7 @@
 """Free hands: what no limit holds back belongs to the worker beside it from the moment of its acceptance."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -8,8 +9,9 @@ from stateward.engine import Engine, Route
 from stateward.engine.accept import accept
 from stateward.engine.hands import Hands
 from stateward.engine.requests import Birth, Request
-from stateward.store.port import Store, Tx
-from stateward.store.records import UNLIMITED, Claim, Key, Lane, Worker
+from stateward.store.errors import Unavailable
+from stateward.store.port import Program, Store, Tx
+from stateward.store.records import UNLIMITED, Claim, Key, Lane, Status, Worker
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP, Plant
 
@@ -89,3 +91,28 @@ async def test_what_has_to_wait_is_not_taken(hall: Hall) -> None:
 
 async def test_a_worker_that_was_silent_for_long_takes_nothing(hall: Hall) -> None:
     assert await hall.take(hall.build("p1"), silent=LEASE / 2) == []
+
+
+async def test_what_was_taken_is_put_back_at_once_if_the_answer_was_lost(
+    new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant, store = Plant(), new_store()
+    transact, lost = store.transact, list[str]()
+
+    async def lose_answer(program: Program[Any]) -> Any:
+        answer = await transact(program)
+        if not lost and (work := await store.reader.queue_of(Key("ns", "p1"))):
+            lost.append(work[0].owner or "")
+            raise Unavailable("the answer was lost")
+        return answer
+
+    async with Engine(store, [plant.pump()], lease=600.0) as engine:
+        worker = engine.worker
+        assert worker is not None
+        monkeypatch.setattr(store, "transact", lose_answer)
+        asked = engine.request("ns", "p1", "build", birth=Birth(PUMP.kind))
+        with pytest.raises(Unavailable):
+            await worker.accept([asked])
+        assert lost == [worker.name]
+        operation = await engine.wait("ns", asked.op, 30)
+    assert (operation.status, operation.attempts) == (Status.SUCCEEDED, 2)

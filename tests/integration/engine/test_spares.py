@@ -1,20 +1,22 @@
 """Spares, with a worker and a store: a place in a lane is filled the moment it is left, and never twice."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
 from msgspec.structs import replace
 
-from stateward.engine import Engine, Route, Throttled
+from stateward.engine import Engine, Job, Route, Throttled
 from stateward.engine.claiming import claim
 from stateward.engine.endings import report
 from stateward.engine.healer import bury
 from stateward.engine.outcomes import Ending, Report, Stopped, Untouched
 from stateward.engine.requests import Accepted
 from stateward.engine.spares import Pace
+from stateward.errors import StatewardError
 from stateward.lifecycle import FORCE
+from stateward.store.errors import ReadOnly
 from stateward.store.port import Store
 from stateward.store.records import Claim, Key, Lane, LaneGroup, Status, Work, Worker
 from tests.integration.engine.conftest import Site
@@ -179,10 +181,14 @@ async def held_up(site: Site) -> list[Accepted]:
     await site.ended((await asked(site, "known"))[0])
     site.plant.hold()
     builds = await asked(site, "p1", "p2", "p3")
-    async with asyncio.timeout(30):
-        while not (await stands(site, "p2")).spare:
-            await asyncio.sleep(0.005)
+    await until_spare(site, "p2")
     return builds
+
+
+async def until_spare(site: Site, name: str) -> None:
+    async with asyncio.timeout(30):
+        while not (await stands(site, name)).spare:
+            await asyncio.sleep(0.005)
 
 
 async def test_all_spares_are_begun_in_the_end_and_never_more_than_the_lane_allows(site: Site) -> None:
@@ -226,6 +232,47 @@ async def test_a_lane_that_is_throttled_gets_no_spare_begun(site: Site) -> None:
     assert [(await site.ended(one)).status for one in builds] == [Status.SUCCEEDED] * 3
     lines = await site.engine.history("ns", "p2")
     assert not [line.event for line in lines if line.event.startswith("rejected")]
+
+
+async def test_a_spare_keeps_the_place_though_nobody_before_it_could_tell_of_its_end(site: Site) -> None:
+    """The first has the place, the second follows it and the third the second; both reports are lost together."""
+    await site.ended((await asked(site, "known"))[0])
+    assert site.engine.worker is not None
+    reports = site.engine.worker._reports
+    run, begun, lost = reports._run, list[str](), list[set[str]]()
+    gates = {name: asyncio.Event() for name in ("report", "x", "p1", "p2", "p3")}
+
+    async def work(job: Job) -> None:
+        begun.append(job.object)
+        await gates[job.object].wait()
+        site.plant.true.add(job.key.id)
+
+    async def lose_reports(batch: Sequence[Report]) -> Sequence[bool | StatewardError]:
+        names = {one.operation.object for one in batch}
+        if names == {"x"}:
+            await gates["report"].wait()
+        elif not lost:
+            lost.append(names)
+            raise ReadOnly("the reports were lost")
+        return await run(batch)
+
+    site.plant.works, reports._run = work, lose_reports
+    gates["x"].set()
+    builds = [await site.engine.create("ns", "x", PUMP.kind, "build"), *await asked(site, "p1", "p2")]
+    await until_spare(site, "p2")
+    gates["p1"].set()
+    await site.until(lambda: "p2" in begun)
+    builds += await asked(site, "p3")
+    await until_spare(site, "p3")
+    gates["p2"].set()
+    await site.until(lambda: "p3" in begun)
+    gates["report"].set()
+    async with asyncio.timeout(30):
+        while (await stands(site, "p3")).spare:
+            await asyncio.sleep(0.005)
+    gates["p3"].set()
+    assert [(await site.ended(one)).status for one in builds] == [Status.SUCCEEDED] * 4
+    assert (lost, begun) == ([{"p1", "p2"}], ["x", "p1", "p2", "p3"])
 
 
 async def test_the_limits_hold_however_many_workers_hold_spares(new_store: Callable[[], Store]) -> None:
