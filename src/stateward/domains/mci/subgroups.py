@@ -60,14 +60,17 @@ async def drop_empty_subgroup(desk: Desk, who: str, vm: Object) -> None:
 
 
 async def _count_others(desk: Desk, vm: Object, group: str) -> int:
-    """Return how many VMs a subgroup has beside one that is removed; the VMs of an MCI are read once for a batch."""
+    """Return how many VMs a subgroup has beside one that is removed; the VMs of an MCI are read once for a batch.
+
+    They are counted as they were before the transaction, and each one that it removes is taken off here. The others of
+    a batch may be removed on the desk already, and are taken off when it is their turn.
+    """
     counted = ("VMs of", vm.ns, vm.parent or "")
     if counted not in desk.tally:
         desk.tally[counted] = 1
         for one in await desk.tx.select(Selector(vm.ns, VM.kind, vm.parent)):
-            if one.id == vm.id or not desk.objects.get(one.key, one).removed:
-                key = (*counted, vm_of(one).group)
-                desk.tally[key] = desk.tally.get(key, 0) + 1
+            key = (*counted, vm_of(one).group)
+            desk.tally[key] = desk.tally.get(key, 0) + 1
     desk.tally[*counted, group] -= 1
     return desk.tally[*counted, group]
 

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from stateward.domains.mci import clouds
 from stateward.domains.mci.lifecycle import MciState
-from stateward.domains.mci.model import mci_of
+from stateward.domains.mci.model import mci_of, vm_of
 from stateward.domains.mci.subgroups import WITH_MCI
 from stateward.drivers import Place
 from stateward.drivers.simulated.temper import CALM
 from stateward.engine import NotFound
+from stateward.store.records import Status
 from tests.integration.domains.mci import api_house
 from tests.integration.domains.mci.api_house import MICRO, ApiHouse, open_api
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
@@ -77,6 +78,16 @@ async def test_vms_that_are_removed_at_once_take_their_subgroups_along(house: Ho
     names = ("good-1", "good-2", "other-1", "other-2")
     await asyncio.gather(*(house.service.delete_vm(NS, "m1", name, ANN, force=True) for name in names))
     assert await subgroups(house) == ["other"]
+
+
+async def test_vms_that_are_deleted_at_their_provider_at_once_take_along_only_subgroups_without_vms(house: House) -> None:
+    await house.created(mci("m1", GOOD, group("other", 4)))
+    names = ("good-1", "good-2", "other-1", "other-2", "other-3")
+    deletes = await asyncio.gather(*(house.service.terminate_and_delete_vm(NS, "m1", name, ANN) for name in names))
+    ended = await asyncio.gather(*map(house.ended, deletes))
+    assert {one.status for one in ended} == {Status.SUCCEEDED}
+    assert await subgroups(house) == ["other"]
+    assert [vm_of(one).name for one in await house.service.vms(NS, "m1")] == ["other-4"]
 
 
 async def test_an_mci_that_is_deleted_keeps_the_record_of_its_subgroups(house: House) -> None:
