@@ -1,4 +1,6 @@
 from stateward.access import Grant, Role
+from stateward.agents.messages import Hello, encode
+from stateward.domains.edge.api import agent_door
 from stateward.domains.edge.door import FOREIGN, MOST_REASON, admitted, refusal_of
 
 
@@ -23,3 +25,35 @@ def test_a_token_of_before_that_names_a_namespace_speaks_for_nothing_and_says_ho
 
 def test_the_reason_of_a_refusal_fits_into_the_frame_that_closes_a_connection() -> None:
     assert len(refusal_of(agent("l" * 200), "l" * 200, "m" * 60)) <= MOST_REASON
+
+
+class LostSocket:
+    """A WebSocket whose peer has sent a hello and was lost since: what it sent can still be read."""
+
+    def __init__(self, token: Grant) -> None:
+        self.scope = {"auth": token}
+        self.read = 0
+
+    async def accept(self) -> None: ...
+
+    async def close(self, code: int, reason: str) -> None:
+        raise OSError("the peer is lost")
+
+    async def receive_text(self) -> str:
+        self.read += 1
+        return encode(Hello("1.0")).decode()
+
+
+class StrictOffice:
+    """Counts who is turned away; nobody else comes in."""
+
+    turned_away = 0
+
+    def turn_away(self, grant: Grant, ns: str, cloudlet: str) -> None:
+        self.turned_away += 1
+
+
+async def test_an_agent_with_a_foreign_token_is_not_heard_though_it_is_lost_while_it_is_refused() -> None:
+    socket, office = LostSocket(agent("lab:berlin")), StrictOffice()
+    await agent_door.fn(socket, office, "lab", "munich")
+    assert (office.turned_away, socket.read) == (1, 0)

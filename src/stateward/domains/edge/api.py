@@ -319,12 +319,14 @@ async def list_agents(request: Call, office: TheOffice, ns: Ns) -> AgentsView:
 @websocket("/agents/{space:str}/{cloudlet:str}", opt=needs(Right.REPORT))
 async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space: Ns, cloudlet: Cloudlet) -> None:
     """Serve an agent."""
+    grant = grant_of(socket)
     with suppress(WebSocketDisconnect, OSError):  # an agent that is gone before it was heard
         await socket.accept()
-        if not admitted(grant_of(socket), space, cloudlet):
-            office.turn_away(grant_of(socket), space, cloudlet)
-            await socket.close(4403, refusal_of(grant_of(socket), space, cloudlet))
-            return
+    if not admitted(grant, space, cloudlet):
+        office.turn_away(grant, space, cloudlet)
+        with suppress(WebSocketDisconnect, OSError):  # what it has sent before it was gone is not read
+            await socket.close(4403, refusal_of(grant, space, cloudlet))
+        return
     try:
         await line_of(socket, space, cloudlet).serve(office)
     except Gone as gone:

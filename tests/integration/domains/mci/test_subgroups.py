@@ -80,7 +80,9 @@ async def test_vms_that_are_removed_at_once_take_their_subgroups_along(house: Ho
     assert await subgroups(house) == ["other"]
 
 
-async def test_vms_that_are_deleted_at_their_provider_at_once_take_along_only_subgroups_without_vms(house: House) -> None:
+async def test_vms_that_are_deleted_at_their_provider_at_once_take_along_only_subgroups_without_vms(
+    house: House,
+) -> None:
     await house.created(mci("m1", GOOD, group("other", 4)))
     names = ("good-1", "good-2", "other-1", "other-2", "other-3")
     deletes = await asyncio.gather(*(house.service.terminate_and_delete_vm(NS, "m1", name, ANN) for name in names))
