@@ -5,12 +5,17 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from stateward.domains.systems.backends.local import ward
+from stateward.domains.systems.backends.local.files import Files, Order
+from stateward.domains.systems.backends.local.launch import find, launch
 from stateward.domains.systems.backends.local.ward import back_off
 from stateward.domains.systems.backends.port import NoRoom, Phase
-from stateward.domains.systems.definition import Health, NodePool, Service
+from stateward.domains.systems.definition import Health, NodePool, Service, revision_of
+from stateward.drivers.confinement import Confinement
 from tests.integration.domains.systems.machine import (
     HOME,
     WEB,
@@ -262,3 +267,37 @@ async def asked(port: int) -> str:
     answer = (await reader.read()).decode()
     writer.close()
     return answer.rpartition("\r\n")[2]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT PROVED HERE: users of their own need a server that is root")
+async def test_a_keeper_that_dies_right_after_a_start_leaves_a_note_of_the_instances_user(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, confinement = Files(folder), Confinement()
+    lodge, service = files.lodge(WEB, "one"), shell("setsid sleep 60 & sleep 60")
+    lodge.put_order(Order("one", revision_of(service), service))
+
+    class Killed(BaseException):
+        """The keeper is killed."""
+
+    def start_and_die(*how: Any) -> int:
+        launch(*how)
+        raise Killed
+
+    monkeypatch.setattr(ward, "launch", start_and_die)
+    with pytest.raises(Killed):
+        ward.Ward(lodge, lodge.order(), confinement).tick(1.0)  # type: ignore[arg-type]
+    monkeypatch.undo()
+    async with asyncio.timeout(10):
+        while find(lodge, 1) is None:  # it shows its environment when it has become what it is to be
+            await asyncio.sleep(0.01)
+    next_one = ward.Ward(lodge, Order("one", revision_of(service), service, stop=True), confinement)
+    next_one.tick(2.0)
+    process = next_one.state.process
+    assert process is not None
+    assert next_one.state.uid == Path(f"/proc/{process.pid}").stat().st_uid
+    os.killpg(process.pid, signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while not next_one.over:
+            next_one.tick(3.0)
+            await asyncio.sleep(0.01)

@@ -109,12 +109,12 @@ class Ward:
     def _launch(self, now: float) -> None:
         boot, port = self.state.boot + 1, self.order.port or free_port()
         phase = Phase.STARTING if not self.state.restarts else self.state.phase
-        self.state = replace(self.state, boot=boot, port=port, launching=True, phase=phase)
-        self.lodge.put_state(self.state)
         self._failures, self._looked = 0, 0.0
         try:
             box = box_of(self.lodge, self.order, self._confinement)
-            self.state = replace(self.state, uid=box.uid)
+            # Noted before the start: whoever comes next must know that there may be a process, and whose it is.
+            self.state = replace(self.state, boot=boot, port=port, launching=True, phase=phase, uid=box.uid)
+            self.lodge.put_state(self.state)
             pid = launch(self.lodge, self.order, boot, port, box, self._confinement)
         except OSError as error:
             self.state = replace(self.state, launching=False)
