@@ -3,13 +3,15 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
-from stateward.domains.systems.backends.local import ward
+from stateward.domains.systems.backends.local import health, ward
 from stateward.domains.systems.backends.local.files import Files, Order
 from stateward.domains.systems.backends.local.launch import find, launch
 from stateward.domains.systems.backends.local.ward import back_off
@@ -18,6 +20,7 @@ from stateward.domains.systems.definition import Health, NodePool, Service, revi
 from stateward.drivers.confinement import Confinement
 from tests.integration.domains.systems.machine import (
     HOME,
+    PATIENT,
     WEB,
     end_all,
     is_alive,
@@ -301,3 +304,29 @@ async def test_a_keeper_that_dies_right_after_a_start_leaves_a_note_of_the_insta
         while not next_one.over:
             next_one.tick(3.0)
             await asyncio.sleep(0.01)
+
+
+async def test_a_check_that_is_broken_off_while_its_command_is_started_leaves_no_process(tmp_path: Path) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+    broken_off = Event()
+
+    def begin(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        broken_off.wait(PATIENT)
+        begun.append(start())
+        return begun[0]
+
+    check = Health(command=("/bin/sleep", "60"))
+    look = asyncio.create_task(health.look(check, 0, {}, str(tmp_path), begin))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    look.cancel()
+    await asyncio.sleep(0)
+    broken_off.set()
+    await asyncio.gather(look, return_exceptions=True)
+    async with asyncio.timeout(PATIENT):
+        while not begun:
+            await asyncio.sleep(0.01)
+    ended = begun[0].poll() is not None
+    begun[0].kill()
+    begun[0].wait()
+    assert ended

@@ -59,13 +59,23 @@ async def _command(command: tuple[str, ...], environment: Mapping[str, str], fol
             command, env=environment, cwd=folder, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
         )
 
-    process = await asyncio.to_thread(begin, start)
+    begun = asyncio.create_task(asyncio.to_thread(begin, start))
+    try:
+        process = await asyncio.shield(begun)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            _end(await begun)  # a thread cannot be cancelled, and what it starts would run on
+        raise
     try:
         while (code := process.poll()) is None:
             await asyncio.sleep(BETWEEN_LOOKS)
     finally:
-        if process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        _end(process)
     return "" if code == 0 else f"{command[0]} ended with {code}"
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
