@@ -2,18 +2,20 @@
 
 A user is a number of a range that no account has. Several servers may run on one host, so a number is claimed for the
 whole host, by a symbolic link below `/run` that names its owner: a folder. A claim is made and read in one step, is
-void when its owner is gone, and is lost with all processes when the host is started again.
+void when its owner is gone, and is lost with all processes when the host is started again. Whoever changes claims has
+the lock of their folder: otherwise two could take over a void claim at once.
 
 Two owners never have one number at a time. A number is given back after every process that runs as it was killed: the
 kernel lets none of them start another one from then on.
 """
 
+import fcntl
 import os
 import pwd
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from zlib import crc32
@@ -48,16 +50,17 @@ class Uids:
     def claim(self, owner: Path) -> int:
         """Return the number of an owner: the one that it has, or a free one."""
         self._claims.mkdir(mode=0o700, exist_ok=True)
-        for uid in self._candidates(owner):
-            file = self._claims / str(uid)
-            if _linked(file) == str(owner):
-                return uid
-            self._void(uid)
-            if self._is_taken(uid):
-                continue
-            with suppress(FileExistsError):
-                file.symlink_to(owner)
-                return uid
+        with self._lock():
+            for uid in self._candidates(owner):
+                file = self._claims / str(uid)
+                if _linked(file) == str(owner):
+                    return uid
+                self._void(uid)
+                if self._is_taken(uid):
+                    continue
+                with suppress(FileExistsError):
+                    file.symlink_to(owner)
+                    return uid
         span = f"{self._numbers[0]}-{self._numbers[-1]}"
         raise OSError(f"no user number of {span} is free (setting machine_uids)")
 
@@ -67,10 +70,25 @@ class Uids:
             _kill_all_as(uid)
 
     def release(self, uid: int, owner: Path) -> None:
-        """Kill what runs as an owner's number, and give the number back."""
+        """Kill what runs as an owner's number, and give the number back; raises OSError if that cannot be done."""
         if _linked(self._claims / str(uid)) == str(owner):
+            with self._lock():
+                self._release(uid, str(owner))
+
+    def _release(self, uid: int, owner: str) -> None:
+        if _linked(self._claims / str(uid)) == owner:
             _kill_all_as(uid)
             (self._claims / str(uid)).unlink(missing_ok=True)
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Keep the claims of the whole host from others, in this process and in others."""
+        handle = os.open(self._claims, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
 
     def _candidates(self, owner: Path) -> Iterator[int]:
         """Yield all numbers, beginning where few others do: an owner finds its own again at once."""
@@ -90,20 +108,27 @@ class Uids:
         """Take a claim back whose owner is gone."""
         owner = _linked(self._claims / str(uid))
         if owner is not None and not os.path.lexists(owner):
-            self.release(uid, Path(owner))
+            self._release(uid, owner)
 
 
 def _kill_all_as(uid: int) -> None:
     """Kill all processes of a user: the kernel finds them by who asks, so a thread asks as that user."""
 
+    failed: list[OSError] = []
+
     def ask() -> None:
-        syscalls.become(uid)
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(-1, signal.SIGKILL)
+        try:
+            syscalls.become(uid)
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(-1, signal.SIGKILL)
+        except OSError as error:
+            failed.append(error)
 
     thread = Thread(target=ask, name=f"as user {uid}")
     thread.start()
     thread.join()
+    if failed:
+        raise failed[0]
 
 
 def _running() -> set[int]:

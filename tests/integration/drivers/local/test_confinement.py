@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -16,6 +17,7 @@ from stateward.agents.processes import ProcessSite
 from stateward.drivers import Accepted, Deed, MachineState, Place, Ref, Refused, Want, Why
 from stateward.drivers import confinement as module
 from stateward.drivers.confinement import Confinement, landlock, syscalls
+from stateward.drivers.confinement import uids as uids_module
 from stateward.drivers.confinement.uids import Uids, uid_range
 from stateward.drivers.process import ProcessDriver
 from stateward.errors import BadInput
@@ -258,6 +260,51 @@ def test_no_two_owners_have_one_user_and_none_has_that_of_an_account(tmp_path: P
     assert uids.claim(tmp_path / "d") == claims[0]
     owners[1].rmdir()  # its owner is gone, and so is its claim
     assert uids.claim(tmp_path / "e") == claims[1]
+
+
+def test_of_two_that_take_over_a_void_claim_at_once_one_gets_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = 2**31 - 2
+    first, second = (Uids(range(number, number + 1), tmp_path / "uids") for _ in range(2))
+    gone, mine, other = (tmp_path / name for name in ("gone", "mine", "other"))
+    for owner in (mine, other):
+        owner.mkdir()
+    first.claim(gone)  # whose owner does not exist any more
+    got: list[Path] = []
+
+    def claim(uids: Uids, owner: Path) -> None:
+        with suppress(OSError):
+            uids.claim(owner)
+            got.append(owner)
+
+    rival = Thread(target=claim, args=(second, other))
+
+    def kill_while_the_rival_claims(_: int) -> None:
+        if rival.ident is None:
+            rival.start()
+            rival.join(0.5)  # it is done by then, unless it has to wait for us
+
+    monkeypatch.setattr(uids_module, "_kill_all_as", kill_while_the_rival_claims)
+    claim(first, mine)
+    rival.join()
+    assert len(got) == 1
+
+
+@as_root
+def test_a_user_whose_processes_could_not_be_killed_is_not_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uids = Uids(range(75124, 75126), tmp_path / "uids")
+    claimed = uids.claim(tmp_path)
+
+    def refuse(_: int) -> None:
+        raise OSError("not allowed")
+
+    monkeypatch.setattr(syscalls, "become", refuse)
+    with pytest.raises(OSError, match="not allowed"):
+        uids.release(claimed, tmp_path)
+    assert os.path.lexists(tmp_path / "uids" / str(claimed))
 
 
 @as_root
