@@ -97,6 +97,8 @@ class Reception:
         try:
             self.lodging.begin(record)
         except OSError as error:
+            if self.lodging.sight(record).process is not None:  # only the note of it failed: the next try takes it over
+                return Transient(record.key, str(error))
             self.lodging.folder.remove(record.key)
             unable = isinstance(error, (FileNotFoundError, PermissionError))
             return Refused(record.key, Why.UNABLE, str(error)) if unable else Transient(record.key, str(error))

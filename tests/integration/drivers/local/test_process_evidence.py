@@ -1,15 +1,17 @@
 """What a listing says when record and operating system do not agree: a machine is dead only if both signs say so."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from stateward.drivers import Deed, MachineState, Place, Refused, Why
+from stateward.drivers import Accepted, Deed, MachineState, Place, Refused, Transient, Why
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.proc import Host, Process
 from stateward.drivers.process.record import Record
@@ -143,3 +145,30 @@ async def test_a_record_is_on_the_disk_before_anything_is_started(folder: Path) 
     name, records, processes = noted[0]
     assert (name, len(records), processes) == ("recorded", 1, [])
     await driver.close()
+
+
+async def test_a_machine_whose_start_cannot_be_noted_is_kept_and_found_by_the_next_try(folder: Path) -> None:
+    full = ["a disk that is full"]
+
+    def milestone(name: str) -> None:
+        if name == "started" and full:
+            raise OSError(errno.ENOSPC, full.pop())
+
+    driver = ProcessDriver(Place("local", "here", options={"folder": str(folder)}), milestone=milestone)
+    (first,) = await driver.create(wants(1, "tiny", "sh"))
+    assert isinstance(first, Transient)
+    (again,) = await driver.create(wants(1, "tiny", "sh"))
+    assert isinstance(again, Accepted)
+    shown = await until(driver, "key-0", MachineState.RUNNING)
+    assert processes_of(shown.native_id) == [int(shown.details["pid"])]
+    await driver.close()
+
+
+def processes_of(native_id: str) -> list[int]:
+    """Return all processes that were started for a machine, though nobody has noted them."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if f"{native_id}/1".encode() in file.read_bytes().split(b"\0"):
+                found.append(int(file.parent.name))
+    return found
