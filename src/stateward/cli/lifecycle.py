@@ -8,7 +8,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from stateward.cli.output import NO, Json, out, plain_table, print_json
+from stateward.cli.output import NO, Json, plain_table, print_json
+from stateward.cli.show import results
 from stateward.domains.registry import lifecycle_of, lifecycles
 from stateward.lifecycle import Allowed, Lifecycle, check
 from stateward.lifecycle.describe import describe, describe_allowed, describe_fault
@@ -48,7 +49,7 @@ def list_(json: Json = False) -> None:
     for one in lifecycles():
         cells = (one.kind, one.declaration.about, len(one.states), len(one.rows), len(one.actions))
         table.add_row(*map(str, cells))
-    out().print(table)
+    results().print(table)
 
 
 @app.command()
@@ -62,7 +63,7 @@ def show(
     if json:
         print_json(describe(lifecycle))
     elif form is Format.TEXT:
-        out().print(text(lifecycle))
+        results().print(text(lifecycle))
     else:
         typer.echo(DRAWINGS[form](lifecycle))
 
@@ -78,8 +79,8 @@ def check_(
         print_json({"checked": [one.kind for one in several], "faults": [describe_fault(fault) for fault in faults]})
     else:
         for fault in faults:
-            out().print(str(fault), style="red", markup=False)
-        out().print(f"{len(several)} lifecycles checked, {len(faults)} faults found")
+            results().print(str(fault), style="red", markup=False)
+        results().print(f"{len(several)} lifecycles checked, {len(faults)} faults found")
     if faults:
         raise typer.Exit(NO)
 
@@ -103,8 +104,8 @@ def explain(
             }
         )
         return
-    out().print(coloured(here), f"is {here.state_class}" + (f": {here.about}" if here.about else ""))
-    out().print(_table(allowed) if allowed else "Nothing can happen any more.")
+    results().print(coloured(here), f"is {here.state_class}" + (f": {here.about}" if here.about else ""))
+    results().print(_table(allowed) if allowed else "Nothing can happen any more.")
 
 
 def validate(
@@ -119,9 +120,11 @@ def validate(
     if json:
         print_json({"allowed": bool(found), "ways": [describe_allowed(one) for one in found]})
     elif found:
-        out().print(_table(found))
+        results().print(_table(found))
     else:
-        out().print(f"No: {kind} cannot be brought from {start} to {end}. {_reachable(lifecycle, start)}", markup=False)
+        results().print(
+            f"No: {kind} cannot be brought from {start} to {end}. {_reachable(lifecycle, start)}", markup=False
+        )
     if not found:
         raise typer.Exit(NO)
 

@@ -1,5 +1,6 @@
 """What commands print, for people and for scripts: text in colour, or JSON and nothing else with `--json`."""
 
+import re
 import sys
 from typing import Annotated, Any
 
@@ -16,10 +17,29 @@ NO = 1
 BAD_USAGE = 2
 """The exit code of a call that could not be understood."""
 
+PADDING = re.compile(r" +$", re.MULTILINE)
+
+
+class _Output(Console):
+    """A console that writes no trailing spaces into pipes and files: scripts that compare lines do not expect them."""
+
+    def print(self, *objects: Any, **how: Any) -> None:  # noqa: ANN401 - as in the base class
+        """Print to the terminal, or print lines without the padding of their last column."""
+        if self.is_terminal:
+            super().print(*objects, **how)
+            return
+        with self.capture() as captured:
+            super().print(*objects, **how)
+        try:
+            self.file.write(PADDING.sub("", captured.get()))
+            self.file.flush()
+        except BrokenPipeError:
+            self.on_broken_pipe()
+
 
 def out() -> Console:
     """Return the console for results; a name such as `a:b:c` is told as it is, and not with a picture in it."""
-    return Console(emoji=False)
+    return _Output(emoji=False)
 
 
 def err() -> Console:
@@ -28,10 +48,10 @@ def err() -> Console:
 
 
 def plain_table(*titles: str) -> Table:
-    """Return an empty table without lines, in the look of all our listings."""
+    """Return an empty table without lines, in the look of all our listings; no cell is cut, however narrow it is."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in titles:
-        table.add_column(title)
+        table.add_column(title, overflow="fold")
     return table
 
 

@@ -12,7 +12,8 @@ import typer
 
 from stateward import __version__
 from stateward.cli.names import pairs
-from stateward.cli.output import Json, out, plain_table, print_json
+from stateward.cli.output import Json, plain_table, print_json
+from stateward.cli.show import results
 from stateward.config import PREFIX, Config, Loaded, describe, known_settings, load, masked, value_of
 from stateward.domains.registry import sections
 from stateward.drivers.confinement import seal_process
@@ -141,7 +142,7 @@ def config(file: File = None, json: Json = False) -> None:
     table = plain_table("setting", "value", "from", "meaning")
     for one in shown:
         table.add_row(one["name"], str(one["value"]), str(one["source"]), one["about"])
-    out().print(table)
+    results().print(table)
 
 
 def in_force(file: Path | None, flags: Mapping[str, object]) -> Loaded:

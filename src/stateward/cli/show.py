@@ -115,7 +115,7 @@ def _object_row(session: "Session", one: "ObjectInfo") -> tuple[str | Text, ...]
 def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
     """Return named facts below each other, without those that are empty."""
     table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
+    table.add_column(style="bold", overflow="fold")
     table.add_column(overflow="fold")
     for name, value in facts:
         if str(value):

@@ -12,7 +12,6 @@ as long as it has worked. It may be stopped anywhere and begun again, by several
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
@@ -21,6 +20,7 @@ from msgspec.structs import replace
 
 from stateward.engine.horizon import HISTORY, PLACE, HistoryState, Horizon, horizon_in
 from stateward.engine.kinds import Kind
+from stateward.engine.texts import time_text
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.port import Reader, Store, Tx
@@ -202,7 +202,7 @@ def _unknown(now: float) -> Object:
 
 
 def _line(about: Object, source: str, before: float, done: Pruned, who: str) -> Line:
-    why = f"{done} from before {datetime.fromtimestamp(before, UTC).isoformat(timespec='seconds')}"
+    why = f"{done} from before {time_text(before)}"
     return Line(
         ns=about.ns,
         object=about.id,

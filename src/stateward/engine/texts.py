@@ -1,5 +1,6 @@
-"""What others say, as text that every database can hold."""
+"""Texts for people: what others say, as every database can hold it, and times, as every command prints them."""
 
+from datetime import UTC, datetime
 from typing import overload
 
 
@@ -15,3 +16,8 @@ def told(text: str | None) -> str | None:
     if text is None or (text.isprintable() and text.isascii()):
         return text
     return text.encode(errors="replace").decode().replace("\0", "?")
+
+
+def time_text(at: float) -> str:
+    """Return a time in UTC, to the second, in the one form in which texts and commands tell times."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from stateward.server.wire import when
+from stateward.engine.texts import time_text
 from stateward.store.port import LaneLoad
 from stateward.store.records import Lock, Work, default_group, default_lane
 
@@ -79,14 +79,14 @@ def _at_the_head(work: Work, around: Around) -> tuple[Reason, str] | None:
     if work.children:
         return Reason.CHILDREN, f"{work.children} of its children have not ended"
     if work.not_before > around.now:
-        return Reason.TIME, f"it is not to begin before {when(work.not_before).isoformat()}"
+        return Reason.TIME, f"it is not to begin before {time_text(work.not_before)}"
     return None
 
 
 def _in_its_lane(work: Work, around: Around) -> tuple[Reason, str]:
     load, name = around.lanes.load(work), work.lane or "(default)"
     if load.lane.back_off > around.now:
-        return Reason.BACK_OFF, f"lane {name} is backed off until {when(load.lane.back_off).isoformat()}"
+        return Reason.BACK_OFF, f"lane {name} is backed off until {time_text(load.lane.back_off)}"
     if load.running >= load.lane.capacity:
         return Reason.LANE, f"lane {name} runs {load.running} of {load.lane.capacity} operations"
     active, limit = around.lanes.active(work.grp), around.lanes.limit(work.grp)

@@ -83,6 +83,19 @@ def test_an_unknown_name_exits_with_2_and_the_nearest_name(words: tuple[str, ...
     assert json.loads(as_json.stdout)["nearest"] == nearest
 
 
+@pytest.mark.parametrize("words", [("config",), ("lifecycle", "list"), ("lifecycle", "show", "edge.appinst")])
+def test_a_table_in_a_pipe_has_whole_names_and_no_trailing_spaces(words: tuple[str, ...]) -> None:
+    shown = stateward(*words).stdout.splitlines()
+    assert shown
+    assert not [line for line in shown if line != line.rstrip() or "…" in line]
+
+
+def test_every_setting_is_listed_with_its_whole_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    listed = [line.split()[0] for line in stateward("config").stdout.splitlines()[1:]]
+    assert listed == [one["name"] for one in json.loads(stateward("config", "--json").stdout)]
+
+
 def test_bad_usage_exits_with_2() -> None:
     assert stateward("lifecycle", "show").returncode == 2
     assert stateward("lifecycle", "show", "mci.vm", "--format", "painting").returncode == 2

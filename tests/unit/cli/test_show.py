@@ -9,7 +9,8 @@ from rich.console import Console
 
 from stateward.cli.bars import Bars, group_of
 from stateward.cli.output import err, out
-from stateward.cli.show import age, clean, span, when
+from stateward.cli.show import age, clean, facts_table, filled_table, results, span, when
+from stateward.engine.texts import time_text
 
 
 @given(st.text())
@@ -29,9 +30,25 @@ def test_a_length_of_time_is_rounded_to_what_matters(seconds: float, words: str)
 
 def test_times_are_shown_in_utc() -> None:
     at = datetime(2026, 11, 15, 2, 57, 12, 999, tzinfo=UTC)
-    assert when(at) == "2026-11-15 02:57:12Z"
+    assert when(at) == time_text(at.timestamp()) == "2026-11-15 02:57:12Z"
     assert age(at, at + timedelta(minutes=5)) == "5 min"
     assert (when(None), age(None)) == ("", "")
+
+
+@pytest.mark.parametrize("columns", [None, "20"])
+def test_a_table_in_a_pipe_cuts_no_name_and_has_no_trailing_spaces(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str | None
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    name = "a_setting_with_a_long_name"
+    results().print(filled_table(("setting", "value"), [(name, "1"), ("short", "a value that is longer")]))
+    results().print(facts_table([(name, "1"), ("short", "a value that is longer")]))
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == [line.rstrip() for line in shown]
+    assert "…" not in "".join(shown)
+    assert sum(name in line for line in shown) == 2 or columns is not None
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,9 @@ def coloured(state: State) -> Text:
 def _table(titles: tuple[str, ...], rows: list[tuple[Cell, ...]]) -> Table:
     """Set a table, without the columns that would be empty."""
     used = [n for n in range(len(titles)) if any(any(row[n]) for row in rows)]
-    table = Table(*(titles[n] for n in used), box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for n in used:
+        table.add_column(titles[n], overflow="fold")  # no name is cut, however narrow the terminal is
     for row in rows:
         table.add_row(*(_cell(row[n]) for n in used))
     return table
