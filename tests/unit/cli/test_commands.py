@@ -10,6 +10,8 @@ from stateward.cli.answers import HeldLock, Lane, OperationInfo, Queued, Why
 from stateward.cli.client import Client
 from stateward.cli.commands.healing import _list
 from stateward.cli.commands.why import MOST, _tree
+from stateward.cli.mci.calls import Orphan, Orphans
+from stateward.cli.mci.commands import _terminate_orphans
 from stateward.cli.names import Ref, Selector
 from stateward.cli.secret import Secret
 from stateward.cli.session import Session
@@ -78,6 +80,17 @@ def test_why_tells_of_locks_queue_lane_and_children() -> None:
     assert "operation op7 holds X on /a of t" in shown
     assert f"{MOST + 2} children have not ended" in shown
     assert "and 2 more" in shown
+
+
+def test_an_orphan_that_cannot_be_terminated_is_named_and_the_others_are_terminated() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if json.loads(request.content)["key"] == "stuck":
+            return httpx.Response(409, json={"detail": "terminate of stuck failed"})
+        return httpx.Response(200, json={})
+
+    found = Orphans([Orphan("aws", "stuck"), Orphan("aws", "stray")])
+    after = _terminate_orphans(session(answer), found)
+    assert (after.terminated, after.left) == (["stray"], {"stuck": "terminate of stuck failed"})
 
 
 def test_names_are_quoted_in_paths_and_actions_carry_a_key() -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,12 @@ STATEWARD = Path(sys.executable).parent / "stateward"
 
 
 def stateward(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(STATEWARD), *words], capture_output=True, text=True, timeout=60, check=False)
+    environ = dict(
+        os.environ
+    )  # readline sets COLUMNS for programs that are started without an environment of their own
+    return subprocess.run(
+        [str(STATEWARD), *words], capture_output=True, text=True, timeout=60, check=False, env=environ
+    )
 
 
 def test_list_names_every_kind() -> None:

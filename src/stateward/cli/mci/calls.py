@@ -156,10 +156,12 @@ class Orphan(Struct, frozen=True):
 
 
 class Orphans(Struct, frozen=True):
-    """All orphans, and at which connections nobody could say."""
+    """All orphans, and at which connections nobody could say; `terminated` and `left` tell what became of them."""
 
     orphans: list[Orphan] = []
     trouble: dict[str, str] = {}
+    terminated: list[str] = []
+    left: dict[str, str] = {}  # why an orphan could not be terminated, by its key
 
 
 def ask(

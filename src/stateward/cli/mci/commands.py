@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from stateward.cli.commands.options import Force, Timeout, Wait
 from stateward.cli.completion import complete_objects
@@ -191,15 +192,28 @@ def orphans(session: Session, connection: At = None, terminate: End = False) -> 
     """List machines of ours at providers that no record knows; exits with 1 if there are any."""
     found = session.client.wire.call(Orphans, "GET", "/mci/orphans", params={"connection": connection})
     if terminate:
-        for one in found.orphans:
-            body = {"connection": one.connection, "key": one.key}
-            session.client.wire.call(Told, "POST", "/mci/orphans/terminate", body=body)
+        found = _terminate_orphans(session, found)
     if session.json:
         print_json(found)
     else:
-        results().print(orphan_view(found))
-    if found.trouble or (found.orphans and not terminate):
+        results().print(orphan_view(found, terminated=terminate))
+    if found.trouble or len(found.terminated) < len(found.orphans):
         raise typer.Exit(NO)
+
+
+def _terminate_orphans(session: Session, found: Orphans) -> Orphans:
+    """Terminate orphans; one that cannot be terminated keeps none of the others alive."""
+    terminated: list[str] = []
+    left: dict[str, str] = {}
+    for one in found.orphans:
+        try:
+            body = {"connection": one.connection, "key": one.key}
+            session.client.wire.call(Told, "POST", "/mci/orphans/terminate", body=body)
+        except Said as problem:
+            left[one.key] = str(problem)
+        else:
+            terminated.append(one.key)
+    return replace(found, terminated=terminated, left=left)
 
 
 # --- what they share -------------------------------------------------------------------------------------------------

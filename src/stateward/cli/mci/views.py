@@ -1,7 +1,7 @@
 """How MCIs, reviews, connections and orphans look on a terminal."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -130,13 +130,19 @@ def connection_table(connections: Iterable[Connection]) -> Table:
     return filled_table(titles, rows)
 
 
-def orphan_view(found: Orphans) -> RenderableType:
-    """Return orphans as a table, and what could not be seen."""
+def orphan_view(found: Orphans, *, terminated: bool = False) -> RenderableType:
+    """Return orphans as a table, which of them were terminated, and what could not be seen."""
     rows = ((one.connection, one.key, one.native_id, one.state, one.name) for one in found.orphans)
     titles = ("connection", "key", "at the provider", "state", "name")
     seen = filled_table(titles, rows) if found.orphans else Text("No machine is seen that no record knows.")
     blind = (error_text(f"{name} cannot be seen: {why}") for name, why in found.trouble.items())
-    return Group(seen, *blind)
+    left = (error_text(f"{key} could not be terminated: {why}") for key, why in found.left.items())
+    return Group(seen, *([_terminated(found.terminated)] if terminated else []), *left, *blind)
+
+
+def _terminated(keys: Sequence[str]) -> Text:
+    told = f"Terminated {len(keys)}: {', '.join(keys)}." if keys else "Nothing was terminated."
+    return Text(clean(told))
 
 
 def skipped_table(skipped: Iterable[Skipped]) -> Table:
