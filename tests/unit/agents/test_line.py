@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from stateward.agents import line as lines
+from stateward.agents.allowance import BURST, RATE, REJECTED, Allowance
 from stateward.agents.line import LOST, NO_READER, Gone, Line
 from stateward.agents.messages import Beat, End, FromAgent, Goodbye, Hello, Welcome, encode
 
@@ -75,6 +76,51 @@ async def test_a_peer_that_is_lost_later_has_left_too(words: tuple[FromAgent, ..
     with pytest.raises(Gone, match=LOST):
         await line(Socket(Hello("1.0"), *words, reads=1)).serve(host)
     assert host.left_by == [7]
+
+
+class Clock:
+    """A clock that goes on only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now, self.pauses = 0.0, list[float]()
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def test_an_allowance_gives_a_burst_at_once_and_then_its_rate() -> None:
+    clock = Clock()
+    allowance = Allowance(clock, rate=2.0, burst=4.0)
+    assert [allowance.spend() for _ in range(6)] == [0.0, 0.0, 0.0, 0.0, 0.5, 1.0]
+    clock.now = 1.0
+    assert allowance.spend() == 0.5, "each further message waits for its turn"
+    clock.now = 100.0
+    assert [allowance.spend() for _ in range(5)] == [0.0, 0.0, 0.0, 0.0, 0.5], "a pause saves up one burst, not more"
+
+
+def test_a_rejected_message_costs_as_much_as_many() -> None:
+    clock = Clock()
+    allowance = Allowance(clock)
+    assert max(allowance.spend(REJECTED) for _ in range(int(BURST / REJECTED))) == pytest.approx(0.0)
+    assert allowance.spend(REJECTED) == pytest.approx(REJECTED / RATE)
+
+
+async def test_an_agent_that_says_too_much_is_heard_more_slowly_and_not_sent_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("stateward.agents.line.asyncio.sleep", clock.sleep)
+    socket = Socket(Hello("1.0"), End(0, 7), *[Beat(7)] * 9, reads=100)
+    heard = Line(socket, "lab", "munich", clock)
+    heard.allowance = Allowance(clock, rate=2.0, burst=4.0)
+    with pytest.raises(Gone, match=LOST):
+        await heard.serve(Host(Welcome(7)))
+    assert clock.pauses == [0.5] * 6
+    assert socket.closed == []
 
 
 async def test_nothing_is_sent_over_a_lost_connection_and_it_is_not_closed_again() -> None:

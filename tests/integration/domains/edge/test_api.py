@@ -10,6 +10,7 @@ import pytest
 
 from stateward.access import Role
 from stateward.config import Config
+from stateward.server.limits import Buckets
 from stateward.server.run import Opened, opened
 
 BASE = "/api/v1/edge/ns/lab"
@@ -129,3 +130,38 @@ async def test_the_same_key_does_it_only_once(api: Api) -> None:
     answers = [await client.post(path, json={"name": "c1"}, headers=headers) for _ in range(2)]
     assert [one.status_code for one in answers] == [202, 202], answers[1].text
     assert answers[0].json()["operation"]["id"] == answers[1].json()["operation"]["id"]
+
+
+async def dialled(api: Api, token: str, address: str = "192.0.2.7") -> list[int]:
+    """Connect as an agent and disconnect; return the code with which the server refuses the connection, if it does."""
+    path = "/api/v1/edge/agents/lab/munich"
+    sent: list[Any] = []
+    scope: Any = {
+        "type": "websocket", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "ws", "path": path,
+        "raw_path": path.encode(), "root_path": "", "query_string": b"", "subprotocols": [], "extensions": {},
+        "headers": [(b"host", b"x"), (b"authorization", f"Bearer {token}".encode())],
+        "client": (address, 4711), "server": ("x", 80), "state": {},
+    }  # fmt: skip
+    words: Any = iter([{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1001}])
+
+    async def receive() -> Any:
+        return next(words)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await api.parts.app(scope, receive, send)
+    return [one["code"] for one in sent if one["type"] == "websocket.close"]
+
+
+async def test_wrong_tokens_of_agents_are_limited_and_lock_no_honest_agent_out(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = api.parts.app.state.service.door
+    monkeypatch.setattr(door, "_wrong", Buckets(1.0, lambda: 0.0, span=5.0))
+    mine, _ = await api.parts.tokens.issue("munich", Role.AGENT, ["lab:munich"])
+    assert await dialled(api, mine) == []
+    found = [await dialled(api, f"sw_{number:012x}_guess") for number in range(8)]
+    assert found == [[4401]] * 5 + [[4429]] * 3
+    assert await dialled(api, mine) == [], "it was right before"
+    assert await dialled(api, "sw_000000000099_guess", "192.0.2.8") == [4401], "an allowance of its own"
