@@ -214,7 +214,7 @@ def _no_parts(part: Part) -> Refused:
 
 
 def _conflict(sight: Sight) -> Refused:
-    return Refused(sight.record.key, Why.CONFLICT, f"it is {sight.record.phase}, and {sight.standing}")
+    return Refused(sight.record.key, Why.CONFLICT, str(sight))
 
 
 def _observation(sight: Sight) -> Observation:

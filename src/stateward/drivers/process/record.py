@@ -61,6 +61,10 @@ class Sight(Struct, frozen=True):
     process: Process | None = None
     stat: Stat | None = None
 
+    def __str__(self) -> str:
+        """Say what both show of it: they may differ."""
+        return f"its record says that it is {self.record.phase}, and its process is {self.standing}"
+
     @property
     def alive(self) -> bool:
         """Whether its process can be reached."""

@@ -156,7 +156,7 @@ class QemuDriver:
         if deed is Deed.TERMINATE:
             return await self._terminate(sight)
         if sight.process is None or record.phase is Phase.ENDING:
-            return Refused(record.key, Why.CONFLICT, f"it is {record.phase}, and {sight.standing}")
+            return Refused(record.key, Why.CONFLICT, str(sight))
         if record.phase is Phase.STARTING:
             record = await self._reception.in_thread(self._lodging.go_on, record)
         return await self._tell(deed, ref, record)

@@ -65,6 +65,7 @@ async def test_a_process_that_was_given_the_number_of_a_dead_machine_is_not_take
     (outcome,) = await driver.act(Deed.SUSPEND, refs(1))  # would stop the tests themselves
     assert isinstance(outcome, Refused)
     assert outcome.why is Why.CONFLICT
+    assert outcome.message == "its record says that it is up, and its process is gone"
     await driver.act(Deed.TERMINATE, refs(1))  # would kill them
     await driver.close()
 
