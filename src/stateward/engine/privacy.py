@@ -32,7 +32,7 @@ class Privacy(Struct, frozen=True):
     fields      internal fields of spec, seen, arguments, steps and results
     secrets     mappings whose values are secret, at any depth; their names are shown
     texts       errors and reasons are internal
-    operations  all operations are internal, and what the journal says beside changes of the state
+    operations  all operations are internal, with their ids, and what the journal says beside changes of the state
     places      how the names of its lanes begin, if they are internal; so are the names of providers in the journal
     """
 
@@ -59,8 +59,9 @@ class Disclosure:
         privacy = self._privacy.get(found.kind)
         if privacy is None:
             return found
+        spec, seen = self._json(privacy, found.spec), self._json(privacy, found.seen)
         error = found.error if self._tells(privacy) else None
-        return replace(found, spec=self._json(privacy, found.spec), seen=self._json(privacy, found.seen), error=error)
+        return replace(found, spec=spec, seen=seen, error=error, op=self._op(privacy, found.op))
 
     def operation(self, found: Operation) -> Operation | None:
         """Return an operation as its readers see it; None if they do not."""
@@ -109,7 +110,12 @@ class Disclosure:
             return line
         spec = None if line.spec is None else self._json(privacy, line.spec)
         who = "" if line.actor == PROVIDER and self.hides_places(line.kind) else line.who
-        return replace(line, spec=spec, who=who, reason=line.reason if self._tells(privacy) else None)
+        reason = line.reason if self._tells(privacy) else None
+        return replace(line, op=self._op(privacy, line.op), spec=spec, who=who, reason=reason)
+
+    def _op(self, privacy: Privacy, op: str | None) -> str | None:
+        """Return the id of an operation, unless its readers would not find the operation."""
+        return None if privacy.operations and not self._internal else op
 
     def _tells(self, privacy: Privacy) -> bool:
         return self._internal or not privacy.texts

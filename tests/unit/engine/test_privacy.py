@@ -78,6 +78,17 @@ def test_a_line_that_may_tell_of_internal_work_is_internal() -> None:
     assert everybody.line(replace(LINE, event="labels changed", op=None, source=None, target=None)) is not None
 
 
+def test_the_id_of_an_operation_that_a_reader_cannot_find_is_not_told() -> None:
+    kinds = _kinds(Privacy(operations=True))
+    everybody, administrators = (kinds.disclosure(internal=one) for one in (False, True))
+    held = replace(FOUND, op="op")
+    assert (everybody.operation(WORK), everybody.object(held).op, administrators.object(held).op) == (None, None, "op")
+    line = everybody.line(LINE)
+    assert line is not None
+    assert (line.op, line.target) == (None, "STOPPING")
+    assert administrators.line(LINE) == LINE
+
+
 def test_all_internal_lanes_of_a_kind_have_one_name() -> None:
     everybody, administrators = (_kinds(Privacy(places="ovc/")).disclosure(internal=one) for one in (False, True))
     assert [everybody.lane(one) for one in ("ovc/node-1", "ovc/node-2", "aws/eu", "")] == [

@@ -190,6 +190,15 @@ async def test_an_internal_operation_is_not_found_followed_or_cancelled_by_other
     assert (await scene.cloud.operation(scene.waiting)).status in ("waiting", "running")
 
 
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.ADMIN])
+async def test_the_history_of_a_node_names_operations_to_administrators_alone(scene: Scene, role: Role) -> None:
+    path = f"/api/v1/ns/{NS}/objects/{scene.cloud.nodes[0]}/history"
+    lines = (await scene.clients[role].get(path)).json()["items"]
+    ops = {one["op"] for one in lines if one["event"] in ("register", "maintenance")}
+    assert lines
+    assert (ops == {None}) is (role is Role.VIEWER)
+
+
 async def test_what_stands_behind_a_migration_waits_for_other_work(scene: Scene) -> None:
     for role, first in ((Role.VIEWER, "stop"), (Role.ADMIN, "migrate")):
         why = (await scene.clients[role].get(f"/api/v1/ns/{NS}/objects/{scene.vm}/why")).json()
