@@ -202,10 +202,8 @@ class ProcessSite:
     async def _remove_app(self, thing: Thing, tell: Tell) -> None:
         self._notebook.note(replace(thing, whole=False))
         host = self._notebook.get(thing.host)
-        nodes = await self._nodes()
-        groups = [
-            int(one.details["pid"]) for key in (host.parts if host else ()) if _is_up(one := nodes.get(key)) and one
-        ]
+        sessions = await self._node_sessions()
+        groups = [sessions[key] for key in (host.parts if host else ()) if key in sessions]
         tell("ending its processes")
         for group in groups or [0]:  # what has left its node may run on without it
             await self._end_processes(group, thing.name)
@@ -224,18 +222,22 @@ class ProcessSite:
             lambda label: label.startswith(ours) and is_doomed(label.rpartition(APART)[2]),
             f"processes of {name} do not end",
             marked,
-            group,
         )
 
     async def _kill_all(
-        self, is_wanted: Callable[[str], bool], why: str, roots: Callable[[], list[int]] = list, node: int = 0
+        self, is_wanted: Callable[[str], bool], why: str, roots: Callable[[], list[int]] = list
     ) -> None:
-        """Kill processes until none is left."""
+        """Kill processes until none is left; a node, and what else runs in it, goes on."""
+        nodes = (await self._node_sessions()).values()
 
         async def kill() -> int:
-            return await asyncio.to_thread(lambda: kill_processes(is_wanted, roots(), [node]))
+            return await asyncio.to_thread(lambda: kill_processes(is_wanted, roots(), nodes))
 
         await _until(lambda number: number == 0, kill, why)
+
+    async def _node_sessions(self) -> dict[str, int]:
+        """Return the sessions of the nodes that have a process, by their keys; one that is stopped has one too."""
+        return {key: int(one.details["pid"]) for key, one in (await self._nodes()).items() if "pid" in one.details}
 
     def _label(self, key: str, mark: str) -> str:
         """Return the label of what runs in a node: two agents on one machine may have things of the same name."""

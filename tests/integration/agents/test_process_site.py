@@ -284,3 +284,15 @@ async def test_a_cluster_ends_with_what_its_apps_and_its_set_up_have_sent_away(p
             await asyncio.sleep(0.01)
     await place.do(order(Work.DELETE, 3))
     assert escaped(place.folder) == []
+
+
+async def test_an_app_that_is_removed_while_its_node_is_stopped_takes_no_other_app_along(place: Place) -> None:
+    await place.do(order(Work.CREATE, 1))
+    await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
+    await place.do(order(Work.CREATE, 3, "c1:db", "c1", command="sleep 1000"))
+    (node,) = (await place.nodes()).values()
+    os.kill(node, signal.SIGSTOP)  # its shell alone
+    await place.do(order(Work.DELETE, 4, "c1:web", "c1"))
+    os.kill(node, signal.SIGCONT)
+    assert list((await place.nodes()).values()) == [node]
+    assert list(await place.apps()) == ["stateward-app/c1:db/3/0"]
