@@ -8,6 +8,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
 from stateward.domains.ovc.looking import objects
 from stateward.domains.ovc.model import file_name_of
@@ -37,10 +39,16 @@ def without_nodes_in_errors(kind: Kind, nodes: Nodes) -> Kind:
         return kind
     internal = internal_actions(kind.lifecycle)
     handlers = {
-        action: one if action in internal else Handler(_anonymous(one.run, nodes), one.observe, one.attempts)
-        for action, one in kind.handlers.items()
+        action: one if action in internal else _anonymous_handler(one, nodes) for action, one in kind.handlers.items()
     }
     return kind.with_handlers(handlers)
+
+
+def _anonymous_handler(one: Handler, nodes: Nodes) -> Handler:
+    """Return a handler whose work and whose looks are anonymous: a look that fails is an error of the operation too."""
+    observe = None if one.observe is None else _anonymous(one.observe, nodes)
+    cancelled = None if one.cancelled is None else _anonymous(one.cancelled, nodes)
+    return replace(one, run=_anonymous(one.run, nodes), observe=observe, cancelled=cancelled)
 
 
 def _anonymous(run: Run, nodes: Nodes) -> Run:

@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import msgspec
@@ -16,10 +17,12 @@ from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.ovc.house import OvcWing
+from stateward.domains.ovc.lifecycle import VM
+from stateward.domains.ovc.placement import without_nodes_in_errors
 from stateward.domains.wing import Site
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.temper import CALM
-from stateward.engine import Engine
+from stateward.engine import Engine, Handler, Job, Kind, Seen, Temporary
 from stateward.server import console, events
 from stateward.server.app import create_app
 from stateward.server.windows import Windows, encode_line
@@ -223,6 +226,21 @@ async def test_metrics_name_no_node_and_no_internal_operation_to_others(scene: S
 async def test_the_error_of_a_public_action_names_no_node(scene: Scene) -> None:
     found = (await scene.cloud.engine.store.reader.operations_of(Key(NS, scene.failed), 1))[0]
     assert (found.action, found.error) == ("pause", "region its node has no answer")
+
+
+async def test_the_error_of_a_look_names_no_node_either(scene: Scene) -> None:
+    node = scene.cloud.nodes[0]
+
+    async def fail(_: Job) -> Seen:
+        raise Temporary(f"region {node} has no answer", after=7.0)
+
+    kind = without_nodes_in_errors(Kind(VM, {"pause": Handler(fail, fail, cancelled=fail)}), scene.cloud.wing.nodes)
+    handler, job = kind.handlers["pause"], cast("Job", SimpleNamespace(ns=NS, key=Key(NS, "op"), object=scene.vm))
+    for work in (handler.run, handler.observe, handler.cancelled):
+        assert work is not None
+        with pytest.raises(Temporary, match="region its node has no answer") as error:
+            await work(job)
+        assert error.value.after == 7.0
 
 
 async def test_only_administrators_choose_a_node(scene: Scene) -> None:
