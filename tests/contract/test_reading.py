@@ -112,6 +112,16 @@ async def test_many_operations_are_read_at_once_as_they_are_stored(store: Store,
     assert found[key("a")] == an_operation("a")
 
 
+@pytest.mark.parametrize("others", [0, 50])
+async def test_many_objects_are_read_at_once_with_those_that_are_removed(store: Store, others: int) -> None:
+    names = ["gone", *(f"other-{number}" for number in range(others))]
+    await write(store, objects=[an_object(name, removed=name == "gone") for name in names])
+    found = await store.reader.objects([*map(key, names), *map(key, names), key("nobody")])
+    assert found.keys() == set(map(key, names))
+    assert found[key("gone")].removed
+    assert await store.reader.objects([]) == {}
+
+
 async def test_operations_of_an_object_come_newest_first(store: Store) -> None:
     for number, name in enumerate(("z", "a", "m")):
         await write(store, operations=[an_operation(name, created=float(number)), an_operation(f"{name}2", "other")])

@@ -182,6 +182,9 @@ class Reader(Protocol):
     async def object(self, key: Key) -> Object | None:
         """Return one object, removed ones included."""
 
+    async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
+        """Return the objects there are, removed ones included."""
+
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
         """Return a page of the chosen objects, in the order of their ids."""
 

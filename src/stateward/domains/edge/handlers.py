@@ -156,8 +156,8 @@ class Handlers:
             return []
         facts = facts_of(job.claim.operation) & OVERRIDES
         await job.spawn(step, [self._deletion(one, facts) for one in others])
-        now = [await self.engine.store.reader.object(one.key) for one in others]
-        return [one.id for one in now if one is not None and one.state != NOT_PRESENT]
+        now = await self.engine.store.reader.objects([one.key for one in others])
+        return [one.id for one in others if one.key in now and now[one.key].state != NOT_PRESENT]
 
     def _deletion(self, found: Object, facts: frozenset[str]) -> Request:
         actor = ADMIN if facts else USER

@@ -81,6 +81,7 @@ async def guard_record(desk: Desk, request: Request, found: Object) -> Request |
 
 async def _refuse_use(desk: Desk, record: Object) -> None:
     kind, _, name = record.id.partition(".")
+    await desk.load([Key(record.ns, one) for one in app_marks(record).members])
     users = [await maybe_at(desk, record.ns, one, APPINST.kind) for one in app_marks(record).members]
     found = [f"AppInst {one.id}" for one in users if one is not None and one.state != NOT_PRESENT]
     for user_kind, fields in NAMED.items():

@@ -76,16 +76,18 @@ class Steward:
     async def _look_everywhere(self) -> None:
         for ns in await self._reader.namespaces():
             for app in await self._service.all(ns, APP.kind):
-                for member in app_marks(app).members:
-                    found = await self._reader.object(Key(ns, member))
-                    if found is None or found.state == NOT_PRESENT or member in app_marks(app).leaving:
-                        await self.release(Key(ns, member))
+                keys = [Key(ns, member) for member in app_marks(app).members]
+                found = await self._reader.objects(keys)
+                for key in keys:
+                    one = found.get(key)
+                    if one is None or one.state == NOT_PRESENT or key.id in app_marks(app).leaving:
+                        await self.release(key)
                 await self.provide(ns, app)
 
     async def _missing(self, ns: str, app: Object) -> set[str]:
         """Return the instances of an app that are not there, as their agents say."""
-        found = [await self._reader.object(Key(ns, member)) for member in app_marks(app).members]
-        return {one.id for one in found if one is not None and marks_of(one).missing}
+        found = await self._reader.objects([Key(ns, member) for member in app_marks(app).members])
+        return {one.id for one in found.values() if marks_of(one).missing}
 
     async def provide(self, ns: str, app: Object) -> None:
         """Deploy an app where it is wanted, and remove it where it is not."""

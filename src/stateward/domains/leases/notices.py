@@ -89,9 +89,6 @@ async def deliver(shop: Workshop, job: Job) -> None:
 
 async def _hosts_of(shop: Workshop, lease: Lease) -> dict[str, Host]:
     """Return the hosts that a lease had, as far as they are still known."""
-    hosts: dict[str, Host] = {}
-    for name in sorted(lease.seen.booked):
-        found = await shop.engine.store.reader.object(host_key(lease.object.ns, name))
-        if found is not None:
-            hosts[name] = host_of(found)
-    return hosts
+    keys = {name: host_key(lease.object.ns, name) for name in lease.seen.booked}
+    found = await shop.engine.store.reader.objects(keys.values())
+    return {name: host_of(found[key]) for name, key in keys.items() if key in found}

@@ -99,12 +99,13 @@ class Preparation:
             await job.spawn(f"repair {word}s{when}", repairs)
 
     async def _lost(self, ns: str, word: str, names: Sequence[str]) -> list[str]:
-        found = [await self._reader.object(Key(ns, part_id(word, name))) for name in names]
-        return [one.id for one in found if one is not None and not one.removed and part_seen(one).missing]
+        found = await self._reader.objects([Key(ns, part_id(word, name)) for name in names])
+        return sorted(one.id for one in found.values() if not one.removed and part_seen(one).missing)
 
     async def _gone(self, ns: str, word: str, names: Sequence[str]) -> bool:
-        found = [await self._reader.object(Key(ns, part_id(word, name))) for name in names]
-        return any(one is None or one.removed for one in found)
+        keys = {Key(ns, part_id(word, name)) for name in names}
+        found = await self._reader.objects(keys)
+        return len(found) < len(keys) or any(one.removed for one in found.values())
 
     async def undo(self, job: Job, mci: MciSpec) -> None:
         """Remove what was made for an MCI, unless others count on it."""
@@ -144,8 +145,9 @@ class Preparation:
 
     async def _check(self, ns: str, mci: MciSpec, word: str, planned: Sequence[Planned]) -> str | None:
         wanted = {(name, one.connection.name): one for one in planned for name in _names(word, named(ns, mci, one))}
+        parts = await self._reader.objects({Key(ns, part_id(word, name)) for name, _ in wanted})
         for (name, _), one in sorted(wanted.items(), key=lambda item: item[0]):
-            found = await self._reader.object(Key(ns, part_id(word, name)))
+            found = parts.get(Key(ns, part_id(word, name)))
             if found is None or found.removed:
                 return f"there is no {word} {name!r}"
             if found.state in (PartState.CONFIGURING, PartState.DELETING):

@@ -114,8 +114,8 @@ class Vms:
 
     async def _kept(self, ns: str, seen: VmSeen) -> list[str]:
         """Return the names of the files of a VM's disks; one whose record was pruned has none."""
-        found = [await self._reader.object(Key(ns, id_)) for id_ in seen.disks]
-        return [file_name_of(one) for one in found if one is not None]
+        found = await self._reader.objects([Key(ns, id_) for id_ in seen.disks])
+        return [file_name_of(one) for one in found.values()]
 
     async def _stop(self, job: Job) -> None:
         seen = vm_seen(job.claim.object)

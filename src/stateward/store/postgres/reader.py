@@ -6,7 +6,7 @@ from stateward.store.port import Census, LaneLoad, LaneWork, StuckWork
 from stateward.store.postgres import claiming, looking
 from stateward.store.postgres.choosing import chosen_lines, chosen_objects
 from stateward.store.postgres.connections import Connections
-from stateward.store.postgres.reading import NOW, OPERATIONS
+from stateward.store.postgres.reading import NOW, OPERATIONS, PEEKED
 from stateward.store.postgres.rows import operation
 from stateward.store.records import Key, LaneGroup, Line, Lock, Object, Operation, Progress, Timer, Work, Worker
 from stateward.store.selection import JournalFilter, Page, Selector
@@ -22,6 +22,11 @@ class PostgresReader:
         """Return one object, removed ones included."""
         rows = await self._connections.fetch(looking.OBJECT, key.ns, key.id)
         return Object(*rows[0]) if rows else None
+
+    async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
+        """Return the objects there are, removed ones included."""
+        rows = await self._connections.fetch(PEEKED, list(set(keys)))
+        return {Key(row[0], row[1]): Object(*row) for row in rows}
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
         """Return a page of the chosen objects, in the order of their ids."""

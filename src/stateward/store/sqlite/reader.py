@@ -120,6 +120,11 @@ class SqliteReader:
     async def object(self, key: Key) -> Object | None:
         return await self._reading.glance(lambda connection: asking.an_object(connection, key))
 
+    async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
+        look = self._reading.glance if len(keys) <= FEW else self._reading.ask
+        found = await look(lambda connection: asking.objects(connection, keys))
+        return {one.key: one for one in found}
+
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
         def question(connection: sqlite3.Connection) -> list[Object]:
             with snapshot(connection):

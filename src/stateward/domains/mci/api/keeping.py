@@ -98,8 +98,9 @@ async def keep_forgetting(engine: Engine) -> None:
 
 async def _places(engine: Engine, id_: str) -> dict[Key, Object | None]:
     """Return the places that a call may be kept in, with what is kept there now."""
-    found = {key: await engine.store.reader.object(key) for key in places(id_)}
-    return {key: None if one is None or one.removed else one for key, one in found.items()}
+    keys = places(id_)
+    found = await engine.store.reader.objects(keys)
+    return {key: one if (one := found.get(key)) is not None and not one.removed else None for key in keys}
 
 
 def places(id_: str) -> list[Key]:

@@ -29,8 +29,9 @@ async def troubles_of(reader: Reader, mci: Object, vms: Sequence[Object]) -> lis
 async def _parts(reader: Reader, op: Key) -> list[Object]:
     """Return the objects of operations that an MCI's operation waits for."""
     under_way = [one for one in await reader.children_of(op) if one.status in (Status.WAITING, Status.RUNNING)]
-    found = [await reader.object(Key(op.ns, one.object)) for one in under_way[:MOST_CHILDREN]]
-    return [one for one in found if one is not None]
+    keys = [Key(op.ns, one.object) for one in under_way[:MOST_CHILDREN]]
+    found = await reader.objects(keys)
+    return [found[key] for key in keys if key in found]
 
 
 def _told(waiting: Iterable[Object]) -> list[str]:
