@@ -25,7 +25,8 @@ class Batcher(Generic[Item, Answer]):
     """Collects items and hands them over in batches; each caller gets its own answer, or its own error.
 
     A store that is out of reach is tried again until `patience` seconds have passed since an item was submitted, and no
-    attempt lasts longer: the programs that are run here can be repeated, even where the answer to a commit was lost.
+    attempt lasts longer: the programs that are run here can be repeated, even where the answer to a commit was lost. An
+    item whose time is over is given up alone; the attempt is made again for the younger ones of its batch.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Batcher(Generic[Item, Answer]):
 
     async def _answer(self, batch: list[Waiting[Item, Answer]]) -> None:
         try:
-            answers: Sequence[Answer | StatewardError] = await self._persist([one[0] for one in batch], batch[0][2])
+            served, answers = await self._persist(batch)
         except asyncio.CancelledError:
             _let_go(batch)
             raise
@@ -91,11 +92,9 @@ class Batcher(Generic[Item, Answer]):
                 for one in batch:  # one bad item is to harm nobody else
                     await self._answer([one])
                 return
-            for _, future, _ in batch:
-                if not future.done():
-                    future.set_exception(error)
+            _fail(batch, error)
             return
-        for (_, future, _), answer in zip(batch, answers, strict=True):
+        for (_, future, _), answer in zip(served, answers, strict=True):
             if future.done():
                 continue
             if isinstance(answer, StatewardError):
@@ -103,23 +102,38 @@ class Batcher(Generic[Item, Answer]):
             else:
                 future.set_result(answer)
 
-    async def _persist(self, items: Sequence[Item], until: float) -> Sequence[Answer | StatewardError]:
+    async def _persist(
+        self, batch: list[Waiting[Item, Answer]]
+    ) -> tuple[list[Waiting[Item, Answer]], Sequence[Answer | StatewardError]]:
+        """Run a batch until it is done; returns the items that it was done for. All others have their error."""
         loop = asyncio.get_running_loop()
-        attempt = 0
+        error: StoreError = TimedOut(f"not even tried within {self._patience:g} seconds")
+        attempt, pause = 0, 0.0
         while True:
             attempt += 1
-            if loop.time() > until:  # the batches before it have used up its time
-                raise TimedOut(f"not even tried within {self._patience:g} seconds")
-            try:
-                async with asyncio.timeout_at(until):
-                    return await self._run(items)
-            except TimeoutError as error:
-                raise TimedOut(f"no answer within {self._patience:g} seconds") from error
-            except StoreError as error:
-                pause = back_off(attempt, self._chance, first=0.05, longest=2.0)
-                if not error.retry or loop.time() + pause > until:
-                    raise
+            began_by = loop.time() + pause
+            _fail([one for one in batch if one[2] <= began_by], error)
+            batch = [one for one in batch if one[2] > began_by]
+            if not batch:
+                return [], []
+            if pause:
                 await asyncio.sleep(pause)
+            try:
+                async with asyncio.timeout_at(batch[0][2]):
+                    return batch, await self._run([one[0] for one in batch])
+            except TimeoutError:
+                error = TimedOut(f"no answer within {self._patience:g} seconds")
+            except StoreError as raised:
+                if not raised.retry:
+                    raise
+                error = raised
+            pause = back_off(attempt, self._chance, first=0.05, longest=2.0)
+
+
+def _fail(batch: Sequence[Waiting[Item, Answer]], error: Exception) -> None:
+    for _, future, _ in batch:
+        if not future.done():
+            future.set_exception(error)
 
 
 def _let_go(batch: Sequence[Waiting[Item, Answer]]) -> None:

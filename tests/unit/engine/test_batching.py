@@ -229,3 +229,23 @@ def test_a_batcher_that_is_torn_down_keeps_nobody_waiting_and_can_be_drained(ste
         assert await batcher.submit(3) == 6
 
     run(course())
+
+
+def test_an_item_is_not_given_up_because_another_one_of_its_batch_has_waited_for_too_long() -> None:
+    desk = Desk(seconds=9.0)
+
+    async def course() -> None:
+        batcher = desk.batcher(patience=10.0)
+        first = batcher.submit(1)
+        await asyncio.sleep(0.5)
+        early = batcher.submit(2)
+        await asyncio.sleep(8.0)
+        late = batcher.submit(3)
+        assert await first == 2
+        desk.seconds = 1.0
+        with pytest.raises(TimedOut):
+            await early
+        assert await late == 6
+
+    run(course())
+    assert desk.batches == [[1], [2, 3], [3]]
