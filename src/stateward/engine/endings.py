@@ -111,8 +111,9 @@ def _give_time(desk: Desk, operation: Operation, move: Move) -> None:
 
 
 def put_back(desk: Desk, work: Work, retry: Retry) -> None:
-    """Return work to its lane, to be claimed again later."""
+    """Return work to its lane, to be claimed again later; what was cancelled meanwhile, at once."""
     later = _until_moved_on(work) if retry.after is None else desk.now + retry.after
+    later = 0.0 if work.cancelled else later
     desk.change(replace(work, owner=None, not_before=later, observe=retry.observe or work.observe))
 
 

@@ -261,3 +261,12 @@ async def test_work_that_is_to_be_looked_at_first_stays_so_when_it_is_put_back(o
     assert await opening.says(claim, Retry(0.0, "the provider does not answer"))
     (work,) = await opening.store.reader.queue_of(Key("ns", "v1"))
     assert (work.owner, work.observe) == (None, True)
+
+
+@pytest.mark.parametrize("after", [3600.0, None])
+async def test_cancelled_work_that_is_put_back_can_be_claimed_at_once(former: Former, after: float | None) -> None:
+    claim = await former.claim()
+    await former.engine.cancel("ns", claim.operation.id)
+    assert await former.says(claim, Retry(after, "busy"))
+    again = await former.claim()
+    assert (again.operation.id, again.work.cancelled) == (claim.operation.id, True)
