@@ -13,7 +13,7 @@ from stateward.engine.accept import Verdict, admit_all, find_answer, needed, pla
 from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kinds
 from stateward.engine.promotion import bring_forward
-from stateward.engine.requests import Accepted, Denied, Request
+from stateward.engine.requests import Accepted, Denied, NotFound, Request
 from stateward.errors import StatewardError
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
@@ -54,12 +54,10 @@ async def accept_group(
     chosen = await tx.select(members)
     await desk.load((), chosen)
     if whole is not None:  # after its members: their reports, too, tell the whole while they hold the member
-        key = Key(whole.ns, whole.object)
-        await desk.load([key])
-        before = (await tx.operations([Key(whole.ns, whole.op)])).values()
-        find_answer(whole, await tx.answers(stored_keys(whole)))  # a refusal is raised; an acceptance has its operation
-        if before:
-            return GroupVerdict(Accepted(desk.objects[key], next(iter(before)), again=True), [], {})
+        await desk.load([Key(whole.ns, whole.object)])
+        before = await _answer_before(desk, whole)
+        if before is not None:
+            return before
     parent = None if whole is None else whole.op
     verdicts = await admit_all(
         desk, kinds, [replace(each, object=one.id, op=new_id(), parent=parent) for one in chosen]
@@ -72,6 +70,19 @@ async def accept_group(
     await bring_forward(desk)
     await desk.apply()
     return GroupVerdict(answer, begun, skipped)
+
+
+async def _answer_before(desk: Desk, whole: Request) -> GroupVerdict | None:
+    """Return the verdict that this very request got before: by its operation's id, or by its key; raises a refusal."""
+    answer = find_answer(whole, await desk.tx.answers(stored_keys(whole)))
+    key = Key(whole.ns, whole.op if answer is None or answer.op is None else answer.op)
+    operation = (await desk.tx.operations([key])).get(key)
+    if answer is None and operation is None:
+        return None
+    found = desk.objects.get(Key(whole.ns, whole.object))
+    if found is None:
+        raise NotFound(whole.ns, whole.object)
+    return GroupVerdict(Accepted(found, operation, again=True), [], {})
 
 
 async def _whole(desk: Desk, kinds: Kinds, whole: Request | None, children: int) -> Accepted | None:
@@ -90,10 +101,9 @@ async def settle_refusal(tx: Tx, kinds: Kinds, whole: Request, error: StatewardE
     """
     desk = Desk(tx)
     await desk.load([Key(whole.ns, whole.object)])
-    answer = find_answer(whole, await tx.answers(stored_keys(whole)))
-    if answer is not None:
-        operation = (await tx.operations([Key(whole.ns, answer.op or "")])).get(Key(whole.ns, answer.op or ""))
-        return GroupVerdict(Accepted(desk.objects[Key(whole.ns, whole.object)], operation, again=True), [], {})
+    before = await _answer_before(desk, whole)
+    if before is not None:
+        return before
     if isinstance(error, NoneAllowed):
         (alone,) = await plan(tx, kinds, [replace(whole, key=None)])
         error = alone if isinstance(alone, StatewardError) else error

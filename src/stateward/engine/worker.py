@@ -290,8 +290,8 @@ class Worker:
             if running.why == "lost":
                 return
             says = await conduct.cancel(job) if running.why == "cancelled" else Stopped()
-        if isinstance(says, Retry) and says.error:
-            says = self._telling(running.claim, says)
+        if isinstance(says, Retry) and says.after is not None:  # to wait for a move is no trouble
+            says = self._telling(running.claim, says, says.after)
         self._leave(running, asyncio.get_running_loop().time() - begun)
         if conduct.throttled is not None:
             self._give_back(self._spares.let_go(work.lane))
@@ -304,16 +304,15 @@ class Worker:
         else:
             self._fences.set()  # the place may be another's by now, or still that of one before
 
-    def _telling(self, one: Claim, retry: Retry) -> Retry:
+    def _telling(self, one: Claim, retry: Retry, after: float) -> Retry:
         """Return a retry that says who is to be told of its error; the log tells of each error once for a lane."""
         if not is_worth_telling(one.work.attempts):
             return retry
         operation, lane = one.operation, one.work.lane
         if self._told.is_due((lane, retry.error)):
-            again = "again later" if retry.after is None else f"again in {retry.after:.0f} s"
-            at, what = lane or "(default)", (operation.action, operation.object)
+            at, what = lane or "(default)", (operation.id, operation.action, operation.object)
             log.warning(
-                "operation %s (%s of %s) in lane %s is tried %s: %s", operation.id, *what, at, again, retry.error
+                "operation %s (%s of %s) in lane %s is tried again in %.0f s: %s", *what, at, after, retry.error
             )
         parent_told = operation.parent is not None and self._told.is_due((operation.ns, operation.parent))
         return replace(retry, told=True, parent_told=parent_told)

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.engine import (
+    Accepted,
     Engine,
     Kind,
     LockWish,
@@ -20,7 +21,7 @@ from stateward.engine import (
 )
 from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
 from stateward.engine.groups import NoneAllowed
-from stateward.engine.handlers import Job
+from stateward.engine.handlers import Job, Parked
 from stateward.engine.requests import Locked
 from stateward.store.changes import Changes
 from stateward.store.port import Program, Store, Tx
@@ -262,6 +263,28 @@ async def test_whoever_waits_for_a_part_is_told_of_its_trouble(site: Site) -> No
     assert str(told[0]).endswith(": busy")
 
 
+async def test_to_wait_to_be_moved_on_is_no_trouble_however_often(site: Site) -> None:
+    await site.built("p1")
+
+    async def wait(job: Job) -> None:
+        raise Parked(job.key.id)
+
+    async def wake(tx: Tx) -> bool:
+        (work,) = (await tx.work([begun.op.key])).values()
+        if work.owner is None:
+            await tx.apply(Changes(work=[replace(work, not_before=0.0)]))
+        return work.owner is None
+
+    site.plant.works = wait
+    begun = await site.engine.act("ns", "p1", "pump")
+    for number in range(1, 5):
+        await site.until(lambda number=number: site.plant.begun["pump"] == number)  # type: ignore[misc]
+        while not await site.engine.store.transact(wake):
+            await asyncio.sleep(0.005)
+    assert "has trouble" not in [line.event for line in await site.engine.history("ns", "p1")]
+    assert (await site.engine.get("ns", "p1")).error is None
+
+
 async def test_what_leaves_no_trace_is_done_again_by_whoever_takes_it_over(site: Site) -> None:
     await site.built("p1")
     site.plant.sights = [Seen.REPEATABLE]
@@ -314,6 +337,24 @@ async def test_a_group_action_that_no_member_allows_changes_nothing(site: Site) 
         await site.engine.group(site.engine.request("ns", "s1", "pump"), members, site.engine.request("ns", "", "mend"))
     assert list(caught.value.skipped) == ["p1"]
     assert (await site.state("s1"), await site.state("p1")) == ("quiet", "idle")
+
+
+async def test_a_group_action_that_is_repeated_under_its_key_is_not_done_again(site: Site) -> None:
+    await site.engine.create("ns", "s1", STATION.kind, "found")
+    await site.built("p1", parent="s1")
+
+    async def ask() -> Accepted | None:
+        whole = site.engine.request("ns", "s1", "pump", key="k1")
+        each = site.engine.request("ns", "", "pump")
+        return (await site.engine.group(whole, Selector("ns", parent="s1"), each)).whole
+
+    first = await ask()
+    assert first is not None
+    await site.ended(first)
+    again = await ask()
+    assert again is not None
+    assert (again.again, again.op.id) == (True, first.op.id)
+    assert site.plant.begun["pump"] == 1
 
 
 async def test_limits_of_lanes_and_groups_hold(site: Site) -> None:

@@ -38,6 +38,7 @@ async def test_the_states_are_those_of_the_design_and_progress_is_kept(house: Ho
         "DeletePrepare", "DeleteRequested", "Deleting", "NotPresent",
     ]  # fmt: skip
     assert not [line for line in lines if line.event.startswith("rejected") and line.actor == AGENT]
+    assert "has trouble" not in [line.event for line in lines], "to wait for an agent is no trouble"
     progress = await house.engine.store.reader.progress_of(created.key, 0)
     assert [(line.text, line.done, line.total) for line in progress] == [("step 1", 1, 1)]
 
