@@ -132,7 +132,7 @@ class Engine:
         for field, name in (("id", object), ("ns", ns)):
             if "\0" in name:  # where one database ends a text, and another refuses it
                 raise BadInput(field, name, "a name without NUL")
-            if birth is not None and not name.isprintable():
+            if birth is not None and not (name.isascii() and name.isprintable()):
                 check_text(field, name, 1, 250)
         return Request(
             ns=ns,

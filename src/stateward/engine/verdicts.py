@@ -16,6 +16,7 @@ from stateward.engine.requests import Denied, Refused
 from stateward.errors import BadInput, StatewardError
 from stateward.store.port import Reader
 from stateward.store.records import Answer, Key
+from stateward.store.selection import JournalFilter
 
 SEPARATOR = " "
 
@@ -55,8 +56,8 @@ def bare_key(key: str) -> str:
 
 async def is_former(reader: Reader, key: Key, who: str) -> bool:
     """Tell whether an object was made by somebody: for names that follow from a key, as earlier versions had them."""
-    made = await reader.operations_of(key, 1)
-    return bool(made) and made[-1].who == who
+    made = await reader.lines(0, 1, JournalFilter(ns=key.ns, object=key.id))
+    return bool(made) and made[0].who == who
 
 
 def with_refusal(fingerprint: str, error: StatewardError) -> str:

@@ -4,8 +4,9 @@ import pytest
 
 from stateward.engine import Accepted, AlreadyExists, NotFound, Permanent, Refused
 from stateward.engine.requests import KeyReused, Occupied, VersionMismatch
+from stateward.engine.verdicts import is_former
 from stateward.errors import BadInput, UnknownName
-from stateward.store.records import Status
+from stateward.store.records import Key, Status
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP
 
@@ -178,3 +179,19 @@ async def test_a_failed_update_restores_the_spec(site: Site) -> None:
 async def test_a_name_that_a_database_cannot_hold_is_refused(site: Site, ns: str, name: str) -> None:
     with pytest.raises(BadInput, match="without NUL"):
         await site.engine.create(ns, name, PUMP.kind, "build")
+
+
+@pytest.mark.parametrize("invisible", ["\u200b", "\u3164", "\u034f", "\u2800", "\ufe0f"])
+async def test_a_name_with_a_character_that_cannot_be_seen_is_refused(site: Site, invisible: str) -> None:
+    for ns, name in (("ns", f"p{invisible}"), (f"n{invisible}", "p1")):
+        with pytest.raises(BadInput, match="invisible"):
+            await site.engine.create(ns, name, PUMP.kind, "build")
+
+
+async def test_whoever_made_an_object_is_known_though_others_have_worked_on_it_since(site: Site) -> None:
+    await site.built("p1", who="ann")
+    await site.ended(await site.engine.act("ns", "p1", "pump", who="bob"))
+    reader, key = site.engine.store.reader, Key("ns", "p1")
+    assert await is_former(reader, key, "ann")
+    assert not await is_former(reader, key, "bob")
+    assert not await is_former(reader, Key("ns", "p2"), "ann")
