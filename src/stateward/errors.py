@@ -18,6 +18,8 @@ class StatewardError(Exception):
 class UnknownName(StatewardError):
     """A name was given that nothing goes by; says what exists and what was probably meant."""
 
+    code = "unknown_name"
+
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         super().__init__(what, name)
         self.what = what

@@ -125,7 +125,7 @@ def _(error: ValidationException) -> Problem:
 @problem_of.register
 def _(error: UnknownName) -> Problem:
     known = sorted(error.known)
-    return problem(404, "unknown_name", error, known=known, nearest=error.nearest)
+    return problem(404, error.code, error, known=known, nearest=error.nearest)
 
 
 @problem_of.register

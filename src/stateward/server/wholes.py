@@ -44,7 +44,7 @@ async def _on_all(engine: Engine, whole: Request, kind: str) -> Accepted:
     try:
         verdict = await engine.group(whole, Selector(whole.ns, kind, whole.object), each)
     except NoneAllowed:
-        (alone,) = await engine.plan([whole])
+        (alone,) = await engine.plan([replace(whole, key=None)])  # under its key this refusal is stored by now
         if isinstance(alone, StatewardError):
             raise alone from None  # what is in the way of the whole says more than what is in the way of each part
         raise

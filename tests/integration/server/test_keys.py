@@ -3,11 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from stateward.access import Role
+from stateward.domains.wing import PartsOf, Wing
+from stateward.engine.groups import NoneAllowed
+from stateward.engine.verdicts import RefusedBefore
+from stateward.server.wholes import Wholes
+from tests.integration.engine.plant import PUMP as PUMPS
+from tests.integration.engine.plant import STATION
 from tests.integration.server.house import NS, Answer, House, open_house
 from tests.integration.server.manor import open_manor
 from tests.integration.server.test_whole import made
@@ -76,6 +82,7 @@ async def test_a_refusal_is_the_verdict_of_its_key_whatever_happens_afterwards(s
     [
         (f"/ns/{NS}/objects/nobody/actions/pump", None, 404, "not_found"),
         (f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"}, 409, "exists"),
+        (f"/ns/{NS}/objects/p1/actions/nonsense", None, 404, "unknown_name"),
     ],
 )
 async def test_every_sort_of_refusal_is_repeated_as_it_was(
@@ -122,6 +129,25 @@ async def test_a_key_of_before_counts_for_the_request_that_it_was_used_for_and_f
     assert verdict(again) == (202, before.op.id), "the same request of the same name, repeated after the upgrade"
     other = await site.post(f"{PUMP}?wait=30", who="operator", **key("thursday"))
     assert other.json()["operation"]["id"] != before.op.id
+
+
+class Stations(Wing):
+    parts_of: ClassVar[PartsOf] = {(STATION.kind, "pump"): PUMPS.kind}
+
+
+async def test_a_whole_whose_parts_refuse_says_why_each_does_with_a_key_as_without(site: House) -> None:
+    wholes, engine = Wholes([Stations([])]), site.engine
+    await engine.create(NS, "s1", STATION.kind, "found")
+    site.plant.hold()
+    await engine.create(NS, "p1", PUMPS.kind, "build", parent="s1")
+    for given in (None, "monday"):
+        with pytest.raises(NoneAllowed) as caught:
+            await wholes.submit(engine, engine.request(NS, "s1", "pump", key=given))
+        assert list(caught.value.skipped) == ["p1"]
+    with pytest.raises(RefusedBefore) as repeated:
+        await wholes.submit(engine, engine.request(NS, "s1", "pump", key="monday"))
+    assert (repeated.value.code, str(repeated.value)) == (NoneAllowed.code, str(caught.value))
+    site.plant.release()
 
 
 async def test_a_group_that_was_refused_under_a_key_stays_refused_under_it(tmp_path: Path) -> None:
