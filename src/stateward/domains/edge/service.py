@@ -138,15 +138,24 @@ class Service:
         around: Iterable[str],
         spec: dict[str, Any] | None = None,
     ) -> Accepted:
-        """Bring an instance to life: a new one, or one that was there before. The same call finds the same answer."""
+        """Bring an instance to life: a new one, or one that is there already. The same call finds the same answer.
+
+        Those are two requests, and a key has one verdict: the second one is tried only if the key belongs to it.
+        """
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "spec": spec, "key": by.key}
-        first = birth(kind, cloudlet_of(id_))
-        around = tuple(around)
+        how["beside"] = tuple(around)
+        new = self.engine.request(ns, id_, "create", birth=birth(kind, cloudlet_of(id_)), **how)
+        again = self.engine.request(ns, id_, "create", **how)
+        found = await self.engine.store.reader.object(Key(ns, id_))
+        is_there = found is not None and not found.removed and found.kind == kind
+        first, second = (again, new) if is_there else (new, again)
         try:
-            return await self.engine.submit(self.engine.request(ns, id_, "create", birth=first, beside=around, **how))
-        except (AlreadyExists, KeyReused):
-            await self._known(ns, id_, kind)
-            return await self.engine.submit(self.engine.request(ns, id_, "create", beside=around, **how))
+            return await self.engine.submit(first)
+        except (AlreadyExists, KeyReused) as denied:
+            if by.key is not None and isinstance(denied, AlreadyExists):
+                raise
+        await self._known(ns, id_, kind)
+        return await self.engine.submit(second)
 
     async def _act(self, ns: str, id_: str, kind: str, action: str, by: Caller, args: Any = None) -> Accepted:  # noqa: ANN401
         found = await self._known(ns, id_, kind)

@@ -6,8 +6,10 @@ from stateward.engine import Denied, Refused
 class NotNow(Refused):
     """The object is in transition: another action has to end first."""
 
+    begins = "Cannot execute action at this time: "
+
     def __str__(self) -> str:
-        return f"Cannot execute action at this time: {super().__str__()}"
+        return f"{self.begins}{super().__str__()}"
 
 
 class Rule(Denied):

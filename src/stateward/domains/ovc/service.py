@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.domains.ovc.denials import NotNow, OtherAction
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM, NodeState
@@ -31,7 +32,7 @@ from stateward.engine.healing import Healed
 from stateward.engine.ids import new_id
 from stateward.engine.privacy import Disclosure
 from stateward.engine.requests import Birth
-from stateward.engine.verdicts import bare_key, is_former, scope_key
+from stateward.engine.verdicts import RefusedBefore, bare_key, is_former, scope_key
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER, PROVIDER, Meaning, Reason
 from stateward.store.port import StuckWork
@@ -158,7 +159,7 @@ class Service:
 
     def _request(self, ns: str, id_: str, action: str, caller: Caller, **how: Any) -> Request:  # noqa: ANN401 - as engine
         key = how.pop("key", None)
-        name = None if key is None else f"{key}/{action}"
+        name = None if key is None else f"{key}/{action.replace(' ', '-')}"
         return self.engine.request(ns, id_, action, actor=caller.actor, who=caller.who, key=name, **how)
 
     # --- doing -------------------------------------------------------------------------------------------------------
@@ -181,11 +182,11 @@ class Service:
         facts = () if status is None else (f"{STATUS}{status}",)
         try:
             return await self.submit(self._request(ns, id_, action, caller, args=args or {}, facts=facts, key=key))
-        except Refused as refused:
-            if status is not None and refused.refusal.state != status:
-                state = str(refused.refusal.state)
-                raise OtherAction(kind=short(kind), id=id_, state=state, status=status) from refused
-            if refused.refusal.state in THERE.get(action, ()):
+        except (Refused, RefusedBefore) as refused:
+            state = _refusing_state(refused)
+            if status is not None and state not in (None, status):
+                raise OtherAction(kind=short(kind), id=id_, state=str(state), status=status) from refused
+            if state in THERE.get(action, ()):
                 return Accepted(await self.engine.get(ns, id_), None, again=True)
             raise
 
@@ -196,6 +197,11 @@ class Service:
         except Refused as refused:
             if refused.refusal.reason is Reason.IN_TRANSITION:
                 raise NotNow(refused.refusal, refused.blocker) from refused
+            raise
+        except RefusedBefore as refused:
+            if refused.code == Reason.IN_TRANSITION:
+                text = f"{NotNow.begins}{refused.refusal.text}"
+                raise RefusedBefore(replace(refused.refusal, text=text)) from refused
             raise
 
     async def update_status(
@@ -258,6 +264,13 @@ class Service:
             Healed(ns, one.object, one.kind, None, None, one.at, one.event, one.target, f"on {one.who or 'its node'}")
             for one in lines
         ]
+
+
+def _refusing_state(refused: Refused | RefusedBefore) -> str | None:
+    """Return the state in which the table refused an action, now or when its key was used; None: it was no state."""
+    if isinstance(refused, Refused):
+        return refused.refusal.state.word
+    return refused.refusal.state if refused.refusal.error == Refused.__name__ else None
 
 
 def _name_of(ns: str, kind: str, key: str) -> str:

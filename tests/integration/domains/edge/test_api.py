@@ -165,3 +165,14 @@ async def test_wrong_tokens_of_agents_are_limited_and_lock_no_honest_agent_out(
     assert found == [[4401]] * 5 + [[4429]] * 3
     assert await dialled(api, mine) == [], "it was right before"
     assert await dialled(api, "sw_000000000099_guess", "192.0.2.8") == [4401], "an allowance of its own"
+
+
+async def test_a_second_create_is_refused_with_a_key_as_without_and_stays_refused(api: Api) -> None:
+    await api.call("POST", "/cloudlets", {"name": "munich"}, 202)
+    client, path = api.clients[Role.OPERATOR], f"{BASE}/cloudlets/munich/clusterinsts"
+    await client.post(path, json={"name": "c1"}, headers={"Idempotency-Key": "first"})
+    plain = await client.post(path, json={"name": "c1"})
+    for _ in range(2):
+        keyed = await client.post(path, json={"name": "c1"}, headers={"Idempotency-Key": "second"})
+        assert (keyed.status_code, keyed.json()["code"]) == (plain.status_code, plain.json()["code"]), keyed.text
+        assert keyed.json()["detail"] == plain.json()["detail"]

@@ -292,6 +292,37 @@ async def test_the_same_key_makes_one_machine(api: Api) -> None:
     assert answers[0]["object"]["id"] == answers[1]["object"]["id"]
 
 
+async def test_to_ask_once_more_for_what_is_done_already_succeeds_with_the_same_key_too(api: Api) -> None:
+    vm = await api.machine("once more")
+    await api.asked(f"/machines/{vm}/delete")
+    headers = {"Idempotency-Key": "again"}
+    answers = [await api.call("POST", f"/machines/{vm}/delete", headers=headers) for _ in range(2)]
+    assert [one.status_code for one in answers] == [202, 202], answers[1].text
+    assert [one.json()["object"]["id"] for one in answers] == [vm, vm]
+
+
+async def test_a_key_of_an_action_of_two_words_is_told_as_the_caller_gave_it(api: Api) -> None:
+    vm = await api.machine("two words")
+    for name, status in (("two words a", 202), ("two words b", 409)):
+        body, headers = {"name": name, "gib": 2}, {"Idempotency-Key": "disks"}
+        answer = await api.call("POST", f"/machines/{vm}/disks", json=body, headers=headers)
+        assert answer.status_code == status, answer.text
+    assert "'disks/add-disk'" in answer.json()["detail"]
+
+
+async def test_what_is_refused_in_transition_is_refused_in_the_same_words_under_its_key(api: Api) -> None:
+    vm = await api.machine("in transition")
+    api.doors.close("stop")
+    begun = (await api.call("POST", f"/machines/{vm}/stop")).json()
+    refused = await api.call("POST", f"/machines/{vm}/reset", headers={"Idempotency-Key": "now"})
+    assert refused.status_code == 409, refused.text
+    assert refused.json()["detail"].startswith("Cannot execute action at this time")
+    api.doors.open("stop")
+    await api.engine.wait("shop", begun["operation"], PATIENT)
+    again = await api.call("POST", f"/machines/{vm}/reset", headers={"Idempotency-Key": "now"})
+    assert (again.status_code, again.json()["detail"]) == (409, refused.json()["detail"])
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
