@@ -12,6 +12,7 @@ from stateward.engine import Ending, Engine, Handler, Job, Kind, Request
 from stateward.engine.batching import Batcher
 from stateward.engine.endings import report
 from stateward.engine.handlers import Fenced
+from stateward.engine.healer import bury_dead, settle_overdue
 from stateward.engine.notes import Notes
 from stateward.engine.outcomes import Phase, Report, Retry
 from stateward.engine.requests import Birth, LockWish
@@ -38,7 +39,7 @@ from stateward.lifecycle import (
 )
 from stateward.store.changes import Changes
 from stateward.store.port import Store
-from stateward.store.records import Claim, Key, Status
+from stateward.store.records import Claim, Key, Status, Worker
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP, Plant
 
@@ -270,3 +271,31 @@ async def test_cancelled_work_that_is_put_back_can_be_claimed_at_once(former: Fo
     assert await former.says(claim, Retry(after, "busy"))
     again = await former.claim()
     assert (again.operation.id, again.work.cancelled) == (claim.operation.id, True)
+
+
+# --- the healer ------------------------------------------------------------------------------------------------------
+
+EXPIRED = Worker(OWNER, -1.0, 0.0, "here", 1)
+"""The owner, with a lease that the store takes for expired."""
+
+
+async def test_a_worker_that_the_store_takes_for_dead_does_not_take_its_own_work_from_itself(opening: Former) -> None:
+    claim = await opening.claim()
+    await opening.store.transact(lambda tx: tx.worker_seen(EXPIRED))
+    assert await opening.store.transact(lambda tx: bury_dead(tx, OWNER)) == 0
+    assert await opening.store.reader.queue_of(Key("ns", "v1")) == [claim.work]
+    assert await opening.store.transact(lambda tx: bury_dead(tx, "other/1")) == 1
+    (work,) = await opening.store.reader.queue_of(Key("ns", "v1"))
+    assert (work.owner, work.observe) == (None, True)
+
+
+async def test_overdue_work_is_left_to_its_owner_and_taken_by_others_at_once(opening: Former) -> None:
+    claim, kinds = await opening.claim(), opening.engine.kinds
+    late = replace(claim.work, deadline=1.0, not_before=1e12)
+    await opening.store.transact(lambda tx: tx.apply(Changes(work=[late])))
+    await opening.store.transact(lambda tx: tx.worker_seen(EXPIRED))
+    assert await opening.store.transact(lambda tx: settle_overdue(tx, kinds, OWNER, 10)) == 0
+    assert await opening.store.reader.queue_of(Key("ns", "v1")) == [late]
+    assert await opening.store.transact(lambda tx: settle_overdue(tx, kinds, "other/1", 10)) == 1
+    again = await opening.claim()
+    assert (again.work.epoch, again.work.observe) == (claim.work.epoch + 1, True)

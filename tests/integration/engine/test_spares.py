@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.engine import Engine, Job, Route, Throttled
-from stateward.engine.claiming import claim
+from stateward.engine.claiming import claim, throttle
 from stateward.engine.endings import report
 from stateward.engine.healer import bury
 from stateward.engine.outcomes import Ending, Report, Stopped, Untouched
@@ -148,6 +148,26 @@ async def test_a_fenced_spare_leaves_when_it_is_given_back(yard: Yard) -> None:
     assert work is not None
     assert work.op != spare.work.op
     assert work.ready
+
+
+@pytest.mark.parametrize(
+    ("ago", "before", "after", "least", "most"),
+    [
+        pytest.param(1.0, 3, 4, 8.0, 8.0, id="again, soon after"),
+        pytest.param(1.0, 20, 21, 60.0, 60.0, id="again, many times"),
+        pytest.param(120.0, 3, 1, 1.0, 1.0, id="a long time after"),
+        pytest.param(-600.0, 3, 3, 500.0, 600.0, id="while it is backed off"),
+    ],
+)
+async def test_a_lane_is_backed_off_for_longer_each_time_that_it_is_throttled_again(
+    yard: Yard, ago: float, before: int, after: int, least: float, most: float
+) -> None:
+    await yard.build("p1")
+    now = await yard.engine.store.reader.time()
+    await yard.engine.set_limits(lanes=[Lane(LANE, GROUP, 1, now - ago, 0.0, before)])
+    assert least <= await yard.engine.store.transact(lambda tx: throttle(tx, LANE, 0.1)) <= most
+    _, loads = await yard.engine.store.reader.lanes()
+    assert [one.lane.throttled for one in loads if one.lane.lane == LANE] == [after]
 
 
 # --- with a worker ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,10 @@
 """The agent's local record survives it."""
 
+import os
 from pathlib import Path
 
+import msgspec
+import pytest
 from msgspec.structs import replace
 
 from stateward.agents.notebook import Notebook, Thing
@@ -29,3 +32,20 @@ def test_a_line_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
     (file,) = tmp_path.glob("*.json")
     file.with_suffix(".new").write_bytes(b'{"name": "c1:w')
     assert list(Notebook(tmp_path)) == [THING]
+
+
+def test_a_line_is_on_disk_before_it_takes_the_place_of_the_former(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook, synced = Notebook(tmp_path), list[tuple[Thing, Thing]]()
+    notebook.note(THING)
+    (file,) = tmp_path.glob("*.json")
+
+    def sync(handle: int) -> None:
+        both = Path(f"/proc/self/fd/{handle}"), file
+        former, new = (msgspec.json.decode(one.read_bytes(), type=Thing) for one in reversed(both))
+        synced.append((former, new))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    notebook.note(replace(THING, whole=True))
+    assert synced == [(THING, replace(THING, whole=True))]

@@ -1,9 +1,10 @@
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.leases.booking import fits, spans
+from stateward.domains.leases.booking import fits, predecessors, spans
 from stateward.domains.leases.calendar import HOUR, HOURS, Calendar, merged
 from stateward.domains.leases.demand import Demand
 from stateward.domains.leases.lifecycle import HOST
@@ -98,9 +99,9 @@ def test_nothing_outside_of_all_spans_is_ever_refused(bookings: list[Booking], w
 # --- the pool --------------------------------------------------------------------------------------------------------
 
 
-def host(name: str, bookings: list[Booking], version: int = 1) -> Host:
+def host(name: str, bookings: list[Booking], version: int = 1, cleaning: float = 0.0) -> Host:
     found = Object("ns", f"host-{name}", HOST.kind, "up", 0.0, version, 1, None, name, None, "{}", "{}", None, 0.0)
-    return Host(found, HostSpec(name, Share(8, 8, 8)), HostSeen(bookings=tuple(bookings)))
+    return Host(found, HostSpec(name, Share(8, 8, 8), cleaning=cleaning), HostSeen(bookings=tuple(bookings)))
 
 
 def kept_of(wanted: list[Booking]) -> list[Booking]:
@@ -124,6 +125,24 @@ def test_a_search_finds_exactly_what_asking_every_host_would_find(
     able = {one.spec.name for one in hosts if fits(one.spec, one.seen.bookings, booking)}
     assert set(found or {}) <= able
     assert len(found or {}) == min(most, len(able))
+
+
+@pytest.mark.parametrize(
+    ("after", "until", "is_found"), [(-2, -0.25, False), (-2, -0.5, True), (1.25, 3, False), (1.5, 3, True)]
+)
+def test_a_search_keeps_the_cleaning_time_before_and_after_each_booking(
+    after: float, until: float, is_found: bool
+) -> None:
+    start, pool = 300_000.0 * HOUR, Pool()
+    pool.put(host("h1", [Booking("l", "r", start, start + HOUR)], cleaning=HOUR / 2))
+    wanted = Booking("new", "new", start + after * HOUR, start + until * HOUR)
+    assert (pool.search(Demand(1, 1), wanted) is not None) is is_found
+
+
+def test_a_lease_does_not_wait_for_another_reservation_of_its_own() -> None:
+    before, other = Booking("l", "r1", 0.0, HOUR), Booking("other", "r2", 0.0, HOUR)
+    seen = HostSeen(bookings=(before, other))
+    assert predecessors(seen, Booking("l", "r3", HOUR, 2 * HOUR)) == [other]
 
 
 def test_what_is_pencilled_in_is_not_found_again_until_it_is_erased() -> None:

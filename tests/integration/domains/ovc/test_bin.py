@@ -242,6 +242,17 @@ async def test_with_its_parent_it_is_the_parents_timer_that_counts(cloud: Cloud)
     assert await cloud.state(vm) == "DELETED"
 
 
+async def test_of_stays_that_end_together_what_is_further_down_ends_first(cloud: Cloud) -> None:
+    await impatient(cloud, 3600.0)
+    disk, vm = await cloud.disk(), await cloud.vm()
+    wanted = [disk, vm, cloud.box, cloud.image, cloud.account]
+    for id_ in wanted:
+        await cloud.did(id_, "delete")
+    pending = await cloud.engine.store.reader.timers(cloud.ns, 100)
+    assert [one.object for one in sorted(pending, key=lambda one: one.rank)] == wanted
+    assert len({one.rank for one in pending}) == len(wanted)
+
+
 async def test_what_is_restored_is_not_destroyed(cloud: Cloud) -> None:
     await impatient(cloud, 3600.0)
     vm = await cloud.vm()
