@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.engine import Engine, Route
 from stateward.engine.accept import accept
@@ -85,6 +86,7 @@ async def test_a_default_lane_with_a_limit_or_a_pause_is_left_to_those_who_count
 
 async def test_what_has_to_wait_is_not_taken(hall: Hall) -> None:
     assert await hall.take(hall.build("p1", not_before=LATER)) == []
+    assert await hall.take([replace(one, children=1) for one in hall.build("p4")]) == []
     first, *others = await hall.take(hall.build("p2", "p3", queue="p2"))
     assert (first.object.id, others) == ("p2", [])
 

@@ -116,6 +116,14 @@ async def test_after_an_unclear_answer_it_looks_before_it_works_again(site: Site
     assert (ended.status, site.plant.begun["pump"]) == (Status.SUCCEEDED, 1)
 
 
+async def test_as_long_as_nobody_can_say_whether_it_was_done_it_is_looked_at_and_not_done_again(site: Site) -> None:
+    await site.built("p1")
+    site.plant.sights = [Seen.UNKNOWN, Seen.DONE]
+    site.plant.fail("pump", Unknown("no answer", after=0.01))
+    ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
+    assert (ended.status, site.plant.begun["pump"]) == (Status.SUCCEEDED, 1)
+
+
 async def test_steps_that_were_done_are_not_done_again(site: Site) -> None:
     await site.built("p1")
     counted: list[str] = []

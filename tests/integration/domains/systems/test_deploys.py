@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from stateward.domains.systems import systems
+from stateward.domains.systems import premises, systems
 from stateward.domains.systems.actions import Actions, NothingToRollBack
-from stateward.domains.systems.backends.port import Home
+from stateward.domains.systems.backends.port import Home, Ref, Want
 from stateward.domains.systems.backends.simulated import SimulatedBackend
 from stateward.domains.systems.guards import NotLiving, Unlocked
 from stateward.domains.systems.house import SystemsWing
@@ -186,7 +186,7 @@ async def test_nothing_is_put_below_a_service(stand: Stand) -> None:
 
 async def test_the_root_of_a_system_is_no_service(stand: Stand) -> None:
     with pytest.raises(BadInput):
-        await stand.deploy("/", service())
+        await stand.deploy("/web", service())
 
 
 async def test_a_deploy_without_its_lock_is_refused_wherever_it_is_asked_for(stand: Stand) -> None:
@@ -201,6 +201,33 @@ async def test_a_deploy_needs_a_system_that_lives(stand: Stand) -> None:
         await Actions(stand.engine, NS).teardown("nowhere")
     with pytest.raises(AlreadyExists):
         await stand.actions.create("shop", "simulated")
+
+
+async def test_work_for_a_system_that_lives_on_another_machine_is_not_done_here(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, hosts, asked, started = stand.backend.start, ["elsewhere"], list[str](), list[str]()
+
+    async def prepare(home: Home) -> dict[str, str]:
+        asked.append(hosts[-1])
+        return {"host": hosts[-1]}
+
+    async def noted_start(ref: Ref, want: Want) -> None:
+        started.append(hosts[-1])
+        await start(ref, want)
+
+    monkeypatch.setattr(premises, "LATER", 0.02)
+    monkeypatch.setattr(stand.backend, "prepare", prepare)
+    monkeypatch.setattr(stand.backend, "start", noted_start)
+    deploying = await stand.deploy("/web", service())
+
+    async def offered_again() -> bool:
+        return len(asked) > 3
+
+    await stand.until(offered_again)
+    hosts.append("shop")
+    assert (await stand.ended(deploying)).status is Status.SUCCEEDED
+    assert set(started) == {"shop"}
 
 
 async def test_a_service_that_was_ill_before_does_not_fail_a_deploy_that_mends_it(stand: Stand) -> None:
