@@ -1,4 +1,5 @@
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -6,6 +7,7 @@ from stateward.engine import Accepted, AlreadyExists, NotFound, Permanent, Refus
 from stateward.engine.requests import KeyReused, Occupied, VersionMismatch
 from stateward.engine.verdicts import is_former
 from stateward.errors import BadInput, UnknownName
+from stateward.lifecycle import FORCE
 from stateward.store.records import Key, Status
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP
@@ -73,11 +75,14 @@ async def test_a_repeated_idempotency_key_gets_the_same_answer_and_works_once(si
     assert site.plant.done["pump"] == 1
 
 
-async def test_an_idempotency_key_for_another_request_is_refused(site: Site) -> None:
+@pytest.mark.parametrize(
+    "other", [{"action": "tune"}, {"facts": (FORCE,)}, {"args": {"litres": 5}}, {"spec": {"size": 2}}, {"priority": 7}]
+)
+async def test_an_idempotency_key_for_another_request_is_refused(site: Site, other: dict[str, Any]) -> None:
     await site.built("p1")
     await site.engine.act("ns", "p1", "pump", key="k1")
     with pytest.raises(KeyReused):
-        await site.engine.act("ns", "p1", "tune", key="k1")
+        await site.engine.act("ns", "p1", **{"action": "pump", "key": "k1", **other})
 
 
 async def test_a_request_submitted_again_after_a_lost_answer_is_not_accepted_twice(site: Site) -> None:

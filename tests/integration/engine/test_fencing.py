@@ -12,7 +12,8 @@ from stateward.engine import Ending, Engine, Handler, Job, Kind, Request
 from stateward.engine.batching import Batcher
 from stateward.engine.endings import report
 from stateward.engine.handlers import Fenced
-from stateward.engine.healer import bury_dead, settle_overdue
+from stateward.engine.healer import bury, bury_dead, settle_overdue
+from stateward.engine.holding import review
 from stateward.engine.notes import Notes
 from stateward.engine.outcomes import Phase, Report, Retry
 from stateward.engine.requests import Birth, LockWish
@@ -299,3 +300,22 @@ async def test_overdue_work_is_left_to_its_owner_and_taken_by_others_at_once(ope
     assert await opening.store.transact(lambda tx: settle_overdue(tx, kinds, "other/1", 10)) == 1
     again = await opening.claim()
     assert (again.work.epoch, again.work.observe) == (claim.work.epoch + 1, True)
+
+
+@pytest.mark.parametrize("how", ["dead", "overdue", "stray"])
+async def test_fenced_work_leaves_its_queue_when_its_worker_is_gone(opening: Former, how: str) -> None:
+    claim, kinds = await opening.claim(), opening.engine.kinds
+    await opening.store.transact(lambda tx: tx.apply(Changes(work=[replace(claim.work, deadline=1.0)])))
+    await opening.engine.act("ns", "v1", "block")
+    (ghost,) = await opening.store.reader.queue_of(Key("ns", "v1"))
+    assert (ghost.owner, ghost.fenced) == (OWNER, True)
+    waiting = await opening.engine.act("ns", "v1", "open")
+    if how == "dead":
+        await opening.store.transact(lambda tx: bury(tx, [OWNER]))
+    elif how == "overdue":
+        await opening.store.transact(lambda tx: settle_overdue(tx, kinds, "other/1", 10))
+    else:
+        await opening.store.transact(lambda tx: review(tx, OWNER, lambda _: False, lambda _: None))
+    (work,) = await opening.store.reader.queue_of(Key("ns", "v1"))
+    assert (work.op, work.ready) == (waiting.op.id, True)
+    assert "put back" not in [line.event for line in await opening.engine.history("ns", "v1")]

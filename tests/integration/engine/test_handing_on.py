@@ -70,6 +70,7 @@ class Yard:
     def __init__(self) -> None:
         self.calls = 0
         self.denied: dict[str, str] = {}
+        self.more = 0
         self.waits_for_go = False
         self.about_to_park, self.may_park = asyncio.Event(), asyncio.Event()
         self.may_park.set()
@@ -84,7 +85,7 @@ class Yard:
                 raise Parked
             await job.phase("go", USER)
         self.denied = await job.spawn("pumps", [pump(f"p{number}") for number in range(MANY)])
-        await job.spawn("nothing", [])
+        await job.spawn("more pumps", [pump(f"more{number}") for number in range(self.more)])
         return Ending("opened", CONTROLLER, seen='{"pumps": 20}')
 
     def kind(self) -> Kind:
@@ -117,6 +118,14 @@ async def test_a_step_is_done_by_children_and_the_work_goes_on_behind_it(works: 
     assert {one.status for one in children} == {Status.SUCCEEDED}
     assert len(children) == MANY
     assert (yard.calls, yard.denied) == (2, {})
+
+
+async def test_each_step_has_children_of_its_own_and_is_done_once(works: Site, yard: Yard) -> None:
+    yard.more = 3
+    accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
+    assert (await works.ended(accepted)).status is Status.SUCCEEDED
+    assert (await pumps(works), yard.calls) == (MANY + 3, 3)
+    assert len(await works.engine.store.reader.children_of(accepted.op.key)) == MANY + 3
 
 
 async def test_whoever_waits_for_children_takes_no_slot(works: Site, yard: Yard) -> None:

@@ -11,8 +11,10 @@ from stateward.engine import Engine, Job, Route, Throttled
 from stateward.engine.claiming import claim, throttle
 from stateward.engine.endings import report
 from stateward.engine.healer import bury
+from stateward.engine.holding import review
 from stateward.engine.outcomes import Ending, Report, Stopped, Untouched
 from stateward.engine.requests import Accepted
+from stateward.engine.running import Running
 from stateward.engine.spares import Pace
 from stateward.errors import StatewardError
 from stateward.lifecycle import FORCE
@@ -118,6 +120,20 @@ async def test_a_spare_that_was_never_counted_leaves_no_place_to_another(yard: Y
     assert work is not None
     assert work.spare
     assert await yard.running() == 1
+
+
+async def test_a_spare_does_not_begin_in_a_place_that_nobody_before_it_has_left(yard: Yard) -> None:
+    await yard.build("p1", "p2")
+    first, (spare,) = await yard.claimed(spares=1)
+    await yard.say(told(first, Ending()))  # without a word of its successor: the place may be another's
+    await yard.engine.create("ns", "stray", PUMP.kind, "build")
+    await yard.engine.store.transact(lambda tx: claim(tx, ME, 10))
+    begun = {spare.work.key: Running(spare, before=(first.work.key,))}
+    await yard.engine.store.transact(lambda tx: review(tx, ME.id, begun.__contains__, begun.get))
+    stray, work = await yard.work("stray"), await yard.work("p2")
+    assert stray is not None
+    assert work is not None
+    assert (stray.owner, work.owner, work.spare) == (None, ME.id, True)
 
 
 async def test_a_spare_that_is_given_back_is_as_it_was(yard: Yard) -> None:
