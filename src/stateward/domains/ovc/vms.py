@@ -275,10 +275,15 @@ class Vms:
         return Seen.DONE if has == (job.action != "detach disk") else Seen.NOT_DONE
 
     async def _observe_destroyed(self, job: Job, seen: VmSeen) -> Seen:
-        if await self._power(job, seen) is not Power.OFF or seen.leftovers:
-            return Seen.NOT_DONE
-        left = [name for name in await self._kept(job.ns, seen) if await self._vault.has(name)]
-        return Seen.NOT_DONE if left else Seen.DONE
+        """Say whether nothing is left; it is not done only if the machine and all files are as they were."""
+        judged = judge_power(await self._power(job, seen), Power.OFF)
+        if judged is not Seen.DONE:
+            return judged
+        kept = await self._kept(job.ns, seen)
+        left = [name for name in kept if await self._vault.has(name)]
+        if not left and not seen.leftovers:
+            return Seen.DONE
+        return Seen.REPEATABLE if seen.machine or len(left) < len(kept) else Seen.NOT_DONE
 
     @property
     def _reader(self) -> Reader:

@@ -539,3 +539,34 @@ async def test_a_deletion_that_is_cancelled_in_time_leaves_everything_as_it_was(
     assert (await cloud.ended(deleting)).status == "cancelled"
     assert await cloud.states(vm, disk, cloud.boot_disk(vm)) == ["RUNNING", "ASSIGNED", "ASSIGNED"]
     assert await cloud.engine.store.reader.timers(cloud.ns, 10) == []
+
+
+@pytest.mark.parametrize("halted", [False, True])
+async def test_a_destroy_that_is_cancelled_between_two_disks_is_half_done_and_not_taken_back(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, halted: bool
+) -> None:
+    vm = await cloud.vm()
+    disks = [await cloud.attached(vm), cloud.boot_disk(vm)]
+    if halted:
+        await cloud.did(vm, "stop")
+    files = {await cloud.file_name(disk) for disk in disks}
+    one_is_gone = asyncio.Event()
+
+    async def has(name: str) -> bool:
+        return name in files
+
+    async def remove(name: str) -> None:
+        if len(files) < len(disks):
+            one_is_gone.set()
+            await asyncio.Event().wait()
+        files.discard(name)
+
+    monkeypatch.setattr(cloud.wing.vault, "has", has)
+    monkeypatch.setattr(cloud.wing.vault, "remove", remove)
+    destroying = await cloud.ask(vm, "destroy")
+    await asyncio.wait_for(one_is_gone.wait(), 60)
+    await cloud.engine.cancel(cloud.ns, destroying.op.id)
+    assert (await cloud.ended(destroying)).status == "failed"
+    assert await cloud.state(vm) == "ERROR"
+    monkeypatch.undo()
+    await cloud.did(vm, "destroy")
