@@ -90,7 +90,8 @@ class Images:
     def kind(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
         """Return the kind of images, with its handlers."""
         handlers = {action: Handler(nothing, is_done) for action in ("disable", "enable", "delete", "restore")}
-        handlers |= {"create": Handler(self._create), "destroy": Handler(self._destroy)}
+        runs = {"create": self._create, "destroy": self._destroy}
+        handlers |= {action: Handler(run, self._observe) for action, run in runs.items()}
         return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
 
     async def _create(self, job: Job) -> None:
@@ -98,3 +99,7 @@ class Images:
 
     async def _destroy(self, job: Job) -> None:
         await self._vault.remove(file_name_of(job.claim.object))
+
+    async def _observe(self, job: Job) -> Seen:
+        kept = await self._vault.has(file_name_of(job.claim.object))
+        return Seen.DONE if kept == (job.action == "create") else Seen.NOT_DONE

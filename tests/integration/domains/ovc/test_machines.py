@@ -21,7 +21,7 @@ from stateward.domains.ovc.denials import (
     TooManyDisks,
 )
 from stateward.domains.ovc.lifecycle import DISK, VM
-from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, Spot, vm_seen
+from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, ImageSpec, Spot, vm_seen
 from stateward.domains.ovc.nodes.driven import Driven
 from stateward.domains.ovc.nodes.port import Power
 from stateward.engine import Accepted, Denied, Refused
@@ -570,3 +570,26 @@ async def test_a_destroy_that_is_cancelled_between_two_disks_is_half_done_and_no
     assert await cloud.state(vm) == "ERROR"
     monkeypatch.undo()
     await cloud.did(vm, "destroy")
+
+
+async def test_the_destroy_of_an_image_that_is_cancelled_after_its_file_is_gone_has_succeeded(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = await cloud.made(cloud.service.create_image(cloud.ns, ImageSpec("old", cloud.account), ANN))
+    files, is_gone = {await cloud.file_name(image)}, asyncio.Event()
+
+    async def has(name: str) -> bool:
+        return name in files
+
+    async def remove(name: str) -> None:
+        files.discard(name)
+        is_gone.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(cloud.wing.vault, "has", has)
+    monkeypatch.setattr(cloud.wing.vault, "remove", remove)
+    destroying = await cloud.ask(image, "destroy")
+    await asyncio.wait_for(is_gone.wait(), 60)
+    await cloud.engine.cancel(cloud.ns, destroying.op.id)
+    assert (await cloud.ended(destroying)).status == "succeeded"
+    assert await cloud.state(image) == "DESTROYED"
