@@ -13,8 +13,8 @@ A program that is to be confined and cannot be is not started.
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from typing import TypeVar
@@ -155,17 +155,17 @@ class Confinement:
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_SLAVE)
         os.umask(0o022)  # of this thread alone, as its mounts are
-        readable = [(path, os.open(path, os.O_PATH)) for path in self._readable if path.is_dir()]
-        _bind(box.folder, HOME)
-        for path in self._hidden:
-            if path.exists():
-                _bind(EMPTY if path.is_dir() else Path(os.devnull), path)
-        for name in TEMPORARY:
-            if Path(name).is_dir():
-                _bind(HOME / "tmp", Path(name))
-        for path, handle in readable:
-            _expose(path, handle, uid)
-            os.close(handle)
+        with ExitStack() as handles:  # this thread shares its open files with all others
+            readable = [(path, handles.enter_context(_opened(path))) for path in self._readable if path.is_dir()]
+            _bind(box.folder, HOME)
+            for path in self._hidden:
+                if path.exists():
+                    _bind(EMPTY if path.is_dir() else Path(os.devnull), path)
+            for name in TEMPORARY:
+                if Path(name).is_dir():
+                    _bind(HOME / "tmp", Path(name))
+            for path, handle in readable:
+                _expose(path, handle, uid)
         syscalls.mount(
             "proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC, "hidepid=2"
         )
@@ -206,6 +206,15 @@ def seal_process() -> None:
 
 def _is_root() -> bool:
     return os.geteuid() == 0 and syscalls.has_capability(syscalls.CAP_SYS_ADMIN)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    handle = os.open(path, os.O_PATH)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def _bind(source: Path, target: Path) -> None:

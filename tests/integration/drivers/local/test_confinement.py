@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -315,6 +316,25 @@ def test_a_user_that_a_process_has_is_nobody_elses(tmp_path: Path) -> None:
                 Uids(range(75123, 75124), tmp_path / "uids").claim(tmp_path)
         finally:
             process.kill()
+
+
+@as_root
+def test_a_start_that_cannot_be_confined_leaves_no_open_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    confinement, mount = Confinement(readable=[Path("/usr"), Path("/opt")]), syscalls.mount
+
+    def refuse_home(source: str, target: str, *how: Any) -> None:
+        if target == str(module.HOME):
+            raise PermissionError("not here")
+        mount(source, target, *how)
+
+    monkeypatch.setattr(syscalls, "mount", refuse_home)
+    box = confinement.box(tmp_path)
+    before = len([*Path("/proc/self/fd").iterdir()])
+    with pytest.raises(module.Unconfined, match="not here"):
+        confinement.run(box, lambda: 1)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+    assert box.uid is not None
+    confinement.end(tmp_path, box.uid)
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
