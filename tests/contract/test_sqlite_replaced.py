@@ -5,8 +5,9 @@ import logging
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from itertools import count
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from stateward.store import EVERYTHING, Changes, Selector, Topic, Tx
 from stateward.store.errors import Replaced, Unavailable
 from stateward.store.sqlite import SqliteStore
 from stateward.store.sqlite.identity import FileIdentity
+from stateward.store.sqlite.others import Others
 from stateward.store.sqlite.reading import Pool
 from stateward.store.sqlite.settings import Settings
+from stateward.store.sqlite.writer import Writer
 from tests.contract.hands import Ear, stored, write
 from tests.contract.samples import NS, an_object, key
 
@@ -263,3 +266,26 @@ def test_a_file_that_grows_while_two_threads_look_has_not_shrunk(
 
 def _fail(_: object) -> None:
     raise PermissionError(13, "Permission denied")
+
+
+async def test_the_log_is_emptied_also_when_another_thread_is_the_first_to_find_the_difference(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader may find it while the writer looks for what others have written."""
+    found, emptied = threading.Event(), threading.Event()
+
+    def find(others: Others) -> bool:
+        if not found.is_set():
+            rename_over(path)
+            with suppress(Replaced):
+                files.check()
+            found.set()
+        return bool(had_written(others))
+
+    had_written = Others.have_written
+    async with opened(path) as store:
+        files = store._writing._files  # type: ignore[attr-defined]
+        monkeypatch.setattr(Writer, "_empty_log", lambda _writer, _desk: emptied.set())
+        monkeypatch.setattr(Others, "have_written", find)
+        await asyncio.to_thread(found.wait, 30)
+        assert await asyncio.to_thread(emptied.wait, 30)

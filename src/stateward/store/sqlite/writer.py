@@ -126,10 +126,11 @@ class Writer:
             if not jobs:
                 with suppress(StoreError):  # it is told to those who ask next
                     self._files.check()
-            if self._files.is_replaced is not was_replaced:
+            is_replaced = self._files.is_replaced  # read once: other threads may find it at any time
+            if is_replaced and not was_replaced:
                 self._empty_log(desk)
-            is_news = others.have_written() or self._files.is_replaced is not was_replaced
-            was_replaced = self._files.is_replaced
+            is_news = others.have_written() or is_replaced is not was_replaced
+            was_replaced = is_replaced
             topics = ANYTHING if is_news else NOTHING
             for outcome in outcomes:
                 topics |= outcome.topics
