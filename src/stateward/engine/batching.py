@@ -111,9 +111,10 @@ class Batcher(Generic[Item, Answer]):
         attempt, pause = 0, 0.0
         while True:
             attempt += 1
-            began_by = loop.time() + pause
-            _fail([one for one in batch if one[2] <= began_by], error)
-            batch = [one for one in batch if one[2] > began_by]
+            begins = loop.time() + pause
+            if batch[0][2] <= begins:  # the first one is the oldest
+                _fail([one for one in batch if one[2] <= begins], error)
+                batch = [one for one in batch if one[2] > begins]
             if not batch:
                 return [], []
             if pause:
