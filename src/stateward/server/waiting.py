@@ -210,13 +210,13 @@ async def _children(request: Call, work: Work | None) -> list[OperationView]:
 
 async def _trouble(request: Call, found: Object, children: Sequence[OperationView]) -> str:
     """Return what went wrong last, with an object at work or with one of those that it waits for."""
-    read, shown = request.service.reader.object, request.presenter.disclosure.object
+    shown = request.presenter.disclosure.object
     if found.op is not None and (error := shown(found).error) is not None:
         return f"; it had trouble: {error}"
-    for child in children:
-        below = await read(Key(found.ns, child.object))
-        if below is not None and below.op is not None and (error := shown(below).error) is not None:
-            return f"; {below.id} had trouble: {error}"
+    below = await request.service.reader.objects({Key(found.ns, one.object) for one in children}) if children else {}
+    for _, one in sorted(below.items()):
+        if one.op is not None and (error := shown(one).error) is not None:
+            return f"; {one.id} had trouble: {error}"
     return ""
 
 

@@ -1,6 +1,9 @@
 import asyncio
 
+import pytest
+
 from stateward.engine import Permanent, Temporary
+from stateward.store.records import Key, Object
 from tests.integration.server.house import NS, House
 
 PUMP = f"/ns/{NS}/objects/p1/actions/pump"
@@ -182,6 +185,27 @@ async def test_why_tells_the_last_trouble_of_what_is_tried_again_and_of_whom_a_w
     assert "; it had trouble: the valve is stuck" in (await house.get(f"/ns/{NS}/objects/p1/why")).json()["text"]
     assert "; p1 had trouble: the valve is stuck" in (await house.get(f"/ns/{NS}/objects/s1/why")).json()["text"]
     assert (await house.get(f"/ns/{NS}/objects/p1")).json()["error"] == "the valve is stuck"
+
+
+async def test_what_a_whole_waits_for_is_read_at_once_however_many_parts_there_are(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.post(f"/ns/{NS}/objects", {"id": "s1", "kind": "test.station"})
+    for number in range(9):
+        await house.built(f"p{number}", parent="s1")
+    house.plant.hold()
+    body = {"selector": {"parent": "s1"}, "whole": {"object": "s1", "action": "pump"}}
+    await house.post(f"/ns/{NS}/actions/pump", body)
+    read, asked = house.engine.store.reader.object, list[Key]()
+
+    async def noting(key: Key) -> Object | None:
+        asked.append(key)
+        return await read(key)
+
+    monkeypatch.setattr(house.engine.store.reader, "object", noting)
+    assert len((await house.get(f"/ns/{NS}/objects/s1/why")).json()["children"]) == 9
+    assert {key.id for key in asked} == {"s1"}
+    house.plant.release()
 
 
 async def test_a_group_action_that_no_member_allows_is_refused_with_every_reason(house: House) -> None:
