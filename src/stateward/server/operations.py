@@ -10,9 +10,10 @@ from stateward.naming import PATH_PART
 from stateward.server.answers import problems
 from stateward.server.auth import needs
 from stateward.server.names import Limit, Ns, Op
+from stateward.server.presenting import list_shown
 from stateward.server.service import Call
 from stateward.server.wire import OperationPage, OperationView
-from stateward.store.records import Key
+from stateward.store.records import Key, Operation
 
 TAGS = ["operations"]
 Of = Annotated[str, QueryParameter(name="object", pattern=PATH_PART, description="the object that they are about")]
@@ -26,9 +27,13 @@ async def show_operation(request: Call, key: Key) -> OperationView:
 @get("/ns/{ns:str}/operations", guards=[needs(Right.READ)], tags=TAGS, summary="List operations", responses=problems())
 async def list_operations(request: Call, ns: Ns, of: Of, limit: Limit = 100) -> OperationPage:
     """Return an object's operations, newest first."""
-    service = request.service
-    found = await service.reader.operations_of(Key(ns, of), service.page(limit))
-    return OperationPage(request.presenter.operations(found))
+    service, key = request.service, Key(ns, of)
+
+    async def read(most: int) -> list[Operation]:
+        return await service.reader.operations_of(key, most)
+
+    most = service.config.page_limit
+    return OperationPage(await list_shown(read, request.presenter.operation, service.page(limit), most))
 
 
 @get(

@@ -4,7 +4,8 @@ Every route that shows an object, an operation or a line of the journal asks the
 declares as internal or secret stays so in all of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -26,6 +27,9 @@ from stateward.server.wire import (
     operation_view,
 )
 from stateward.store.records import Key, Line, Object, Operation
+
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 def sees_internal(grant: Grant) -> bool:
@@ -73,3 +77,14 @@ def present_line(disclosure: Disclosure, line: Line) -> LineView | None:
     """Return a line as it is shown; None if it is not. What is kept of tokens is never shown."""
     shown = disclosure.line(line)
     return None if shown is None else line_view(shown, bare=line.ns == SYSTEM)
+
+
+async def list_shown(
+    read: Callable[[int], Awaitable[Sequence[T]]], show: Callable[[T], V | None], limit: int, most: int
+) -> list[V]:
+    """Return the first records that are shown; hidden ones take no place among them, unless there are very many."""
+    found = await read(limit)
+    shown = [view for one in found if (view := show(one)) is not None]
+    if len(shown) < len(found) == limit < most:
+        shown = [view for one in await read(most) if (view := show(one)) is not None]
+    return shown[:limit]

@@ -14,6 +14,7 @@ from stateward.engine.healer import bury_dead, settle_overdue
 from stateward.server.answers import problems
 from stateward.server.auth import needs
 from stateward.server.names import Limit
+from stateward.server.presenting import list_shown
 from stateward.server.service import Call
 from stateward.server.wire import Moment, when_or_none
 from stateward.store.port import StuckWork
@@ -54,10 +55,16 @@ class HealedView(Struct, frozen=True):
 @get("/stuck", guards=[needs(Right.READ)], tags=TAGS, summary="List what is stuck", responses=problems())
 async def list_stuck(request: Call, limit: Limit = 100) -> list[StuckView]:
     """Return what is in transition for longer than its deadline or without a live worker, of what the token opens."""
-    grant, most = request.grant, request.service.page(limit)
-    found = await request.service.engine.stuck(most, grant.namespace_filter)
+    grant, service = request.grant, request.service
     hides = request.presenter.disclosure.hides_action
-    return [_shown(one) for one in found if grant.opens(one.ns) and not hides(one.kind, one.action)]
+
+    async def read(most: int) -> list[StuckWork]:
+        return await service.engine.stuck(most, grant.namespace_filter)
+
+    def show(work: StuckWork) -> StuckView | None:
+        return None if hides(work.kind, work.action) or not grant.opens(work.ns) else _shown(work)
+
+    return await list_shown(read, show, service.page(limit), service.config.page_limit)
 
 
 def _shown(work: StuckWork) -> StuckView:

@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from stateward.engine import Permanent, Temporary
+from stateward.engine import Permanent, Temporary, privacy
 from stateward.store.records import Key, Object
-from tests.integration.server.house import NS, House
+from tests.integration.server.house import NS, House, open_house
 
 PUMP = f"/ns/{NS}/objects/p1/actions/pump"
 
@@ -289,3 +289,15 @@ async def test_who_waits_when_the_engine_stops_is_told_that_it_was_accepted(hous
     await house.engine._waiting.stop()
     answer = await waiting
     assert (answer.status_code, answer.json()["object"]["state"]) == (202, "pumping")
+
+
+async def test_operations_that_a_caller_does_not_see_take_no_place_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privacy, "internal_actions", lambda _lifecycle: frozenset({"move"}))
+    async with open_house() as house:
+        await house.built()
+        assert (await house.post(f"{PUMP}?wait=30")).status_code == 200
+        for _ in range(2):
+            assert (await house.post(f"/ns/{NS}/objects/p1/actions/move?wait=30")).status_code == 200
+        for who, newest in (("admin", "move"), ("viewer", "pump")):
+            listed = await house.get(f"/ns/{NS}/operations?object=p1&limit=1", who=who)
+            assert [one["action"] for one in listed.json()["items"]] == [newest]
