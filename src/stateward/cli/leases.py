@@ -21,6 +21,7 @@ from stateward.cli.lease_views import (
     host_table,
     lease_table,
     lease_view,
+    moment,
     plain,
 )
 from stateward.cli.lease_views import (
@@ -41,11 +42,15 @@ T = TypeVar("T")
 
 LeaseName = Annotated[str, typer.Argument(metavar="LEASE", help="A lease: its name, or its id.")]
 HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host: its name.")]
-Start = Annotated[str, typer.Option("--start", metavar="TIME", help="UTC, such as '2030-01-31 14:00', or now.")]
-End = Annotated[str, typer.Option("--end", metavar="TIME", help="UTC, or a span such as 90m, 8h, 3d.")]
-MaybeStart = Annotated[str | None, typer.Option("--start", metavar="TIME", help="Begin then.")]
-MaybeEnd = Annotated[str | None, typer.Option("--end", metavar="TIME", help="End then: UTC, a span from now, or now.")]
-BeforeEnd = Annotated[str | None, typer.Option("--before-end", metavar="TIME", help="When to be told of the end.")]
+AT = "UTC, such as '2030-01-31 14:00'"
+BEGINS = f"Start: {AT}, now, or a span from now."
+ENDS = f"End: {AT}, now, or a span (90m, 8h, 3d) from the start, or from now after the start."
+WARNS = f"When to be told of the end: {AT}, or a span before the end."
+Start = Annotated[str, typer.Option("--start", metavar="TIME", help=BEGINS)]
+End = Annotated[str, typer.Option("--end", metavar="TIME", help=ENDS)]
+MaybeStart = Annotated[str | None, typer.Option("--start", metavar="TIME", help=BEGINS)]
+MaybeEnd = Annotated[str | None, typer.Option("--end", metavar="TIME", help=ENDS)]
+BeforeEnd = Annotated[str | None, typer.Option("--before-end", metavar="TIME", help=WARNS)]
 Number = Annotated[str, typer.Option("--hosts", metavar="MIN[-MAX]", help="So many whole hosts.")]
 Where = Annotated[
     str, typer.Option("--where", metavar="EXPR", help='Hosts that will do, such as \'[">=", "$vcpus", "8"]\'.')
@@ -63,8 +68,10 @@ Span = Annotated[str, typer.Option("--span", metavar="SPAN", help="How much of i
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it is gone.")]
 
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-SPAN = re.compile(r"[0-9]{1,6}[mhd]")
-SPANS = "a number with m, h or d behind it"
+SPAN = re.compile(r"[1-9][0-9]{0,5}[mhd]")
+SPANS = "a span: a whole number from 1 and m, h or d, such as 90m, 8h or 3d"
+TIME = re.compile(r"[0-9]{4}-[0-9T:. -]+")
+TIMES = f"a time in UTC such as '2030-01-31 14:00', now, or {SPANS}"
 FORM = "%Y-%m-%d %H:%M"
 NOT_FOUND, PAUSE, PATIENCE = 404, 0.2, 600
 KIND = "leases.lease"
@@ -118,9 +125,7 @@ def create(
         wishes.append(
             {"resource_type": "physical:host", "min": least, "max": most or least, "resource_properties": where}
         )
-    body = {"name": name, "start_date": _time(start), "end_date": _time(end, start), "reservations": wishes}
-    if before_end is not None:
-        body["before_end_date"] = _time(before_end)
+    body = {"name": name, "reservations": wishes, **_times(start, end, before_end)}
     _show(session, _call(session, OneLease, "POST", "/leases", body).lease, lease_view)
 
 
@@ -139,11 +144,10 @@ def update(
     ] = None,
 ) -> None:
     """Change a lease: its name, its times, what it has reserved."""
-    times = {"start_date": start, "end_date": end, "before_end_date": before_end}
-    body: dict[str, Any] = {field: _time(time) for field, time in times.items() if time is not None}
+    found = _find(session, lease)
+    body: dict[str, Any] = {**_times(start, end, before_end, found)}
     body |= {"name": name} if name is not None else {}
     body |= {"reservations": [_wish(one) for one in reservation]} if reservation else {}
-    found = _find(session, lease)
     _show(session, _call(session, OneLease, "PUT", f"/leases/{found.id}", body).lease, lease_view)
 
 
@@ -190,7 +194,7 @@ def calendar(session: Session, begin: From = "now", span: Span = "7d") -> None:
     start = _moment("--from", begin)
     found, leases = _hosts(session), _leases(session)
     longest = max((len(one.hypervisor_hostname) for one in found), default=4)
-    window = Window(start, start + _span(span), max(20, shutil.get_terminal_size().columns - longest - 3))
+    window = Window(start, _after("--span", start, span), max(20, shutil.get_terminal_size().columns - longest - 3))
     shown = [one for one in leases if one.status not in ("TERMINATED", "DELETING")]
     _show(session, shown, lambda those: drawn(found, those, window, datetime.now(UTC)))
 
@@ -321,26 +325,55 @@ def _wish(text: str) -> dict[str, Any]:
     return {name: plain(value) for name, value in pairs("--reservation", text.split(",")).items()}
 
 
-def _time(text: str, after: str = "now") -> str:
-    """Return a time as the server reads it; a span is from now, or from the start."""
-    if not SPAN.fullmatch(text):
-        return text
-    try:
-        return (_moment("--start", after) + _span(text)).strftime(FORM)
-    except OverflowError:
-        raise BadInput("span", text, SPANS) from None
+def _times(start: str | None, end: str | None, before_end: str | None, was: Lease | None = None) -> dict[str, str]:
+    """Return the times of a lease as the server reads them; a span counts from what its option says."""
+    found: dict[str, str] = {}
+    if start is not None:
+        found["start_date"] = _time("--start", start, _now)
+    if end is not None:
+        found["end_date"] = _time("--end", end, lambda: max(_start(start, was), _now()))
+    if before_end is not None:
+        found["before_end_date"] = _time("--before-end", before_end, lambda: _end(start, end, was), sign=-1)
+    return found
 
 
-def _moment(field: str, text: str) -> datetime:
-    if text == "now":
-        return datetime.now(UTC)
+def _start(start: str | None, was: Lease | None) -> datetime:
+    if start is None and was is not None:
+        return moment(was.start_date)
+    return _moment("--start", start or "now")
+
+
+def _end(start: str | None, end: str | None, was: Lease | None) -> datetime:
+    if end is None and was is not None:
+        return moment(was.end_date)
+    return _moment("--end", end or "now", lambda: max(_start(start, was), _now()))
+
+
+def _time(field: str, text: str, origin: Callable[[], datetime], sign: int = 1) -> str:
+    """Return a time as the server reads it; a span counts from its origin, or back from there."""
+    if SPAN.fullmatch(text):
+        return _after(field, origin(), text, sign).strftime(FORM)
+    if text != "now" and not TIME.fullmatch(text):
+        raise BadInput(field, text, TIMES)
+    return text
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _moment(field: str, text: str, origin: Callable[[], datetime] = _now) -> datetime:
+    told = _time(field, text, origin)
     try:
-        return datetime.strptime(_time(text), FORM).replace(tzinfo=UTC)
+        return _now() if told == "now" else datetime.fromisoformat(told).replace(tzinfo=UTC)
     except ValueError:
-        raise BadInput(field, text, "a time such as '2030-01-31 14:00', a span such as 8h, or now") from None
+        raise BadInput(field, text, TIMES) from None
 
 
-def _span(text: str) -> timedelta:
-    if not SPAN.fullmatch(text) or int(text[:-1]) == 0:
-        raise BadInput("span", text, SPANS)
-    return timedelta(**{UNITS[text[-1]]: int(text[:-1])})
+def _after(field: str, origin: datetime, text: str, sign: int = 1) -> datetime:
+    if not SPAN.fullmatch(text):
+        raise BadInput(field, text, SPANS)
+    try:
+        return origin + sign * timedelta(**{UNITS[text[-1]]: int(text[:-1])})
+    except OverflowError:
+        raise BadInput(field, text, SPANS) from None

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -98,6 +99,36 @@ def test_a_lease_is_made_listed_shown_moved_and_deleted(house: LeaseHouse) -> No
     assert house.found("list") == []
 
 
+def test_a_span_counts_from_the_start_and_a_warning_back_from_the_end(house: LeaseHouse) -> None:
+    house.done("create", "far", "--start", "2030-03-01 12:00", "--end", "2h", "--before-end", "30m")
+    for words, end, warned in (
+        ((), "2030-03-01T14:00", "2030-03-01T13:30"),
+        (("--end", "9h"), "2030-03-01T21:00", "2030-03-01T20:30"),
+        (("--before-end", "1d"), "2030-03-01T21:00", None),
+        (("--before-end", "2h"), "2030-03-01T21:00", "2030-03-01T19:00"),
+        (("--start", "2030-03-02 00:00", "--end", "1d", "--before-end", "1h"), "2030-03-03T00:00", "2030-03-02T23:00"),
+    ):
+        if words:
+            answer = house.run("update", "far", *words)
+            assert (answer.exit_code == 0) is (warned is not None), answer.output
+        found = house.found("show", "far")
+        told = {one["event_type"]: one["time"][:16] for one in found["events"]}
+        assert found["end_date"][:16] == end
+        assert warned is None or told["before_end_lease"] == warned
+    house.done("delete", "far")
+
+
+def test_what_is_neither_a_time_nor_a_span_is_refused_with_the_option(house: LeaseHouse) -> None:
+    odd_ones = ("0h", "1.5h", "9H", "-1h", "8", "1w", "90 m", "2030", "1h30m")
+    for option, odd in product(("--end", "--start", "--before-end"), odd_ones):
+        answer = house.run("create", "x", *(("--end", "1h") if option != "--end" else ()), f"{option}={odd}")
+        told = f"{answer.output} {answer.exception}"
+        assert answer.exit_code != 0
+        assert f"{option}: {odd!r} is not a time in UTC such as" in told
+        assert "a whole number from 1 and m, h or d" in told
+    assert house.found("list") == []
+
+
 def test_the_history_of_a_lease_outlives_it(house: LeaseHouse) -> None:
     house.done("create", "gone", "--start", "2030-01-31 22:00", "--end", "8h")
     id_ = house.found("show", "gone")["id"]
@@ -163,7 +194,7 @@ def test_other_things_than_hosts_are_reserved_by_their_type(house: LeaseHouse) -
 def test_what_is_refused_is_told_with_its_reason(house: LeaseHouse) -> None:
     for words, told in (
         (("show", "nobody"), "no lease 'nobody'"),
-        (("create", "x", "--end", "soon"), "end_date"),
+        (("create", "x", "--end", "soon"), "--end"),
         (("create", "x", "--end", "1h", "--hosts", "9"), "not enough"),
         (("recover", "here"), "recover"),
         (("host", "remove", "nobody"), "nobody"),
