@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from stateward.engine.change import journal
 from stateward.engine.desk import Desk
 from stateward.engine.endings import settle
 from stateward.engine.following import follow
@@ -16,9 +17,12 @@ from stateward.engine.kinds import Kinds
 from stateward.engine.outcomes import Ending
 from stateward.engine.promotion import bring_forward
 from stateward.engine.requests import Denied
-from stateward.lifecycle import CANCELLED
+from stateward.lifecycle import CANCELLED, USER
 from stateward.store.port import Tx
 from stateward.store.records import Key, Operation, Status, Work
+
+REQUESTED = "cancel requested"
+"""The event of a cancellation that takes effect later; its line says who asked for it."""
 
 
 class NoSuchOperation(Denied):
@@ -75,6 +79,9 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
         ended = (await tx.operations([key])).get(key, operation)  # it was read before its object was locked
         raise AlreadyEnded(ended.id, ended.status)
     _cancel_work(desk, kinds, operation, work, who)
+    marked = desk.work(key)
+    if marked is not None and not work.cancelled:  # it ends later, by a worker that does not know who asked for it
+        journal(desk, desk.objects[Key(operation.ns, operation.object)], operation.id, USER, who, REQUESTED)
     await _write(desk, kinds)
     return operation
 

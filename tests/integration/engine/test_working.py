@@ -174,9 +174,11 @@ async def test_what_runs_is_stopped_when_cancelled_and_goes_back_if_it_was_not_d
     site.plant.hold()
     accepted = await site.engine.act("ns", "p1", "pump")
     await site.until(lambda: site.plant.begun["pump"] == 1)
-    await site.engine.cancel("ns", accepted.op.id)
+    await site.engine.cancel("ns", accepted.op.id, "ann")
     ended = await site.ended(accepted)
     assert (ended.status, await site.state("p1")) == (Status.CANCELLED, "idle")
+    told = [(line.event, line.who, line.op) for line in await site.engine.history("ns", "p1")]
+    assert told.count(("cancel requested", "ann", accepted.op.id)) == 1
 
 
 @pytest.mark.parametrize("seen", [Seen.REPEATABLE, Seen.UNKNOWN])
