@@ -1,13 +1,24 @@
-"""Every way by which something about an object can be read over HTTP, filled in with all that there is."""
+"""Every way by which something about an object can be read over HTTP, filled in with all that there is; and readers."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import product
 
+import httpx
 from litestar import Litestar
 from litestar.routes import HTTPRoute
 
-from stateward.store.port import Reader
+from stateward.access import Role, Tokens
+from stateward.access.quotas import QuotaGuard, quota_kind
+from stateward.access.tokens import token_kind
+from stateward.config import Config
+from stateward.domains.wing import Wing
+from stateward.engine import Engine
+from stateward.server import console, events
+from stateward.server.app import create_app
+from stateward.server.windows import Windows
+from stateward.store.port import Reader, Store
 from stateward.store.selection import JournalFilter, Page, Selector
 
 NOT_ABOUT_OBJECTS = (
@@ -24,6 +35,36 @@ NOT_ABOUT_OBJECTS = (
     "/quotas",
 )
 """Routes that show no object, operation or line of the journal: what they tell has tests of its own."""
+
+
+READERS = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
+
+
+class Served:
+    """An application with one domain, and a client for each role that reads."""
+
+    def __init__(self, engine: Engine, app: Litestar, clients: dict[Role, httpx.AsyncClient]) -> None:
+        self.engine, self.app, self.clients = engine, app, clients
+
+
+@asynccontextmanager
+async def open_to_readers(store: Store, wing: Wing, ns: str) -> AsyncIterator[Served]:
+    """Open an engine with one domain at work, its application, and clients that read a namespace."""
+    engine = Engine(store, [*wing.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
+    wing.attach(engine)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(engine)
+        await stack.enter_async_context(wing.live(engine, works=True))
+        tokens = Tokens(engine)
+        routes = {"routes": wing.routes, "api_routes": [*console.API_ROUTES, *events.ROUTES]}
+        app = create_app(engine, tokens, Config(rate=1_000_000), **routes)  # type: ignore[arg-type]
+        app.state["windows"] = await stack.enter_async_context(Windows(engine))
+        served = Served(engine, app, {})
+        for role in READERS:
+            headers = {"Authorization": f"Bearer {(await tokens.issue(str(role), role, [ns]))[0]}"}
+            client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", headers=headers)  # type: ignore[arg-type]
+            served.clients[role] = await stack.enter_async_context(client)
+        yield served
 
 
 async def ways_out(app: Litestar, reader: Reader, ns: str, **more: Sequence[str]) -> list[str]:

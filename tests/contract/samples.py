@@ -123,3 +123,17 @@ def accepted(*names: str, **fields: Any) -> Changes:
         operations=[an_operation(name, subject) for name, subject in zip(names, subjects, strict=True)],
         new_work=[some_work(name, subject, **fields) for name, subject in zip(names, subjects, strict=True)],
     )
+
+
+def family(ns: str = NS) -> Changes:
+    """Make one row of every kind, with the same ids in each namespace."""
+    return Changes(
+        objects=[an_object("o", ns=ns)],
+        operations=[an_operation("op", "o", ns=ns), an_operation("child", "o", ns=ns, parent="op")],
+        new_work=[some_work("op", "o", ns=ns, children=2), some_work("child", "o", ns=ns, ready=False)],
+        journal=[a_line("o", ns=ns, op="op")],
+        progress=[a_step("op", "half", ns=ns)],
+        locks=[a_lock("op", ns=ns), a_lock("child", "/a", ns=ns, waiting=True)],
+        timers=[a_timer("t", 1e12, ns=ns, object="o")],
+        answers=[an_answer("k", ns=ns)],
+    )

@@ -10,14 +10,12 @@ from tests.contract.hands import ask, see, write
 from tests.contract.samples import (
     NS,
     a_line,
-    a_lock,
-    a_step,
-    a_timer,
     a_worker,
     accepted,
     an_answer,
     an_object,
     an_operation,
+    family,
     key,
     moved,
     some_work,
@@ -28,30 +26,19 @@ MANY = 10_000
 
 async def test_everything_is_there_after_closing_and_opening_again(store: Store, place: Place) -> None:
     await see(store, a_worker("w"))
-    await write(
-        store,
-        Changes(
-            objects=[an_object("a")],
-            operations=[an_operation("op")],
-            new_work=[some_work("op")],
-            journal=[a_line()],
-            progress=[a_step("op", "half", done=1, total=2)],
-            locks=[a_lock("op")],
-            timers=[a_timer("t", 5.0)],
-            answers=[an_answer("k")],
-            groups=[LaneGroup("g", 3)],
-        ),
-    )
+    written = family()
+    written.groups.append(LaneGroup("g", 3))
+    await write(store, written)
     await store.close()
     again = place()
     await again.open()
     try:
-        assert await again.reader.object(key("a")) == an_object("a")
-        assert await again.reader.operation(key("op")) == an_operation("op")
-        assert [work.op for work in await again.reader.queue_of(key("a"))] == ["op"]
+        assert [await again.reader.object(key("o"))] == written.objects
+        assert [await again.reader.operation(one.key) for one in written.operations] == written.operations
+        assert [work.op for work in await again.reader.queue_of(key("o"))] == ["op", "child"]
         assert len(await again.reader.lines(0, 10, JournalFilter())) == 1
         assert len(await again.reader.progress_of(key("op"), 0)) == 1
-        assert len(await again.reader.locks_of(key("tree"))) == 1
+        assert len(await again.reader.locks_of(key("tree"))) == 2
         assert len(await again.reader.timers(NS, 10)) == 1
         assert await ask(again, "answers", [key("k")]) == {key("k"): an_answer("k")}
         assert [worker.id for worker in await again.reader.workers()] == ["w"]

@@ -19,9 +19,9 @@ from tests.contract.samples import (
     a_timer,
     a_worker,
     accepted,
-    an_answer,
     an_object,
     an_operation,
+    family,
     key,
     moved,
     some_work,
@@ -32,20 +32,6 @@ OTHERS = ("a-before", "z-after")
 
 
 # --- the same ids in two namespaces ----------------------------------------------------------------------------------
-
-
-def family(ns: str) -> Changes:
-    """Make one row of every kind, with the same ids in each namespace."""
-    return Changes(
-        objects=[an_object("o", ns=ns)],
-        operations=[an_operation("op", "o", ns=ns), an_operation("child", "o", ns=ns, parent="op")],
-        new_work=[some_work("op", "o", ns=ns, children=2), some_work("child", "o", ns=ns, ready=False)],
-        journal=[a_line("o", ns=ns, op="op")],
-        progress=[a_step("op", "half", ns=ns)],
-        locks=[a_lock("op", ns=ns), a_lock("child", "/a", ns=ns, waiting=True)],
-        timers=[a_timer("t", 1e12, ns=ns, object="o")],
-        answers=[an_answer("k", ns=ns)],
-    )
 
 
 async def rows_of(store: Store, ns: str) -> dict[str, Any]:

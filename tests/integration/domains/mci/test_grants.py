@@ -116,36 +116,34 @@ async def test_many_who_grant_at_once_lose_no_grant(house: House) -> None:
 # --- a grant that is revoked -----------------------------------------------------------------------------------------
 
 
-async def test_what_was_accepted_before_a_grant_was_revoked_is_not_made_and_says_why(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def revoked_before_use(house: House, monkeypatch: pytest.MonkeyPatch, handlers: object) -> None:
+    """Grant this host to a namespace, and revoke it at the moment when handlers are about to use it."""
     await house.grant_host()
-    wing, granted = house.wing, house.wing.clouds.granted
+    granted = house.wing.clouds.granted
 
     async def revoked_first(name: str, ns: str) -> Any:
         await house.service.revoke("local", [NS], ANN)
         return await granted(name, ns)
 
-    monkeypatch.setattr(wing._vms, "_granted_cloud_of", revoked_first)
+    monkeypatch.setattr(handlers, "_granted_cloud_of", revoked_first)
+
+
+async def test_what_was_accepted_before_a_grant_was_revoked_is_not_made_and_says_why(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await revoked_before_use(house, monkeypatch, house.wing._vms)
     await house.created(mci("m1", ON_HOST))
     (vm,) = await house.service.vms(NS, "m1")
     assert vm.state == "Failed"
     assert "not granted" in (vm.error or "")
-    seen = (await (await wing.clouds.of("local")).driver.observe()).seen
+    seen = (await (await house.wing.clouds.of("local")).driver.observe()).seen
     assert vm_of(vm).uid not in [one.key for one in seen]
 
 
 async def test_a_machine_whose_grant_was_revoked_is_controlled_and_ended_and_runs_no_command(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await house.grant_host()
-    wing, granted = house.wing, house.wing.clouds.granted
-
-    async def revoked_first(name: str, ns: str) -> Any:
-        await house.service.revoke("local", [NS], ANN)
-        return await granted(name, ns)
-
-    monkeypatch.setattr(wing._mcis, "_granted_cloud_of", revoked_first)
+    await revoked_before_use(house, monkeypatch, house.wing._mcis)
     await house.created(mci("m1", ON_HOST, post_command=PostCommand("", ("echo done",))))
     seen = mci_seen(await house.service.mci(NS, "m1"))
     assert seen.results == {"p-1": ()}

@@ -1,7 +1,6 @@
 """Placement and migration are internal: administrators see them, and nobody else, by whichever way a record leaves."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,31 +11,25 @@ import pytest
 import pytest_asyncio
 from litestar import Litestar
 
-from stateward.access import Role, Tokens
-from stateward.access.quotas import QuotaGuard, quota_kind
-from stateward.access.tokens import token_kind
-from stateward.config import Config
+from stateward.access import Role
 from stateward.domains.ovc.house import OvcWing
 from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.placement import without_nodes_in_errors
 from stateward.domains.wing import Site
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.temper import CALM
-from stateward.engine import Engine, Handler, Job, Kind, Seen, Temporary
-from stateward.server import console, events
-from stateward.server.app import create_app
+from stateward.engine import Handler, Job, Kind, Seen, Temporary
 from stateward.server.windows import Windows, encode_line
 from stateward.store import open_store
 from stateward.store.records import Key
 from stateward.store.selection import JournalFilter
 from tests.integration.domains.ovc.cloud import ADA, PAPER, Cloud
 from tests.integration.domains.ovc.doors import furnish_with_doors
-from tests.ways import ways_out
+from tests.ways import open_to_readers, ways_out
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NS = "shop"
-BASE = "http://test"
 INTERNAL = ("migrate", "migrated", "place firewall")
 
 
@@ -67,21 +60,8 @@ async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         dsn = request.getfixturevalue("postgres_server").new_database()
     wing = OvcWing(Site(folder), PAPER, cloud=SimulatedCloud(temper=CALM))
     doors = furnish_with_doors(wing.nodes)
-    engine = Engine(open_store(dsn, migrate=True), [*wing.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
-    wing.attach(engine)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(engine)
-        await stack.enter_async_context(wing.live(engine, works=True))
-        tokens = Tokens(engine)
-        routes = {"routes": wing.routes, "api_routes": [*console.API_ROUTES, *events.ROUTES]}
-        app = create_app(engine, tokens, Config(rate=1_000_000), **routes)  # type: ignore[arg-type]
-        app.state["windows"] = await stack.enter_async_context(Windows(engine))
-        clients = {}
-        for role in (Role.VIEWER, Role.OPERATOR, Role.ADMIN):
-            headers = {"Authorization": f"Bearer {(await tokens.issue(str(role), role, [NS]))[0]}"}
-            client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE, headers=headers)  # type: ignore[arg-type]
-            clients[role] = await stack.enter_async_context(client)
-        scene = Scene(await Cloud(engine, wing, doors, NS).furnish(), app, clients)
+    async with open_to_readers(open_store(dsn, migrate=True), wing, NS) as served:
+        scene = Scene(await Cloud(served.engine, wing, doors, NS).furnish(), served.app, served.clients)
         await _live_through(scene)
         yield scene
         doors.reset()

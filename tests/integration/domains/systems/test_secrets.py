@@ -1,33 +1,24 @@
 """The values of a service's environment: its instances get them, and no answer ever has them."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
 
-import httpx
 import pytest
-from litestar import Litestar
 
-from stateward.access import Role, Tokens
-from stateward.access.quotas import QuotaGuard, quota_kind
-from stateward.access.tokens import token_kind
-from stateward.config import Config
+from stateward.access import Role
 from stateward.domains.systems.actions import Actions
 from stateward.domains.systems.backends.port import Ref, Want
 from stateward.domains.systems.backends.simulated import SimulatedBackend
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.house import SystemsWing
-from stateward.engine import Accepted, Engine
-from stateward.server import console, events
-from stateward.server.app import create_app
-from stateward.server.windows import Windows, encode_line
+from stateward.engine import Accepted
+from stateward.server.windows import encode_line
 from stateward.store.port import Store
 from stateward.store.selection import JournalFilter
 from tests.integration.domains.systems.conftest import PATIENT
-from tests.ways import ways_out
+from tests.ways import READERS, Served, open_to_readers, ways_out
 
 NS = "default"
 SECRET = "hunter2"
-ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
 WITH_SECRET = "services: {web: {command: run %s, deadline: 0.3, env: {PASSWORD: %s-%s, MODE: %s-x}}}"
 
 
@@ -47,9 +38,8 @@ class ListeningBackend(SimulatedBackend):
 class Scene:
     """A server, and callers with different rights."""
 
-    def __init__(self, engine: Engine, app: Litestar, backend: ListeningBackend) -> None:
-        self.engine, self.app, self.backend = engine, app, backend
-        self.clients: dict[Role, httpx.AsyncClient] = {}
+    def __init__(self, served: Served, backend: ListeningBackend) -> None:
+        self.engine, self.app, self.clients, self.backend = served.engine, served.app, served.clients, backend
 
     async def ended(self, accepted: Accepted) -> str:
         """Wait for the end of an operation."""
@@ -66,21 +56,9 @@ async def scene(new_store: Callable[[], Store]) -> AsyncIterator[Scene]:
     """A system whose service was deployed, changed, rolled back, and changed in vain."""
     backend = ListeningBackend()
     wing = SystemsWing({"simulated": backend})
-    engine = Engine(new_store(), [*wing.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
-    wing.attach(engine)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(engine)
-        await stack.enter_async_context(wing.live(engine, works=True))
-        tokens = Tokens(engine)
-        routes = {"routes": wing.routes, "api_routes": [*console.API_ROUTES, *events.ROUTES]}
-        app = create_app(engine, tokens, Config(rate=1_000_000), **routes)  # type: ignore[arg-type]
-        app.state["windows"] = await stack.enter_async_context(Windows(engine))
-        found = Scene(engine, app, backend)
-        for role in ROLES:
-            headers = {"Authorization": f"Bearer {(await tokens.issue(str(role), role, [NS]))[0]}"}
-            client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test", headers=headers)  # type: ignore[arg-type]
-            found.clients[role] = await stack.enter_async_context(client)
-        actions = Actions(engine, NS, "ann")
+    async with open_to_readers(new_store(), wing, NS) as served:
+        found = Scene(served, backend)
+        actions = Actions(served.engine, NS, "ann")
         await found.ended(await actions.create("shop", "simulated"))
         assert [await found.deployed(version) for version in ("v1", "v2")] == ["succeeded"] * 2
         assert await found.ended(await actions.rollback("shop", None, None)) == "succeeded"
@@ -89,7 +67,7 @@ async def scene(new_store: Callable[[], Store]) -> AsyncIterator[Scene]:
         yield found
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", READERS)
 async def test_no_way_out_has_a_value_of_an_environment(scene: Scene, role: Role) -> None:
     reader, client = scene.engine.store.reader, scene.clients[role]
     paths = await ways_out(scene.app, reader, NS, system=["shop"])
