@@ -15,7 +15,7 @@ from stateward.errors import BadInput, StatewardError
 from stateward.locks.paths import parse_path
 from stateward.server.answers import problems
 from stateward.server.asked import Ask, GroupAsk, Plan
-from stateward.server.auth import needs
+from stateward.server.auth import needs, require_priority
 from stateward.server.matching import matched
 from stateward.server.names import Action, Id, IdempotencyKey, IfMatch, Ns, Wait
 from stateward.server.objects import ETAG
@@ -108,8 +108,10 @@ def asked(
     *,
     version: int | None = None,
     key: str | None = None,
+    field: str = "priority",
 ) -> Request:
-    """Return what a caller asks for as the engine's request."""
+    """Return what a caller asks for as the engine's request; `field` is where the body has the priority."""
+    require_priority(request.grant, ask.priority, field)
     if ask.locks and ask.tree is None:
         raise BadInput("tree", None, "given: locks are locks on a tree")
     return request.service.engine.request(
@@ -141,7 +143,10 @@ def asked(
 )
 async def plan(request: Call, ns: Ns, data: JSONBody[Plan]) -> list[Prospect]:
     """Say for each request what would become of it, if they came one after the other now. Nothing is done."""
-    requests = [asked(request, ns, one.object, one.action, one) for one in data.requests]
+    requests = [
+        asked(request, ns, one.object, one.action, one, field=f"requests[{number}].priority")
+        for number, one in enumerate(data.requests)
+    ]
     return [prospect(verdict) for verdict in await request.service.engine.plan(requests)]
 
 

@@ -16,7 +16,7 @@ from stateward.access.tokens import ANY
 from stateward.errors import StatewardError
 from stateward.server.credentials import presented
 from stateward.server.door import Door
-from stateward.server.refusals import Forbidden, NotAuthenticated, TooMany
+from stateward.server.refusals import Forbidden, NotAuthenticated, PriorityForbidden, TooMany
 from stateward.server.service import Connection, service_of
 
 CLOSED = {NotAuthenticated: 401, Forbidden: 403, TooMany: 429}
@@ -95,6 +95,12 @@ def require(grant: Grant, right: Right, ns: str | None = None) -> None:
         raise Forbidden(right, why=f"the right to {right} is needed in all namespaces")
     if ns is not None and not grant.opens(ns):
         raise Forbidden(right, ns)
+
+
+def require_priority(grant: Grant, priority: int, field: str = "priority") -> None:
+    """Refuse a priority above 0 unless the token administers all namespaces: lanes are shared by namespaces."""
+    if priority > 0 and not grant.governs_all:
+        raise PriorityForbidden(field, priority)
 
 
 def closing(scope: Scope, refusal: StatewardError) -> WebSocketException:

@@ -67,7 +67,7 @@ _LINE = {
 EXAMPLES: dict[str, Any] = {
     "NewObject": {"id": "web-1", "kind": "ovc.vm", "spec": {"cpus": 2, "memory": 4096}, "labels": {"tier": "web"}},
     "NewLabels": {"labels": {"tier": "web", "team": "front"}},
-    "Ask": {"args": {"grace": 30}, "facts": ["force"], "priority": 5},
+    "Ask": {"args": {"grace": 30}, "facts": ["force"], "priority": -5},
     "Plan": {"requests": [{"object": "web-1", "action": "stop"}, {"object": "web-1", "action": "delete"}]},
     "GroupAsk": {"selector": {"kind": "ovc.vm", "labels": {"tier": "web"}}, "facts": []},
     "LaneLimit": {"grp": "aws", "capacity": 30},

@@ -39,7 +39,14 @@ Text = Annotated[str, Meta(pattern=TEXT, description="up to 250 signs in one lin
 LabelName = Annotated[str, Meta(pattern=text_pattern(1, 250), description=f"up to 250 signs, {TEXT_MEANS}")]
 LabelValue = Annotated[str, Meta(pattern=text_pattern(0, 250), description=f"up to 250 signs, {TEXT_MEANS}")]
 Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=100)]
-Priority = Annotated[int, Meta(ge=-1_000_000, le=1_000_000, description="higher goes first in its lane")]
+Priority = Annotated[
+    int,
+    Meta(
+        ge=-1_000_000,
+        le=1_000_000,
+        description="higher goes first in its lane; above 0 only for administrators of all namespaces",
+    ),
+]
 
 # --- in paths --------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.server.answers import problems
 from stateward.server.asked import NewLabels, NewObject
-from stateward.server.auth import needs
+from stateward.server.auth import needs, require_priority
 from stateward.server.etags import unchanged
 from stateward.server.kinds import public_kind
 from stateward.server.labels import relabel
@@ -128,6 +128,7 @@ async def create_object(
     request: Call, ns: Ns, data: JSONBody[NewObject], key: IdempotencyKey = None
 ) -> Response[AcceptedView]:
     """Make an object, by the action that its lifecycle begins with: `create`, or the only one there is."""
+    require_priority(request.grant, data.priority)
     engine = request.service.engine
     lifecycle = _lifecycle(engine, data.kind)
     accepted = await engine.create(

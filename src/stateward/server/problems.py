@@ -39,7 +39,7 @@ from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle import StateClass
 from stateward.server.audit import AUDITED
 from stateward.server.logs import redacted
-from stateward.server.refusals import Forbidden, NotAuthenticated, NotReady, TooMany
+from stateward.server.refusals import Forbidden, NotAuthenticated, NotReady, PriorityForbidden, TooMany
 from stateward.server.service import service_of
 from stateward.server.strict import BadBody
 from stateward.server.wire import BlockerView, blocker_view
@@ -135,7 +135,12 @@ def _(error: NotAuthenticated) -> Problem:
 
 @problem_of.register
 def _(error: Forbidden) -> Problem:
-    return problem(403, "forbidden", error, right=error.right)
+    return problem(403, FORBIDDEN, error, right=error.right)
+
+
+@problem_of.register
+def _(error: PriorityForbidden) -> Problem:
+    return problem(403, FORBIDDEN, error, right=error.right, field=error.field)
 
 
 @problem_of.register

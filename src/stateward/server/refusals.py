@@ -29,6 +29,20 @@ class Forbidden(StatewardError):
         return f"the token does not give the right to {self.right}{where}"
 
 
+class PriorityForbidden(Forbidden):
+    """A token that does not administer the deployment asks for a priority before the work of other namespaces."""
+
+    def __init__(self, field: str, priority: int) -> None:
+        super().__init__(Right.GOVERN)
+        self.field, self.priority = field, priority
+
+    def __str__(self) -> str:
+        return (
+            f"{self.field}: {self.priority} must be 0 or less; namespaces share lanes, so that only an administrator"
+            " of all namespaces may give a priority above 0"
+        )
+
+
 class TooMany(StatewardError):
     """The token calls more often than it may, or too many wrong tokens were tried."""
 
