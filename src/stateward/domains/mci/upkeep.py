@@ -25,8 +25,9 @@ from stateward.domains.mci.model import HOME, Connection, network_of, plain, vm_
 from stateward.domains.mci.own_keys import remove_ownerless_keys
 from stateward.domains.mci.settling import MEANING, Settling
 from stateward.drivers import Observation
-from stateward.engine import AlreadyExists, Denied, Engine, Temporary
+from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.troubles import Distances
+from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object
@@ -131,8 +132,11 @@ class Upkeep:
                 strangers = await self._compare(connection, known)
             if parts:
                 await self._compare_parts(connection, parts)
-        except Temporary as error:
-            log.warning("%s is not looked at: %s", connection.name, error)
+        except StoreError:
+            raise
+        except StatewardError as error:  # another process has it, or its driver cannot be made here
+            if self._told.is_due((connection.name, str(error))):
+                log.warning("connection %s is not looked at: %s", connection.name, error)
         return strangers
 
     async def _records(self) -> dict[str, dict[str, Object]]:

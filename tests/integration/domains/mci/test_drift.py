@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,11 +14,12 @@ from stateward.domains.mci.clouds import Cloud
 from stateward.domains.mci.comparing import take_over
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import vm_of, vm_seen
-from stateward.drivers import Listing, MachineState, Place, Want
+from stateward.drivers import Driver, Listing, MachineState, Place, Want
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.machine import state_at
 from stateward.drivers.simulated.temper import CALM
 from stateward.engine.sightings import Sighting
+from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER
 from stateward.store.port import Store
 from stateward.store.records import Line, Status
@@ -266,3 +268,21 @@ async def test_what_the_provider_shows_is_kept_with_the_vm(house: House) -> None
     house.cloud.stop(SEOUL, await uid(house, "g1-1"))
     await house.wing.upkeep.look_around()
     assert vm_seen(await house.service.vm(NS, "m1", "g1-1")).native_state == "stopped"
+
+
+async def test_a_connection_whose_driver_cannot_be_made_here_does_not_hold_up_the_round(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.created(mci("m1", group(), group("g2", 1, "aws+ap-northeast-1+t3.nano")))
+    house.cloud.stop(SEOUL, await uid(house, "g1-1"))
+    make = house.wing.drivers.make
+
+    def refuse_tokyo(name: str, place: Place, *how: Any) -> Driver:
+        if place.region == "ap-northeast-1":
+            raise BadInput("driver", name, "a driver whose library is installed")
+        return make(name, place, *how)
+
+    monkeypatch.setattr(house.wing.drivers, "make", refuse_tokyo)
+    await house.wing.clouds.let_go("aws-ap-northeast-1")
+    assert await house.wing.upkeep.look_around() == []
+    assert await states(house) == {"g1-1": "Suspended", "g1-2": "Running", "g2-1": "Running"}
