@@ -41,7 +41,7 @@ class OvcWing(Wing):
 
     def __init__(self, site: Site, settings: Settings | None = None, *, cloud: SimulatedCloud | None = None) -> None:
         settings = settings or read_settings(site.data)
-        self.nodes = Nodes(site.data / FOLDER, cloud=cloud, called=site.called)
+        self.nodes = Nodes(site.data / FOLDER, cloud=cloud, called=site.called, confinement=site.confinement)
         self.vault: Vault = FileVault(site.data / FOLDER / "vault") if settings.files else NoVault()
         self._containers, self._chance = Containers(Firewalls(self.nodes)), site.chance
         self._every = settings.look_every

@@ -1,12 +1,19 @@
 """Nodes: where VMs are put, how a node is emptied and filled again, and how it leaves."""
 
+from pathlib import Path
+
 import pytest
 
 from stateward.domains.ovc.denials import Already, LastNode, NodeNotReady
+from stateward.domains.ovc.house import OvcWing
 from stateward.domains.ovc.model import NodeReport, NodeSpec, node_seen
+from stateward.domains.ovc.nodes import Machine
+from stateward.domains.ovc.nodes.driven import Driven
+from stateward.domains.wing import Site
+from stateward.drivers.confinement import Confinement
 from stateward.engine import Refused
 from stateward.errors import BadInput
-from tests.integration.domains.ovc.cloud import ADA, Cloud
+from tests.integration.domains.ovc.cloud import ADA, PAPER, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -194,3 +201,17 @@ async def test_a_node_whose_driver_does_not_work_is_not_in_service(
     operation = await cloud.ended(await cloud.service.register_node(cloud.ns, NodeSpec("broken", "qemu"), ADA))
     assert (operation.status, "qemu" in str(operation.error)) == ("failed", True)
     assert await cloud.state(operation.object) == "ERROR"
+
+
+@pytest.mark.parametrize("required", [True, False])
+async def test_the_machines_of_a_node_are_confined_as_those_of_the_whole_server(tmp_path: Path, required: bool) -> None:
+    wing = OvcWing(Site(tmp_path, confinement=Confinement([tmp_path], required=required)), PAPER)
+    node = wing.nodes.makers["process"]("n1", NodeSpec("n1", "process"))
+    assert isinstance(node, Driven)
+    await node.start(Machine("k1", "m1", "tiny"))
+    try:
+        pid = (await node._driver.observe(["k1"])).seen[0].details["pid"]
+        assert f"NoNewPrivs:\t{int(required)}\n" in Path(f"/proc/{pid}/status").read_text()
+    finally:
+        await node.stop("k1")
+        await node.close()

@@ -9,6 +9,7 @@ from stateward.domains.ovc.model import NodeSpec, file_name_of, spec_of
 from stateward.domains.ovc.nodes.driven import Driven
 from stateward.domains.ovc.nodes.port import Hypervisor
 from stateward.drivers import Place
+from stateward.drivers.confinement import Confinement
 from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
 from stateward.drivers.simulated.catalogue import Image, Spec
 from stateward.drivers.simulated.disk import CloudUnavailable
@@ -35,8 +36,9 @@ class Nodes:
         *,
         cloud: SimulatedCloud | None = None,
         called: Callable[[str, str], None] = lambda _provider, _call: None,
+        confinement: Confinement | None = None,
     ) -> None:
-        self._folder, self._cloud, self._called = folder, cloud, called
+        self._folder, self._cloud, self._called, self._confinement = folder, cloud, called, confinement
         self._nodes: dict[Key, Hypervisor] = {}
         self.reader: Reader | None = None
         self.makers: Mapping[str, Make] = {
@@ -79,7 +81,8 @@ class Nodes:
     def _process(self, node: str, spec: NodeSpec) -> Hypervisor:
         from stateward.drivers.process import ProcessDriver
 
-        return Driven(ProcessDriver(self._place(node, spec), self._meter), "sh")
+        place = self._place(node, spec)
+        return Driven(ProcessDriver(place, self._meter, confinement=self._confinement), "sh")
 
     def _qemu(self, node: str, spec: NodeSpec) -> Hypervisor:
         from stateward.domains.ovc.nodes.emulated import Emulated
