@@ -124,7 +124,7 @@ async def test_each_step_has_children_of_its_own_and_is_done_once(works: Site, y
     yard.more = 3
     accepted = await works.engine.create("ns", "works", WORKS.kind, "raise")
     assert (await works.ended(accepted)).status is Status.SUCCEEDED
-    assert (await pumps(works), yard.calls) == (MANY + 3, 3)
+    assert (await pumps(works), yard.calls, yard.denied) == (MANY + 3, 3, {})
     assert len(await works.engine.store.reader.children_of(accepted.op.key)) == MANY + 3
 
 

@@ -446,9 +446,25 @@ async def test_a_timer_whose_object_is_in_transition_waits(site: Site) -> None:
     tuning = await site.engine.act("ns", "p1", "tune")
     await site.engine.set_timer(Timer("ns", "t1", 1.0, 0, "p1", "pump", "[]", "{}"))
     await site.until(lambda: site.plant.begun["tune"] == 1)
+    async with asyncio.timeout(30):
+        while [one.due for one in await site.engine.store.reader.timers("ns", 10)] == [1.0]:
+            await asyncio.sleep(0.005)
+    assert len(await site.engine.store.reader.timers("ns", 10)) == 1
     site.plant.release()
     await site.ended(tuning)
     await site.until(lambda: site.plant.done["pump"] == 1)
+
+
+async def test_a_timer_that_comes_at_a_wrong_state_is_gone_and_stands_in_the_journal(site: Site) -> None:
+    site.plant.fail("build", Permanent("no concrete"))
+    await site.built("p1")
+    await site.engine.set_timer(Timer("ns", "t1", 1.0, 0, "p1", "pump", "[]", "{}"))
+    async with asyncio.timeout(30):
+        while await site.engine.store.reader.timers("ns", 10):
+            await asyncio.sleep(0.005)
+    line = (await site.engine.history("ns", "p1"))[-1]
+    assert (line.actor, line.who, line.event) == ("clock", "t1", "rejected: pump")
+    assert await site.state("p1") == "broken"
 
 
 async def test_another_partys_report_counts_only_for_the_current_operation(site: Site) -> None:
@@ -465,6 +481,19 @@ async def test_another_partys_report_counts_only_for_the_current_operation(site:
     assert not await site.engine.hear(Word("ns", "s1", asked.id, asked.generation, "calm", "controller"))
     rejected = [line for line in await site.engine.history("ns", "s1") if line.event.startswith("rejected")]
     assert len(rejected) == 4
+
+
+async def test_whoever_waits_for_one_of_several_locks_holds_none_of_them(site: Site) -> None:
+    for name in ("p1", "p2"):
+        await site.built(name)
+    site.plant.hold()
+    first = await site.engine.act("ns", "p1", "pump", tree="t", locks=[LockWish("/a", "X")])
+    both = [LockWish("/a", "X"), LockWish("/b", "X")]
+    second = await site.engine.act("ns", "p2", "pump", tree="t", locks=both, wait=True)
+    held = {(one.op, one.path): one.waiting for one in await site.engine.store.reader.locks_of(Key("ns", "t"))}
+    assert held == {(first.op.id, "/a"): False, (second.op.id, "/a"): True, (second.op.id, "/b"): True}
+    site.plant.release()
+    assert (await site.ended(second)).status is Status.SUCCEEDED
 
 
 async def test_locks_are_held_until_the_end_and_refused_or_waited_for(site: Site) -> None:
@@ -567,6 +596,31 @@ async def test_an_error_that_no_database_can_hold_as_it_is_ends_the_work_all_the
     ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
     assert (ended.status, ended.error, ended.attempts) == (Status.FAILED, "disk ? is ? gone", 1)
     assert (await site.engine.history("ns", "p1"))[-1].reason == "disk ? is ? gone"
+
+
+async def test_a_worker_whose_store_is_silent_for_longer_than_its_lease_stops_working(
+    new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant, store, heard = Plant(), new_store(), asyncio.Event()
+    transact = store.transact
+
+    async def silent(program: Program[T]) -> T:
+        await heard.wait()
+        return await transact(program)
+
+    async with Engine(store, [plant.pump()], lease=1.0) as engine:
+        site = Site(engine, plant)
+        plant.hold()
+        accepted = await engine.create("ns", "p1", PUMP.kind, "build")
+        await site.until(lambda: plant.inside["p1"] == 1)
+        monkeypatch.setattr(store, "transact", silent)
+        try:
+            await site.until(lambda: plant.inside["p1"] == 0)
+        finally:
+            plant.release()
+            heard.set()
+        ended = await site.ended(accepted)
+    assert (ended.status, plant.done["build"], plant.most["p1"]) == (Status.SUCCEEDED, 1, 1)
 
 
 async def test_what_is_claimed_is_not_begun_if_the_answer_comes_after_the_lease(
