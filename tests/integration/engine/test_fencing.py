@@ -274,6 +274,14 @@ async def test_cancelled_work_that_is_put_back_can_be_claimed_at_once(former: Fo
     assert (again.operation.id, again.work.cancelled) == (claim.operation.id, True)
 
 
+async def test_cancelled_work_whose_worker_has_vanished_is_looked_at_before_it_ends(former: Former) -> None:
+    claim = await former.claim()
+    await former.store.transact(lambda tx: bury(tx, [OWNER]))
+    await former.engine.cancel("ns", claim.operation.id)
+    again = await former.claim()
+    assert (again.work.cancelled, again.work.observe) == (True, True)
+
+
 # --- the healer ------------------------------------------------------------------------------------------------------
 
 EXPIRED = Worker(OWNER, -1.0, 0.0, "here", 1)
