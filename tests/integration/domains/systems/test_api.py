@@ -129,6 +129,15 @@ async def test_a_mistake_in_a_definition_is_told_by_file_line_and_field(api: Api
     assert "expected `int`, got `str`" in answer.json()["detail"]
 
 
+async def test_a_nul_that_no_process_can_be_given_is_refused_by_its_field_and_changes_nothing(api: Api) -> None:
+    text = 'services:\n  x: {command: ["true"], folder: f, env: {A: "a\\0b"}}'
+    answer = await api.ask("POST", "/shop/deploys", {"definition": text})
+    assert (answer.status_code, answer.json()["field"]) == (400, "definition, line 2, services.x.env.A")
+    answer = await api.ask("POST", "/shop/deploys", {"definition": text.replace("\\0", ""), "base": "/srv\0"})
+    assert (answer.status_code, answer.json()["field"]) == (400, "base")
+    assert (await api.ask("GET", "/shop/deploys")).json() == []
+
+
 async def test_a_definition_is_read_beside_the_event_loop(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     readers: list[int] = []
 

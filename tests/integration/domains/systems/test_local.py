@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
@@ -11,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.systems.backends.local import health, ward
-from stateward.domains.systems.backends.local.files import Files, Order
+from stateward.domains.systems.backends.local import health, keeper, ward
+from stateward.domains.systems.backends.local.files import Files, Lodge, Order, read, write
 from stateward.domains.systems.backends.local.launch import find, launch
 from stateward.domains.systems.backends.local.ward import back_off
-from stateward.domains.systems.backends.port import NoRoom, Phase
+from stateward.domains.systems.backends.port import Home, NoRoom, Phase, Ref
 from stateward.domains.systems.definition import Health, NodePool, Service, revision_of
 from stateward.drivers.confinement import Confinement
 from tests.integration.domains.systems.machine import (
@@ -220,6 +221,82 @@ async def test_the_environment_is_its_own_and_has_no_secret_of_ours(
         assert where == facts["HOME"] == facts["STATEWARD_WORK"]
         assert os.environ["HOME"] != facts["HOME"]
         await end_all(backend)
+
+
+async def test_an_instance_that_no_process_can_be_made_of_crashes_alone(folder: Path) -> None:
+    other = Ref(Home("zeta", "other"), "/web")
+    async with keeping(folder) as backend:
+        await start(backend, shell("sleep 60", env={"A": "a\0b"}))
+        await start(backend, shell("sleep 60"), ref=other)
+        await ready(backend, ref=other)
+        (bad,) = await until(backend, lambda seen: seen[0].restarts > 1)
+        assert (bad.phase, bad.ready, bad.why) == (Phase.CRASHED, False, "embedded null byte")
+        await end_all(backend)
+        await end_all(backend, other)
+
+
+async def test_an_error_of_ours_with_one_instance_is_its_own_state_and_is_tried_again_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[float] = []
+
+    def fail_for_one(lodge: Lodge, order: Order, *how: Any) -> int:
+        if order.name == "one" and len(failures) < 2:
+            failures.append(time.monotonic())
+            raise RuntimeError("no launch")
+        return launch(lodge, order, *how)
+
+    monkeypatch.setattr(ward, "launch", fail_for_one)
+    async with keeping(folder) as backend:
+        await start(backend, shell("sleep 60"), "one")
+        await start(backend, shell("sleep 60"), "two")
+        seen = await ready(backend)
+        assert [(one.phase, one.ready, one.why) for one in seen] == [
+            (Phase.CRASHED, False, "RuntimeError: no launch"),
+            (Phase.UP, True, ""),
+        ]
+        one, _ = await ready(backend, 2)
+        assert (one.phase, one.why) == (Phase.UP, "")
+        assert failures[1] - failures[0] >= back_off(1)
+        await end_all(backend)
+    logged = [line.getMessage() for line in caplog.records if line.name == "stateward.systems"]
+    assert logged == ["one of shop/web in default has failed, and is tried again"]
+
+
+async def test_the_end_of_an_instance_does_not_wait_for_its_backoff(folder: Path) -> None:
+    lodge, service = Files(folder).lodge(WEB, "one"), shell("sleep 60")
+    lodge.put_order(Order("one", "r", service))
+    one = ward.Ward(lodge, lodge.order(), Confinement())  # type: ignore[arg-type]
+    one.fail(1.0, RuntimeError("broken"))
+    assert not one.tick(1.1)
+    lodge.put_order(Order("one", "r", service, stop=True))
+    one.heed()
+    assert one.tick(1.2)
+    assert one.over
+
+
+async def test_a_gate_that_cannot_be_told_of_its_instances_is_told_later_and_keeps_nobody_else_waiting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, broken = Ref(Home("zeta", "other"), "/web"), [True]
+
+    def write_or_fail(file: Path, value: Any) -> None:
+        if broken[0] and "default" in file.parts:
+            raise OSError("no space left")
+        write(file, value)
+
+    monkeypatch.setattr(keeper, "write", write_or_fail)
+    async with keeping(folder) as backend:
+        await start(backend, shell("sleep 60"))
+        await start(backend, shell("sleep 60"), ref=other)
+        await ready(backend, ref=other)
+        (one,) = await ready(backend)
+        broken[0] = False
+        async with asyncio.timeout(PATIENT):
+            while read(Files(folder).service(WEB) / "ready.json", list[int]) != [one.port]:
+                await asyncio.sleep(0.01)
+        await end_all(backend)
+        await end_all(backend, other)
 
 
 async def test_a_log_is_read_on_from_a_place(folder: Path) -> None:

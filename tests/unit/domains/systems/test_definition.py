@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.domains.systems.definition import BadDefinition, Health, NodePool, Rollout, Service, read, revision_of
+from stateward.errors import BadInput
 
 ROOT = Path(__file__).parents[4]
 
@@ -53,6 +54,13 @@ def test_a_folder_is_meant_from_where_the_file_stands() -> None:
     assert read(SHOP, "shop.yaml").services["/store/api"].folder == "api"
 
 
+@pytest.mark.parametrize(("base", "allowed"), [("/srv\0", "without a NUL"), ("/" + "x" * 9_999, "at most 10000")])
+def test_a_base_that_no_folder_can_have_is_refused_by_its_field(base: str, allowed: str) -> None:
+    with pytest.raises(BadInput, match=allowed) as caught:
+        read(SHOP, "shop.yaml", base)
+    assert caught.value.field == "base"
+
+
 def test_a_single_service_is_a_definition_too() -> None:
     assert read("command: ./api").services == {"/": Service(command=("./api",))}
 
@@ -90,6 +98,13 @@ def test_what_other_readers_guess_is_text_here() -> None:
         ("services:\n  a: {command: [x], instances: " + "9" * 5_000 + "}", 2, "services.a.instances", "18 characters"),
         ("services:\n  a: {command: [x], deadline: 1.0e999}", 2, "services.a.deadline", "a finite number"),
         ("", 1, "", "a definition"),
+        (SHOP.replace("COUNTRY: no", r'COUNTRY: "a\0b"'), 7, "services.web.env.COUNTRY", "without a NUL"),
+        (SHOP.replace("COUNTRY: no", r'"A\0B": no'), 7, "services.web.env", "without a NUL"),
+        (SHOP.replace("folder: api", r'folder: "a\0"'), 13, "services.store.services.api.folder", "without a NUL"),
+        (SHOP.replace("node_pool: main", r'node_pool: "\0"'), 10, "services.web.node_pool", "without a NUL"),
+        (SHOP.replace("command: python3 web.py --title", r'command: "a\0" #'), 5, "services.web.command", "a NUL"),
+        (SHOP.replace("http: /health", r'http: "/\n"'), 8, "services.web.health.http", "matching regex"),
+        (SHOP.replace("COUNTRY: no", r'"COUNTRY\n": no'), 7, "services.web.env", "matching regex"),
         ("a: [", 1, "", "YAML"),
         ("\tx: 1", 1, "", "YAML"),
         ("services:\n  a: &a {services: {b: *a}}", 2, "", "alias 'a' is part of what it stands for"),

@@ -24,6 +24,9 @@ TEXTS = frozenset({"env", "command"})
 WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
 NUMBER = re.compile(r"[-+]?([0-9]+|(?=\.?[0-9])[0-9]*\.[0-9]*([eE][-+]?[0-9]+)?)")
 
+NO_NUL = "a text without a NUL character"
+"""No text of a process, of a file name or of a PostgreSQL database can hold one."""
+
 QUOTED = frozenset({"'", '"', "|", ">"})
 
 Where = tuple[str, ...]
@@ -90,6 +93,8 @@ class _Reader:
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
                 raise self._wrong(key, where, "a plain name for a field")
+            if "\0" in key.value:
+                raise self._wrong(key, where, f"{NO_NUL}, also in the name of a field")
             if key.value in found:
                 raise self._wrong(key, (*where, key.value), "given once: it stands there twice")
             found[key.value] = self.value(value, (*where, key.value))
@@ -97,6 +102,8 @@ class _Reader:
 
     def _scalar(self, node: yaml.Node, where: Where) -> Any:  # noqa: ANN401
         text = str(node.value)
+        if "\0" in text:
+            raise self._wrong(node, where, NO_NUL)
         if getattr(node, "style", None) in QUOTED or TEXTS & set(where):
             return text
         if text in WORDS:

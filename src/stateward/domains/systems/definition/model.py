@@ -8,17 +8,20 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from stateward.naming import END
+
 Seconds = Annotated[float, Meta(ge=0.05, le=600)]
 Few = Annotated[int, Meta(ge=0, le=1_000)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
-Word = Annotated[str, Meta(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$")]
-Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,199}$")]
+LONGEST_WORD = 10_000
+Word = Annotated[str, Meta(min_length=1, max_length=LONGEST_WORD, pattern=r"^[^\x00]*$")]
+Variable = Annotated[str, Meta(pattern=rf"^[A-Za-z_][A-Za-z0-9_]{{0,199}}{END}")]
 
 
 class Health(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """How an instance shows that it can work: by exactly one of HTTP, TCP and a command."""
 
-    http: Annotated[str, Meta(pattern=r"^/[\x21-\x7e]*$")] | None = None  # a path that answers with 2xx or 3xx
+    http: Annotated[str, Meta(pattern=rf"^/[\x21-\x7e]*{END}")] | None = None  # a path that answers with 2xx or 3xx
     tcp: bool = False  # its port takes connections
     command: tuple[Word, ...] | None = None  # ends with 0
     interval: Seconds = 1.0

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.systems.definition.document import BadDefinition, Document, Where, load
-from stateward.domains.systems.definition.model import NodePool, Service, Tree
+from stateward.domains.systems.definition.document import NO_NUL, BadDefinition, Document, Where, load
+from stateward.domains.systems.definition.model import LONGEST_WORD, NodePool, Service, Tree
 from stateward.domains.systems.names import MOST_LEVELS, NAMED, checked_name
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT, Path
@@ -31,6 +31,8 @@ CHECKS = ("http", "tcp", "command")
 
 def read(text: str, file: str = "definition", base: str | None = None) -> Tree:
     """Read a definition; folders in it are below `base`, where the file is."""
+    if base is not None and "\0" in base:
+        raise BadInput("base", base, NO_NUL)
     document = load(text, file)
     if not isinstance(document.value, dict):
         raise document.wrong((), document.value, "a definition: it has services, or the command of one")
@@ -127,6 +129,7 @@ def _converted(document: Document, value: Any, where: Where, wanted: type[T]) ->
 def _told(document: Document, where: Where, said: str) -> BadDefinition:
     """Return the validator's complaint as one about a line and a field."""
     why, _, at = said.partition(" - at `")
+    at = at.removeprefix("key` in `")
     inner = [one for one in re.split(r"[.\[\]]+", at.removesuffix("`").removeprefix("$")) if one not in ("", "...")]
     for opening in ("unknown field `", "missing required field `"):
         _, found, name = why.partition(opening)
@@ -136,4 +139,11 @@ def _told(document: Document, where: Where, said: str) -> BadDefinition:
 
 
 def _placed(service: Service, base: str) -> Service:
-    return service if service.folder is None else replace(service, folder=str(File(base) / service.folder))
+    """Return a service whose folder is absolute, if its base is; the whole has the limit of its part."""
+    if service.folder is None:
+        return service
+    folder = str(File(base) / service.folder)
+    if len(folder) > LONGEST_WORD:
+        allowed = f"short enough: with the folder of a service it has at most {LONGEST_WORD} characters"
+        raise BadInput("base", base, allowed)
+    return replace(service, folder=folder)

@@ -30,6 +30,8 @@ async def look(health: Health, port: int, environment: Mapping[str, str], folder
         return f"no answer within {health.timeout:g} s"
     except OSError as error:
         return os.strerror(error.errno) if error.errno else str(error)
+    except ValueError as error:  # no process, or no request, can be made of it
+        return str(error)
 
 
 async def _tcp(port: int) -> str:

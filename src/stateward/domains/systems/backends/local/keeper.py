@@ -2,6 +2,8 @@
 
 Several servers and workers may use the folder. A lock of the kernel's says who is the keeper; when that one ends,
 however it ends, another takes over and finds the instances as they are: they go on meanwhile.
+
+An error with one instance, or with one service, is its own: the round goes on with the others.
 """
 
 import asyncio
@@ -16,6 +18,7 @@ from stateward.domains.systems.backends.local.files import GATE, Files, Lodge, w
 from stateward.domains.systems.backends.local.ward import Ward
 from stateward.domains.systems.backends.port import Ref
 from stateward.drivers.confinement import Confinement
+from stateward.engine.troubles import Distances
 
 log = logging.getLogger("stateward.systems")
 
@@ -34,6 +37,7 @@ class Keeper:
         self._wards: dict[str, Ward] = {}
         self._ready: dict[Ref, list[int]] = {}
         self._nudge = asyncio.Event()
+        self._log_distances = Distances(time.monotonic)
         self.news: asyncio.Queue[Ref] = asyncio.Queue()
 
     def nudge(self) -> None:
@@ -93,7 +97,11 @@ class Keeper:
         refs = [ref for home in self._files.homes() for ref in self._files.services(home)]
         for ref in refs:
             gate = self._files.lodge(ref, GATE)
-            self._look_after(ref, [*self._files.lodges(ref), gate], seen, now)
+            try:
+                self._look_after(ref, [*self._files.lodges(ref), gate], seen, now)
+            except Exception as error:
+                self._ready.pop(ref, None)  # its gate may not know of its instances yet
+                self._log_failure(ref, "its gate", error)
         for gone in self._wards.keys() - seen:
             self._wards.pop(gone).close()
         for forgotten in self._ready.keys() - set(refs):
@@ -105,15 +113,27 @@ class Keeper:
             ward = self._ward(lodge)
             if ward is None:
                 continue
-            ward.heed()
-            changed |= ward.tick(now)
+            seen.add(str(lodge.folder))
+            changed |= self._tick(ref, ward, now)
             if ward.over:
                 del self._wards[str(lodge.folder)]
-            else:
-                seen.add(str(lodge.folder))
         if changed or ref not in self._ready:
             self._show_ready(ref)
             self.news.put_nowait(ref)
+
+    def _tick(self, ref: Ref, ward: Ward, now: float) -> bool:
+        """Let an instance do its next step; an error becomes the instance's own state."""
+        try:
+            ward.heed()
+            return ward.tick(now)
+        except Exception as error:
+            self._log_failure(ref, ward.order.name, error)
+            ward.fail(now, error)
+            return True
+
+    def _log_failure(self, ref: Ref, name: str, error: Exception) -> None:
+        if self._log_distances.is_due((ref, name)):
+            log.error("%s of %s in %s has failed, and is tried again", name, ref, ref.home.ns, exc_info=error)
 
     def _ward(self, lodge: Lodge) -> Ward | None:
         known = self._wards.get(str(lodge.folder))
@@ -130,5 +150,5 @@ class Keeper:
         wards = (self._wards.get(str(lodge.folder)) for lodge in self._files.lodges(ref))
         ports = [one.state.port for one in wards if one is not None and one.state.ready and one.state.port is not None]
         if self._ready.get(ref) != ports:
-            self._ready[ref] = ports
             write(self._files.service(ref) / "ready.json", ports)
+            self._ready[ref] = ports

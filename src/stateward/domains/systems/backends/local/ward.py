@@ -54,23 +54,27 @@ class Ward:
         self._confinement = confinement
         self.order = order
         self.stamp = lodge.stamp()
-        self.state = lodge.state() or State()
+        self.state = self._written = lodge.state() or State()
         self.over = False  # nothing is left of it
         self._asked = 0.0  # when it was told to end; 0: not yet
         self._termed = False
         self._failures = 0
         self._looked = 0.0
         self._look: asyncio.Task[str] | None = None
+        self._errors = 0  # of ours, in a row
+        self._rests_until = 0.0
 
     def heed(self) -> None:
         """Read the order again, if it was replaced."""
         stamp = self.lodge.stamp()
         if stamp != self.stamp:
-            self.stamp = stamp
+            self.stamp, self._rests_until = stamp, 0.0
             self.order = self.lodge.order() or replace(self.order, stop=True)
 
     def tick(self, now: float) -> bool:
         """Do what is to be done now; tells whether something has changed."""
+        if now < self._rests_until:
+            return False
         before = self.state
         if self.state.launching:
             self._recover(now)
@@ -82,9 +86,27 @@ class Ward:
             self._end(now)
         else:
             self._watch(now)
-        if self.state != before and not self.over:
-            self.lodge.put_state(self.state)
+        if not self.over:
+            self._write()
+        self._errors = 0
         return self.over or self.state != before
+
+    def fail(self, now: float, error: Exception) -> None:
+        """Take note of an error with this instance, which is left alone for a while; its process goes on if it has one.
+
+        A start of which the end is not known stays noted as begun: the next step looks for its process.
+        """
+        self._errors += 1
+        self._rests_until = now + back_off(self._errors)
+        phase = Phase.STOPPING if self.order.stop else Phase.CRASHED
+        self.state = replace(self.state, phase=phase, ready=False, why=f"{type(error).__name__}: {error}")
+        with suppress(Exception):  # it may be the very error; the next step writes it again
+            self._write()
+
+    def _write(self) -> None:
+        if self.state != self._written:
+            self.lodge.put_state(self.state)
+            self._written = self.state
 
     def close(self) -> None:
         """Look after it no more; it goes on."""
@@ -114,9 +136,9 @@ class Ward:
             box = box_of(self.lodge, self.order, self._confinement)
             # Noted before the start: whoever comes next must know that there may be a process, and whose it is.
             self.state = replace(self.state, boot=boot, port=port, launching=True, phase=phase, uid=box.uid)
-            self.lodge.put_state(self.state)
+            self._write()
             pid = launch(self.lodge, self.order, boot, port, box, self._confinement)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a ValueError: no process can have such an argument
             self.state = replace(self.state, launching=False)
             self._crashed(now, str(error))
             return
