@@ -33,6 +33,9 @@ RUN = Path("/run/stateward")
 HOME, EMPTY = RUN / "home", RUN / "empty"
 """Where a program that has a mount namespace finds its own folder; and what covers those of ours."""
 
+PATH = "/usr/local/bin:/usr/bin:/bin"
+"""Where programs find programs. Ours may name folders that they cannot read, or that somebody else can write to."""
+
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - they are covered
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/sys", sys.prefix),
@@ -63,10 +66,10 @@ class Box(Struct, frozen=True):
         return self.folder if self.uid is None else HOME
 
     def environment(self) -> Mapping[str, str]:
-        """Return what every program finds in its environment: of ours the language, and where programs are."""
-        passed = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
-        own = {"HOME": str(self.home / self.begins), "TMPDIR": str(self.home / "tmp")}
-        return {"PATH": "/usr/local/bin:/usr/bin:/bin"} | passed | own
+        """Return what every program finds in its environment: of ours only the language and the time zone."""
+        passed = {name: os.environ[name] for name in ("LANG", "TZ") if name in os.environ}
+        own = {"PATH": PATH, "HOME": str(self.home / self.begins), "TMPDIR": str(self.home / "tmp")}
+        return passed | own
 
 
 class Unconfined(PermissionError):

@@ -9,7 +9,7 @@ from shutil import which
 
 from msgspec import Struct
 
-from stateward.drivers.confinement import Box
+from stateward.drivers.confinement import PATH, Box
 from stateward.drivers.port import Place
 from stateward.drivers.process.record import Record
 from stateward.drivers.process.sizes import Size, size_of
@@ -102,7 +102,7 @@ class Hardware:
 
     def environment(self, record: Record, box: Box) -> Mapping[str, str]:
         """Return the environment of what is started: nothing of ours."""
-        return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(box.folder), "STATEWARD_KEY": record.key}
+        return {"PATH": PATH, "HOME": str(box.folder), "STATEWARD_KEY": record.key}
 
     def prepare(self, folder: Path) -> Box:
         """Lay out the guest."""

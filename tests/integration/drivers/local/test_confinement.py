@@ -17,7 +17,7 @@ from stateward.agents.messages import Order, Work
 from stateward.agents.processes import ProcessSite
 from stateward.drivers import Accepted, Deed, MachineState, Place, Ref, Refused, Want, Why
 from stateward.drivers import confinement as module
-from stateward.drivers.confinement import Confinement, landlock, syscalls
+from stateward.drivers.confinement import PATH, Confinement, landlock, syscalls
 from stateward.drivers.confinement import uids as uids_module
 from stateward.drivers.confinement.uids import Uids, uid_range
 from stateward.drivers.process import ProcessDriver
@@ -48,11 +48,13 @@ async def test_a_machine_has_no_capability_gets_no_privilege_and_only_its_own_en
     driver: ProcessDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_SECRET", "of ours")
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/home/operator/bin")
     await driver.create([SHELL])
     facts = await ran(driver, "grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status; env")
     assert facts.count("0000000000000000") == 2
     assert "NoNewPrivs:\t1" in facts
     assert "A_SECRET" not in facts
+    assert f"PATH={PATH}\n" in facts
     home = (await ran(driver, "cd; pwd; echo $HOME; touch here; touch $TMPDIR/there; echo ok")).split()
     assert home[0] == home[1]
     assert home[2] == "ok"
