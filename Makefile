@@ -8,7 +8,7 @@ COMPILE = $(VENV)/uv pip compile --quiet --upgrade --universal --python-version 
 REAPED := $(VENV)/python -m tools.reaper
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-compare simulate chaos rehearse soak audit setup lock format draw screenshots docs clean
+.PHONY: help run test coverage check bench bench-compare simulate chaos rehearse soak audit setup lock format draw screenshots docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -18,8 +18,11 @@ run: .venv/.run ## start the server, with a living demo fleet
 
 # Four processes, however many cores there are: tests of a system that waits for disks and others mostly wait. Those of
 # one file stay together as far as may be, and share what the file sets up.
-test: .venv/.dev .venv/.tempest ## run the whole test suite, with coverage
-	@PYTHONHASHSEED=0 $(REAPED) $(VENV)/python -m pytest --numprocesses 4 --dist worksteal --cov --cov-report=term $(ARGS)
+test: .venv/.dev .venv/.tempest ## run the whole test suite
+	@PYTHONHASHSEED=0 $(REAPED) $(VENV)/python -m pytest --numprocesses 4 --dist worksteal $(ARGS)
+
+coverage: .venv/.dev .venv/.tempest ## the same, with the lines that no test reaches
+	@$(MAKE) --no-print-directory test ARGS="--cov --cov-report=term $(ARGS)"
 
 check: .venv/.dev ## format, lint, types, floors, documentation
 	@$(VENV)/ruff format --check .
