@@ -3,9 +3,10 @@
 A driver that acts on the server's own host gives its user a process there. An administrator therefore names the
 namespaces that may use such a connection; all others may use connections to clouds only.
 
-Nothing is made at a connection, and no command is run there, unless its record grants it to the namespace. That is
-checked in the transaction that accepts a request, and again by the worker before it calls the driver. What runs at a
-connection whose grant was revoked can still be suspended, resumed, rebooted and terminated.
+Nothing is made at a connection, no command is run there, and no spec or image of it is registered, unless its record
+grants it to the namespace. That is checked in the transaction that accepts a request, and again by the worker before it
+calls the driver. What runs at a connection whose grant was revoked can still be suspended, resumed, rebooted and
+terminated.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ from stateward.domains.mci.model import HOME, Connection, MciSpec, Scale, Spec, 
 from stateward.engine import Denied, Request
 from stateward.engine.desk import Desk
 from stateward.engine.kinds import Guard
-from stateward.errors import BadInput
+from stateward.errors import BadInput, UnknownName
 from stateward.store.records import Key, Object
 
 ALL = "*"
@@ -27,6 +28,9 @@ ALL = "*"
 
 MAKING = ("create", "repair", "reshape", "scale out")
 """The actions that make something at a provider which was not there before."""
+
+NAMING = "change"
+"""The action by which a record of a namespace, such as a spec, may name another connection."""
 
 
 class NotGranted(Denied):
@@ -59,6 +63,12 @@ def check_grant(connection: Connection, ns: str) -> None:
         raise NotGranted(connection.name, ns, enabled=connection.enabled)
 
 
+def unknown_connection(field: str, name: str, granted: Iterable[str]) -> BadInput:
+    """Return the error of a name that no connection has; its hint names none that the caller may not use."""
+    nearest = UnknownName("connection", name, granted).nearest
+    return BadInput(field, name, "a known connection" + (f" ({nearest}?)" if nearest else ""))
+
+
 def with_granted(connection: Connection, namespaces: Iterable[str]) -> tuple[str, ...]:
     """Return the namespaces of a connection and further ones."""
     found = {*(connection.namespaces or ()), *namespaces}
@@ -85,7 +95,7 @@ class GrantGuard:
 
         async def both(desk: Desk, request: Request, found: Object) -> Request | None:
             completed = await guard(desk, request, found)
-            if request.birth is not None or request.action in MAKING:
+            if request.birth is not None or request.action in (*MAKING, NAMING):
                 await self._check(desk, completed or request, found)
             return completed
 

@@ -27,6 +27,7 @@ from stateward.domains.wing import PartsOf, Site, Wing
 from stateward.drivers.registry import Drivers
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine, Kind
+from stateward.engine.kinds import Guard
 from stateward.engine.privacy import PUBLIC, Privacy
 from stateward.lifecycle import Lifecycle
 
@@ -58,7 +59,7 @@ class MciWing(Wing):
         self._vms = Vms(self.clouds.of, self.clouds.granted)
         self._mcis = Mcis(self.clouds.granted, self.clouds.driver, self.catalogue)
         parts = Parts(self.clouds.of, self.clouds.granted, self.catalogue)
-        records = [_record(one) for one in RECORDS]
+        records = [_record(one, grants.after(guard_form)) for one in RECORDS]
         super().__init__(
             [
                 self._mcis.kind(births.after(grants.after(guard_mci))),
@@ -126,7 +127,7 @@ def wing(site: Site) -> Wing:
     return MciWing(site)
 
 
-def _record(lifecycle: Lifecycle) -> Kind:
-    guard = guard_form if lifecycle.kind in FORMS else None
-    privacy = INTERNAL.get(lifecycle.kind, PUBLIC)
-    return Kind(lifecycle, guard=guard, privacy=privacy, general=lifecycle in OF_NAMESPACES)
+def _record(lifecycle: Lifecycle, of_namespaces: Guard) -> Kind:
+    general, privacy = lifecycle in OF_NAMESPACES, INTERNAL.get(lifecycle.kind, PUBLIC)
+    guard = of_namespaces if general else guard_form if lifecycle.kind in FORMS else None
+    return Kind(lifecycle, guard=guard, privacy=privacy, general=general)

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from stateward.domains.mci.catalogue import BUILT_IN, Catalogue, find_known_spec, login_user
-from stateward.domains.mci.grants import check_grant
+from stateward.domains.mci.grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup, VmSpec
 from stateward.drivers import Doubt, Driver, Learns, Refused
 from stateward.engine import Temporary
@@ -33,10 +32,9 @@ class Planned(Struct, frozen=True):
 async def find_plan(catalogue: Catalogue, ns: str, group: SubGroup) -> Planned:
     """Find what a subgroup names, without asking its provider; what is not there or does not fit is bad input."""
     spec = await catalogue.spec(ns, group.spec)
-    connection = await connection_of(catalogue, group, spec)
-    check_grant(connection, ns)
+    connection = await connection_of(catalogue, ns, group, spec)
     if spec.connection != connection.name:
-        home = await connection_of(catalogue, replace(group, connection=""), spec)
+        home = await _home_of(catalogue, spec)
         if not _fits(spec, home, connection):
             raise BadInput("specId", group.spec, f"a spec of connection {connection.name}: it is one of {home.name}")
     return Planned(group, connection, spec, await catalogue.image(ns, group.image, connection))
@@ -50,15 +48,26 @@ def _fits(spec: Spec, home: Connection, connection: Connection) -> bool:
     return home.provider == connection.provider and not has_own and find_known_spec(spec.id) == spec
 
 
-async def connection_of(catalogue: Catalogue, group: SubGroup, spec: Spec) -> Connection:
-    """Return the connection that a subgroup names, or else that of its spec."""
+async def connection_of(catalogue: Catalogue, ns: str, group: SubGroup, spec: Spec) -> Connection:
+    """Return the connection that a subgroup names, or else that of its spec, if the namespace may use it."""
+    if not group.connection:
+        found = await _home_of(catalogue, spec)
+    else:
+        try:
+            found = await catalogue.connection_of_machines(group.connection)
+        except UnknownName as error:
+            granted = [one.name for one in await catalogue.connections() if is_granted(one, ns)]
+            raise unknown_connection("connectionName", group.connection, granted) from error
+    check_grant(found, ns)
+    return found
+
+
+async def _home_of(catalogue: Catalogue, spec: Spec) -> Connection:
+    """Return the connection of a spec, granted or not."""
     try:
-        return await catalogue.connection_of_machines(group.connection or spec.connection)
+        return await catalogue.connection_of_machines(spec.connection)
     except UnknownName as error:
-        if not group.connection:
-            raise BadInput("specId", spec.id, f"a spec of a known connection, not of {spec.connection!r}") from error
-        hint = f" ({error.nearest}?)" if error.nearest else ""
-        raise BadInput("connectionName", group.connection, f"a known connection{hint}") from error
+        raise BadInput("specId", spec.id, f"a spec of a known connection, not of {spec.connection!r}") from error
 
 
 async def find_plans(

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from stateward.domains.mci.api.bodies import mci_wish
 from stateward.domains.mci.api.lenient import Fields
 from stateward.domains.mci.catalogue import Catalogue
-from stateward.domains.mci.grants import check_grant
 from stateward.domains.mci.lifecycle import MCI
-from stateward.domains.mci.model import MciSpec, SubGroup
+from stateward.domains.mci.model import MciSpec
+from stateward.domains.mci.plans import find_plan
 from stateward.domains.mci.wishes import check_wish
 from stateward.errors import BadInput, StatewardError
 
@@ -70,15 +70,9 @@ class MciTemplate:
         """Refuse subgroups whose spec, image or connection is not there, or not for this namespace."""
         for number, group in enumerate(_converted(spec).groups):
             try:
-                await self._look_up(ns, group)
+                await find_plan(self._catalogue, ns, group)
             except StatewardError as error:
                 raise BadInput(f"groups[{number}]", group.name, f"a subgroup that can be made: {error}") from error
-
-    async def _look_up(self, ns: str, group: SubGroup) -> None:
-        spec = await self._catalogue.spec(ns, group.spec)
-        connection = await self._catalogue.connection(group.connection or spec.connection)
-        check_grant(connection, ns)
-        await self._catalogue.image(ns, group.image, connection)
 
 
 def _converted(given: Mapping[str, Any]) -> MciSpec:

@@ -14,6 +14,7 @@ from stateward.domains.mci.grants import NotGranted
 from stateward.domains.mci.lifecycle import VM, MciState
 from stateward.domains.mci.model import Connection, PostCommand, SubGroup, mci_seen, vm_of
 from stateward.domains.mci.standing import InUse
+from stateward.domains.mci.templates import MciTemplate
 from stateward.domains.wing import Site
 from stateward.drivers.registry import Drivers
 from stateward.drivers.simulated import SimulatedCloud
@@ -236,3 +237,94 @@ async def test_a_connection_is_added_with_its_namespaces_and_keeps_them_when_it_
     for wrong in bad:
         answer = await api.post(f"{OWN}/connections/lab/grant", {"namespaces": wrong})
         assert answer.status_code == 400, answer.text
+
+
+# --- what a namespace learns of a connection that is not granted to it ----------------------------------------------
+
+THEIRS = {"name": "private1", "provider": "hushcloud", "region": "secret-1", "driver": "simulated"}
+AT_THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
+    #                path                        body
+    "spec":          ("resources/spec",          {"name": "x", "cspSpecName": "small"}),
+    "spec unnamed":  ("resources/spec",          {"cspSpecName": "small"}),
+    "image":         ("resources/image",         {"name": "x", "cspImageName": "sh"}),
+    "vNet":          ("resources/vNet",          {"name": "x"}),
+    "securityGroup": ("resources/securityGroup", {"name": "x", "vNetId": "net"}),
+    "sshKey":        ("resources/sshKey",        {"name": "x"}),
+}  # fmt: skip
+
+
+@pytest.fixture
+async def private(api: ApiHouse) -> ApiHouse:
+    """A connection that is granted to the namespace `other` alone."""
+    answer = await api.post(f"{OWN}/connections", {**THEIRS, "namespaces": ["other"]})
+    assert answer.status_code == 201, answer.text
+    return api
+
+
+def tells_nothing(text: str) -> bool:
+    """Tell whether an answer has neither the provider nor the region of the private connection."""
+    return "hushcloud" not in text and "secret-1" not in text
+
+
+@pytest.mark.parametrize("connection", ["private1", "local"])
+@pytest.mark.parametrize("what", AT_THEIRS)
+async def test_nothing_is_made_or_registered_at_a_connection_of_others_and_nothing_is_learned_of_it(
+    private: ApiHouse, what: str, connection: str
+) -> None:
+    path, body = AT_THEIRS[what]
+    answer = await private.post(f"/ns/{NS}/{path}", {**body, "connectionName": connection}, "operator")
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), answer.text
+    assert f"{connection!r} is not granted to namespace {NS!r}" in answer.json()["detail"]
+    assert tells_nothing(answer.text)
+    listed = await private.get(f"/ns/{NS}/{path}", "operator")
+    assert listed.json()[path.partition("/")[2]] == []
+
+
+async def test_a_spec_at_a_connection_of_others_is_refused_over_the_general_api_too(private: ApiHouse) -> None:
+    general = f"http://test/api/v1/ns/{NS}/objects"
+    spec = {"id": "x", "connection": "private1", "csp_name": "small", "vcpu": 1, "memory_gib": 1.0}
+    wanted = {"id": "spec:x", "kind": "mci.spec", "action": "register", "spec": spec}
+    answer = await private.post(general, wanted, "operator")
+    assert answer.status_code == 403, answer.text
+    own = {**spec, "connection": "aws-ap-northeast-2"}
+    assert (await private.post(general, {**wanted, "spec": own}, "operator")).status_code == 202
+    changed = await private.post(f"{general}/spec:x/actions/change", {"spec": spec}, "operator")
+    assert changed.status_code == 403, changed.text
+    shown = (await private.get(f"/ns/{NS}/resources/spec/x", "operator")).json()
+    assert (shown["connectionName"], shown["providerName"]) == ("aws-ap-northeast-2", "aws")
+
+
+async def test_a_review_tells_neither_provider_nor_region_of_a_connection_of_others(private: ApiHouse) -> None:
+    body = {"name": "m1", "subGroups": [{**ASKED, "connectionName": "private1"}]}
+    review = await private.post(f"/ns/{NS}/mciDynamicReview", body, "operator")
+    assert "not granted" in review.json()["vmReviews"][0]["errors"][0]
+    assert tells_nothing(review.text)
+
+
+async def test_specs_known_from_the_start_are_those_of_connections_that_the_caller_may_use(api: ApiHouse) -> None:
+    body = {"name": "private2", "provider": "aws", "region": "secret-1", "driver": "simulated"}
+    await api.post(f"{OWN}/connections", {**body, "namespaces": ["other"]})
+    path = f"/ns/{NS}/resources/spec/aws+secret-1+t3.nano"
+    assert (await api.get(path)).json()["connectionName"] == "private2"
+    assert (await api.get(path, "operator")).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["resources/vNet", "resources/spec", "mciDynamic"])
+async def test_no_hint_names_a_connection_of_others(private: ApiHouse, path: str) -> None:
+    body: dict[str, Any] = {"name": "x", "connectionName": "privat1", "cspSpecName": "s"}
+    body |= {"subGroups": [{**ASKED, "connectionName": "privat1"}]} if path == "mciDynamic" else {}
+    refused = await private.post(f"/ns/{NS}/{path}", body, "operator")
+    assert (refused.status_code, "private1" in refused.text) == (400, False), refused.text
+    if path != "mciDynamic":  # its hint is for the namespace, whoever asks
+        assert "private1" in (await private.post(f"/ns/{NS}/{path}", body)).text
+
+
+async def test_a_fleet_of_a_template_learns_no_name_of_a_connection_of_others(house: House) -> None:
+    await house.service.add_connection(Connection("private1", "aws", "secret-1", namespaces=("other",)), ANN)
+    template = MciTemplate(house.service.catalogue)
+    for name, said in (("privat1", "a known connection"), ("private1", "not granted")):
+        fleet = {"groups": [{"name": "g", "spec": "aws+us-east-1+t3.nano", "image": "ubuntu22.04", "connection": name}]}
+        with pytest.raises(BadInput, match=said) as refused:
+            await template.check(NS, template.read("m1", "u", fleet))
+        assert "private1" not in str(refused.value) or name == "private1"
+        assert "secret-1" not in str(refused.value)

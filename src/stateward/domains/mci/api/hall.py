@@ -19,12 +19,12 @@ from stateward.domains.mci.api.keeping import keep
 from stateward.domains.mci.api.lenient import Fields, read
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.connections import Clouds
-from stateward.domains.mci.grants import is_granted
+from stateward.domains.mci.grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.model import Connection
 from stateward.domains.mci.service import Caller, Service
 from stateward.domains.wing import actor_of, grant_of
 from stateward.engine.ids import new_id
-from stateward.errors import BadInput, UnknownName
+from stateward.errors import UnknownName
 from stateward.naming import IDEMPOTENCY_KEY
 from stateward.store.records import Key
 
@@ -100,13 +100,16 @@ class Call(Request[Any, Grant, State]):
             raise UnknownName("connection", name, found)
         return found[name]
 
-    async def connection(self, field: str, name: str) -> Connection:
-        """Return a connection that a body names."""
+    async def connection(self, field: str, name: str, ns: str | None = None) -> Connection:
+        """Return a connection that a body names; one that the namespace `ns` may not use is refused."""
         try:
-            return await self.catalogue.connection(name)
+            found = await self.catalogue.connection(name)
         except UnknownName as error:
-            hint = f" ({error.nearest}?)" if error.nearest else ""
-            raise BadInput(field, name, f"a known connection{hint}") from error
+            visible = [one.name for one in await self.visible_connections()]
+            raise unknown_connection(field, name, visible) from error
+        if ns is not None:
+            check_grant(found, ns)
+        return found
 
 
 class Reception:

@@ -40,7 +40,7 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
         """Register a spec or an image of a provider."""
         one_of("action", action, *ACTIONS)
         body = await request.fields()
-        place = await request.connection("connectionName", body.text("connectionName").strip())
+        place = await request.connection("connectionName", body.text("connectionName").strip(), ns)
         what = WISHES[word](body, place)
         await request.service.register(ns, what, request.by)
         return _view(what, {place.name: place})
@@ -90,8 +90,11 @@ async def _delete(request: Call, ns: str, word: str, name: str) -> str:
 
 
 async def records(request: Call, ns: str, word: str) -> list[Record]:
-    """Return the specs, or the images, of a namespace; those of everybody have one of their own."""
-    places = {one.name: one for one in await request.catalogue.connections()}
+    """Return the specs, or the images, of a namespace; those of everybody have one of their own.
+
+    Provider and region are told of connections that the caller's namespaces may use.
+    """
+    places = {one.name: one for one in await request.visible_connections()}
     if ns == EVERYBODY:
         known = known_specs if word == "spec" else known_images
         return [_view(what, places) for place in places.values() for what in known(place)]

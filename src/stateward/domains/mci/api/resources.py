@@ -91,7 +91,7 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
 
 async def _make(request: Call, ns: str, word: str) -> PartView:
     body = await request.fields()
-    place = await request.connection("connectionName", body.text("connectionName").strip())
+    place = await request.connection("connectionName", body.text("connectionName").strip(), ns)
     want = WISHES[word](body, place, new_id())
     if isinstance(want, GroupSpec):
         await _check_network(request, ns, want)

@@ -134,7 +134,7 @@ async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> Looked:
     try:
         spec = await catalogue.spec(ns, group.spec)
         looked = replace(looked, spec=spec)
-        looked = replace(looked, connection=await connection_of(catalogue, group, spec))
+        looked = replace(looked, connection=await connection_of(catalogue, ns, group, spec))
         planned = await find_plan(catalogue, ns, group)
         await check_resources(catalogue, ns, planned)
     except StatewardError as error:
