@@ -38,6 +38,10 @@ IDEMPOTENCY_KEY = rf"^[\x21-\x7e]{{1,200}}{END}"
 PATH_PART = rf"^[^\x00-\x1f\x7f/]{{1,250}}{END}"
 """A name by which an existing object is looked up: also one that could not be given any more."""
 
+SCRIPT = rf"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*{END}"
+SCRIPT_MEANS = "a text without control characters, but for tabs and line ends"
+"""Commands: they may have several lines. A terminal shows them, and no process can be given a NUL."""
+
 TEXT_MEANS = "without control characters and invisible characters"
 
 
@@ -49,6 +53,13 @@ def text_pattern(least: int, most: int, *, without: str = "") -> str:
 def title_pattern() -> str:
     """Return the pattern of free text that begins and ends with a visible character and has no slash."""
     return rf"^[^\s/{INVISIBLE}](?:[^/{INVISIBLE}]*[^\s/{INVISIBLE}])?{END}"
+
+
+def check_script(field: str, text: str) -> str:
+    """Return a command of one or several lines; raises BadInput for what a terminal would obey."""
+    if re.match(SCRIPT, text) is None:
+        raise BadInput(field, text, SCRIPT_MEANS)
+    return text
 
 
 def check_text(field: str, text: str, least: int, most: int, *, without: str = "") -> str:

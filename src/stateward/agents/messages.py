@@ -116,6 +116,10 @@ class Progress(Struct, frozen=True, tag="progress"):
     total: Number | None = None
 
 
+MOST_LOAD = 1e12
+"""The largest number that a load can have."""
+
+
 class Load(Struct, frozen=True, tag="load"):
     """How much a thing has to do, all its nodes together."""
 
@@ -124,6 +128,11 @@ class Load(Struct, frozen=True, tag="load"):
     cpu: float = 0.0
     mem: float = 0.0
     connections: float = 0.0
+
+    @property
+    def is_in_range(self) -> bool:
+        """Whether a site can have such a load at all."""
+        return all(0 <= one <= MOST_LOAD for one in (self.cpu, self.mem, self.connections))
 
 
 class Beat(Struct, frozen=True, tag="beat"):

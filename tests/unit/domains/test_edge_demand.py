@@ -34,6 +34,10 @@ def test_nodes_follow_the_load_within_limits_and_small_overloads_are_tolerated(
     assert desired_nodes(POLICY, nodes, Carried(cpu)) == wanted
 
 
+def test_a_load_that_no_number_of_nodes_could_carry_needs_the_most_that_are_allowed() -> None:
+    assert desired_nodes(AutoscaleSpec(min=1, max=3, cpu=1e-300), 1, Carried(1e308)) == 3
+
+
 def test_the_scarcest_of_all_decides_and_what_has_no_target_does_not_matter() -> None:
     assert desired_nodes(POLICY, 2, Carried(100, 200, 10_000)) == 4
     assert desired_nodes(AutoscaleSpec(), 5, Carried(1000)) == 5

@@ -29,7 +29,7 @@ def desired_nodes(policy: AutoscaleSpec, nodes: int, load: Carried) -> int:
     raw = max(wanted)
     if nodes <= raw < TOLERATED * nodes and policy.min <= nodes <= policy.max:
         return nodes
-    return min(max(ceil(raw), policy.min), policy.max)
+    return max(ceil(min(raw, policy.max)), policy.min)  # the quotient of two finite numbers may be infinite
 
 
 class Plan(Struct, frozen=True):

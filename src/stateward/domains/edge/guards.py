@@ -4,6 +4,7 @@ No action on an AppInst while one runs on its ClusterInst, nor the reverse, nor 
 upgraded. The look, the mark and the write are one transaction, so an AppInst without its ClusterInst never exists.
 """
 
+import re
 from typing import Any
 
 import msgspec
@@ -36,6 +37,7 @@ from stateward.domains.edge.members import joined, leaving
 from stateward.domains.edge.model import (
     AUTO,
     INSTANCES,
+    VERSION,
     AppInst,
     AppSpec,
     AutoprovSpec,
@@ -81,7 +83,7 @@ FIXED = ("flavor", "size", "organization", "reservable")
 """What cannot be changed of a cluster."""
 
 READY = "Ready"
-COME_UP_WITHIN = 60.0
+COME_UP_WITHIN, MOST_WITHIN = 60.0, 600.0
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------
@@ -300,9 +302,11 @@ def _hand_over(desk: Desk, request: Request, found: Object) -> Request:
 
 async def _upgrade(desk: Desk, request: Request, found: Object) -> Request:
     args = msgspec.json.decode(request.args)
-    version, within = str(args.get("version", "")), float(args.get("within", COME_UP_WITHIN))
+    version, within = str(args.get("version", "")), args.get("within", COME_UP_WITHIN)
     marks = cloudlet_marks(found)
-    if not version or version == marks.version:
+    if not isinstance(within, int | float) or not 0 < within <= MOST_WITHIN:
+        raise BadInput("within", within, f"a number of seconds, at most {MOST_WITHIN:g}")
+    if version == marks.version or re.match(VERSION, version) is None:
         raise BadInput("version", version, f"another version than {marks.version}")
     _refuse_motion(await on_cloudlet(desk, found.ns, found.id), request)
     number = max(marks.operation + 1, int(desk.now * 1000))

@@ -70,6 +70,9 @@ class EdgeWing(Wing):
         self.office = Office(engine, self.presence.id, self._site.chance, self._loaded, **self._times)
 
     async def _loaded(self, ns: str, cluster: str, load: Load) -> None:
+        if not load.is_in_range:
+            log.warning("a load was reported of %s that is out of range: it does not count", cluster)
+            return
         try:
             await self.service.loaded(ns, cluster, Carried(load.cpu, load.mem, load.connections))
         except NotFound:

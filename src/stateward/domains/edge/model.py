@@ -1,6 +1,7 @@
 """What the edge domain keeps: in an object's spec what is wanted, in `seen` the numbers that words are weighed by."""
 
 import re
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ from stateward.domains.edge.succession import IN_UPGRADE, Seat
 from stateward.engine import Request
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
+from stateward.naming import check_script, check_text
 from stateward.store.records import Key, Object, Operation
 
 T = TypeVar("T", bound=Struct)
@@ -25,6 +27,15 @@ Name = Annotated[str, Meta(pattern=NAME, description="small letters, digits and 
 MaybeName = Annotated[str, Meta(pattern=rf"{NAME}|^$", description="a name, or nothing")]
 Some = Annotated[int, Meta(ge=1, le=1000)]
 Text = Annotated[str, Meta(max_length=4000)]
+
+LONGEST_SIZE = 100
+SCRIPTS = ("command", "setup")
+
+LEAST_TARGET, MOST_TARGET = 0.001, 1e9
+"""Between which numbers a node's share of a load lies, unless it is 0: that does not matter."""
+
+VERSION = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$(?!\n)"
+"""A version of an agent. It is the name of a folder at the agent."""
 
 AUTO = "autocluster"
 """An app on a cluster of such a name gets a cluster that is reserved for it, or made for it."""
@@ -50,7 +61,7 @@ class CloudletSpec(Struct, frozen=True):
 class FlavorSpec(Struct, frozen=True):
     """A size of node, in the words of the agents' driver."""
 
-    size: Annotated[str, Meta(min_length=1, max_length=100)] = "tiny"
+    size: Annotated[str, Meta(min_length=1, max_length=LONGEST_SIZE)] = "tiny"
 
 
 class AppSpec(Struct, frozen=True):
@@ -203,11 +214,23 @@ def merged(request: Request, found: Object, form: type[T]) -> T:
     change = msgspec.json.decode(request.args).get("change")
     try:
         if request.spec is not None:
-            return msgspec.json.decode(request.spec, type=form)
-        before: dict[str, Any] = msgspec.json.decode(found.spec)
-        return msgspec.convert({**before, **(change or {})}, type=form)
+            wanted, given = msgspec.json.decode(request.spec, type=form), msgspec.json.decode(request.spec)
+        else:
+            before: dict[str, Any] = msgspec.json.decode(found.spec)
+            wanted, given = msgspec.convert({**before, **(change or {})}, type=form), change or {}
     except msgspec.ValidationError as error:
         raise BadInput("spec", str(error), "what this kind has") from error
+    _check_texts(wanted, given)
+    return wanted
+
+
+def _check_texts(wanted: Struct, given: Collection[str]) -> None:
+    """Refuse texts that no process can be given; what was stored before is not looked at again."""
+    for name in SCRIPTS:
+        if name in given and hasattr(wanted, name):
+            check_script(name, getattr(wanted, name))
+    if "size" in given and hasattr(wanted, "size"):
+        check_text("size", wanted.size, 1, LONGEST_SIZE)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

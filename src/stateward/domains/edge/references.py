@@ -15,6 +15,8 @@ from stateward.domains.edge.around import NOT_PRESENT, maybe_at, object_at
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
 from stateward.domains.edge.members import app_marks
 from stateward.domains.edge.model import (
+    LEAST_TARGET,
+    MOST_TARGET,
     AppSpec,
     AutoprovSpec,
     AutoscaleSpec,
@@ -74,9 +76,19 @@ async def guard_record(desk: Desk, request: Request, found: Object) -> Request |
     wanted = merged(request, found, FORMS[found.kind])
     if isinstance(wanted, AutoscaleSpec | AutoprovSpec) and wanted.min > wanted.max:
         raise BadInput("max", wanted.max, f"at least min, which is {wanted.min}")
+    if isinstance(wanted, AutoscaleSpec):
+        _check_targets(wanted)
     before = {} if request.birth is not None else _decoded(found.spec)
     await check_references(desk, found, wanted, before)
     return msgspec.structs.replace(request, spec=text_of(wanted))
+
+
+def _check_targets(policy: AutoscaleSpec) -> None:
+    """Refuse shares of a load that no node has: a tiny one would make every load too large."""
+    for field in ("cpu", "mem", "connections"):
+        target = getattr(policy, field)
+        if target and not LEAST_TARGET <= target <= MOST_TARGET:
+            raise BadInput(field, target, f"0, or a number from {LEAST_TARGET:g} to {MOST_TARGET:.0f}")
 
 
 async def _refuse_use(desk: Desk, record: Object) -> None:

@@ -6,9 +6,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from stateward.agents.messages import MOST_LOAD
 from stateward.domains.edge.lifecycle import CLOUDLET, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import (
     INSTANCES,
+    VERSION,
     Held,
     MaybeName,
     Missing,
@@ -22,6 +24,7 @@ from stateward.domains.edge.model import (
 from stateward.engine import Accepted
 from stateward.store.records import Object, Operation
 
+Amount = Annotated[float, Meta(ge=0, le=MOST_LOAD)]
 Ignore = Literal["agent", "agent-errors", "transient"]
 OVERRIDES: dict[Ignore, str] = {
     "agent": IGNORE_AGENT,
@@ -50,7 +53,7 @@ class CloudletChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class NewVersion(Struct, frozen=True, forbid_unknown_fields=True):
     """The version that an agent is to be upgraded to."""
 
-    version: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$(?!\n)")]
+    version: Annotated[str, Meta(pattern=VERSION)]
     within: Annotated[float, Meta(gt=0, le=600, description="seconds that the successor has to come up")] = 60.0
 
 
@@ -96,9 +99,9 @@ class AppInstChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class NewLoad(Struct, frozen=True, forbid_unknown_fields=True):
     """What all nodes of a cluster carry together."""
 
-    cpu: Annotated[float, Meta(ge=0)] = 0.0
-    mem: Annotated[float, Meta(ge=0)] = 0.0
-    connections: Annotated[float, Meta(ge=0)] = 0.0
+    cpu: Amount = 0.0
+    mem: Amount = 0.0
+    connections: Amount = 0.0
 
 
 class NewDemand(Struct, frozen=True, forbid_unknown_fields=True):

@@ -103,6 +103,33 @@ async def test_what_cannot_be_is_refused_with_the_field_named(api: Api) -> None:
     await api.call("GET", "/cloudlets/munich:c1", status=400)
 
 
+async def test_numbers_of_a_policy_and_of_a_load_have_limits(api: Api) -> None:
+    for field, value in (("cpu", 1e-300), ("mem", 1e300), ("connections", 0.0001), ("cpu", -1)):
+        assert field in (await api.call("PUT", "/autoscale/as", {"min": 1, "max": 3, field: value}, 400))["field"]
+    await api.call("PUT", "/autoscale/as", {"min": 1, "max": 3, "cpu": 0.001})
+    await api.call("POST", "/cloudlets", {"name": "munich"}, 202)
+    await api.call("POST", "/cloudlets/munich/clusterinsts", {"name": "c1", "autoscale": "as"}, 202)
+    load = "/cloudlets/munich/clusterinsts/c1/load"
+    for value in (1e308, -1):
+        assert "cpu" in (await api.call("POST", load, {"cpu": value}, 400))["field"]
+    await api.call("POST", load, {"cpu": 1e12})
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\x1b[2J", "a\x9b"])
+async def test_control_characters_in_texts_of_processes_are_refused_with_the_field_named(api: Api, text: str) -> None:
+    async def refused(method: str, path: str, body: dict[str, str], field: str) -> None:
+        assert (await api.call(method, path, body, 400))["field"] == field
+
+    await api.call("POST", "/cloudlets", {"name": "munich"}, 202)
+    await refused("PUT", "/flavors/m4", {"size": text}, "size")
+    await refused("PUT", "/apps/web", {"command": text}, "command")
+    await refused("PUT", "/apps/web", {"command": "serve", "setup": text}, "setup")
+    await refused("POST", "/cloudlets/munich/clusterinsts", {"name": "c1", "setup": text}, "setup")
+    await api.call("GET", "/apps/web", status=404)
+    script = {"command": "set -e\n\tserve\r\n", "setup": "true\n"}
+    assert (await api.call("PUT", "/apps/web", script))["spec"]["command"] == script["command"]
+
+
 async def test_a_refusal_tells_the_state_and_who_is_in_the_way(api: Api) -> None:
     await api.call("POST", "/cloudlets", {"name": "munich"}, 202)
     problem = await api.call("POST", "/cloudlets/munich/upgrade", {"version": "2.0"}, 409)

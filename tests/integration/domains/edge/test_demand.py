@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stateward.agents.messages import Load
 from stateward.agents.simulated import SimulatedSite
 from stateward.domains.edge.demand import Carried
 from stateward.domains.edge.members import app_marks
@@ -20,6 +21,20 @@ PATIENT = 60.0
 
 async def marks(house: House, app: str = "web") -> AppMarks:
     return app_marks(await house.get(f"app.{app}"))
+
+
+async def test_a_load_of_an_agent_that_is_out_of_range_does_not_count_and_does_not_end_its_connection(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    hand = await house.cloudlet()
+    await house.autoscale("busy", min=1, max=3, cpu=0.001)
+    await house.cluster(autoscale="busy")
+    connection = hand.agent.connection
+    for how in ({"cpu": 1e308}, {"mem": -1.0}, {"cpu": 0.003}):
+        await hand.agent._say(Load(connection, "c1", **how))
+    await house.until_true("munich:c1", lambda one: spec_of(one, ClusterInst).nodes == 3 and one.state == "Ready")
+    assert hand.agent.connection == connection
+    assert sum("out of range" in line.getMessage() for line in caplog.records) == 2
 
 
 async def test_a_cluster_grows_and_shrinks_with_its_load(house: House) -> None:

@@ -56,6 +56,19 @@ async def test_a_new_version_that_connects_and_gathers_ends_the_upgrade(house: H
     assert [line.event for line in await house.history("munich")][-2:] == ["acknowledge", "ready"]
 
 
+@pytest.mark.parametrize(
+    ("args", "field"),
+    [({"version": "../x"}, "version"), ({"version": "2\n"}, "version"), ({"version": "2", "within": "long"}, "within")],
+)
+async def test_an_upgrade_is_held_to_its_limits_however_it_is_asked_for(
+    house: House, args: dict[str, str], field: str
+) -> None:
+    await house.cloudlet()
+    with pytest.raises(BadInput) as caught:
+        await house.engine.act(NS, "munich", "upgrade", args=args)
+    assert caught.value.field == field
+
+
 async def test_an_upgrade_is_refused_while_an_instance_is_in_transition(house: House) -> None:
     hand = await house.cloudlet()
     gate = hold(hand)
