@@ -49,3 +49,13 @@ class BadInput(StatewardError):
 
     def __str__(self) -> str:
         return f"{self.field}: {self.value!r} is not {self.allowed}"
+
+
+class UnknownField(BadInput):
+    """A body has a field that nobody reads; says which fields there are, and which was probably meant."""
+
+    def __init__(self, field: str, known: Iterable[str]) -> None:
+        meant = UnknownName("field", field.rpartition(".")[2], known)
+        self.known, self.nearest = meant.known, meant.nearest
+        hint = f"; did you mean {meant.nearest!r}?" if meant.nearest else ";"
+        super().__init__(field, None, f"a field of this body{hint} Known: {', '.join(self.known)}")

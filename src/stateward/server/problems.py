@@ -35,7 +35,7 @@ from stateward.engine.requests import (
     VersionMismatch,
 )
 from stateward.engine.verdicts import RefusedBefore
-from stateward.errors import BadInput, StatewardError, UnknownName
+from stateward.errors import BadInput, StatewardError, UnknownField, UnknownName
 from stateward.lifecycle import StateClass
 from stateward.server.audit import AUDITED
 from stateward.server.logs import redacted
@@ -101,6 +101,18 @@ def _(error: StatewardError) -> Problem:
 @problem_of.register
 def _(error: BadInput) -> Problem:
     return problem(400, "bad_input", f"{error.field}: it is not {error.allowed}", field=error.field, state=error.state)
+
+
+@problem_of.register
+def _(error: UnknownField) -> Problem:
+    return problem(
+        400,
+        "bad_input",
+        f"{error.field}: it is not {error.allowed}",
+        field=error.field,
+        known=list(error.known),
+        nearest=error.nearest,
+    )
 
 
 @problem_of.register

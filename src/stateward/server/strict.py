@@ -1,14 +1,16 @@
 """Bodies are read strictly: straight into their record, a number is no text, and an unknown field is refused."""
 
-from collections.abc import Generator
+import re
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+import msgspec.inspect
 from litestar.dto import AbstractDTO, DTOFieldDefinition
 from litestar.openapi.spec import Reference, Schema
 from litestar.typing import FieldDefinition
 
-from stateward.errors import StatewardError
+from stateward.errors import StatewardError, UnknownField
 
 if TYPE_CHECKING:
     from litestar._openapi.schema_generation import SchemaCreator
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
 
 DECODER = "decoder"
 """Where a route keeps what its bodies are read with."""
+
+
+UNKNOWN = "unknown field `"
+STEP = re.compile(r"([^.\[\]]+)|(\[\.\.\.\])")
+"""A step of the path by which msgspec names a place: a field, or any item."""
 
 
 class BadBody(StatewardError):
@@ -63,7 +70,7 @@ class StrictJson(AbstractDTO[Any]):
         try:
             return decoder.decode(value)
         except msgspec.ValidationError as error:
-            raise bad_body(error) from error
+            raise bad_body(error, decoder.type) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadBody("body", "is not JSON") from error
         except RecursionError as error:
@@ -80,12 +87,54 @@ class StrictJson(AbstractDTO[Any]):
         return False
 
 
-def bad_body(error: msgspec.ValidationError) -> BadBody:
-    """Return what is wrong with a body, by the path of the field it is about."""
+def bad_body(error: msgspec.ValidationError, expected: object = None) -> BadBody | UnknownField:
+    """Return what is wrong with a body, by the path of the field it is about; `expected` is the type of the body."""
     why, _, path = str(error).partition(" - at `")
-    field = path.removesuffix("`").removeprefix("$").removeprefix(".")
-    for opening in ("unknown field `", "missing required field `"):
+    place = path.removesuffix("`").removeprefix("$").removeprefix(".")
+    for opening in (UNKNOWN, "missing required field `"):
         _, found, name = why.partition(opening)
+        field = f"{place}.{name.removesuffix('`')}".removeprefix(".")
+        if found and opening is UNKNOWN:
+            return UnknownField(field, known_fields(expected, place))
         if found:
-            field = f"{field}.{name.removesuffix('`')}".removeprefix(".")
-    return BadBody(field or "body", why[:1].lower() + why[1:])
+            return BadBody(field, _lowered(why))
+    return BadBody(place or "body", _lowered(why))
+
+
+def _lowered(why: str) -> str:
+    return why[:1].lower() + why[1:]
+
+
+def known_fields(expected: object, place: str) -> list[str]:
+    """Return the names of the fields that the object at a place of a body may have; `place` is as msgspec tells it."""
+    found = [msgspec.inspect.type_info(expected)]
+    for name, inside in STEP.findall(place):
+        found = [inner for one in found for inner in _within(one, name or inside)]
+    structs = [one for one in _unwrapped(found) if isinstance(one, msgspec.inspect.StructType)]
+    return [field.encode_name for one in structs for field in one.fields]
+
+
+def _within(node: msgspec.inspect.Type, step: str) -> list[msgspec.inspect.Type]:
+    """Return the types of what is in a value: in one of its fields, or in its items."""
+    inner: list[msgspec.inspect.Type] = []
+    for one in _unwrapped([node]):
+        match one:
+            case msgspec.inspect.StructType():
+                inner += [field.type for field in one.fields if field.encode_name == step]
+            case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
+                inner.append(one.item_type)
+            case msgspec.inspect.DictType():
+                inner.append(one.value_type)
+    return inner
+
+
+def _unwrapped(nodes: Iterable[msgspec.inspect.Type]) -> Iterator[msgspec.inspect.Type]:
+    """Yield types without unions and descriptions around them."""
+    for node in nodes:
+        match node:
+            case msgspec.inspect.UnionType():
+                yield from _unwrapped(node.types)
+            case msgspec.inspect.Metadata():
+                yield from _unwrapped([node.type])
+            case _:
+                yield node

@@ -74,8 +74,9 @@ def _record(description: dict[str, Any], named: str) -> dict[str, Any]:
 
 def filled(path: str, word: str) -> str:
     """Return a path with something in the place of its parameters."""
-    parts = ("ns" if part in ("{ns}", "{space}") else part for part in path.split("/"))
-    return "/".join(NS if part == "ns" else quote(word, safe="") if part.startswith("{") else part for part in parts)
+    values = {"{ns}": NS, "{space}": NS}
+    parts = (values.get(part, quote(word, safe="") if part.startswith("{") else part) for part in path.split("/"))
+    return "/".join(parts)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

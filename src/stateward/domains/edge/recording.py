@@ -10,27 +10,45 @@ from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
 from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, FlavorSpec
 from stateward.domains.edge.wire import View, view
 
+# Bodies are read strictly; the same records are read leniently from the store, which another version may have written.
+
+
+class NewFlavor(FlavorSpec, frozen=True, forbid_unknown_fields=True):
+    """A flavor that is to be."""
+
+
+class NewApp(AppSpec, frozen=True, forbid_unknown_fields=True):
+    """An app that is to be."""
+
+
+class NewAutoscale(AutoscaleSpec, frozen=True, forbid_unknown_fields=True):
+    """A policy of nodes that is to be."""
+
+
+class NewAutoprov(AutoprovSpec, frozen=True, forbid_unknown_fields=True):
+    """A policy of places that is to be."""
+
 
 @put(f"{IN}/flavors/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a flavor")
-async def put_flavor(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[FlavorSpec]) -> View:
+async def put_flavor(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewFlavor]) -> View:
     """Define a size of node; clusters that exist keep theirs."""
     return view(await service.define(ns, FLAVOR.kind, name, data, caller_of(request)))
 
 
 @put(f"{IN}/apps/{{name:str}}", opt=ACT, tags=TAGS, summary="Define an app")
-async def put_app(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[AppSpec]) -> View:
+async def put_app(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewApp]) -> View:
     """Define an app; its instances follow when they are refreshed."""
     return view(await service.define(ns, APP.kind, name, data, caller_of(request)))
 
 
 @put(f"{IN}/autoscale/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a policy of nodes")
-async def put_autoscale(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[AutoscaleSpec]) -> View:
+async def put_autoscale(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewAutoscale]) -> View:
     """Define how many nodes clusters have, by their load."""
     return view(await service.define(ns, AUTOSCALE.kind, name, data, caller_of(request)))
 
 
 @put(f"{IN}/autoprov/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a policy of places")
-async def put_autoprov(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[AutoprovSpec]) -> View:
+async def put_autoprov(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewAutoprov]) -> View:
     """Define on which cloudlets apps are deployed, by demand."""
     return view(await service.define(ns, AUTOPROV.kind, name, data, caller_of(request)))
 

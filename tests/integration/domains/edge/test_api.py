@@ -97,8 +97,9 @@ async def test_what_cannot_be_is_refused_with_the_field_named(api: Api) -> None:
     await api.call("PATCH", f"{clusters}/c1", {"nodes": 2}, 404)
     await api.call("POST", "/cloudlets/munich/upgrade", {"version": "../x"}, 400)
     await api.call("POST", f"{clusters}/c1/appinsts", {"app": "none"}, 404)
-    for policy in ("/autoscale/p", "/autoprov/p"):
-        problem = await api.call("PUT", policy, {"cloudlets": [], "min": 5, "max": 4}, 400)
+    contrary: dict[str, object] = {"min": 5, "max": 4}
+    for policy, wanted in (("/autoscale/p", contrary), ("/autoprov/p", {"cloudlets": [], **contrary})):
+        problem = await api.call("PUT", policy, wanted, 400)
         assert "at least min, which is 5" in problem["detail"]
     await api.call("GET", "/cloudlets/munich:c1", status=400)
 

@@ -132,13 +132,16 @@ def _post_command(body: Fields | None) -> PostCommand | None:
     return PostCommand(user, body.texts("command", "commands"), minutes)
 
 
+WAYS_TO_SCALE = {"numVMsToAdd": 1, "numVMsToRemove": -1, "size": 0}
+"""The fields by which a subgroup is scaled, and in which direction each counts."""
+
+
 def scale_wish(body: Fields) -> Wish:
     """Read by how much a subgroup is to change: more, fewer, or to a size."""
-    ways = {"numVMsToAdd": 1, "numVMsToRemove": -1, "size": 0}
-    given = [name for name in ways if body.raw(name) not in (None, "")]
+    given = [name for name in WAYS_TO_SCALE if body.raw(name) not in (None, "")]
     if len(given) != 1:
         raise BadInput("numVMsToAdd", given, "one of numVMsToAdd, numVMsToRemove and size")
     name = given[0]
     low = 0 if name == "size" else 1
     count = body.number(name, default=0, low=low, high=MOST_VMS)
-    return Wish("to", count) if name == "size" else Wish("by", ways[name] * count)
+    return Wish("to", count) if name == "size" else Wish("by", WAYS_TO_SCALE[name] * count)

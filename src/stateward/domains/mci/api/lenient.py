@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stateward.errors import BadInput
+from stateward.errors import BadInput, UnknownField
 
 LONGEST = 10_000
 """How many signs a text may have."""
@@ -29,6 +29,13 @@ class Fields:
             raise BadInput(path or "body", value, "an object")
         self.path = path
         self._values = {str(key).lower(): one for key, one in value.items()}
+
+    def require_known(self, *names: str) -> None:
+        """Refuse fields of other names: our own routes read strictly, so that nothing wanted is passed over."""
+        known = {name.lower() for name in names}
+        for name in self._values:
+            if name not in known:
+                raise UnknownField(self.field(name), names)
 
     def field(self, name: str) -> str:
         """Return the path of a field."""

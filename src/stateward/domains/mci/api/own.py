@@ -5,13 +5,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access import Grant, Right
-from stateward.domains.mci.api.bodies import A_CHANGE
+from stateward.domains.mci.api.bodies import A_CHANGE, WAYS_TO_SCALE
 from stateward.domains.mci.api.control import on_mci, on_vm
 from stateward.domains.mci.api.endings import Begun
 from stateward.domains.mci.api.hall import Call
 from stateward.domains.mci.api.names import Group, Mci, Named, Ns, Vm, Wait, Word
 from stateward.domains.mci.api.orphans import Orphans, orphans_at, terminate_orphan
-from stateward.domains.mci.api.part_bodies import connection_wish, namespaces_wish
+from stateward.domains.mci.api.part_bodies import OF_CONNECTION, connection_wish, namespaces_wish
 from stateward.domains.mci.api.places import image_view, spec_view
 from stateward.domains.mci.api.rights import GOVERN_ALL, READ_ALL
 from stateward.domains.mci.api.states import of_mci, tells_state
@@ -68,10 +68,18 @@ async def list_connections(request: Call) -> list[ConnectionOut]:
     return [_out(one, grant_of(request)) for one in await request.visible_connections()]
 
 
+async def _namespaces(request: Call) -> tuple[str, ...]:
+    body = await request.fields()
+    body.require_known(*A_GRANT)
+    return namespaces_wish(body, needed=True) or ()
+
+
 @post("/connections", opt=GOVERN_ALL | reads(A_CONNECTION))
 async def add_connection(request: Call) -> ConnectionOut:
     """Add a connection, or change one; without `namespaces` it keeps its own, or starts with those of its driver."""
-    wanted = connection_wish(await request.fields())
+    body = await request.fields()
+    body.require_known(*OF_CONNECTION)
+    wanted = connection_wish(body)
     try:
         return _out(await request.service.add_connection(wanted, request.by), grant_of(request))
     except UnknownName as error:
@@ -88,14 +96,14 @@ async def remove_connection(request: Call, name: Named) -> Begun:
 @post("/connections/{name:str}/grant", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
 async def grant_connection(request: Call, name: Named) -> ConnectionOut:
     """Let further namespaces make things at a connection; `*` stands for all."""
-    namespaces = namespaces_wish(await request.fields(), needed=True) or ()
+    namespaces = await _namespaces(request)
     return _out(await request.service.grant(name, namespaces, request.by), grant_of(request))
 
 
 @post("/connections/{name:str}/revoke", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
 async def revoke_connection(request: Call, name: Named) -> ConnectionOut:
     """Let namespaces make nothing more at a connection; what they have there can be controlled and terminated."""
-    namespaces = namespaces_wish(await request.fields(), needed=True) or ()
+    namespaces = await _namespaces(request)
     return _out(await request.service.revoke(name, namespaces, request.by), grant_of(request))
 
 
@@ -121,6 +129,7 @@ async def list_orphans(request: Call, connection: Word = None) -> Orphans:
 async def end_orphan(request: Call) -> Begun:
     """Terminate a machine that no record knows."""
     body = await request.fields()
+    body.require_known(*AN_ORPHAN)
     place = await request.connection("connection", body.text("connection"))
     await terminate_orphan(request, place, body.text("key"))
     return Begun(f"{body.text('key')} is being terminated")
@@ -142,6 +151,7 @@ async def reconcile_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, wait: Wait = Non
 @tells_state(of_mci)
 async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
     """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
+    (await request.fields()).require_known(*WAYS_TO_SCALE)
     return await scale(request, ns, mci, group, wait)
 
 

@@ -131,6 +131,16 @@ def image_wish(body: Fields, place: Connection) -> Image:
     return Image(name, place.name, csp_name, body.text("osType", "guestOS"), body.text("description"))
 
 
+OF_CONNECTION = (
+    "name", "configName", "provider", "providerName", "region", "regionName", "zone", "driver", "driverName",
+    "credential", "credentialName", "options", "namespaces", "built_in",
+)  # fmt: skip
+"""The fields of a connection, and by what other names they may go.
+
+`built_in` is only shown, and not read: a client may send back what it was shown.
+"""
+
+
 def connection_wish(body: Fields) -> Connection:
     """Read what connection is to be known."""
     options = body.within("options")
