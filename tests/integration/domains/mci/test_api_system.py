@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stateward.access import Role, Tokens
 from stateward.domains.mci.api import keeping
 from stateward.domains.mci.api.diary import NO_ANSWER, Past
 from stateward.domains.mci.api.keeping import all_kept, forget, keep, kept
@@ -163,7 +164,8 @@ async def test_another_callers_call_of_the_same_id_is_a_record_of_its_own(tmp_pa
     async with open_api(tmp_path / "b", new_store()) as second:
         found = {one.url: one.token for one in await all_kept(second.engine)}
         assert len(set(found.values())) == 2
-        viewed = (await second.get("/request/mine-1", "viewer")).json()
+        second.texts["local admin"] = (await Tokens(second.engine).issue("liz", Role.ADMIN, [NS]))[0]
+        viewed = (await second.get("/request/mine-1", "local admin")).json()
         assert viewed["requestInfo"]["url"] == f"/tumblebug{M1}?action=suspend"
 
 
@@ -253,10 +255,23 @@ async def test_no_secret_of_a_call_is_kept(api: ApiHouse) -> None:
     assert '"name":"m1"' in text
 
 
-async def test_calls_in_other_peoples_namespaces_are_not_shown(api: ApiHouse) -> None:
-    await api.get(f"/ns/{NS}/mci", headers={"x-request-id": "mine-1"})
-    await api.get("/connConfig", headers={"x-request-id": "mine-2"})
-    assert (await api.get("/request/mine-1", "viewer")).status_code == 200
-    assert (await api.get("/request/mine-2", "viewer")).status_code == 404
-    assert (await api.get("/request/mine-1", "stranger")).status_code == 404
-    assert all("mine" not in one["id"] for one in (await api.get("/requests", "stranger")).json()["requests"])
+async def test_a_call_is_shown_to_who_made_it_and_to_administrators_alone(api: ApiHouse) -> None:
+    tokens = Tokens(api.engine)
+    api.texts["second"] = (await tokens.issue("olga", Role.OPERATOR, [NS]))[0]  # the same name, another token
+    api.texts["local admin"] = (await tokens.issue("liz", Role.ADMIN, [NS]))[0]
+    await api.post(f"{M1}?action=suspend", who="operator", headers={"x-request-id": "mine-1"})
+    await api.get(f"/ns/{NS}/mci", "operator", headers={"x-request-id": "mine-2"})
+    await api.get("/connConfig", "operator", headers={"x-request-id": "mine-3"})
+    seen = {
+        "operator": [1, 2, 3],
+        "admin": [1, 2, 3],
+        "local admin": [1, 2],
+        "second": [],
+        "viewer": [],
+        "stranger": [],
+    }
+    for who, numbers in seen.items():
+        answers = {number: await api.get(f"/request/mine-{number}", who) for number in (1, 2, 3)}
+        assert [number for number, one in answers.items() if one.status_code == 200] == numbers, who
+        listed = {one["id"] for one in (await api.get("/requests", who)).json()["requests"]}
+        assert {one for one in listed if one.startswith("mine")} == {f"mine-{number}" for number in numbers}, who
