@@ -120,6 +120,18 @@ async def test_several_may_make_the_database_at_the_same_time(path: Path) -> Non
     await asyncio.gather(*(store.close() for store in stores))
 
 
+async def test_whoever_finds_a_new_file_locked_by_its_maker_waits(path: Path) -> None:
+    maker = sqlite3.connect(path, isolation_level=None)
+    maker.execute("BEGIN IMMEDIATE")  # SQLite itself refuses to change the mode of such a file at once
+    store = SqliteStore(path)
+    opening = asyncio.create_task(store.open())
+    await asyncio.sleep(0.1)
+    maker.execute("ROLLBACK")
+    maker.close()
+    await opening
+    await store.close()
+
+
 async def test_a_lock_file_that_cannot_be_had_is_named(path: Path) -> None:
     path.with_name("stateward.db.lock").mkdir()
     error = await failure(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 from stateward.store.errors import NotADatabase, Unavailable
 from stateward.store.sqlite.faults import fault
 from stateward.store.sqlite.settings import Settings
+from stateward.store.sqlite.turns import retry_while_busy
 
 PAGE_BYTES = 4096
 STATEMENTS = 512  # prepared ones to keep: each way of writing has one for each size of batch
@@ -67,7 +68,8 @@ def _prepare_checkpointer(connection: sqlite3.Connection, settings: Settings) ->
 
 def _prepare_writer(connection: sqlite3.Connection, settings: Settings) -> None:
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # here it shows whether it is a database
-    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    # Of two that change the mode of a new file at once, SQLite refuses one without waiting.
+    retry_while_busy(connection, "PRAGMA journal_mode = WAL", settings.busy_timeout)
     connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
     connection.execute(f"PRAGMA cache_size = -{settings.cache_bytes // 1024}")
     connection.execute(f"PRAGMA cache_spill = {settings.spill_bytes // PAGE_BYTES}")

@@ -15,10 +15,15 @@ SHORTEST, LONGEST = 0.0001, 0.001
 
 def begin(connection: sqlite3.Connection, patience: float) -> None:
     """Begin a transaction that writes, waiting for other processes for so many seconds and no longer."""
+    retry_while_busy(connection, "BEGIN IMMEDIATE", patience)
+
+
+def retry_while_busy(connection: sqlite3.Connection, statement: str, patience: float) -> None:
+    """Execute a statement that needs a lock of the file, again and again while other processes hold it."""
     until = time.monotonic() + patience
     while True:
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(statement).fetchone()
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
                 raise
