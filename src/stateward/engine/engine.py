@@ -17,6 +17,7 @@ from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.recasting import refuse_strays
 from stateward.engine.remote import Word
 from stateward.engine.requests import EMPTY, Accepted, Birth, KeyReused, LockWish, NotFound, Request
+from stateward.engine.sequences import Steps, accept_sequences
 from stateward.engine.sightings import Sighting, take_sightings
 from stateward.engine.spares import AHEAD
 from stateward.engine.verdicts import RefusedBefore
@@ -63,6 +64,7 @@ class Engine:
             name = f"{process or new_id()}/1"
             self.worker = Worker(store, self.kinds, name, new_id, chance, slots=slots, lease=lease, ahead=ahead)
         self._requests: Batcher[Request, Accepted] = Batcher(self._accept, chance)
+        self._sequences: Batcher[Steps, Accepted] = Batcher(self._accept_sequences, chance)
         self._words: Batcher[Word, bool] = Batcher(self._hear, chance)
         self._waiting = Waiting(store)
 
@@ -81,7 +83,14 @@ class Engine:
 
     async def __aexit__(self, *_: object) -> None:
         workers = [] if self.worker is None else [self.worker.stop]
-        await close_each(self._requests.drain, self._words.drain, *workers, self._waiting.stop, self.store.close)
+        await close_each(
+            self._requests.drain,
+            self._sequences.drain,
+            self._words.drain,
+            *workers,
+            self._waiting.stop,
+            self.store.close,
+        )
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -162,6 +171,10 @@ class Engine:
             # Where no operation tells that it was done, a key must: the answer to a commit may be lost.
             request = msgspec.structs.replace(request, key=f"op:{request.op}")
         return await self._requests.submit(request)
+
+    async def submit_sequence(self, requests: Sequence[Request]) -> Accepted:
+        """Submit requests about one object that are accepted all or not at all; returns the answer to the last one."""
+        return await self._sequences.submit(requests)
 
     async def plan(self, requests: Sequence[Request]) -> list[Verdict]:
         """Say what requests would lead to and what is in the way, without doing anything."""
@@ -266,6 +279,9 @@ class Engine:
         if self.worker is not None:
             return await self.worker.accept(requests)
         return await self.store.transact(accepting(self.kinds, requests))
+
+    async def _accept_sequences(self, batch: Sequence[Steps]) -> Sequence[Accepted | StatewardError]:
+        return await accept_sequences(self.store, self.kinds, batch)
 
     async def _hear(self, words: Sequence[Word]) -> Sequence[bool | StatewardError]:
         return await self.store.transact(lambda tx: _heard(tx, self.kinds, words))

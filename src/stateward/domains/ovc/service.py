@@ -1,7 +1,6 @@
 """The domain's service: what can be asked for, in the words of the design, by whoever asks."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -27,14 +26,14 @@ from stateward.domains.ovc.model import (
 )
 from stateward.domains.ovc.queuer import KINDS, Queuer
 from stateward.domains.ovc.validation import OBJECT_TYPES
-from stateward.engine import Accepted, Denied, Engine, NotFound, Refused, Request
+from stateward.engine import Accepted, Engine, NotFound, Refused, Request
 from stateward.engine.healing import Healed
 from stateward.engine.ids import new_id
 from stateward.engine.privacy import Disclosure
 from stateward.engine.requests import Birth
 from stateward.engine.verdicts import RefusedBefore, bare_key, is_former, scope_key
 from stateward.errors import BadInput
-from stateward.lifecycle import CONTROLLER, PROVIDER, Meaning, Reason
+from stateward.lifecycle import PROVIDER, Meaning, Reason
 from stateward.store.port import StuckWork
 from stateward.store.records import Key, Object
 from stateward.store.selection import JournalFilter, Selector
@@ -116,17 +115,11 @@ class Service:
         caller: Caller,
         key: str | None,
     ) -> Accepted:
-        """Make an object, and have done what comes next; where that is refused, it is taken back."""
+        """Make an object, and have done what comes next, in one transaction: a refusal of either leaves nothing."""
         key = scope_key(caller.token, key)
         id_ = await self._new_name(ns, kind, key, caller)
-        accepted = await self.submit(self._first(ns, id_, kind, actions[0], spec, parent, caller, key))
-        for action in actions[1:]:
-            try:
-                accepted = await self.submit(self._request(ns, id_, action, caller, key=key))
-            except Denied:
-                await self._take_back(ns, id_)
-                raise
-        return accepted
+        first = self._first(ns, id_, kind, actions[0], spec, parent, caller, key)
+        return await self.submit(first, *(self._request(ns, id_, action, caller, key=key) for action in actions[1:]))
 
     async def _new_name(self, ns: str, kind: str, key: str | None, caller: Caller) -> str:
         """Return the id of a new object: always the same for the same key of a caller."""
@@ -135,11 +128,6 @@ class Service:
         mine, before = _name_of(ns, kind, key), _name_of(ns, kind, bare_key(key))
         former = before != mine and await is_former(self.engine.store.reader, Key(ns, before), caller.who)
         return before if former else mine
-
-    async def _take_back(self, ns: str, id_: str) -> None:
-        """Destroy what was described and cannot be made."""
-        with suppress(Denied):
-            await self.engine.act(ns, id_, "destroy", actor=CONTROLLER, who="taken back")
 
     def _first(
         self,
@@ -190,10 +178,10 @@ class Service:
                 return Accepted(await self.engine.get(ns, id_), None, again=True)
             raise
 
-    async def submit(self, request: Request) -> Accepted:
-        """Submit a request; what is in transition answers in the design's own words."""
+    async def submit(self, request: Request, *then: Request) -> Accepted:
+        """Submit a request, and what follows it; what is in transition answers in the design's own words."""
         try:
-            return await self.engine.submit(request)
+            return await (self.engine.submit_sequence([request, *then]) if then else self.engine.submit(request))
         except Refused as refused:
             if refused.refusal.reason is Reason.IN_TRANSITION:
                 raise NotNow(refused.refusal, refused.blocker) from refused

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 
 import pytest
 
@@ -20,7 +19,7 @@ from stateward.domains.ovc.denials import (
     ParentNotReady,
     TooManyDisks,
 )
-from stateward.domains.ovc.lifecycle import DISK, VM
+from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, ImageSpec, Spot, vm_seen
 from stateward.domains.ovc.nodes.driven import Driven
 from stateward.domains.ovc.nodes.port import Power
@@ -28,7 +27,6 @@ from stateward.engine import Accepted, Denied, Refused
 from stateward.engine.cancelling import AlreadyEnded
 from stateward.errors import BadInput
 from stateward.store.records import Key
-from stateward.store.selection import Selector
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -357,22 +355,6 @@ async def test_nothing_is_made_or_started_below_what_is_disabled(cloud: Cloud) -
     await cloud.did(cloud.account, "disable")
     with pytest.raises(ParentNotReady, match="CONFIRMED"):
         await cloud.ask(vm, "start")
-
-
-async def test_a_machine_that_cannot_be_deployed_is_taken_back_and_its_name_is_free(cloud: Cloud) -> None:
-    for node in cloud.nodes:
-        await cloud.did(node, "maintenance", ADA)
-    spec = cloud.vm_spec()
-    with pytest.raises(Denied, match="no other node that is ENABLED"):
-        await cloud.service.create_machine(cloud.ns, spec, ANN)
-    for kind in (VM.kind, DISK.kind):
-        await cloud.until(partial(_all_destroyed, cloud, kind))
-    await cloud.did(cloud.nodes[0], "enable", ADA)
-    await cloud.made(cloud.service.create_machine(cloud.ns, spec, ANN))
-
-
-async def _all_destroyed(cloud: Cloud, kind: str) -> bool:
-    return set(await cloud.engine.store.reader.count_states(Selector(cloud.ns, kind))) == {(kind, "DESTROYED")}
 
 
 async def test_a_deploy_that_fails_can_be_tried_again_and_nothing_is_left_behind(cloud: Cloud) -> None:
