@@ -258,6 +258,9 @@ class Agent:
             except SiteError as error:
                 log.warning("cannot look: %s", error)
                 continue
+            except Exception:
+                log.exception("cannot look, and looks again later")
+                continue
             if before == self._ended:
                 await self._tell_changes(known, seen, told)
 
@@ -314,7 +317,7 @@ class Agent:
             made = NOTHING if order.work.value == "delete" else Existing(order.generation)
             self._has[order.name] = made
             return
-        with suppress(SiteError):
+        with suppress(Exception):  # the order ends in any case
             self._has[order.name] = (await self._site.look()).get(order.name, NOTHING)
 
     async def _finish(self, order: Order, event: str, error: str = "") -> None:

@@ -4,6 +4,7 @@ A thing is written down before anything of it is made, and as whole only when al
 read from the driver; the notebook says what it belongs to.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from hashlib import sha256
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+
+log = logging.getLogger("stateward.agent")
 
 
 class Thing(Struct, frozen=True):
@@ -40,8 +43,16 @@ class Notebook:
 
     def read(self) -> None:
         """Read everything: another agent may have written since, of which this one is the successor."""
-        found = [msgspec.json.decode(file.read_bytes(), type=Thing) for file in self._folder.glob("*.json")]
-        self._things = {thing.name: thing for thing in found}
+        self._things = {}
+        for file in self._folder.glob("*.json"):
+            try:
+                thing = msgspec.json.decode(file.read_bytes(), type=Thing)
+            except FileNotFoundError:
+                continue  # it was just struck out
+            except msgspec.DecodeError as error:
+                _set_aside(file, error)
+            else:
+                self._things[thing.name] = thing
 
     def __iter__(self) -> Iterator[Thing]:
         return iter(list(self._things.values()))
@@ -69,3 +80,10 @@ class Notebook:
 
     def _file(self, name: str) -> Path:
         return self._folder / f"{sha256(name.encode()).hexdigest()[:32]}.json"
+
+
+def _set_aside(file: Path, error: Exception) -> None:
+    """Rename a record that cannot be read: the agent goes on with the others, and the file can be looked at."""
+    aside = file.with_suffix(".unreadable")
+    log.error("record %s cannot be read, and is kept as %s: what it is about counts as gone: %s", file, aside, error)
+    file.replace(aside)

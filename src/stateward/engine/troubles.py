@@ -5,7 +5,10 @@ attempt would bury the journal. So the second attempt is told, and then the four
 journal, as the object's error, and to the journal of the whole that waits for it. An object that gets on has no error.
 """
 
-from collections.abc import Callable, Hashable
+import logging
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 
 from msgspec.structs import replace
 
@@ -13,6 +16,7 @@ from stateward.engine.change import journal
 from stateward.engine.desk import Desk
 from stateward.engine.texts import told
 from stateward.lifecycle import WORKER
+from stateward.store.errors import StoreError
 from stateward.store.records import Line, Object, Operation
 
 FIRST, LONGEST = 5.0, 3_600.0
@@ -36,6 +40,27 @@ def note_trouble(desk: Desk, found: Object, operation: Operation, text: str, par
         reason = told(f"{found.id}: {text}")
         line = Line(parent.ns, parent.object, parent.kind, parent.id, desk.now, WORKER, "", "waits", None, None, reason)
         desk.write(line)
+
+
+class FaultIsolation:
+    """Keeps an error with one of many objects from the others; it is logged at growing distance.
+
+    An error of the store concerns all of them, and is raised.
+    """
+
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._distances = log, Distances(clock)
+
+    @contextmanager
+    def isolate(self, subject: str) -> Iterator[None]:
+        """Do something with one object; an error ends only that."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception:
+            if self._distances.is_due(subject):
+                self._log.exception("%s has failed, and is left for later", subject)
 
 
 class Distances:

@@ -34,6 +34,15 @@ def test_a_line_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
     assert list(Notebook(tmp_path)) == [THING]
 
 
+def test_a_record_that_cannot_be_read_is_set_aside_and_the_others_are_read(tmp_path: Path) -> None:
+    notebook = Notebook(tmp_path)
+    notebook.note(THING)
+    (tmp_path / "0.json").write_bytes(b'{"name": "c1"')
+    notebook.read()
+    assert list(notebook) == [THING]
+    assert [file.name for file in tmp_path.glob("*.unreadable")] == ["0.unreadable"]
+
+
 def test_a_line_is_on_disk_before_it_takes_the_place_of_the_former(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -345,7 +345,7 @@ class Office:
                 await self.part(unnoted)
             await self._ask_again(now)
             for key in list(self._missing):
-                await self._recreate(key)
+                self._later(self._recreate(key))
 
     async def _ask_again(self, now: float) -> None:
         """Send what is due and was not sent, or has had no answer for long: the agent does it once all the same."""

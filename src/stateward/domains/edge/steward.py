@@ -18,6 +18,7 @@ from stateward.domains.edge.model import AUTO, AppSpec, AutoprovSpec, marks_of, 
 from stateward.domains.edge.release import idle_again, release, retire
 from stateward.domains.edge.service import Caller, Service
 from stateward.engine import Denied
+from stateward.engine.troubles import FaultIsolation
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Line, Object
 from stateward.store.selection import Page, Selector
@@ -39,15 +40,18 @@ class Steward:
     def __init__(self, service: Service, *, every: float = EVERY) -> None:
         self._service, self._every = service, every
         self._reader = service.engine.store.reader
+        self._faults = FaultIsolation(log)
 
     async def news(self, lines: Sequence[Line]) -> None:
         """Take note of instances that have come to rest."""
         for key in dict.fromkeys(
             Key(one.ns, one.object) for one in lines if one.kind == APPINST.kind and one.target in AT_REST
         ):
-            await self.release(key)
+            with self._faults.isolate(f"release of {key.id} in {key.ns}"):
+                await self.release(key)
         for key in [Key(one.ns, one.object) for one in lines if one.kind == CLUSTERINST.kind and one.event == "undone"]:
-            await self._service.engine.store.transact(partial(idle_again, key=key))
+            with self._faults.isolate(f"release of {key.id} in {key.ns}"):
+                await self._service.engine.store.transact(partial(idle_again, key=key))
 
     async def release(self, key: Key) -> None:
         """Take note of where an AppInst is now."""
@@ -76,13 +80,17 @@ class Steward:
     async def _look_everywhere(self) -> None:
         for ns in await self._reader.namespaces():
             for app in await self._service.all(ns, APP.kind):
-                keys = [Key(ns, member) for member in app_marks(app).members]
-                found = await self._reader.objects(keys)
-                for key in keys:
-                    one = found.get(key)
-                    if one is None or one.state == NOT_PRESENT or key.id in app_marks(app).leaving:
-                        await self.release(key)
-                await self.provide(ns, app)
+                with self._faults.isolate(f"look at {app.id} in {ns}"):
+                    await self._look_at_app(ns, app)
+
+    async def _look_at_app(self, ns: str, app: Object) -> None:
+        keys = [Key(ns, member) for member in app_marks(app).members]
+        found = await self._reader.objects(keys)
+        for key in keys:
+            one = found.get(key)
+            if one is None or one.state == NOT_PRESENT or key.id in app_marks(app).leaving:
+                await self.release(key)
+        await self.provide(ns, app)
 
     async def _missing(self, ns: str, app: Object) -> set[str]:
         """Return the instances of an app that are not there, as their agents say."""

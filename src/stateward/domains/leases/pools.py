@@ -1,15 +1,19 @@
 """Pools that keep up with the journal: whoever searches first takes over what was committed since the last search."""
 
 import asyncio
+import logging
 from collections.abc import Iterable
 
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import host_key, host_of
 from stateward.domains.leases.pool import Pool
 from stateward.engine.horizon import horizon
+from stateward.engine.troubles import FaultIsolation
 from stateward.store.port import Reader
-from stateward.store.records import Key
+from stateward.store.records import Key, Object
 from stateward.store.selection import JournalFilter, Page, Selector
+
+log = logging.getLogger("stateward.leases")
 
 PAGE = 1000
 LONG = 1800.0
@@ -21,6 +25,7 @@ class Pools:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._faults = FaultIsolation(log)
         self._pools: dict[str, Pool] = {}
         self._line = 0  # the last line of the journal that was taken over
         self._looked = 0.0
@@ -47,7 +52,7 @@ class Pools:
         while True:
             found = await self._reader.list_objects(Selector(ns, kind=HOST.kind), Page(after, PAGE))
             for one in found:
-                pool.put(host_of(one))
+                self._put(pool, one)
             if len(found) < PAGE:
                 return pool
             after = found[-1].id
@@ -91,4 +96,9 @@ class Pools:
         for key in keys:
             found = await self._reader.object(key)
             if found is not None and key.ns in self._pools:
-                self._pools[key.ns].put(host_of(found))
+                self._put(self._pools[key.ns], found)
+
+    def _put(self, pool: Pool, found: Object) -> None:
+        """Put a host into a pool; one whose record cannot be read is not offered, and the others are."""
+        with self._faults.isolate(f"reading of host {found.id} in {found.ns}"):
+            pool.put(host_of(found))

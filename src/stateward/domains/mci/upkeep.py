@@ -26,7 +26,7 @@ from stateward.domains.mci.own_keys import remove_ownerless_keys
 from stateward.domains.mci.settling import MEANING, Settling
 from stateward.drivers import Observation
 from stateward.engine import AlreadyExists, Denied, Engine
-from stateward.engine.troubles import Distances
+from stateward.engine.troubles import Distances, FaultIsolation
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
 from stateward.store.errors import StoreError
@@ -75,6 +75,8 @@ class Upkeep:
         self.settling = Settling(engine, chance)
         self._leftovers = Leftovers()
         self._told = Distances(monotonic)
+        self._faults = FaultIsolation(log)
+        self._unread = False  # the record of a VM could not be read
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
@@ -111,17 +113,22 @@ class Upkeep:
         at_once = asyncio.Semaphore(AT_ONCE)  # a connection that does not answer is not to hold up the others
 
         async def look_at(connection: Connection) -> list[Orphan]:
+            name, orphans = connection.name, list[Orphan]()
             async with at_once:
-                name = connection.name
-                return await self._look_at(connection, records.get(name, {}), parts.get(name, []))
+                with self._faults.isolate(f"look at connection {name}"):
+                    orphans = await self._look_at(connection, records.get(name, {}), parts.get(name, []))
+            return orphans
 
         looks = await asyncio.gather(*map(look_at, await self._catalogue.all_connections()))
         strangers = [orphan for orphans in looks for orphan in orphans]
-        await remove_ownerless_keys(self._engine)
+        with self._faults.isolate("removal of keys without an MCI"):
+            await remove_ownerless_keys(self._engine)
         await self._note_those_out_of_step(vm for known in records.values() for vm in known.values())
         if not strangers:
             return []
         newer = await self._records()  # what came while the providers were asked is no orphan
+        if self._unread:  # one of these machines may be its own
+            return []
         ours = {uid for known in newer.values() for uid in known}  # several connections may lead to one place
         return [one for one in strangers if one.key not in ours]
 
@@ -142,10 +149,15 @@ class Upkeep:
     async def _records(self) -> dict[str, dict[str, Object]]:
         """Return all VMs, by connection and uid."""
         records: dict[str, dict[str, Object]] = defaultdict(dict)
+        found_all = read_all = 0
         for ns in await self._engine.store.reader.namespaces():
             async for found in objects(self._engine.store.reader, Selector(ns, VM.kind)):
-                vm = vm_of(found)
-                records[vm.connection][vm.uid] = found
+                found_all += 1
+                with self._faults.isolate(f"reading of VM {found.id} in {ns}"):
+                    vm = vm_of(found)
+                    records[vm.connection][vm.uid] = found
+                    read_all += 1
+        self._unread = read_all < found_all
         return records
 
     async def _note_those_out_of_step(self, vms: Iterable[Object]) -> None:

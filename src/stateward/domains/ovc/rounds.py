@@ -31,6 +31,7 @@ from stateward.domains.ovc.writing import put_seen
 from stateward.engine import Denied, Engine
 from stateward.engine.desk import Desk
 from stateward.engine.handlers import WorkError
+from stateward.engine.troubles import FaultIsolation
 from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.store.errors import StoreError
 from stateward.store.port import Tx
@@ -81,6 +82,7 @@ class Rounds:
     ) -> None:
         self._engine, self._nodes, self._chance = engine, nodes, chance
         self._every, self._apart = every, apart
+        self._faults = FaultIsolation(log)
         self._strangers = Strangers(engine.store.reader, vault or NoVault(), apart, every)
 
     async def keep_looking(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -97,7 +99,11 @@ class Rounds:
     async def look_around(self) -> None:
         """Look at every node of every namespace whose turn it is."""
         namespaces = await self._engine.store.reader.namespaces()
-        await asyncio.gather(*(self.look_at(ns) for ns in namespaces))
+        await asyncio.gather(*(self._look_alone(ns) for ns in namespaces))
+
+    async def _look_alone(self, ns: str) -> None:
+        with self._faults.isolate(f"look at the nodes of {ns}"):
+            await self.look_at(ns)
 
     async def look_at(self, ns: str) -> None:
         """Look at every node of a namespace whose turn it is, side by side."""
@@ -114,12 +120,20 @@ class Rounds:
         reader = self._engine.store.reader
         vms = objects(reader, Selector(ns, VM.kind, states=(VmState.RUNNING, VmState.PAUSED)))
         boxes = objects(reader, Selector(ns, CLOUDSPACE.kind, states=GUARDED))
-        those = [Watched(one, vm_seen(one)) async for one in vms]
-        those += [Watched(one, box_seen(one)) async for one in boxes]
+        those: list[Watched] = []
+        for found, seen_of in ((vms, vm_seen), (boxes, box_seen)):
+            async for one in found:
+                with self._faults.isolate(f"look at {one.id} in {ns}"):
+                    those.append(Watched(one, seen_of(one)))
         return [one for one in those if one.found.op is None and _is_ours(one)]
 
     async def _visit(self, node: Key, those: list[Watched], keeper: bool) -> None:
-        """Look at a node, and tell what is news; what is on no node has no power for certain."""
+        """Look at a node; an error there is not the others'."""
+        with self._faults.isolate(f"look at node {node.id} of {node.ns}"):
+            await self._look_at_node(node, those, keeper)
+
+    async def _look_at_node(self, node: Key, those: list[Watched], keeper: bool) -> None:
+        """Tell what is news of a node; what is on no node has no power for certain."""
         if not node.id:
             await self._tell_all([(one, Power.OFF) for one in those])
         elif (seen := await self._my_turn(node)) is not None and (hypervisor := await self._reached(node)) is not None:
@@ -168,7 +182,8 @@ class Rounds:
 
     async def _tell_all(self, news: list[tuple[Watched, Power]]) -> None:
         for one, power in news:
-            await self._tell(one, power)
+            with self._faults.isolate(f"news of {one.found.id} in {one.found.ns}"):
+                await self._tell(one, power)
 
     async def _tell(self, one: Watched, power: Power) -> None:
         found = one.found

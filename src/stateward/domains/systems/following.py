@@ -19,6 +19,7 @@ from stateward.domains.systems.services import lacking
 from stateward.domains.systems.specs import Wanted, spec_of
 from stateward.domains.systems.status import service_state, settled_facts
 from stateward.engine import Denied
+from stateward.engine.troubles import FaultIsolation
 from stateward.lifecycle import CONTROLLER
 from stateward.locks.paths import parse_path
 from stateward.store.errors import StoreError
@@ -42,6 +43,7 @@ class RollUps:
 
     def __init__(self, premises: Premises) -> None:
         self._premises = premises
+        self._faults = FaultIsolation(log)
 
     async def refresh(self, home: Home) -> None:
         """Move a system to what its parts add up to; whoever is faster has done it."""
@@ -66,30 +68,39 @@ class RollUps:
         """Follow the journal, for ever; several news of one system are one."""
         engine = self._premises.engine
         after = await engine.store.reader.last_line()
-        await self._refresh_all()
-        dirty: dict[Home, None] = {}
-        news, clock = asyncio.Event(), asyncio.get_running_loop().time
+        # All systems at first: something may have changed while nobody followed.
+        dirty = {Home(one.ns, one.id): None for one in await self._premises.systems()}
+        news, loop = asyncio.Event(), asyncio.get_running_loop()
+        news.set()
+
+        def mark_dirty(home: Home) -> None:
+            dirty[home] = None
+            news.set()
+
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen(after, dirty, news))
+            group.create_task(self._listen(after, mark_dirty))
             while True:
                 await news.wait()
                 news.clear()
-                began = clock()
+                began = loop.time()
                 for home in list(dirty):
                     del dirty[home]
-                    await self.refresh(home)
-                await asyncio.sleep(clock() - began)  # half of the time is enough for it, however much there is
+                    if not await self._refresh_alone(home):
+                        loop.call_later(AGAIN, mark_dirty, home)
+                await asyncio.sleep(loop.time() - began)  # half of the time is enough for it, however much there is
 
-    async def _listen(self, after: int, dirty: dict[Home, None], news: asyncio.Event) -> None:
+    async def _listen(self, after: int, mark_dirty: Callable[[Home], None]) -> None:
         async for line in self._premises.engine.watch(after, JournalFilter()):
             if line.kind in (SERVICE.kind, NODEPOOL.kind) and line.source != line.target:
-                dirty[Home(line.ns, system_of(line.object))] = None
-                news.set()
+                mark_dirty(Home(line.ns, system_of(line.object)))
 
-    async def _refresh_all(self) -> None:
-        """Look at all systems once: something may have changed while nobody followed."""
-        for one in await self._premises.systems():
-            await self.refresh(Home(one.ns, one.id))
+    async def _refresh_alone(self, home: Home) -> bool:
+        """Move a system, and tell whether that was done; an error with it is not the others'."""
+        done = False
+        with self._faults.isolate(f"following of system {home.system} in {home.ns}"):
+            await self.refresh(home)
+            done = True
+        return done  # noqa: RET504 - an error ends the block above early
 
 
 class Watch:
@@ -98,6 +109,7 @@ class Watch:
     def __init__(self, premises: Premises, name: str, backend: Backend) -> None:
         self._premises, self._name, self._backend = premises, name, backend
         self._again: dict[Ref, None] = {}
+        self._faults = FaultIsolation(log)
 
     async def run(self) -> None:
         """Follow the backend, and the node pools, for ever."""
@@ -111,30 +123,44 @@ class Watch:
     async def _sweep(self) -> None:
         """Look at all services once: what is lost since somebody looked last has nobody to tell of it."""
         for one in await self._premises.systems():
-            if await self._premises.is_here(one, self._name):
-                for service in await self._premises.services(Home(one.ns, one.id)):
-                    await self._look(Ref(Home(one.ns, one.id), str(path_of(service.id))))
+            with self._faults.isolate(f"look at system {one.id} in {one.ns}"):
+                if await self._premises.is_here(one, self._name):
+                    for service in await self._premises.services(Home(one.ns, one.id)):
+                        await self._look_alone(Ref(Home(one.ns, one.id), str(path_of(service.id))))
 
     async def _heeding_pools(self, after: int) -> None:
         """Look at the services of node pools that change; a little later, because most changes are over by then."""
         async for line in self._premises.engine.watch(after, JournalFilter(kind=NODEPOOL.kind)):
-            home, pool = Home(line.ns, system_of(line.object)), line.object.partition("~")[2]
-            system = await self._premises.object(home.ns, home.system) if line.source != line.target else None
-            if system is not None and await self._premises.is_here(system, self._name):
-                for one in await self._premises.services(home):
-                    wanted = spec_of(one, Wanted)
-                    if wanted is not None and wanted.service.node_pool == pool:
-                        self._again[Ref(home, str(path_of(one.id)))] = None
+            if line.source != line.target:
+                with self._faults.isolate(f"news of node pool {line.object} in {line.ns}"):
+                    await self._heed_pool(Home(line.ns, system_of(line.object)), line.object.partition("~")[2])
+
+    async def _heed_pool(self, home: Home, pool: str) -> None:
+        system = await self._premises.object(home.ns, home.system)
+        if system is not None and await self._premises.is_here(system, self._name):
+            for one in await self._premises.services(home):
+                wanted = spec_of(one, Wanted)
+                if wanted is not None and wanted.service.node_pool == pool:
+                    self._again[Ref(home, str(path_of(one.id)))] = None
 
     async def _listening(self) -> None:
         async for ref in self._backend.news():
-            await self._look(ref)
+            await self._look_alone(ref)
 
     async def _looking_again(self) -> None:
         while True:
             await asyncio.sleep(AGAIN)
             for ref in list(self._again):
-                await self._look(ref)
+                await self._look_alone(ref)
+
+    async def _look_alone(self, ref: Ref) -> None:
+        """Look at a service; if that fails, it is looked at again later, and the others go on."""
+        done = False
+        with self._faults.isolate(f"look at service {ref} in {ref.home.ns}"):
+            await self._look(ref)
+            done = True
+        if not done:
+            self._again[ref] = None
 
     async def _look(self, ref: Ref) -> None:
         """Move a service to where its instances say it is, unless somebody is changing it; then look again later."""

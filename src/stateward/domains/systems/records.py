@@ -5,6 +5,7 @@ system that is removed go with it. What has happened stays in the journal.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
@@ -13,8 +14,11 @@ from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, T
 from stateward.domains.systems.premises import Premises
 from stateward.domains.systems.specs import ChangeSpec, spec_of
 from stateward.engine import Denied
+from stateward.engine.troubles import FaultIsolation
 from stateward.lifecycle import CONTROLLER, FINAL
 from stateward.store.records import Object
+
+log = logging.getLogger("stateward.systems")
 
 KEPT = 200
 """How many ended deploys, and how many ended teardowns, are kept of a system."""
@@ -31,12 +35,14 @@ class Records:
 
     def __init__(self, premises: Premises) -> None:
         self._premises = premises
+        self._faults = FaultIsolation(log)
 
     async def run(self) -> None:
         """Look again and again, for ever."""
         while True:
             for one in await self._premises.systems():
-                await self.prune(Home(one.ns, one.id))
+                with self._faults.isolate(f"pruning of the records of system {one.id} in {one.ns}"):
+                    await self.prune(Home(one.ns, one.id))
             await asyncio.sleep(EVERY)
 
     async def prune(self, home: Home, kept: int = KEPT) -> None:

@@ -94,15 +94,28 @@ class Lodging:
         if stat_of(os.getpid()) is None:
             return Look((), ("/proc cannot be read, and nothing is known of any process",))
         try:
-            records, troubles = self.folder.read_all() if keys is None else (self._records(keys), [])
-            sights = [self.sight(record) for record in records]
-        except (OSError, BadRecord) as error:
+            records, troubles = self.folder.read_all() if keys is None else self._records(keys)
+        except OSError as error:
             return Look((), (str(error),))
+        sights: list[Sight] = []
+        for record in records:
+            try:
+                sights.append(self.sight(record))
+            except (OSError, BadRecord) as error:  # the others can be seen all the same
+                troubles.append(f"{record.key}: {error}")
         hidden = [f"{one.record.key} is {one.standing}" for one in sights if one.standing is Standing.HIDDEN]
         return Look([one for one in sights if one.standing is not Standing.HIDDEN], [*troubles, *hidden])
 
-    def _records(self, keys: Collection[str]) -> list[Record]:
-        return [record for key in dict.fromkeys(keys) if (record := self.folder.read(key)) is not None]
+    def _records(self, keys: Collection[str]) -> tuple[list[Record], list[str]]:
+        records, troubles = [], []
+        for key in dict.fromkeys(keys):
+            try:
+                record = self.folder.read(key)
+            except BadRecord as error:
+                troubles.append(str(error))
+            else:
+                records += [] if record is None else [record]
+        return records, troubles
 
     def sight(self, record: Record) -> Sight:
         """Say what became of a machine.

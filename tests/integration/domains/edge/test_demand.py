@@ -12,7 +12,7 @@ from stateward.domains.edge.members import app_marks
 from stateward.domains.edge.model import AppMarks, CloudletSpec, ClusterInst, marks_of, spec_of
 from stateward.domains.edge.service import Service
 from stateward.engine import Accepted, Denied
-from stateward.store.records import Key
+from stateward.store.records import Key, Object
 from tests.integration.domains.edge.conftest import ANN, NS, Hand, House, open_house
 from tests.stores import fresh_store
 
@@ -35,6 +35,26 @@ async def test_a_load_of_an_agent_that_is_out_of_range_does_not_count_and_does_n
     await house.until_true("munich:c1", lambda one: spec_of(one, ClusterInst).nodes == 3 and one.state == "Ready")
     assert hand.agent.connection == connection
     assert sum("out of range" in line.getMessage() for line in caplog.records) == 2
+
+
+async def test_an_error_with_one_app_keeps_no_other_from_being_deployed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.cloudlet()
+    await house.autoprov("near", "munich", min=1)
+    provide = house.wing.steward.provide
+
+    async def provide_or_fail(ns: str, app: Object) -> None:
+        if app.id == "app.bad":
+            raise ValueError("broken")
+        await provide(ns, app)
+
+    monkeypatch.setattr(house.wing.steward, "provide", provide_or_fail)
+    for name in ("bad", "web"):
+        await house.app(name, autoprov="near")
+    await house.wing.steward._look_everywhere()
+    assert (await marks(house)).members
+    assert not (await marks(house, "bad")).members
 
 
 async def test_a_cluster_grows_and_shrinks_with_its_load(house: House) -> None:

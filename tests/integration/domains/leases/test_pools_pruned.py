@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from stateward.domains.leases import pools
 from stateward.domains.leases.lifecycle import HOST, HostState
@@ -20,6 +21,14 @@ def a_host(name: str, **fields: object) -> Object:
     """Make a host that is up."""
     spec = msgspec.json.encode(HostSpec(name)).decode()
     return an_object(host_key(NS, name).id, kind=HOST.kind, state=HostState.UP.word, spec=spec, **fields)
+
+
+async def test_a_host_whose_record_cannot_be_read_is_not_offered_and_the_others_are() -> None:
+    store = SqliteStore(":memory:")
+    await store.open()
+    await write(store, objects=[a_host("h1"), replace(a_host("h2"), spec="[]"), a_host("h3")])
+    assert [host.spec.name for host in (await Pools(store.reader).of(NS)).hosts()] == ["h1", "h3"]
+    await store.close()
 
 
 async def test_a_host_whose_removal_was_pruned_is_in_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:

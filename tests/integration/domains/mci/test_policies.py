@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci import clouds
+from stateward.domains.mci import clouds, upkeep
 from stateward.domains.mci.catalogue import LOCAL_IMAGE
-from stateward.domains.mci.lifecycle import MCI, MciState
+from stateward.domains.mci.lifecycle import MCI, MciState, VmState
 from stateward.domains.mci.model import (
     CommandRun,
+    Connection,
     GroupSpec,
     Image,
     KeySpec,
@@ -23,6 +24,7 @@ from stateward.domains.mci.model import (
     Runs,
     SubGroup,
     Subnet,
+    VmSpec,
     mci_of,
     mci_seen,
     part_seen,
@@ -31,13 +33,14 @@ from stateward.domains.mci.model import (
 )
 from stateward.domains.mci.parts import KINDS, where_of
 from stateward.domains.mci.service import InUse
+from stateward.domains.mci.upkeep import Orphan
 from stateward.drivers import MachineState, Place, Why
 from stateward.drivers import Refused as No
 from stateward.drivers.simulated.machine import state_at
 from stateward.drivers.simulated.temper import CALM, Temper
 from stateward.engine import Refused
 from stateward.engine.requests import Birth
-from stateward.store.records import Operation, Status
+from stateward.store.records import Object, Operation, Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 from tests.integration.drivers.local.host import kill_all_in
 
@@ -129,6 +132,38 @@ async def test_a_growth_that_fails_rolls_back_what_it_has_made_and_nothing_else(
     await house.ended(await house.service.scale(NS, "m1", "g1", 2, ANN))
     assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
     assert await house.state() == MciState.RUNNING
+
+
+async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_looked_at(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.created(mci("m1", group("g1", 1)))
+    await house.created(mci("m2", group("g2", 1)))
+    bad, good = await house.service.vm(NS, "m1", "g1-1"), await house.service.vm(NS, "m2", "g2-1")
+    house.cloud.kill(SEOUL, vm_of(good).uid)
+
+    def read_or_fail(found: Object) -> VmSpec:
+        if found.id == bad.id:
+            raise ValueError("broken")
+        return vm_of(found)
+
+    monkeypatch.setattr(upkeep, "vm_of", read_or_fail)
+    assert await house.wing.upkeep.look_around() == []  # the machine of the bad record is no orphan
+    assert (await house.service.vm(NS, "m2", "g2-1")).state == VmState.FAILED
+
+
+async def test_an_error_at_one_connection_keeps_no_other_from_being_looked_at(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    async def look_or_fail(connection: Connection, *_: object) -> list[Orphan]:
+        looked.append(connection.name)
+        raise ValueError("broken")
+
+    monkeypatch.setattr(house.wing.upkeep, "_look_at", look_or_fail)
+    assert await house.wing.upkeep.look_around() == []
+    assert len(looked) > 1
 
 
 async def test_a_growth_does_not_refine_what_has_failed_before(house: House) -> None:

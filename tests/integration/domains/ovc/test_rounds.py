@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from shutil import which
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,28 @@ async def test_a_machine_that_lost_its_power_is_halted_and_the_report_says_so(cl
     assert (line.actor, line.who, line.event) == (PROVIDER, await cloud.node_of(vm), "shows off")
     healed = (await cloud.service.healing(cloud.ns, 0.0)).healed
     assert [(one.object, one.how, one.state) for one in healed] == [(vm, "shows off", "HALTED")]
+
+
+async def test_an_error_with_one_machine_keeps_no_other_from_being_looked_at(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = sorted(await cloud.vms(2))
+    for vm in (bad, good):
+        node, machine = await behind(cloud, vm)
+        await node.stop(machine)
+    act = cloud.engine.act
+
+    async def act_or_fail(ns: str, id_: str, *how: Any, **more: Any) -> Any:
+        if id_ == bad:
+            raise ValueError("broken")
+        return await act(ns, id_, *how, **more)
+
+    monkeypatch.setattr(cloud.engine, "act", act_or_fail)
+    await look(cloud)
+    assert await cloud.states(bad, good) == ["RUNNING", "HALTED"]
+    monkeypatch.undo()
+    await look(cloud)
+    assert await cloud.state(bad) == "HALTED"
 
 
 async def test_what_was_lost_is_swept_before_the_machine_gets_power_again(cloud: Cloud) -> None:

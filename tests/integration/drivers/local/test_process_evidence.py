@@ -106,6 +106,8 @@ async def test_a_broken_record_makes_the_listing_incomplete_and_is_named(folder:
     assert [one.key for one in listing.seen] == ["key-1"]
     assert not listing.complete
     assert str(file) in listing.trouble
+    chosen = await driver.observe(["key-0", "key-1"])
+    assert ([one.key for one in chosen.seen], chosen.complete) == (["key-1"], False)
     file.write_bytes(whole)
     assert (await driver.observe()).complete
     await driver.close()

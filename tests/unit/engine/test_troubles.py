@@ -1,0 +1,32 @@
+"""Errors with one of many objects: kept from the others, and logged at growing distance."""
+
+import logging
+
+import pytest
+
+from stateward.engine.troubles import FIRST, FaultIsolation
+from stateward.store.errors import Unavailable
+
+LOG = logging.getLogger("stateward.tests")
+
+
+def fail(faults: FaultIsolation, subject: str) -> None:
+    with faults.isolate(subject):
+        raise ValueError("broken")
+
+
+def test_an_error_with_one_object_ends_only_that_and_is_logged_at_growing_distance(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [0.0]
+    faults = FaultIsolation(LOG, lambda: now[0])
+    for now[0] in (0.0, 1.0, FIRST, FIRST + 1, 3 * FIRST):
+        fail(faults, "one")
+    fail(faults, "two")
+    logged = [line.getMessage() for line in caplog.records]
+    assert logged == ["one has failed, and is left for later"] * 3 + ["two has failed, and is left for later"]
+
+
+def test_an_error_of_the_store_concerns_all_and_is_raised() -> None:
+    with pytest.raises(Unavailable), FaultIsolation(LOG).isolate("one"):
+        raise Unavailable("gone")
