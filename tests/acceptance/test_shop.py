@@ -1,5 +1,6 @@
 """The shop of docs/systems.md: every command of its story is run, in order, on a real server with real processes."""
 
+import os
 import re
 import shlex
 import shutil
@@ -38,7 +39,11 @@ class Terminal:
         words = shlex.split(line)
         if words[0] == "stateward":
             words = [str(STATEWARD), *words[1:], *self._where]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENT, check=False, cwd=self._folder)
+        # readline sets COLUMNS for programs that are started without an environment of their own.
+        env = dict(os.environ)
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=PATIENT, check=False, cwd=self._folder, env=env
+        )
         assert done.returncode == 0, f"{line}: {done.stdout} {done.stderr}"
         return done.stdout
 

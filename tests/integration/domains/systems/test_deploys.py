@@ -186,7 +186,7 @@ async def test_nothing_is_put_below_a_service(stand: Stand) -> None:
 
 async def test_the_root_of_a_system_is_no_service(stand: Stand) -> None:
     with pytest.raises(BadInput):
-        await stand.deploy("/web", service())
+        await stand.deploy("/", service())
 
 
 async def test_a_deploy_without_its_lock_is_refused_wherever_it_is_asked_for(stand: Stand) -> None:
