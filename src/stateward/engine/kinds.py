@@ -44,6 +44,17 @@ class Admission(Protocol):
         """Take note that a request was accepted on this desk."""
 
 
+class Party(Struct, frozen=True):
+    """Another party that works on objects and reports, such as an agent.
+
+    `object` is the id of the object that stands for it; in the states `absent` of that object, it cannot report.
+    """
+
+    name: str
+    object: str
+    absent: frozenset[str] = frozenset()
+
+
 class Route(Struct, frozen=True):
     """In which lane, of which group, an operation runs."""
 
@@ -60,6 +71,7 @@ class Kind:
     `cancels` says whether its operations can be cancelled; `keeps` are the labels by which its domain finds its
     objects, which nobody else may change; `privacy` says what of its records not everybody sees; `general` says that
     objects of it may be made over the general API, by whom its table allows. Otherwise only its domain makes them.
+    `party` names the other party that an object's work is left to, by its handlers or by its table.
     """
 
     __slots__ = (
@@ -71,6 +83,7 @@ class Kind:
         "handlers",
         "keeps",
         "lifecycle",
+        "party",
         "privacy",
         "route",
     )
@@ -88,6 +101,7 @@ class Kind:
         keeps: Iterable[str] = (),
         privacy: Privacy = PUBLIC,
         general: bool = False,
+        party: Callable[[Object], Party] | None = None,
     ) -> None:
         self.lifecycle = lifecycle
         self.handlers = handlers if handlers is not None else {}
@@ -99,6 +113,7 @@ class Kind:
         self.keeps = frozenset(keeps)
         self.privacy = privacy
         self.general = general
+        self.party = party
 
     @property
     def name(self) -> str:

@@ -114,7 +114,7 @@ def _check_words(kinds: Kinds, mapped: Mapped) -> None:
 
 async def _refuse_workers(reader: Reader) -> None:
     now = await reader.time()
-    alive = [one.id for one in await reader.workers() if one.seen + one.lease > now]
+    alive = [one.id for one in await reader.workers() if one.is_alive(now)]
     if alive:
         raise StillAtWork(alive)
 

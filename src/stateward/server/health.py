@@ -58,7 +58,7 @@ async def _worker(engine: Engine) -> str:
         return "none here"
     now = await reader.time()
     mine = [one for one in await reader.workers() if one.id == engine.worker.name]
-    if not any(one.seen + one.lease >= now for one in mine):
+    if not any(one.is_alive(now) for one in mine):
         raise NotReady("the worker does not renew its lease")
     return "ok"
 

@@ -1,24 +1,26 @@
 """Why a piece of work does not run yet: read off its row, its queue, its locks and its lane, in this order."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
 
 from stateward.engine.texts import time_text
 from stateward.store.port import LaneLoad
-from stateward.store.records import Lock, Work, default_group, default_lane
+from stateward.store.records import Lock, Object, Progress, Work, Worker, default_group, default_lane
 
 
 class Reason(StrEnum):
     """What a piece of work waits for."""
 
     RUNNING = "running"
+    ORPHANED = "its worker is dead"
     REMOTE = "another party works on it"
     GHOST = "fenced"
     QUEUE = "queue"
     LOCKS = "locks"
     CHILDREN = "children"
+    HELD = "held"
     TIME = "time"
     BACK_OFF = "lane backed off"
     LANE = "lane full"
@@ -46,6 +48,15 @@ class Lanes(Struct, frozen=True):
         return self.groups.get(grp, default_group(grp).lanes)
 
 
+class Reporting(Struct, frozen=True):
+    """What is known of the other party that works on something, and of what it has reported."""
+
+    name: str = "another party that reports"
+    since: float | None = None
+    last: Progress | None = None
+    absent: Object | None = None  # the object that stands for it, in a state in which it cannot report
+
+
 class Around(Struct, frozen=True):
     """What is known about the surroundings of a piece of work."""
 
@@ -54,12 +65,24 @@ class Around(Struct, frozen=True):
     locks: Collection[Lock]  # of its tree
     lanes: Lanes
     workers: int  # that are alive
+    lost: Mapping[str, Worker] = {}  # the workers whose leases have passed, by id
+    reporting: Reporting | None = None  # the other party; None if the kind names none
+
+
+def describe_lost(worker: Worker) -> str:
+    """Return since when a worker that is taken for dead has been silent."""
+    return f"has been silent since {time_text(worker.seen)} (lease {worker.lease:g} s)"
 
 
 def why_waiting(work: Work, around: Around) -> tuple[Reason, str]:
     """Return what a piece of work waits for, as a code and as a sentence."""
+    lost = around.lost.get(work.owner or "")
     if work.fenced:
-        return Reason.GHOST, "its result no longer counts; its worker has yet to confirm that it stopped"
+        outlived = "has yet to confirm that it stopped" if lost is None else describe_lost(lost)
+        return Reason.GHOST, f"its result no longer counts; its worker {work.owner} {outlived}"
+    if lost is not None:
+        successor = "a living worker will take it over" if around.workers else "no worker is alive to take it over"
+        return Reason.ORPHANED, f"its worker {lost.id} {describe_lost(lost)}; {successor}"
     if work.spare:
         return Reason.LANE, f"worker {work.owner} holds it ready, for the next place that it leaves in lane {work.lane}"
     if work.owner is not None:
@@ -74,13 +97,29 @@ def _at_the_head(work: Work, around: Around) -> tuple[Reason, str] | None:
     if any(lock.op == work.op and lock.waiting for lock in around.locks):
         holders = sorted({lock.op for lock in around.locks if lock.op != work.op and not lock.waiting})
         return Reason.LOCKS, f"locks are held by {', '.join(holders) or 'those who asked before'}"
-    if work.remote:
-        return Reason.REMOTE, "another party works on it and has not reported its end"
+    parked = work.parked and work.not_before > around.now
+    if work.remote or (parked and around.reporting is not None):
+        return Reason.REMOTE, _describe_party(work, around.reporting or Reporting())
     if work.children:
         return Reason.CHILDREN, f"{work.children} of its children have not ended"
+    if parked:
+        return Reason.HELD, f"it is held until it is told to go on{_until(work)}"
     if work.not_before > around.now:
         return Reason.TIME, f"it is not to begin before {time_text(work.not_before)}"
     return None
+
+
+def _describe_party(work: Work, party: Reporting) -> str:
+    """Return whom a piece of work is left to, since when, what was last heard of it, and how long it may take."""
+    since = "" if party.since is None else f", which has it since {time_text(party.since)}"
+    report, absent = party.last, party.absent
+    last = "no progress reported" if report is None else f"last report at {time_text(report.at)}: {report.text}"
+    away = "" if absent is None else f"; {absent.id} is {absent.state} since {time_text(absent.since)}"
+    return f"it waits for {party.name}{since}; {last}{away}{_until(work)}"
+
+
+def _until(work: Work) -> str:
+    return "" if work.deadline is None else f"; it may take until {time_text(work.deadline)}"
 
 
 def _in_its_lane(work: Work, around: Around) -> tuple[Reason, str]:

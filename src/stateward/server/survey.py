@@ -10,7 +10,7 @@ from stateward.access.tokens import ANY, SYSTEM
 from stateward.server.feed import Interest
 from stateward.server.stream import Snapshot
 from stateward.store.port import Census, LaneLoad, LaneWork, Store
-from stateward.store.records import Worker, default_lane
+from stateward.store.records import default_lane
 
 MOST_STUCK = 1_000
 """How many stuck objects are counted; more are as bad."""
@@ -66,7 +66,7 @@ class Surveyor:
         now = await reader.time()
         _, loads = await reader.lanes()
         work = {one.lane: one for one in await reader.work_by_lane()}
-        alive = [_alive(one, now) for one in await reader.workers()]
+        alive = [one.is_alive(now) for one in await reader.workers()]
         timers = await reader.timers(None, 1)
         return Survey(
             objects=_counts(await reader.census(await reader.namespaces())),
@@ -97,10 +97,6 @@ def _counts(census: Census) -> dict[tuple[str, str], int]:
     for (_, kind, state), count in census.counts.items():
         counts[kind, state] += count
     return counts
-
-
-def _alive(worker: Worker, now: float) -> bool:
-    return worker.seen + worker.lease >= now
 
 
 def _lanes(loads: Sequence[LaneLoad], work: Mapping[str, LaneWork], now: float) -> list[LaneSurvey]:

@@ -1,9 +1,11 @@
 """What an object waits for: its operation, the queue before it, its lane, locks, children, and so on up the parents."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from litestar import get
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stateward.access import Right
 from stateward.engine.privacy import Disclosure
@@ -11,7 +13,7 @@ from stateward.lifecycle import StateClass
 from stateward.server.answers import problems
 from stateward.server.auth import needs
 from stateward.server.names import Id, Ns
-from stateward.server.reasons import Around, Lanes, Reason, why_waiting
+from stateward.server.reasons import Around, Lanes, Reason, Reporting, describe_lost, why_waiting
 from stateward.server.service import Call, Service
 from stateward.server.wire import (
     LaneView,
@@ -22,11 +24,12 @@ from stateward.server.wire import (
     lock_view,
     when_or_none,
 )
-from stateward.store.records import Key, Lock, Object, Operation, Status, Work
+from stateward.store.records import Key, Lock, Object, Operation, Status, Work, Worker
 
 TAGS = ["objects"]
 MOST_PARENTS = 20
 MOST_CHILDREN = 100
+MOST_STUCK = 1_000
 UNDER_WAY = (Status.WAITING, Status.RUNNING)
 
 
@@ -111,10 +114,10 @@ async def get_why(request: Call, ns: Ns, id: Id) -> WhyView:  # noqa: A002
     queued = await look.queued()
     work = next((one for one in look.shown if one.object == found.id and not one.fenced), None)
     mine = next((one for one in queued if work is not None and one.op == work.op), None)
-    operation = None if work is None else look.operations.get(work.key)
+    operation = None if work is None else await service.reader.operation(work.key)
     lane = None if work is None or presenter.disclosure.hides_places(found.kind) else look.lanes.load(work)
     children = await _children(request, work)
-    trouble = await _trouble(request, found, children)
+    trouble = await _trouble(request, found, children) + await _lost_children(look, found.ns, children)
     return WhyView(
         id=found.id,
         kind=found.kind,
@@ -141,6 +144,7 @@ class Look(Struct, frozen=True):
     now: float
     lanes: Lanes
     workers: int
+    lost: Mapping[str, Worker]
 
     @property
     def shown(self) -> list[Work]:
@@ -158,7 +162,8 @@ class Look(Struct, frozen=True):
 
     async def _queued(self, number: int, work: Work) -> QueuedView:
         operation = self.operations.get(work.key)
-        around = Around(self.now, self.line, await self.locks(operation), self.lanes, self.workers)
+        locks, reporting = await self.locks(operation), await self._reporting(work, operation)
+        around = Around(self.now, self.line, locks, self.lanes, self.workers, self.lost, reporting)
         reason, text = why_waiting(work, around)
         hidden = operation is not None and self.disclosure.hides_places(operation.kind)
         if hidden:
@@ -182,6 +187,23 @@ class Look(Struct, frozen=True):
             text=text,
         )
 
+    async def _reporting(self, work: Work, operation: Operation | None) -> Reporting | None:
+        """Return what is known of the other party that works on something, if one does."""
+        if operation is None or not (work.remote or work.parked):
+            return None
+        reader, find_party = self.service.reader, self.service.engine.kinds[operation.kind].party
+        found = await reader.object(Key(work.ns, work.object))
+        if not work.remote and (find_party is None or found is None):
+            return None
+        last = (await reader.progress_of(work.key, 0))[-1:]
+        known = Reporting(since=operation.created, last=last[0] if last else None)
+        if find_party is None or found is None:
+            return known
+        party = find_party(found)
+        site = await reader.object(Key(work.ns, party.object))
+        absent = site if site is not None and site.state in party.absent else None
+        return replace(known, name=party.name, absent=absent)
+
     async def locks(self, operation: Operation | None) -> list[Lock]:
         """Return the locks on the tree of an operation that asked for some."""
         if operation is None or operation.tree is None:
@@ -196,8 +218,9 @@ async def _look(request: Call, found: Object) -> Look:
     now = await reader.time()
     groups, loads = await reader.lanes()
     lanes = Lanes({load.lane.lane: load for load in loads}, {one.grp: one.lanes for one in groups})
-    alive = sum(one.seen + one.lease >= now for one in await reader.workers())
-    return Look(service, request.presenter.disclosure, line, operations, now, lanes, alive)
+    workers = await reader.workers()
+    lost = {one.id: one for one in workers if not one.is_alive(now)}
+    return Look(service, request.presenter.disclosure, line, operations, now, lanes, len(workers) - len(lost), lost)
 
 
 async def _children(request: Call, work: Work | None) -> list[OperationView]:
@@ -218,6 +241,17 @@ async def _trouble(request: Call, found: Object, children: Sequence[OperationVie
         if one.op is not None and (error := shown(one).error) is not None:
             return f"; {one.id} had trouble: {error}"
     return ""
+
+
+async def _lost_children(look: Look, ns: str, children: Sequence[OperationView]) -> str:
+    """Return which workers are taken for dead that hold some of the children."""
+    if not children or not look.lost:
+        return ""
+    ids = {one.id for one in children}
+    stuck = await look.service.reader.stuck(MOST_STUCK, [ns])
+    held = Counter(one.owner or "" for one in stuck if one.orphaned and one.op in ids)
+    lost = ((look.lost[owner], number) for owner, number in held.items() if owner in look.lost)
+    return "".join(f"; worker {one.id}, which holds {number} of them, {describe_lost(one)}" for one, number in lost)
 
 
 async def _parents(request: Call, found: Object) -> list[ParentView]:

@@ -325,8 +325,7 @@ def lanes_view(groups: list[LaneGroup], loads: list[LaneLoad]) -> LanesView:
 
 def worker_view(worker: Worker, now: float) -> WorkerView:
     """Return a worker as it is shown."""
-    alive = worker.seen + worker.lease >= now
-    return WorkerView(worker.id, worker.host, worker.pid, worker.lease, when(worker.seen), alive)
+    return WorkerView(worker.id, worker.host, worker.pid, worker.lease, when(worker.seen), worker.is_alive(now))
 
 
 def timer_view(timer: Timer) -> TimerView:

@@ -128,6 +128,11 @@ class Work(Struct, frozen=True, gc=False):
     def spare(self) -> bool:
         return self.owner is not None and self.deadline is None
 
+    @property
+    def parked(self) -> bool:
+        """Whether its handler has let go of it until another party moves it on, or its deadline passes."""
+        return self.owner is None and self.deadline is not None and self.not_before >= self.deadline
+
 
 class Line(Struct, frozen=True, gc=False):
     """A line of the journal: who, what, from, to, why, when. `seq` is given by the store, in the order of commits."""
@@ -205,6 +210,10 @@ class Worker(Struct, frozen=True, gc=False):
     seen: float
     host: str
     pid: int
+
+    def is_alive(self, now: float) -> bool:
+        """Tell whether its lease has not passed; the statements for stuck work and dead workers compare the same."""
+        return self.seen + self.lease >= now
 
 
 class Lock(Struct, frozen=True, gc=False):

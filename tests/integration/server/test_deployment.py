@@ -8,6 +8,9 @@ from msgspec.structs import replace
 
 from stateward.engine import Route
 from stateward.engine.claiming import claim
+from stateward.engine.endings import report
+from stateward.engine.outcomes import Ending, Report
+from stateward.engine.texts import time_text
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key, Timer, Worker
@@ -78,6 +81,35 @@ async def test_what_a_dead_worker_holds_is_stuck_until_it_is_healed(idle_site: H
     assert (healed.status_code, healed.json()["freed"]) == (200, 1)
     assert (await idle_site.get("/stuck")).json() == []
     assert (await idle_site.get("/workers")).json() == []
+
+
+async def test_why_says_that_a_worker_is_dead_wherever_stuck_does(idle_site: House) -> None:
+    store = idle_site.engine.store
+    await idle_site.post(f"/ns/{NS}/objects", {"id": "s1", "kind": "test.station"})
+    await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump", "parent": "s1"})
+    alive = Worker("alive/1", 3600.0, 0.0, "host", 1)
+    await store.transact(lambda tx: tx.worker_seen(alive))
+    (building,) = (await store.transact(lambda tx: claim(tx, alive, 10))).claims
+    await store.transact(
+        lambda tx: report(tx, idle_site.engine.kinds, [Report(building.operation, "alive/1", 1, Ending())])
+    )
+    body = {"selector": {"parent": "s1"}, "whole": {"object": "s1", "action": "pump"}}
+    assert (await idle_site.post(f"/ns/{NS}/actions/pump", body)).status_code == 202
+    await store.transact(lambda tx: claim(tx, alive, 10))
+    part = (await idle_site.get(f"/ns/{NS}/objects/p1/why")).json()
+    assert (part["reason"], part["text"]) == ("running", "pump: worker alive/1 works on it")
+    whole = (await idle_site.get(f"/ns/{NS}/objects/s1/why")).json()
+    assert whole["text"] == "pump: 1 of its children have not ended"
+    assert [part["operation"]["status"]] == [one["status"] for one in whole["children"]] == ["running"]
+    await store.transact(lambda tx: tx.worker_seen(replace(alive, lease=-1.0)))
+    (seen,) = [time_text(one.seen) for one in await store.reader.workers()]
+    assert [one["object"] for one in (await idle_site.get("/stuck")).json()] == ["p1"]
+    part = (await idle_site.get(f"/ns/{NS}/objects/p1/why")).json()
+    silent = f"has been silent since {seen} (lease -1 s)"
+    assert part["reason"] == "its worker is dead"
+    assert part["text"] == f"pump: its worker alive/1 {silent}; no worker is alive to take it over"
+    whole = (await idle_site.get(f"/ns/{NS}/objects/s1/why")).json()
+    assert whole["text"].endswith(f"; worker alive/1, which holds 1 of them, {silent}")
 
 
 async def test_the_metric_the_route_and_the_engine_agree_on_what_is_stuck(idle_site: House) -> None:

@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.server.reasons import Around, Lanes, Reason, why_waiting
+from stateward.server.reasons import Around, Lanes, Reason, Reporting, why_waiting
 from stateward.store.port import LaneLoad
-from stateward.store.records import Lane, Lock, Work
+from stateward.store.records import Lane, Lock, Work, Worker
 
 WORK = Work(
     ns="ns",
@@ -31,6 +31,10 @@ WORK = Work(
 AHEAD = replace(WORK, op="o0", seq=1)
 LANE = Lane("aws/eu", "aws", 2, 0.0, 0.0, 0)
 NONE = Lanes({}, {})
+PARKED = replace(WORK, deadline=200.0, not_before=200.0)
+AGENT = Reporting("the agent", since=10.0)
+LOST = {"w/1": Worker("w/1", 15.0, 50.0, "host", 1)}
+SILENT = "w/1 has been silent since 1970-01-01 00:00:50Z (lease 15 s)"
 
 
 def around(**how: Any) -> Around:
@@ -57,7 +61,25 @@ def lock(op: str, *, waiting: bool) -> Lock:
         (WORK, around(line=[AHEAD, WORK]), Reason.QUEUE, "behind operation o0 (1 ahead"),
         (WORK, around(locks=[lock("o1", waiting=True), lock("o9", waiting=False)]), Reason.LOCKS, "held by o9"),
         (WORK, around(locks=[lock("o1", waiting=False)]), Reason.SOON, "it is next"),
-        (replace(WORK, remote=True), around(), Reason.REMOTE, "another party"),
+        (replace(WORK, owner="w/1", deadline=60.0), around(lost=LOST), Reason.ORPHANED, f"{SILENT}; a living worker"),
+        (replace(WORK, owner="w/1"), around(lost=LOST), Reason.ORPHANED, f"its worker {SILENT}"),
+        (replace(WORK, owner="w/1"), around(lost=LOST, workers=0), Reason.ORPHANED, f"{SILENT}; no worker is alive"),
+        (
+            replace(WORK, owner="w/1", fenced=True),
+            around(lost=LOST),
+            Reason.GHOST,
+            f"no longer counts; its worker {SILENT}",
+        ),
+        (replace(WORK, owner="w/2", deadline=60.0), around(lost=LOST), Reason.RUNNING, "w/2 works on it"),
+        (replace(WORK, remote=True), around(), Reason.REMOTE, "another party that reports"),
+        (PARKED, around(), Reason.HELD, "held until it is told to go on; it may take until 1970-01-01 00:03:20Z"),
+        (
+            PARKED,
+            around(reporting=AGENT),
+            Reason.REMOTE,
+            "the agent, which has it since 1970-01-01 00:00:10Z; no progress",
+        ),
+        (PARKED, around(reporting=AGENT, now=300.0), Reason.SOON, "it is next"),
         (replace(WORK, children=3), around(), Reason.CHILDREN, "3 of its children"),
         (replace(WORK, not_before=200.0), around(), Reason.TIME, "not to begin before 1970-01-01 00:03:20Z"),
         (WORK, around(lanes=lanes(0, replace(LANE, back_off=160.0))), Reason.BACK_OFF, "until 1970-01-01 00:02:40Z"),

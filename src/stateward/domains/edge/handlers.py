@@ -24,6 +24,7 @@ from stateward.domains.edge.lifecycle import (
     OVERRIDES,
     UPGRADING,
     AppInstState,
+    CloudletState,
     ClusterInstState,
 )
 from stateward.domains.edge.model import (
@@ -47,6 +48,7 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.references import referenced
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Request, Seen, Temporary
 from stateward.engine.handlers import Parked
+from stateward.engine.kinds import Party
 from stateward.engine.requests import Birth
 from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, TIMED_OUT, USER, Move, State
 from stateward.store.records import Key, Object
@@ -56,6 +58,9 @@ SOON = 0.5
 """How many seconds pass before a look is repeated that found somebody else at work."""
 
 WHO = "edge"
+
+NOT_SERVED = frozenset({CloudletState.OFFLINE.word, CloudletState.INIT.word})
+"""The states of a cloudlet in which no agent works for it."""
 
 AFTER_PHASE: dict[str, State] = {
     AppInstState.CREATING_DEPENDENCIES: AppInstState.CREATE_REQUESTED,
@@ -83,6 +88,7 @@ class Handlers:
                 company=referenced,
                 cancels=False,
                 general=True,
+                party=agent_of,
             ),
             Kind(
                 APPINST,
@@ -90,8 +96,17 @@ class Handlers:
                 guard=guard_app,
                 cancels=False,
                 general=True,
+                party=agent_of,
             ),
-            Kind(CLOUDLET, cloudlet, guard=guard_cloudlet, after=after_cloudlet, cancels=False, general=True),
+            Kind(
+                CLOUDLET,
+                cloudlet,
+                guard=guard_cloudlet,
+                after=after_cloudlet,
+                cancels=False,
+                general=True,
+                party=agent_of,
+            ),
         ]
 
     # --- waiting for agents ------------------------------------------------------------------------------------------
@@ -237,6 +252,12 @@ def _is(found: Object | None, state: str) -> bool:
 
 def _ignores_agent(job: Job) -> bool:
     return IGNORE_AGENT in facts_of(job.claim.operation)
+
+
+def agent_of(found: Object) -> Party:
+    """Return the agent that works on an instance or a cloudlet."""
+    cloudlet = cloudlet_of(found.id)
+    return Party(f"the agent of cloudlet {cloudlet}", cloudlet, NOT_SERVED)
 
 
 def birth(kind: str, cloudlet: str) -> Birth:

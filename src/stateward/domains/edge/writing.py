@@ -66,8 +66,7 @@ def renew(desk: Desk, operation: Operation, within: float) -> None:
     if work is None:
         return
     deadline = desk.now + within
-    parked = work.owner is None and work.deadline is not None and work.not_before >= work.deadline
-    desk.change(replace(work, deadline=deadline, not_before=deadline if parked else work.not_before))
+    desk.change(replace(work, deadline=deadline, not_before=deadline if work.parked else work.not_before))
 
 
 def put_seen(desk: Desk, found: Object, seen: str) -> Object:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stateward.access.quotas import quota_kind
+from stateward.access.tokens import token_kind
 from stateward.agents.agent import Agent
 from stateward.agents.inprocess import Switchboard
 from stateward.agents.simulated import SimulatedSite
@@ -185,7 +187,7 @@ async def overdue(house: House, op: str) -> None:
 async def open_house(store: Store, folder: Path, *, works: bool = True, **times: float) -> AsyncIterator[House]:
     """Open the domain on a store."""
     wing = EdgeWing(Site(folder, chance=Random(1)), **{"retry": 0.5, "every": 3600.0, "lease": 30.0, **times})
-    engine = Engine(store, wing.kinds, works=works, lease=30.0)
+    engine = Engine(store, [token_kind(), quota_kind(), *wing.kinds], works=works, lease=30.0)
     wing.attach(engine)
     async with engine, wing.live(engine, works=works):
         house = House(engine, wing)
