@@ -1,12 +1,16 @@
-"""Templates: how one domain makes objects of another that it does not know.
+"""Templates: how one domain makes and removes objects of another that it does not know.
 
 A domain whose objects others may make puts a template into `Site.templates`, under a name. The other domain asks the
 template for the spec of an object, and the engine for its creation. So a wrong wish is refused at once, and no domain
 reads the specs of another.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+
+from stateward.engine import Request
+from stateward.store.port import Reader
+from stateward.store.records import Object
 
 
 class Template(Protocol):
@@ -19,3 +23,9 @@ class Template(Protocol):
 
     async def check(self, ns: str, spec: Mapping[str, Any]) -> None:
         """Raise BadInput if a spec names what is not there, or what the namespace may not use."""
+
+    async def removal(self, reader: Reader, found: Object, who: str) -> Sequence[Request]:
+        """Return the next step that removes an object with all that belongs to it, whatever is being done to it.
+
+        The requests of a step are accepted together. The step after it is asked for when they have ended.
+        """

@@ -1,10 +1,10 @@
 """The template of MCIs: a fleet as its file has it, made into the spec of an MCI.
 
-Other domains make MCIs by it. The fields go by the short names of a fleet file, or by those of the wire. A field that
-nobody knows is refused: whoever writes a template does not see what becomes of it until much later.
+Other domains make MCIs by it, and remove them. The fields go by the short names of a fleet file, or by those of the
+wire. A field that nobody knows is refused: whoever writes a template does not see what becomes of it until much later.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,12 +12,18 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.api.bodies import mci_wish
 from stateward.domains.mci.api.lenient import Fields
-from stateward.domains.mci.catalogue import Catalogue
-from stateward.domains.mci.lifecycle import MCI
+from stateward.domains.mci.catalogue import Catalogue, objects
+from stateward.domains.mci.lifecycle import MCI, TERMINATE_FIRST, VM, MciState
 from stateward.domains.mci.model import MciSpec
 from stateward.domains.mci.plans import find_plan
+from stateward.domains.mci.subgroups import WITH_MCI
 from stateward.domains.mci.wishes import check_wish
+from stateward.engine import Request
 from stateward.errors import BadInput, StatewardError
+from stateward.lifecycle import FORCE, USER
+from stateward.store.port import Reader
+from stateward.store.records import Object
+from stateward.store.selection import Selector
 
 Names = Mapping[str, str]
 
@@ -73,6 +79,19 @@ class MciTemplate:
                 await find_plan(self._catalogue, ns, group)
             except StatewardError as error:
                 raise BadInput(f"groups[{number}]", group.name, f"a subgroup that can be made: {error}") from error
+
+    async def removal(self, reader: Reader, found: Object, who: str) -> Sequence[Request]:
+        """Return the next step that removes an MCI: what it is doing is stopped first, then its VMs are terminated."""
+
+        def ask(id_: str, action: str, *facts: str) -> Request:
+            return Request(found.ns, id_, action, op="", actor=USER, who=who, facts=frozenset(facts))
+
+        if found.op is not None:
+            return [ask(found.id, "terminate", FORCE)]
+        if found.state not in (MciState.TERMINATED, MciState.EMPTY):
+            return [ask(found.id, "delete", TERMINATE_FIRST)]
+        vms = [one.id async for one in objects(reader, Selector(found.ns, VM.kind, found.id))]
+        return [*(ask(vm, "remove", WITH_MCI) for vm in vms), ask(found.id, "delete")]
 
 
 def _converted(given: Mapping[str, Any]) -> MciSpec:

@@ -1,5 +1,6 @@
 """Leases of MCIs: created from a template when the lease starts, terminated when it ends, by the mci domain itself."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ from stateward.domains.leases.model import Lease
 from stateward.domains.leases.resources import Task
 from stateward.domains.mci.house import MciWing
 from stateward.domains.wing import Site
+from stateward.drivers import Place
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.temper import CALM
 from stateward.engine import Engine, Permanent, Request
@@ -23,16 +25,27 @@ from stateward.lifecycle import USER
 from stateward.store.changes import Changes
 from stateward.store.port import Store
 from stateward.store.records import Key
+from stateward.store.selection import Page, Selector
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, thing
 from tests.integration.domains.leases.things import Things
 from tests.integration.domains.mci.conftest import mci
 
+SEOUL = Place("aws", "ap-northeast-2")
+SLOW = replace(CALM, latency=0.01, pending=0.2, terminating=0.05)
+"""Machines come up so slowly that a lease can be deleted meanwhile."""
+
 
 @pytest.fixture
-async def both(new_store: Callable[[], Store], tmp_path: Path) -> AsyncIterator[Leasing]:
+def simulated() -> SimulatedCloud:
+    """The clouds that MCIs are made at."""
+    return SimulatedCloud(temper=CALM, chance=Random(1))
+
+
+@pytest.fixture
+async def both(new_store: Callable[[], Store], tmp_path: Path, simulated: SimulatedCloud) -> AsyncIterator[Leasing]:
     """Both domains beside one engine; neither knows the other."""
     site = Site(tmp_path, chance=Random(1))
-    clouds = MciWing(site, cloud=SimulatedCloud(temper=CALM, chance=Random(1)), tick=0.01, every=3600.0)
+    clouds = MciWing(site, cloud=simulated, tick=0.01, every=3600.0)
     leases = LeasesWing(site)
     engine = Engine(new_store(), [*clouds.kinds, *leases.kinds], lease=3.0)
     for wing in (clouds, leases):
@@ -71,6 +84,46 @@ async def test_delete_of_a_lease_whose_mci_is_still_being_made_leaves_nothing_be
     await _gone(both, "m4")
 
 
+async def test_a_lease_that_is_deleted_while_it_starts_leaves_room_for_the_next_of_its_template(
+    both: Leasing, simulated: SimulatedCloud
+) -> None:
+    simulated.set_temper(SEOUL, SLOW)
+    for delay in (0.0, 0.02, 0.05, 0.1, 0.2, 0.4):
+        lease = await both.lease(f"after {delay}", {"resource_type": "mci", "template": FLEET})
+        await asyncio.sleep(delay)
+        await both.wing.leases.delete(ME, lease.object.id)
+        await both.gone(lease)
+        if await both.engine.store.reader.object(Key(NS, "globe")) is not None:
+            await _gone(both, "globe")
+    last = await both.lease("last", {"resource_type": "mci", "template": FLEET})
+    await both.until(last, "ACTIVE")
+
+
+async def test_a_lease_whose_start_has_failed_half_way_takes_its_mci_with_it(
+    both: Leasing, simulated: SimulatedCloud
+) -> None:
+    simulated.set_temper(SEOUL, replace(SLOW, fails=0.5))
+    many = {**FLEET, "policy": "continue", "groups": [{**GROUP, "size": 8}]}
+    lease = await both.lease("half", {"resource_type": "mci", "template": many})
+    await both.until(lease, "ERROR")
+    simulated.set_temper(SEOUL, SLOW)
+    await both.wing.leases.delete(ME, lease.object.id)
+    await both.gone(lease)
+    await _gone(both, "globe")
+    again = await both.lease("again", {"resource_type": "mci", "template": FLEET})
+    await both.until(again, "ACTIVE")
+
+
+@pytest.mark.parametrize("action", ["terminate", "suspend"])
+async def test_an_mci_that_somebody_has_changed_meanwhile_goes_with_its_lease(both: Leasing, action: str) -> None:
+    lease = await both.lease("changed", {"resource_type": "mci", "template": FLEET})
+    await both.until(lease, "ACTIVE")
+    await both.engine.act(NS, "globe", action, actor=USER, who="ann")
+    await both.wing.leases.delete(ME, lease.object.id)
+    await both.gone(lease)
+    await _gone(both, "globe")
+
+
 async def _is(site: Leasing, name: str, state: str) -> bool:
     found = await site.engine.store.reader.object(Key(NS, name))
     return found is not None and found.state == state
@@ -79,7 +132,9 @@ async def _is(site: Leasing, name: str, state: str) -> bool:
 async def _gone(site: Leasing, name: str) -> None:
     found = await site.engine.store.reader.object(Key(NS, name))
     assert found is not None
-    assert found.removed or found.state in ("Terminated", "Empty")
+    assert found.removed, found.state
+    vms = await site.engine.store.reader.list_objects(Selector(NS, "mci.vm", name), Page(None, 10))
+    assert vms == []
 
 
 FLEET = {

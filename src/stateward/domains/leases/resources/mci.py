@@ -1,8 +1,9 @@
-"""`mci`: an MCI of our own, created from a template when the lease starts and terminated when it ends.
+"""`mci`: an MCI of our own, created from a template when the lease starts and removed when it ends.
 
 The leases know nothing of MCIs but what can be asked of them; the domain that makes them says what a template has to
 look like (`domains.templates`). They are children of the lease's operation, which waits for them without keeping
-anybody busy. Only an MCI that was made for the reservation is used and terminated: its labels say so.
+anybody busy. Only an MCI that was made for the reservation is used and removed: its labels say so. Its record goes too,
+however far the start had come: otherwise the next lease of the same template would find its name taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +18,10 @@ from stateward.domains.templates import Template
 from stateward.engine import Permanent, Request
 from stateward.engine.requests import Birth
 from stateward.errors import BadInput
-from stateward.lifecycle import FORCE, USER
+from stateward.lifecycle import USER
 from stateward.store.records import Key, Object
 
-RUNNING, OVER = "Running", ("Terminated", "Empty")
-TERMINATE_FIRST = "option=terminate"
+RUNNING = "Running"
 LEASE, RESERVATION = "lease", "reservation"
 """The labels of an MCI that say which reservation of which lease it was made for."""
 
@@ -79,18 +79,16 @@ class Mcis:
             raise Permanent(f"the MCI {_name(task.spec)} is {_told(task, found)}")
 
     async def ends_with(self, task: Task) -> Sequence[Request]:
-        """Have the MCI terminated with all of its VMs; one that is doing something is stopped first."""
-        found = await self._found(task)
-        if found is None or found.state in OVER or not _is_of(task, found):
+        """Have the MCI removed with all of its VMs, step by step."""
+        found, template = await self._found(task), self._templates.get(self.name)
+        if found is None or template is None or not _is_of(task, found):
             return ()
-        if found.op is not None:
-            return [self._request(task, "terminate", facts=frozenset({FORCE}))]
-        return [self._request(task, "delete", facts=frozenset({TERMINATE_FIRST}))]
+        return await template.removal(task.engine.store.reader, found, _who(task))
 
     async def end(self, task: Task) -> None:
         """See whether it is gone."""
         found = await self._found(task)
-        if found is not None and found.state not in OVER and _is_of(task, found):
+        if found is not None and _is_of(task, found):
             raise Permanent(f"the MCI {_name(task.spec)} is {_told(task, found)}")
 
     def _spec(self, spec: ReservationSpec) -> dict[str, Any]:
@@ -99,8 +97,7 @@ class Mcis:
         return self._templates[self.name].read(_name(spec), uid, spec.details["template"])
 
     def _request(self, task: Task, action: str, **more: Any) -> Request:  # noqa: ANN401 - fields of Request
-        who = f"lease {task.lease.object.id}"
-        return Request(task.job.ns, _name(task.spec), action, op="", actor=USER, who=who, **more)
+        return Request(task.job.ns, _name(task.spec), action, op="", actor=USER, who=_who(task), **more)
 
     async def _found(self, task: Task) -> Object | None:
         found = await task.engine.store.reader.object(Key(task.job.ns, _name(task.spec)))
@@ -110,6 +107,10 @@ class Mcis:
 def _name(spec: ReservationSpec) -> str:
     """Return the name of a reservation's MCI: as it was asked for, or as the template has it, or one of its own."""
     return str(spec.details["mci"] or spec.details["template"].get("name") or f"lease-{spec.id}")
+
+
+def _who(task: Task) -> str:
+    return f"lease {task.lease.object.id}"
 
 
 def _is_of(task: Task, found: Object) -> bool:
