@@ -1,10 +1,13 @@
 """Proof of what became of an action on a machine, for looks at VMs and firewalls.
 
-A look right after a cancelled call may find the machine on its way. Such a machine proves nothing: an operation that
-ends with the look waits until the machine is at rest. A reset leaves no power state behind and is known by its token.
+A look right after a cancelled call may find the machine on its way, or show what was before the call. Neither proves
+anything: an operation that ends with the look waits until the machine is at rest, and what is shown is younger than the
+call. A reset leaves no power state behind and is known by its token.
 
 Invariant: NOT_DONE is only told of a machine that is at rest, and of a reset whose token its node does not show.
 """
+
+import asyncio
 
 from stateward.domains.ovc.nodes import Hypervisor, Power
 from stateward.engine import Job, Seen
@@ -15,7 +18,10 @@ SETTLES = 15.0
 
 async def power_seen(node: Hypervisor, key: str, job: Job) -> Power:
     """Return what a machine is; where the operation ends with it, what it is at rest."""
-    return await (node.look_settled(key, SETTLES) if job.is_ending else node.look(key))
+    if not job.is_ending:
+        return await node.look(key)
+    await asyncio.sleep(node.lag)
+    return await node.look_settled(key, SETTLES)
 
 
 def judge_power(power: Power, wanted: Power) -> Seen:

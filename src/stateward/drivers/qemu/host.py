@@ -1,5 +1,6 @@
 """Hosts whose machines have disks and can move to another host while they run."""
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -7,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stateward.drivers.port import Meter, Outcome, Place, Want
+from stateward.drivers.port import Accepted, Meter, Outcome, Place, Ref, Want
 from stateward.drivers.process.lodging import Milestone, unnoticed
 from stateward.drivers.process.record import Record
 from stateward.drivers.process.sizes import Size
@@ -19,6 +20,11 @@ from stateward.drivers.qemu.monitor import Monitor, talk
 
 DISKS, INCOMING = "disks", "incoming"
 """The tags by which a machine's record tells its disks, and that it comes from another host."""
+
+PRESSED = "power button pressed"
+"""What the record keeps the time under at which the power button was last pressed."""
+OBEYS = 60.0
+"""How many seconds after a press a guest may still switch itself off."""
 
 T = TypeVar("T")
 
@@ -68,6 +74,22 @@ class QemuHost(QemuDriver):
     async def slots(self, key: str) -> set[int]:
         """Return the slots of a running machine that have a disk."""
         return await self.tell(key, devices.slots)
+
+    async def press(self, key: str) -> None:
+        """Press a machine's power button. The record says so first: the guest may obey after the caller has gone."""
+
+        async def press(_: Ref, record: Record) -> Outcome:
+            noted = replace(record, more={**record.more, PRESSED: str(time.time())})
+            await self._reception.in_thread(self._lodging.folder.write, noted)
+            await self.tell(key, lambda monitor: monitor.ask("system_powerdown"))
+            return Accepted(key)
+
+        await self._reception.act([Ref(key)], press)
+
+    async def may_obey(self, key: str) -> bool:
+        """Tell whether a machine's power button was pressed so recently that its guest may still obey."""
+        record = await self._reception.in_thread(self._lodging.folder.read, key)
+        return record is not None and time.time() < float(record.more.get(PRESSED, "0")) + OBEYS
 
     async def alive(self) -> tuple[frozenset[str], bool]:
         """Return the machines that have a process here, and whether all could be looked at; no monitor is asked."""

@@ -1,9 +1,11 @@
 """The life of VMs and their disks: one action at a time, and who changes together with whom."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.domains.ovc.denials import (
     BootDisk,
@@ -23,6 +25,8 @@ from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, ImageSpec, Spot, vm_seen
 from stateward.domains.ovc.nodes.driven import Driven
 from stateward.domains.ovc.nodes.port import Power
+from stateward.drivers import Deed, Outcome, Ref
+from stateward.drivers.simulated.temper import CALM
 from stateward.engine import Accepted, Denied, Refused
 from stateward.engine.cancelling import AlreadyEnded
 from stateward.errors import BadInput
@@ -500,6 +504,36 @@ async def test_a_cancelled_reset_is_told_as_what_its_machine_shows(cloud: Cloud,
         assert await cloud.state(vm) == "RUNNING"
         before = now
     assert before > 0
+
+
+@pytest.mark.parametrize("action", ["pause", "reset", "stop"])
+async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action_was_not_done(
+    cloud: Cloud, action: str
+) -> None:
+    vm = await cloud.vm()
+    node, key = await machine_of(cloud, vm)
+    region = node._driver._region  # type: ignore[attr-defined]
+    called, act = asyncio.Event(), node._driver.act
+
+    async def acts(deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+        outcomes = await act(deed, refs)
+        called.set()
+        return outcomes
+
+    region.temper = replace(CALM, late=0.3)
+    node._driver.act = acts  # type: ignore[method-assign]
+    try:
+        begun = await cloud.ask(vm, action)
+        await called.wait()
+        await cloud.engine.cancel(cloud.ns, begun.op.id)
+        assert (await cloud.ended(begun)).status == "succeeded"
+    finally:
+        node._driver.act = act  # type: ignore[method-assign]
+        region.temper = CALM
+    assert (await cloud.state(vm), await node.look(key)) == AFTER[action]
+
+
+AFTER = {"pause": ("PAUSED", Power.FROZEN), "reset": ("RUNNING", Power.ON), "stop": ("HALTED", Power.OFF)}
 
 
 async def machine_of(cloud: Cloud, vm: str) -> tuple[Driven, str]:

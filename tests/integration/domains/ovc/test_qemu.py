@@ -4,18 +4,24 @@ import asyncio
 import os
 import signal
 import subprocess
+import time
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from shutil import which
 
 import pytest
+from msgspec.structs import replace
 
 from stateward.domains.ovc.denials import NotNow
 from stateward.domains.ovc.model import node_seen, vm_seen
 from stateward.domains.ovc.nodes import Machine, Plugged, Power
 from stateward.domains.ovc.nodes.emulated import Emulated
+from stateward.drivers.qemu.host import PRESSED, QemuHost
 from stateward.drivers.qemu.migration import Move
 from stateward.engine import Accepted
+from stateward.engine.cancelling import AlreadyEnded
 from stateward.store import open_store
 from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
 from tests.integration.domains.ovc.processes import nodes_in, vms_in, vms_of
@@ -26,6 +32,14 @@ pytestmark = pytest.mark.skipif(
 )
 SLOWLY = "60000"
 """How many bytes a second a migration may use that is to be found under way."""
+LATE = 3.0
+"""How many seconds a guest has at least to obey its power button after an operation has ended."""
+OFF = {
+    "stop": ("succeeded", "HALTED", 0),
+    "delete": ("succeeded", "DELETED", 0),
+    "destroy": ("failed", "ERROR", 0),  # its disks are still there
+}
+"""How an action ends that is cancelled after it has switched the machine off: its status, the state, the processes."""
 
 
 class Real:
@@ -213,6 +227,60 @@ async def test_a_cancelled_migration_leaves_the_machine_running_and_the_request_
     assert (await cloud.ended(migrating)).status == "cancelled"
     assert (await cloud.ended(pausing)).status == "succeeded"
     assert (await cloud.node_of(vm), await real.status(vm), len(real.processes())) == (before, "paused", 1)
+
+
+@pytest.mark.parametrize("action", ["stop", "delete", "destroy"])
+async def test_a_machine_whose_power_off_is_cancelled_is_told_as_what_it_is_afterwards(real: Real, action: str) -> None:
+    cloud, endings = real.cloud, Counter[str]()
+    for number in range(3):
+        vm = await cloud.vm()
+        await real.until_up(vm)
+        begun = await cloud.ask(vm, action)
+        await asyncio.sleep(0.05 * number)
+        with suppress(AlreadyEnded):
+            await cloud.engine.cancel(cloud.ns, begun.op.id)
+        status = (await cloud.ended(begun)).status
+        if status == "cancelled":
+            await asyncio.sleep(LATE)
+        told = (str(status), await cloud.state(vm), len(real.processes()))
+        assert told in (("cancelled", "RUNNING", 1), OFF[action], ("succeeded", "DESTROYED", 0))
+        endings[status] += 1
+        if told[1] != "DESTROYED":
+            await cloud.did(vm, "destroy")
+    assert endings["cancelled"] < endings.total()
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+async def test_a_stop_that_another_worker_has_begun_and_is_cancelled_is_not_told_as_not_done(
+    real: Real, obeys: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = real.cloud
+    vm = await cloud.vm()
+    await real.until_up(vm)
+    host, key, never = await real.host(vm), await cloud.machine(vm), asyncio.Event()
+    pressed, press = asyncio.Event(), QemuHost.press
+
+    async def vanish(self: QemuHost, key: str) -> None:
+        """Press the button, or only note it as a guest would that does not listen; and stay away."""
+        if obeys:
+            await press(self, key)
+        else:
+            record = self._lodging.folder.read(key)
+            assert record is not None
+            self._lodging.folder.write(replace(record, more={PRESSED: str(time.time())}))
+        pressed.set()
+        await never.wait()
+
+    monkeypatch.setattr(QemuHost, "press", vanish)
+    monkeypatch.setattr("stateward.domains.ovc.nodes.emulated.POLITELY", 60.0)
+    monkeypatch.setattr("stateward.engine.handlers.CALL_ENDS", 0.0)
+    monkeypatch.setattr("stateward.domains.ovc.proof.SETTLES", 5.0)
+    stopping = await cloud.ask(vm, "stop")
+    await pressed.wait()
+    await cloud.engine.cancel(cloud.ns, stopping.op.id)
+    ended = await cloud.ended(stopping)
+    told = (ended.status, await cloud.state(vm), await host.look(key))
+    assert told == (("succeeded", "HALTED", Power.OFF) if obeys else ("failed", "RUNNING", Power.ON))
 
 
 async def test_a_failed_migration_leaves_the_machine_running_and_the_request_behind_it_runs(real: Real) -> None:

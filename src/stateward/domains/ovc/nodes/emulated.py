@@ -1,6 +1,7 @@
 """A node of QEMU machines: real disks, given and taken while they run, and machines that move while they run."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 from stateward.domains.ovc.nodes.driven import BETWEEN_LOOKS, Driven
@@ -29,19 +30,36 @@ class Emulated(Driven):
         return await finish_call(self.host.boot(self._want(machine), disks_of(machine.disks)))
 
     async def stop(self, key: str) -> None:
-        """Press the power button, and pull the plug if that does not help."""
+        """Press the power button, and pull the plug if that does not help.
+
+        The guest may obey the button at any time. So what was begun is brought to its end, also if it is cancelled.
+        """
         if await self.look(key) is Power.ON:
-            await self._press(key)
+            await finish_call(self._power_off(key))
+        else:
+            await super().stop(key)
+
+    async def _power_off(self, key: str) -> None:
+        await self._press(key)
         await super().stop(key)
 
     async def _press(self, key: str) -> None:
         try:
             async with asyncio.timeout(POLITELY):
-                await self.host.tell(key, lambda monitor: monitor.ask("system_powerdown"))
+                await self.host.press(key)
                 while await self.look(key) is not Power.OFF:
                     await asyncio.sleep(BETWEEN_LOOKS)
         except (TimeoutError, MonitorError):
             return
+
+    async def look_settled(self, key: str, seconds: float) -> Power:
+        """Say what a machine is; one whose guest may be about to switch itself off is waited for, too."""
+        deadline = time.monotonic() + seconds
+        while (power := await super().look_settled(key, seconds)) is Power.ON and await self.host.may_obey(key):
+            if time.monotonic() > deadline:
+                return Power.CHANGING
+            await asyncio.sleep(BETWEEN_LOOKS)
+        return power
 
     async def present(self) -> Presence:
         """Say which machines are there, by their processes: whether their monitors answer does not matter."""
