@@ -64,10 +64,7 @@ class MciTemplate:
 
     def read(self, name: str, uid: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the spec of an MCI: of a fleet, or of a spec with a `uid` as this domain itself keeps it."""
-        if "uid" in given:
-            wanted = replace(_converted(given), name=name, uid=uid)
-        else:
-            wanted = mci_wish(Fields({**_fleet(given), "name": name}), uid, dynamic=True)
+        wanted = replace(_converted(given), name=name, uid=uid) if "uid" in given else _wanted(name, uid, given)
         check_wish(wanted)
         plain: dict[str, Any] = msgspec.to_builtins(wanted)
         return plain
@@ -102,27 +99,51 @@ def _converted(given: Mapping[str, Any]) -> MciSpec:
         raise BadInput(place.strip("`.") or "spec", given, f"what an MCI is made of: {what}") from error
 
 
-def _fleet(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a fleet with the names of the wire."""
-    fleet = _renamed("", given, HEAD)
-    groups = fleet.get("subGroups")
+def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:
+    """Read a fleet. What is wrong is told by the names that its writer has used."""
+    written: dict[str, str] = {}
+    fleet = _fleet(given, written)
+    try:
+        return mci_wish(Fields({**fleet, "name": name}), uid, dynamic=True, least=1)
+    except BadInput as error:
+        raise BadInput(_as_written(error.field, written), error.value, error.allowed) from error
+
+
+def _as_written(field: str, written: Names) -> str:
+    """Return the path of a field with the names of its writer; an index or a key at its end stays as it is."""
+    known = max((path for path in written if _is_within(field, path)), key=len, default="")
+    return written.get(known, "") + field.removeprefix(known)
+
+
+def _is_within(field: str, path: str) -> bool:
+    return field == path or field.startswith((f"{path}.", f"{path}["))
+
+
+def _fleet(given: Mapping[str, Any], written: dict[str, str]) -> dict[str, Any]:
+    """Return a fleet with the names of the wire, and note how each field was written."""
+    fleet = _renamed("", "", given, HEAD, written)
+    groups, path = fleet.get("subGroups"), written.get("subGroups", "groups")
     if not isinstance(groups, list):
-        raise BadInput("groups", groups, "a list of at least one subgroup")
-    fleet["subGroups"] = [_renamed(f"groups[{number}].", one, GROUP) for number, one in enumerate(groups)]
+        raise BadInput(path, groups, "a list of at least one subgroup")
+    fleet["subGroups"] = [
+        _renamed(f"{path}[{number}]", f"subGroups[{number}]", one, GROUP, written) for number, one in enumerate(groups)
+    ]
     if fleet.get("postCommand") is not None:
-        fleet["postCommand"] = _renamed("postCommand.", fleet["postCommand"], COMMAND)
+        fleet["postCommand"] = _renamed("postCommand", "postCommand", fleet["postCommand"], COMMAND, written)
     return fleet
 
 
-def _renamed(path: str, given: object, names: Names) -> dict[str, Any]:
+def _renamed(path: str, wire_path: str, given: object, names: Names, written: dict[str, str]) -> dict[str, Any]:
     if not isinstance(given, Mapping):
-        raise BadInput(path.rstrip("."), given, "an object with fields")
+        raise BadInput(path, given, "an object with fields")
+    written[wire_path] = path
     found: dict[str, Any] = {}
     for name, value in given.items():
-        wire = names.get(name)
+        wire, field = names.get(name), f"{path}.{name}" if path else name
         if wire is None:
-            raise BadInput(f"{path}{name}", value, f"a field of it; known: {', '.join(names)}")
+            raise BadInput(field, value, f"a field of it; known: {', '.join(names)}")
         if wire in found:
-            raise BadInput(f"{path}{name}", value, "given once")
+            raise BadInput(field, value, "given once")
         found[wire] = value
+        written[f"{wire_path}.{wire}" if wire_path else wire] = field
     return found

@@ -181,16 +181,22 @@ GROUP = FLEET["groups"][0]  # type: ignore[index]
     [
         ({}, "template.groups"),
         ({"foo": 1}, "template.foo"),
-        ({**FLEET, "groups": []}, "template.subGroups"),
+        ({**FLEET, "groups": []}, "template.groups"),
         ({**FLEET, "groups": "web"}, "template.groups"),
         ({**FLEET, "groups": ["web"]}, "template.groups[0]"),
-        ({**FLEET, "groups": [{**GROUP, "size": -2}]}, "template.subGroups"),
+        ({**FLEET, "groups": [{**GROUP, "size": -2}]}, "template.groups[0].size"),
+        ({**FLEET, "groups": [GROUP, {**GROUP, "name": "db", "size": 0}]}, "template.groups[1].size"),
+        ({**FLEET, "groups": [{**GROUP, "size": "0"}]}, "template.groups[0].size"),
+        ({"subGroups": [{**GROUP, "size": 0}]}, "template.subGroups[0].size"),
+        ({**FLEET, "groups": [{**GROUP, "disk": "big"}]}, "template.groups[0].disk"),
+        ({**FLEET, "groups": [{**GROUP, "label": {"a": []}}]}, "template.groups[0].label.a"),
+        ({**FLEET, "postCommand": {"command": ["uptime"], "minutes": -1}}, "template.postCommand.minutes"),
         ({**FLEET, "groups": [{**GROUP, "colour": "red"}]}, "template.groups[0].colour"),
         ({**FLEET, "groups": [{**GROUP, "spec": "nowhere+none+x"}]}, "template.groups[0]"),
         ({**FLEET, "groups": [{**GROUP, "image": "none"}]}, "template.groups[0]"),
         ({**FLEET, "groups": [{**GROUP, "connection": "none"}]}, "template.groups[0]"),
         ({**FLEET, "name": "no/name"}, "template.name"),
-        ({**FLEET, "policy": "pray"}, "template.policyOnPartialFailure"),
+        ({**FLEET, "policy": "pray"}, "template.policy"),
         ({"uid": 7}, "template."),
         ({"uid": "u", "name": "m", "groups": [{"name": "g"}]}, "template.groups[0]"),
         ("no JSON", "template"),
@@ -205,6 +211,13 @@ async def test_a_template_of_which_no_mci_could_be_made_is_refused_at_once(
         await both.lease("nonsense", {"resource_type": "mci", "template": template})
     assert caught.value.field.startswith(field)
     assert await both.wing.leases.list(NS) == []
+
+
+async def test_the_range_of_a_size_in_a_template_begins_with_one(both: Leasing) -> None:
+    template = {**FLEET, "groups": [{**GROUP, "size": 0}]}
+    with pytest.raises(BadInput, match=r"a whole number from 1 to 10000") as caught:
+        await both.lease("none", {"resource_type": "mci", "template": template})
+    assert (caught.value.field, caught.value.value) == ("template.groups[0].size", 0)
 
 
 async def test_an_mci_of_somebody_else_is_neither_used_nor_terminated(both: Leasing) -> None:

@@ -38,9 +38,9 @@ class Wish(Struct, frozen=True):
     count: int
 
 
-def mci_wish(body: Fields, uid: str, *, dynamic: bool, hold: bool = False) -> MciSpec:
-    """Read what MCI is wanted."""
-    groups = with_public_key(body, _groups(body.each("subGroups", "vm"), dynamic=dynamic))
+def mci_wish(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, least: int = 0) -> MciSpec:
+    """Read what MCI is wanted; `least` is the smallest size of a subgroup that may be given."""
+    groups = with_public_key(body, _groups(body.each("subGroups", "vm"), dynamic=dynamic, least=least))
     return MciSpec(
         name=name_of("name", body.text("name").strip()),
         uid=uid,
@@ -66,8 +66,8 @@ def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGrou
     return tuple(replace(one, public_key=public) if needs_key(one) else one for one in groups)
 
 
-def _groups(wishes: Sequence[Fields], *, dynamic: bool) -> tuple[SubGroup, ...]:
-    groups = tuple(group_wish(one, f"g{number}", dynamic=dynamic) for number, one in enumerate(wishes, 1))
+def _groups(wishes: Sequence[Fields], *, dynamic: bool, least: int) -> tuple[SubGroup, ...]:
+    groups = tuple(group_wish(one, f"g{number}", dynamic=dynamic, least=least) for number, one in enumerate(wishes, 1))
     if not groups:
         raise BadInput("subGroups", [], "a list of at least one subgroup")
     names = [one.name for one in groups]
@@ -78,11 +78,14 @@ def _groups(wishes: Sequence[Fields], *, dynamic: bool) -> tuple[SubGroup, ...]:
     return groups
 
 
-def group_wish(body: Fields, otherwise: str = "g1", *, dynamic: bool) -> SubGroup:
-    """Read what subgroup is wanted; one that has no name is called otherwise."""
+def group_wish(body: Fields, otherwise: str = "g1", *, dynamic: bool, least: int = 0) -> SubGroup:
+    """Read what subgroup is wanted; one that has no name is called otherwise.
+
+    A size of 0 stands for one VM: the clients of this API send it for a VM without companions.
+    """
     group = SubGroup(
         name=id_of(body.field("name"), body.text("name") or otherwise),
-        size=body.number("subGroupSize", "vmGroupSize", default=1, low=0, high=MOST_VMS) or 1,
+        size=body.number("subGroupSize", "vmGroupSize", default=1, low=least, high=MOST_VMS) or 1,
         spec=_needed(body, "specId", "commonSpec"),
         image=_needed(body, "imageId", "commonImage"),
         connection=reference(body.field("connectionName"), body.text("connectionName")),
