@@ -184,7 +184,7 @@ def _announce(started: "Started", settings: Config) -> None:
 
 def _commands(demo: bool) -> tuple[str, ...]:
     if demo:
-        return ("list -n demo", "do reboot mci/shop -n demo --wait", "top -n demo")
+        return ("list -n demo", "history mci/shop -n demo", "top -n demo")
     return ("ovc create account acme --wait", "list", "top --once")
 
 

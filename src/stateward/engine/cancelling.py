@@ -61,7 +61,9 @@ class NotCancelled(Denied):
         self.op, self.kind = op, kind
 
     def __str__(self) -> str:
-        return f"operation {self.op} runs to its end: what is done to a {self.kind} cannot be cancelled"
+        return (
+            f"operation {self.op} cannot be cancelled: operations on {self.kind} run to their end, or to their deadline"
+        )
 
 
 async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
@@ -71,13 +73,13 @@ async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
     operation = desk.operations.get(key)
     if operation is None:
         raise NoSuchOperation(*key)
-    if not kinds[operation.kind].cancels:
-        raise NotCancelled(operation.id, operation.kind)
     await _load(desk, [operation])
     work = desk.work(key)
     if work is None or work.fenced:
         ended = (await tx.operations([key])).get(key, operation)  # it was read before its object was locked
         raise AlreadyEnded(ended.id, ended.status)
+    if not kinds[operation.kind].cancels:
+        raise NotCancelled(operation.id, operation.kind)
     _cancel_work(desk, kinds, operation, work, who)
     marked = desk.work(key)
     if marked is not None and not work.cancelled:  # it ends later, by a worker that does not know who asked for it

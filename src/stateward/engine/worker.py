@@ -451,7 +451,7 @@ class Worker:
 
 
 async def _unknown(job: Job) -> None:
-    raise Permanent(f"nobody here knows how to {job.action} a {job.claim.operation.kind}")
+    raise Permanent(f"no handler here for {job.action!r} of {job.claim.operation.kind}")
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -75,6 +75,16 @@ def test_a_lane_keeps_its_group_when_its_limit_changes(house: House) -> None:
     assert house.json("lanes", "set", lane, "--capacity", "4")["grp"] == "mine"
 
 
+def test_a_limit_of_a_lane_or_group_that_is_not_in_use_is_set_with_a_notice(house: House) -> None:
+    group, lane = f"{house.ns}-typo", f"{house.ns}-typo/eu"
+    limits = {f"group {group}": ("group", group, "--lanes", "2"), f"lane {lane}": ("set", lane, "--capacity", "0")}
+    for what, words in limits.items():
+        first, again = house.run("lanes", *words), house.run("lanes", *words)
+        assert (first.exit_code, again.exit_code) == (0, 0), first.output
+        assert f"Notice: no {what} is in use now" in first.stderr
+        assert again.stderr == "", "it is known by its limit"
+
+
 def test_lanes_alone_shows_them(house: House) -> None:
     done = house.run("lanes")
     assert done.exit_code == 0, done.output

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from stateward.cli.answers import Lanes
-from stateward.cli.output import print_json
+from stateward.cli.output import err, print_json
 from stateward.cli.session import Session, on_server, with_options
 from stateward.cli.show import filled_table, results, when
 from stateward.errors import BadInput
@@ -46,16 +46,26 @@ def set_(session: Session, lane: Lane, capacity: Capacity, group: Of = None) -> 
         results().print(
             f"Lane {set_to.lane} of {set_to.grp} runs up to {limit(set_to.capacity)} at once.", markup=False
         )
+        if lane not in known:
+            _notice_unused("lane", lane)
 
 
 @on_server
 def set_group(session: Session, group: Group, lanes: Count) -> None:
     """Set how many lanes of a group may be active at once."""
+    known = {one.grp for one in session.client.lanes().groups}
     set_to = session.client.set_group(group, lanes)
     if session.json:
         print_json(set_to)
     else:
         results().print(f"Group {set_to.grp} has up to {limit(set_to.lanes)} lanes active at once.", markup=False)
+        if group not in known:
+            _notice_unused("group", group)
+
+
+def _notice_unused(what: str, name: str) -> None:
+    """Tell that a limit holds for nothing yet: it may be set before use, but the name may also be mistyped."""
+    err().print(f"Notice: no {what} {name} is in use now; the limit holds as soon as one is.", markup=False)
 
 
 def lane_table(found: Lanes) -> Table:

@@ -15,7 +15,8 @@ WRITTEN = re.compile(r"[0-9T:. -]{1,32}")
 LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 """The last time that is read: after it comes a year that dates of Python have no room for."""
 
-ALLOWED = "a time before the year 9999, such as '2030-01-31 14:00', or 'now'"
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+EXAMPLE = "such as '2030-01-31 14:00', or 'now'"
 
 
 def read_time(field: str, text: object, now: float) -> float:
@@ -24,8 +25,17 @@ def read_time(field: str, text: object, now: float) -> float:
         return now
     found = _read(text) if isinstance(text, str) and WRITTEN.fullmatch(text) else None
     if found is None or not 0 < found < LATEST:
-        raise Rejected(f"{text} is an invalid date. Required format: {ASKED}", field, text, ALLOWED)
+        raise Rejected(f"{text} is an invalid date. Required format: {ASKED}", field, text, _allowed(text, found))
     return found
+
+
+def _allowed(text: object, found: float | None) -> str:
+    """Return what a time must be that is refused."""
+    if found is not None:
+        return f"a time after 1970 and before the year 9999, {EXAMPLE}"
+    if isinstance(text, str) and DATE.fullmatch(text):
+        return f"a date with its time of day, such as '{text} 14:00', or 'now'"
+    return f"a time that the calendar has, {EXAMPLE}"
 
 
 def _read(text: str) -> float | None:

@@ -1,11 +1,13 @@
 """Clusters and apps from their creation to their end, with an agent that works as it should, or cannot."""
 
+import pytest
 from msgspec.structs import replace
 
 from stateward.agents.messages import Report
 from stateward.agents.simulated import SimulatedSite
 from stateward.domains.edge.lifecycle import IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_marks, spec_of
+from stateward.engine.cancelling import AlreadyEnded, NotCancelled
 from stateward.lifecycle import AGENT
 from stateward.store.records import Key
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, Hand, House, hold, overdue
@@ -41,6 +43,18 @@ async def test_the_states_are_those_of_the_design_and_progress_is_kept(house: Ho
     assert "has trouble" not in [line.event for line in lines], "to wait for an agent is no trouble"
     progress = await house.engine.store.reader.progress_of(created.key, 0)
     assert [(line.text, line.done, line.total) for line in progress] == [("step 1", 1, 1)]
+
+
+async def test_an_operation_is_not_cancelled_while_an_agent_has_it_and_has_ended_after_that(house: House) -> None:
+    gate = hold(await house.cloudlet())
+    accepted = await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
+    with pytest.raises(NotCancelled) as refused:
+        await house.engine.cancel(NS, accepted.op.id)
+    assert "operations on edge.clusterinst run to their end" in str(refused.value)
+    gate.set()
+    await house.ended(accepted)
+    with pytest.raises(AlreadyEnded, match="has succeeded already"):
+        await house.engine.cancel(NS, accepted.op.id)
 
 
 async def test_a_create_that_fails_is_undone_until_nothing_is_left(house: House) -> None:

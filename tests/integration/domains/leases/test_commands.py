@@ -195,6 +195,17 @@ def test_what_is_refused_is_told_with_its_reason(house: LeaseHouse) -> None:
     for words, told in (
         (("show", "nobody"), "no lease 'nobody'"),
         (("create", "x", "--end", "soon"), "--end"),
+        (
+            ("create", "x", "--start", "2h", "--end", "2030-01-31"),
+            "a date with its time of day, such as '2030-01-31 14:00'",
+        ),
+        (
+            ("create", "x", "--start", "2h", "--end", "1999-01-01"),
+            "a date with its time of day, such as '1999-01-01 14:00'",
+        ),
+        (("create", "x", "--start", "2h", "--end", "1999-01-01 14:00"), "a time after the start, and not in the past"),
+        (("create", "x", "--end", "2030-02-31 14:00"), "a time that the calendar has"),
+        (("create", "x", "--end", "9999-12-31 14:00"), "before the year 9999"),
         (("create", "x", "--end", "1h", "--hosts", "9"), "not enough"),
         (("recover", "here"), "recover"),
         (("host", "remove", "nobody"), "nobody"),
