@@ -5,7 +5,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import Connection, Image, Spec, SubGroup, part_id, part_seen, vm_of, vm_seen
 from stateward.drivers import Observation
+from stateward.engine.cancelling import AlreadyEnded
 from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
 from stateward.store.records import Operation, Status
@@ -26,6 +27,9 @@ from tests.integration.drivers.aws.images import IMAGE
 from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu
 
 GUESTS, PROCESSES = 50, 50
+LATE = 1.0
+"""How many seconds a machine has after the end of an operation to show what comes late."""
+REACHED = {"suspend": "Suspended", "resume": "Running", "terminate": "Terminated"}
 
 
 @pytest.fixture
@@ -220,13 +224,68 @@ async def whole_life(house: House, wanted: SubGroup, connection: str, folder: Pa
     assert left_of(folder) == []
 
 
+async def cancelled_soon(house: House, action: str, delay: float) -> Status:
+    """Cancel an action on the only VM soon after it was asked for; the record and the machine are to agree."""
+    (vm,) = await house.service.vms(NS, "m1")
+    begun = await house.service.control_vm(NS, "m1", vm_of(vm).name, action, ANN)
+    await asyncio.sleep(delay)
+    with suppress(AlreadyEnded):
+        await house.engine.cancel(NS, begun.op.id, "ann")
+    status = (await house.ended(begun)).status
+    await asyncio.sleep(LATE)
+    (now,) = await house.service.vms(NS, "m1")
+    (machine,) = (await shown(house, vm_of(vm).connection)).values()
+    assert now.state == machine.state.capitalize()
+    assert (status, now.state) in ((Status.SUCCEEDED, REACHED[action]), (Status.CANCELLED, vm.state))
+    return status
+
+
+async def cancelled_at_every_time(house: House) -> None:
+    """Cancel each action sooner or later, until each was done in spite of it at least once."""
+    for action in ("suspend", "resume", "terminate"):
+        for delay in (0.0, 0.02, 0.1, 1.0):
+            if await cancelled_soon(house, action, delay) is Status.SUCCEEDED:
+                break
+        else:
+            pytest.fail(f"{action} was never sent before it was cancelled")
+
+
+@needs_qemu
+async def test_what_is_cancelled_at_a_qemu_guest_is_told_as_what_its_machine_is_afterwards(
+    house: House, tmp_path: Path
+) -> None:
+    await register_qemu(house)
+    async with nothing_stays(tmp_path / "machines" / "qemu" / "here"):
+        await house.created(mci("m1", SubGroup("guest", 1, "tiny", "tick")))
+        await cancelled_at_every_time(house)
+
+
+async def test_what_is_cancelled_at_a_process_machine_is_told_as_what_it_is_afterwards(
+    house: House, tmp_path: Path
+) -> None:
+    await house.grant_host()
+    async with nothing_stays(tmp_path / "machines" / "process" / "here"):
+        await house.created(mci("m1", SubGroup("p", 1, "local+here+tiny", "sh")))
+        await cancelled_at_every_time(house)
+
+
+async def test_what_is_cancelled_on_ec2_is_told_as_what_its_machine_is_afterwards(house: House, ec2: Any) -> None:
+    await house.created(mci("m1", replace(ON_EC2, size=1)))
+    await cancelled_at_every_time(house)
+
+
+async def register_qemu(house: House) -> None:
+    """Let the namespace make QEMU guests on this host."""
+    await house.service.add_connection(Connection("lab", "lab", "here", driver="qemu", namespaces=(NS,)), ANN)
+    await house.service.register(NS, Spec("tiny", "lab", "tiny"), ANN)
+    await house.service.register(NS, Image("tick", "lab", "tick"), ANN)
+
+
 @needs_qemu
 async def test_qemu_guests_of_one_mci_are_suspended_resumed_and_rebooted_and_one_that_was_killed_is_found(
     house: House, tmp_path: Path
 ) -> None:
-    await house.service.add_connection(Connection("lab", "lab", "here", driver="qemu", namespaces=(NS,)), ANN)
-    await house.service.register(NS, Spec("tiny", "lab", "tiny"), ANN)
-    await house.service.register(NS, Image("tick", "lab", "tick"), ANN)
+    await register_qemu(house)
     folder = tmp_path / "machines" / "qemu" / "here"
     async with nothing_stays(folder):
         await whole_life(house, SubGroup("guest", GUESTS, "tiny", "tick"), "lab", folder)
