@@ -6,14 +6,15 @@ An account is nothing by itself; a cloudspace has its firewall, which comes up b
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from stateward.domains.ovc.crowds import Crowd, all_of
+from stateward.domains.ovc.crowds import HALF_DONE, Crowd, all_of, none_done
 from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
 from stateward.domains.ovc.looking import objects
-from stateward.domains.ovc.model import seen_of, text, vm_seen
+from stateward.domains.ovc.model import box_seen, seen_of, text, vm_seen
+from stateward.domains.ovc.nodes import Power
 from stateward.domains.ovc.overdue import Run, in_time
 from stateward.domains.ovc.small import is_done, nothing
-from stateward.engine import Handler, Job, Kind, Permanent, Request
+from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request, Seen
 from stateward.engine.kinds import After, Company, Guard
 from stateward.lifecycle import CONTROLLER, Lifecycle
 from stateward.store.port import Reader
@@ -38,9 +39,7 @@ class Containers:
     def accounts(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
         """Return the kind of accounts, with its handlers."""
         handlers = _bookish(lifecycle) | {
-            "delete": Handler(lambda job: self._take_along(job, _may_go)),
-            "restore": Handler(lambda job: self._take_along(job, _went_with(job.object))),
-            "destroy": Handler(lambda job: self._take_along(job, _is_left)),
+            action: Handler(self._take_along, cancelled=self._look) for action in ("delete", "restore", "destroy")
         }
         return Kind(lifecycle, handlers, guard=guard, company=company, after=after, general=True)
 
@@ -50,38 +49,53 @@ class Containers:
         powering: dict[str, Run] = {"deploy": walls.on, "resume": walls.on, "pause": walls.off, "reset": walls.reset}
         handlers = _bookish(lifecycle) | {
             **{action: Handler(in_time(run, walls.look), walls.look) for action, run in powering.items()},
-            "delete": Handler(lambda job: self._down(job, _may_go)),
-            "restore": Handler(self._up),
-            "destroy": Handler(lambda job: self._down(job, _is_left)),
-            "place firewall": Handler(walls.place),
+            "delete": Handler(self._down, cancelled=self._look),
+            "restore": Handler(self._up, cancelled=self._look),
+            "destroy": Handler(self._down, cancelled=self._look),
+            "place firewall": Handler(walls.place, cancelled=walls.look_placed),
         }
         return Kind(lifecycle, handlers, guard=guard, company=company, after=after, general=True)
 
-    async def _down(self, job: Job, concerned: Callable[[Object], bool]) -> None:
-        await self._take_along(job, concerned)
+    async def _down(self, job: Job) -> None:
+        await self._take_along(job)
         await self._firewalls.off(job)
 
     async def _up(self, job: Job) -> None:
         """Bring a cloudspace back; if that cannot be done, its firewall is not left running."""
         await job.once("firewall", lambda: self._firewalls.on(job))
         try:
-            await self._take_along(job, _went_with(job.object))
+            await self._take_along(job)
         except Permanent:
             await self._firewalls.off(job)
             raise
 
-    async def _take_along(self, job: Job, concerned: Callable[[Object], bool]) -> None:
+    async def _look(self, job: Job) -> Seen | Ending:
+        """Say what became of work that was cancelled: done, not done if all is as it was, or half done."""
+        found, power = job.claim.object, Power.OFF
+        had_power = wants_power = False
+        if found.kind == CLOUDSPACE.kind:
+            power, wants_power = await self._firewalls.power(job), job.action == "restore"
+            had_power = bool(box_seen(found).machine) and not wants_power
+        if power is (Power.ON if had_power else Power.OFF) and await none_done(job, self._reader):
+            return Seen.NOT_DONE
+        if power is Power.UNKNOWN:
+            return Seen.UNKNOWN
+        left = [one for kind in BELOW[found.kind] for one in await self._below(job, kind.kind)]
+        return Seen.DONE if not left and power is (Power.ON if wants_power else Power.OFF) else HALF_DONE
+
+    async def _take_along(self, job: Job) -> None:
         """Do to all that are concerned what is done to their parent; one that will not go keeps it from going."""
         for lifecycle in BELOW[job.claim.object.kind]:
-            left = partial(self._below, job, lifecycle.kind, concerned)
+            left = partial(self._below, job, lifecycle.kind)
             crowd = Crowd(left, _asking(job), first=_clones_first)
             failed = (await all_of(job, lifecycle.kind, crowd, self._reader)).failed
             if failed:
                 some = "; ".join(f"{id_}: {why}" for id_, why in list(failed.items())[:5])
                 raise Permanent(f"{len(failed)} of its {lifecycle.kind} could not {job.action}: {some}")
 
-    async def _below(self, job: Job, kind: str, concerned: Callable[[Object], bool]) -> Sequence[Object]:
-        chosen = Selector(job.ns, kind, job.object)
+    async def _below(self, job: Job, kind: str) -> Sequence[Object]:
+        """Return those below who are concerned, and those who may be when others are done with them."""
+        chosen, concerned = Selector(job.ns, kind, job.object), _concerned(job)
         return [one async for one in objects(self._reader, chosen) if concerned(one) or _is_busy(one, job)]
 
     @property
@@ -98,6 +112,13 @@ def _is_busy(one: Object, job: Job) -> bool:
 def _bookish(lifecycle: Lifecycle) -> dict[str, Handler]:
     """Return handlers for what is a matter of the books."""
     return {action: Handler(nothing, is_done) for action in lifecycle.actions}
+
+
+def _concerned(job: Job) -> Callable[[Object], bool]:
+    """Return who tells to whom the action is to be done."""
+    if job.action == "restore":
+        return _went_with(job.object)
+    return _may_go if job.action == "delete" else _is_left
 
 
 def _may_go(one: Object) -> bool:

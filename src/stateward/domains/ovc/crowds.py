@@ -14,15 +14,19 @@ from msgspec import Struct
 
 from stateward.domains.ovc.looking import last_error
 from stateward.domains.ovc.validation import TRANSITION_STATES
-from stateward.engine import Job, Request, Temporary
+from stateward.engine import Ending, Job, Request, Seen, Temporary
+from stateward.lifecycle import FAILED
 from stateward.store.port import Reader
-from stateward.store.records import Key, Object
+from stateward.store.records import Key, Object, Status
 
 AGAIN = 0.2
 """How many seconds pass before those are looked at again who were busy."""
 
 PATIENCE = 48
 """How often one is asked who denies it, because something stands in its queue; to fail costs a share of this."""
+
+HALF_DONE = Ending(FAILED, error="cancelled, and part of it was done")
+"""How an action ends that was cancelled when it was done to some of those whom it is for."""
 
 
 class Crowd(Struct, frozen=True):
@@ -71,6 +75,16 @@ async def _who(crowd: Crowd, spent: Counter[str]) -> dict[str, str]:
             raise Temporary(f"waits for {', '.join(busy[:5])}", after=AGAIN)
         return {one.id: one.state for one in free}  # nobody will come first
     return ready
+
+
+async def none_done(job: Job, reader: Reader) -> bool:
+    """Tell whether of all that was asked of others nothing was done: each of these operations was cancelled."""
+    return all(one.status is Status.CANCELLED for one in await reader.children_of(job.key))
+
+
+async def look_undone(job: Job, reader: Reader) -> Seen | Ending:
+    """Say what became of cancelled work that others do."""
+    return Seen.NOT_DONE if await none_done(job, reader) else HALF_DONE
 
 
 async def _why(reader: Reader, one: Object) -> str:

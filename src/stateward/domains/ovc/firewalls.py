@@ -56,8 +56,24 @@ class Firewalls:
         seen, wanted = box_seen(job.claim.object), REACHED.get(job.action)
         if wanted is None:
             return await self._look_reset(job, seen)
-        node = await self._nodes.of(job.ns, seen.node) if seen.machine else None
-        return judge_power(Power.OFF if node is None else await power_seen(node, seen.machine, job), wanted)
+        return judge_power(await self.power(job), wanted)
+
+    async def power(self, job: Job) -> Power:
+        """Return what a cloudspace's firewall is; one that has no machine is off."""
+        seen = box_seen(job.claim.object)
+        return await self._power_at(job, seen.node, seen.machine)
+
+    async def look_placed(self, job: Job) -> Seen:
+        """Say whether a firewall is where it is to be; as long as it has power where it was, it is not."""
+        seen = box_seen(job.claim.object)
+        here = await self.power(job)
+        there = await self._power_at(job, seen.to, machine_of(job.object, job.key.id) if seen.to else "")
+        if here is Power.OFF and there is (Power.ON if seen.to else Power.OFF):
+            return Seen.DONE
+        return Seen.NOT_DONE if here is (Power.ON if seen.machine else Power.OFF) else Seen.UNKNOWN
+
+    async def _power_at(self, job: Job, node: str, machine: str) -> Power:
+        return await power_seen(await self._nodes.of(job.ns, node), machine, job) if machine else Power.OFF
 
     async def _look_reset(self, job: Job, seen: BoxSeen) -> Seen:
         """Say whether a firewall was booted anew; one that had no power is a new machine, made by this operation."""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from stateward.domains.ovc.crowds import Crowd, Done, all_of
+from stateward.domains.ovc.crowds import Crowd, Done, all_of, look_undone
 from stateward.domains.ovc.firewalls import GUARDED
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, VM, VmState
 from stateward.domains.ovc.looking import objects
 from stateward.domains.ovc.model import Away, NodeFacts, NodeReport, Placed, box_seen, node_seen, text
 from stateward.domains.ovc.nodes import Nodes
 from stateward.domains.ovc.rules.node import vm_action
-from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
+from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request, Seen
 from stateward.engine.kinds import After, Guard
 from stateward.lifecycle import CONTROLLER, FAILED, Lifecycle
 from stateward.store.port import Reader
@@ -38,11 +38,14 @@ class Hosts:
         """Return the kind of nodes, with its handlers."""
         handlers = {
             "register": Handler(self._register),
-            "maintenance": Handler(self._empty),
-            "enable": Handler(self._fill),
-            "decommission": Handler(self._leave),
+            "maintenance": Handler(self._empty, cancelled=self._look),
+            "enable": Handler(self._fill, cancelled=self._look),
+            "decommission": Handler(self._leave, cancelled=self._look),
         }
         return Kind(lifecycle, handlers, guard=guard, after=after)
+
+    async def _look(self, job: Job) -> Seen | Ending:
+        return await look_undone(job, self._reader)
 
     async def _register(self, job: Job) -> None:
         trouble = await (await self._nodes.of(job.ns, job.object)).check()

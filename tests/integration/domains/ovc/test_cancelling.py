@@ -1,0 +1,105 @@
+"""What is cancelled is told as what became of it: on nodes of processes, and for what takes others along."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from stateward.domains.ovc.model import box_seen
+from stateward.domains.ovc.nodes.port import Power
+from stateward.engine.cancelling import AlreadyEnded
+from stateward.store import open_store
+from tests.integration.domains.ovc.cloud import ADA, PAPER, Cloud, open_cloud
+from tests.integration.domains.ovc.processes import nodes_in
+from tests.integration.drivers.local.host import kill_all_in
+
+POWERS = {"RUNNING": Power.ON, "PAUSED": Power.FROZEN, "HALTED": Power.OFF, "DELETED": Power.OFF}
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[Cloud]:
+    """A node whose machines are processes of this host."""
+    async with open_cloud(open_store(str(tmp_path / "stateward.db")), tmp_path, PAPER) as cloud:
+        yield await cloud.furnish(1, driver="process")
+    for node in nodes_in(tmp_path):
+        kill_all_in(node)
+
+
+@pytest.mark.parametrize("action", ["pause", "stop", "delete"])
+async def test_what_is_cancelled_on_a_node_of_processes_is_told_as_what_the_machine_is(
+    local: Cloud, action: str
+) -> None:
+    endings = Counter[str]()
+    for number in range(6):
+        vm = await local.vm()
+        node, key = await local.wing.nodes.of(local.ns, await local.node_of(vm)), await local.machine(vm)
+        begun = await local.ask(vm, action)
+        await asyncio.sleep(0.005 * number)
+        with suppress(AlreadyEnded):
+            await local.engine.cancel(local.ns, begun.op.id)
+        endings[(await local.ended(begun)).status] += 1
+        state = await local.state(vm)
+        assert await node.look(key) is POWERS[state]
+        assert (state == "RUNNING") is ((await local.operation(begun.op.id)).status == "cancelled")
+    assert endings["succeeded"] > 0
+
+
+# --- what takes others along -----------------------------------------------------------------------------------------
+
+
+async def cancelled_at(cloud: Cloud, door: str, id_: str, action: str) -> str:
+    """Ask for an action, cancel it when somebody waits at a door, open the door, and return how it has ended."""
+    cloud.doors.close(door)
+    begun = await cloud.ask(id_, action, ADA)
+    await cloud.doors.somebody_at(door)
+    await cloud.engine.cancel(cloud.ns, begun.op.id)
+    ended = await cloud.ended(begun)
+    cloud.doors.open(door)
+    return ended.status
+
+
+async def power_of_wall(cloud: Cloud) -> Power:
+    """Return what the node says of a cloudspace's firewall."""
+    seen = box_seen(await cloud.get(cloud.box))
+    return await (await cloud.wing.nodes.of(cloud.ns, seen.node)).look(seen.machine) if seen.machine else Power.OFF
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("action", ["delete", "destroy"])
+async def test_a_cloudspace_whose_end_is_cancelled_before_anything_was_done_is_as_it_was(
+    cloud: Cloud, action: str
+) -> None:
+    vm = await cloud.vm()
+    assert await cancelled_at(cloud, "stop", cloud.box, action) == "cancelled"
+    assert (await cloud.states(cloud.box, vm), await power_of_wall(cloud)) == (["DEPLOYED", "RUNNING"], Power.ON)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_cloudspace_whose_end_is_cancelled_after_its_machines_have_gone_is_not_told_as_not_done(
+    cloud: Cloud,
+) -> None:
+    vm = await cloud.vm()
+    await cloud.did(vm, "stop")  # only the firewall is left to be stopped
+    assert await cancelled_at(cloud, "stop", cloud.box, "delete") == "failed"
+    assert (await cloud.states(cloud.box, vm), await power_of_wall(cloud)) == (["DEPLOYED", "DELETED"], Power.ON)
+    await cloud.did(cloud.box, "delete")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_maintenance_that_is_cancelled_after_a_machine_was_stopped_is_not_told_as_not_done(
+    cloud: Cloud,
+) -> None:
+    vms = await cloud.vms(3)
+    places = [await cloud.node_of(vm) for vm in vms]
+    (node, _), *_ = Counter(places).most_common(1)
+    first, second = [vm for vm, place in zip(vms, places, strict=True) if place == node][:2]
+    cloud.doors.close(f"stop:{second}")
+    begun = await cloud.ask(node, "maintenance", ADA, vmaction="stop")
+    await cloud.until_state(first, "HALTED")
+    await cloud.engine.cancel(cloud.ns, begun.op.id)
+    ended = await cloud.ended(begun)
+    assert (ended.status, ended.error) == ("failed", "cancelled, and part of it was done")
+    assert await cloud.states(node, first, second) == ["ENABLED", "HALTED", "RUNNING"]
