@@ -16,7 +16,7 @@ from stateward.domains.systems.names import path_of, pool_id, system_of
 from stateward.domains.systems.premises import Premises
 from stateward.domains.systems.rolling import Deeds, is_done, next_deeds, score
 from stateward.domains.systems.specs import LOCAL, SECRET_ENV, ChangeSeen, Wanted, seen_of, spec_of
-from stateward.engine import Denied, Ending, Handler, Job, Kind, Permanent, Request
+from stateward.engine import Denied, Ending, Handler, Job, Kind, Permanent, Request, Seen
 from stateward.engine.desk import Desk
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
 from stateward.store.records import Object
@@ -64,7 +64,7 @@ class Services:
         return [
             Kind(
                 SERVICE,
-                {**dict.fromkeys(events, change), "delete": Handler(self.end)},
+                {**dict.fromkeys(events, change), "delete": Handler(self.end, cancelled=self.look_ended)},
                 guard=refuse_second_spec,
                 privacy=SECRET_ENV,
             ),
@@ -99,6 +99,13 @@ class Services:
                 await backend.stop(ref, one.name)
             await backend.pause(ref, PAUSE)
         await backend.forget(ref)
+
+    async def look_ended(self, job: Job) -> Seen:
+        """Say whether the end of a service that was cancelled had begun: an instance that was told to stop, stops."""
+        ref, wanted = ref_of(job), spec_of(job.claim.object, Wanted)
+        present = [one.present for one in await (await self._premises.backend(ref.home)).instances(ref)]
+        is_whole = wanted is not None and all(present) and len(present) >= wanted.service.instances
+        return Seen.NOT_DONE if is_whole else Seen.UNKNOWN
 
     # --- node pools --------------------------------------------------------------------------------------------------
 

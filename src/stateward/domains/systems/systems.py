@@ -9,8 +9,9 @@ from stateward.domains.systems.lifecycle import SYSTEM
 from stateward.domains.systems.premises import Premises
 from stateward.domains.systems.records import Records
 from stateward.domains.systems.specs import Lives, SystemSpec, encoded, spec_of
-from stateward.engine import Ending, Handler, Job, Kind, Permanent, Temporary
+from stateward.engine import Ending, Handler, Job, Kind, Permanent, Seen, Temporary
 from stateward.errors import UnknownName
+from stateward.store.records import Status
 
 ATTEMPTS = 5
 """How often it is tried to make a system ready."""
@@ -25,7 +26,7 @@ class Systems:
     def kind(self) -> Kind:
         """Return the kind of systems."""
         make = Handler(self.make, attempts=ATTEMPTS)
-        handlers = {"create": make, "retry": make, "delete": Handler(self.remove)}
+        handlers = {"create": make, "retry": make, "delete": Handler(self.remove, cancelled=self.look_removed)}
         return Kind(SYSTEM, handlers, guard=partial(guard_system, self._premises.settings), general=True)
 
     async def make(self, job: Job) -> Ending:
@@ -46,5 +47,11 @@ class Systems:
         trouble = await clear(self._premises, job, home)
         if trouble:
             raise Permanent(trouble)
-        await (await self._premises.backend(home)).remove(home)
+        await job.call((await self._premises.backend(home)).remove(home))
         await self._records.clear(home)
+
+    async def look_removed(self, job: Job) -> Seen:
+        """Say whether anything was removed of a system whose removal was cancelled: its services go first."""
+        children = await self._premises.engine.store.reader.children_of(job.key)
+        undone = all(one.status is Status.CANCELLED for one in children) if children else job.is_untried
+        return Seen.NOT_DONE if undone else Seen.UNKNOWN

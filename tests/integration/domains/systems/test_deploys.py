@@ -297,6 +297,35 @@ async def test_a_system_can_be_deleted_at_any_point(stand: Stand, state: str) ->
     assert await stand.engine.store.reader.locks_of(Key(NS, "shop")) == []
 
 
+@pytest.mark.parametrize("stops", [True, False])
+async def test_the_end_of_a_system_that_is_cancelled_is_told_as_what_became_of_its_services(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    await stand.deployed("/", "services: {web: {command: web v1, instances: 2}}")
+    asked, stop = asyncio.Event(), stand.backend.stop
+
+    async def stop_and_hang(one: Ref, name: str) -> None:
+        if stops:
+            await stop(one, name)
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(stand.backend, "stop", stop_and_hang)
+    deleting = await stand.actions.delete("shop")
+    await asked.wait()
+    await stand.engine.cancel(NS, deleting.op.id)
+    ended = await stand.ended(deleting)
+    monkeypatch.undo()
+    (web,) = list(await stand.engine.store.reader.children_of(deleting.op.key))
+    told = (ended.status, web.status, await stand.state(), (await stand.states())["web"])
+    assert told == (
+        (Status.FAILED, Status.FAILED, "failed", "failed")
+        if stops
+        else (Status.CANCELLED, Status.CANCELLED, "stable", "stable")
+    )
+    assert (await stand.ended(await stand.actions.delete("shop"))).status is Status.SUCCEEDED
+
+
 async def test_a_deleted_system_takes_no_deploys_and_its_name_can_be_used_again(stand: Stand) -> None:
     await stand.deployed("/a", service())
     stand.backend.fail("/a", "v2")

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from stateward.domains.systems.actions import Actions
 from stateward.domains.systems.backends.local import LocalBackend
@@ -103,6 +104,23 @@ async def ask_on(url: str, answers: Counter[str], over: asyncio.Event) -> None:
                 answers[(await client.get(url)).text] += 1
         except httpx.HTTPError as error:
             answers[f"lost: {error!r}"] += 1
+
+
+async def test_the_end_of_a_system_that_is_cancelled_while_its_processes_stop_is_not_told_as_not_done(
+    machine: Machine,
+) -> None:
+    assert (await machine.deployed(web=replace(program("first", instances=2), drain=1.0))).status is Status.SUCCEEDED
+    pids, ref = await machine.pids("/web"), Ref(HOME, "/web")
+    deleting = await machine.actions.delete("shop")
+    async with asyncio.timeout(PATIENT):
+        while all(one.present for one in await machine.backend.instances(ref)):
+            await asyncio.sleep(0.01)
+    await machine.engine.cancel(NS, deleting.op.id)
+    assert (await machine.engine.wait(NS, deleting.op.id, PATIENT)).status is Status.FAILED
+    assert (await machine.engine.get(NS, "shop")).state == "failed"
+    async with asyncio.timeout(PATIENT):
+        while any(is_alive(pid) for pid in pids if pid is not None):
+            await asyncio.sleep(0.01)
 
 
 async def test_a_service_that_never_gets_healthy_fails_by_its_deadline_and_leaves_the_others_alone(
