@@ -182,12 +182,23 @@ class Field:
         """Return the processes of an app that really run on this machine, in a node of this agent."""
         return [pid for pid in processes("stateward-app/", f"/{app}/") if _is_in(pid, self.folder)]
 
+    def _left(self) -> set[int]:
+        """Return the processes of this folder that live: agents, machines, and apps."""
+        found = {*processes(str(self.folder)), *(pid for pid in processes() if _is_in(pid, self.folder))}
+        natives = [one.native_id for one in records_in(self.folder / "site" / "machines")]
+        marked = {pid for pid in processes() if any(line.startswith(one) for line in arguments(pid) for one in natives)}
+        return found | marked
+
     def close(self) -> None:
         for process in (*self._started, self.server):
             process.process.kill()
             process.ended()
-        for pid in {*processes(str(self.folder)), *(pid for pid in processes() if _is_in(pid, self.folder))}:
-            kill(pid)
+        end = time.monotonic() + PATIENT
+        while left := self._left():  # an agent that is killed may just have started something
+            assert time.monotonic() < end, f"these do not end: {left}"
+            for pid in left:
+                kill(pid)
+            time.sleep(0.05)
         self.client.close()
         self.proxy.stop()
 
