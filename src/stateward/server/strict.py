@@ -95,7 +95,7 @@ def bad_body(error: msgspec.ValidationError, expected: object = None) -> BadBody
         _, found, name = why.partition(opening)
         field = f"{place}.{name.removesuffix('`')}".removeprefix(".")
         if found and opening is UNKNOWN:
-            return UnknownField(field, known_fields(expected, place))
+            return UnknownField(field or '""', known_fields(expected, place))  # a name may be empty
         if found:
             return BadBody(field, _lowered(why))
     return BadBody(place or "body", _lowered(why))
