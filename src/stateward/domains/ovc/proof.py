@@ -20,8 +20,14 @@ async def power_seen(node: Hypervisor, key: str, job: Job) -> Power:
     """Return what a machine is; where the operation ends with it, what it is at rest."""
     if not job.is_ending:
         return await node.look(key)
-    await asyncio.sleep(node.lag)
+    await _outlast_lag(node, job)
     return await node.look_settled(key, SETTLES)
+
+
+async def _outlast_lag(node: Hypervisor, job: Job) -> None:
+    """Wait, where the operation ends with a look, until what the node shows is younger than the call."""
+    if job.is_ending:
+        await asyncio.sleep(node.lag)
 
 
 def judge_power(power: Power, wanted: Power) -> Seen:
@@ -37,6 +43,7 @@ def judge_power(power: Power, wanted: Power) -> Seen:
 
 async def judge_reset(node: Hypervisor, key: str, job: Job) -> Seen:
     """Return what a node's tokens prove about a reset."""
+    await _outlast_lag(node, job)
     was_reset = await node.was_reset(key, job.key.id)
     if was_reset is None:
         return Seen.REPEATABLE

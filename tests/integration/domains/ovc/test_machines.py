@@ -513,11 +513,12 @@ async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action
     vm = await cloud.vm()
     node, key = await machine_of(cloud, vm)
     region = node._driver._region  # type: ignore[attr-defined]
-    called, act = asyncio.Event(), node._driver.act
+    called, cancelled, act = asyncio.Event(), asyncio.Event(), node._driver.act
 
     async def acts(deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
         outcomes = await act(deed, refs)
         called.set()
+        await cancelled.wait()
         return outcomes
 
     region.temper = replace(CALM, late=0.3)
@@ -526,6 +527,7 @@ async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action
         begun = await cloud.ask(vm, action)
         await called.wait()
         await cloud.engine.cancel(cloud.ns, begun.op.id)
+        cancelled.set()
         assert (await cloud.ended(begun)).status == "succeeded"
     finally:
         node._driver.act = act  # type: ignore[method-assign]
