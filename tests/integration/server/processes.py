@@ -12,6 +12,8 @@ from pathlib import Path
 import httpx
 import msgspec
 
+from tests.integration.drivers.local.host import kill_all_in
+
 STATEWARD = Path(sys.executable).parent / "stateward"
 PATIENT = 120.0
 
@@ -90,6 +92,12 @@ def served(folder: Path, *flags: str, environ: dict[str, str] | None = None) -> 
         if server.process.poll() is None:
             server.process.kill()
             server.ended()
+
+
+def kill_machines_below(folder: Path) -> None:
+    """End the machines whose records are below a folder: confined ones show nothing else of it."""
+    for place in {record.parents[2] for record in folder.rglob("machines/*/record.json")}:
+        kill_all_in(place)
 
 
 def run(*arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from stateward.drivers.confinement import landlock
-from tests.integration.server.processes import PATIENT, Served, served
+from tests.integration.server.processes import PATIENT, Served, kill_machines_below, served
 
 ROOT = Path(__file__).parents[3]
 NOBODY = 65534
@@ -74,6 +74,7 @@ def serving(who: str) -> Iterator[Served]:
                 server.process.kill()
                 server.ended()
     finally:
+        kill_machines_below(above)
         _kill_all_below(above)
         shutil.rmtree(above)
 

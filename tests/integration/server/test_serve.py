@@ -6,14 +6,14 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.integration.server.processes import PATIENT, Process, Served, run, served
+from tests.integration.server.processes import PATIENT, Process, Served, kill_machines_below, run, served
 from tests.servers import PostgresServer
 
 OBJECTS = "/api/v1/ns/a/objects"
@@ -248,6 +248,12 @@ def assert_everything_ends(folder: Path, accepted: list[str]) -> None:
 
 
 class TestWorkers:
+    @pytest.fixture(autouse=True)
+    def _ends_machines(self, tmp_path: Path) -> Iterator[None]:
+        """End the machines of the demo: they outlive whoever made them."""
+        yield
+        kill_machines_below(tmp_path)
+
     def test_a_worker_alone_does_what_a_server_without_one_accepts(self, tmp_path: Path) -> None:
         with served(tmp_path / "data", "--no-worker", "--demo") as server, server.client() as client:
             assert created(client, "vm").status_code == 202
