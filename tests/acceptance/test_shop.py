@@ -39,8 +39,8 @@ class Terminal:
         words = shlex.split(line)
         if words[0] == "stateward":
             words = [str(STATEWARD), *words[1:], *self._where]
-        # readline sets COLUMNS for programs that are started without an environment of their own.
-        env = dict(os.environ)
+        # readline sets COLUMNS for the programs that pytest starts.
+        env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=PATIENT, check=False, cwd=self._folder, env=env
         )

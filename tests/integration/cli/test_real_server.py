@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from tests.integration.cli.house import WIDE, command_line
 from tests.integration.cli.wanted import with_spec
-from tests.integration.server.processes import served
+from tests.integration.server.processes import kill_machines_below, served
 
 
 def run(folder: Path, *words: str, **environ: str) -> Result:
@@ -30,6 +30,7 @@ def test_a_folder_leads_to_its_server_and_after_its_death_to_its_database(tmp_pa
         assert "m.web-1 create (new) -> Creating" in watched
         assert "1 workers" in run(folder, "top", "--once").stdout
         server.stop(signal.SIGKILL)
+    kill_machines_below(folder)
     assert (folder / "server.json").exists()
     assert run(folder, "get", "vm/m.web-1").exit_code == 0
     waiting = run(folder, "create", "mci.vm/m.web-2")

@@ -56,6 +56,13 @@ def settled(client: httpx.Client, names: list[str]) -> dict[str, str]:
     return states(client)
 
 
+@pytest.fixture(autouse=True)
+def _end_machines(tmp_path: Path) -> Iterator[None]:
+    """End the machines of the demo: they outlive whoever made them."""
+    yield
+    kill_machines_below(tmp_path)
+
+
 class TestStarting:
     def test_a_server_makes_its_folder_and_a_token_that_only_its_owner_can_read(self, tmp_path: Path) -> None:
         with served(tmp_path / "data") as server:
@@ -248,12 +255,6 @@ def assert_everything_ends(folder: Path, accepted: list[str]) -> None:
 
 
 class TestWorkers:
-    @pytest.fixture(autouse=True)
-    def _ends_machines(self, tmp_path: Path) -> Iterator[None]:
-        """End the machines of the demo: they outlive whoever made them."""
-        yield
-        kill_machines_below(tmp_path)
-
     def test_a_worker_alone_does_what_a_server_without_one_accepts(self, tmp_path: Path) -> None:
         with served(tmp_path / "data", "--no-worker", "--demo") as server, server.client() as client:
             assert created(client, "vm").status_code == 202
