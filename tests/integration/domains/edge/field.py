@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -212,13 +212,12 @@ def kill(pid: int) -> None:
 
 def _is_in(pid: int, folder: Path) -> bool:
     """Tell whether a process is of a folder: it works there, or runs as a user that was claimed for something there."""
-    try:
-        process = Path(f"/proc/{pid}")
-        claim = CLAIMS / str(process.stat().st_uid)
-        place = claim.readlink() if claim.is_symlink() else (process / "cwd").readlink()
-    except OSError:
-        return False
-    return place.is_relative_to(folder)
+    process = Path(f"/proc/{pid}")
+    with suppress(OSError):  # root alone may look at claims
+        return (CLAIMS / str(process.stat().st_uid)).readlink().is_relative_to(folder)
+    with suppress(OSError):
+        return (process / "cwd").readlink().is_relative_to(folder)
+    return False
 
 
 def arguments(pid: int) -> list[str]:
