@@ -162,6 +162,16 @@ class Cloud:
         """Return the key of a VM's machine."""
         return vm_seen(await self.get(vm)).machine
 
+    async def cancel_migration(self, vm: str) -> Spot:
+        """Cancel a migration half way; returns the machine that it may have left on its target."""
+        self.doors.close("move")
+        migrating = await self.ask(vm, "migrate", ADA)
+        await self.doors.somebody_at("move")
+        await self.engine.cancel(self.ns, migrating.op.id)
+        assert (await self.ended(migrating)).status == "cancelled"
+        self.doors.open("move")
+        return vm_seen(await self.get(vm)).leftovers[-1]
+
     async def start_late(self, *spots: Spot) -> None:
         """Let machines come up behind the domain's back, as if their start had been slow and not failed."""
         for spot in spots:

@@ -22,7 +22,7 @@ from stateward.domains.ovc.denials import (
     TooManyDisks,
 )
 from stateward.domains.ovc.lifecycle import VM
-from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, ImageSpec, Spot, vm_seen
+from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, ImageSpec, vm_seen
 from stateward.domains.ovc.nodes.driven import Driven
 from stateward.domains.ovc.nodes.port import Power
 from stateward.drivers import Deed, Outcome, Ref
@@ -442,15 +442,7 @@ async def test_what_a_failed_migration_may_have_left_is_swept_before_anything_el
 
 async def test_all_that_several_cancelled_migrations_may_have_left_is_stopped_with_the_machine(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    left: list[Spot] = []
-    for _ in range(2):
-        cloud.doors.close("move")
-        migrating = await cloud.ask(vm, "migrate", ADA)
-        await cloud.doors.somebody_at("move")
-        await cloud.engine.cancel(cloud.ns, migrating.op.id)
-        assert (await cloud.ended(migrating)).status == "cancelled"
-        cloud.doors.open("move")
-        left.append(vm_seen(await cloud.get(vm)).leftovers[-1])
+    left = [await cloud.cancel_migration(vm) for _ in range(2)]
     await cloud.start_late(*left)
     await cloud.did(vm, "stop")
     assert await cloud.powers(*left) == [Power.OFF, Power.OFF]

@@ -90,13 +90,7 @@ async def test_what_was_lost_is_swept_before_the_machine_gets_power_again(cloud:
 
 async def test_what_was_lost_is_swept_with_what_was_left_before(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    cloud.doors.close("move")
-    migrating = await cloud.ask(vm, "migrate", ADA)
-    await cloud.doors.somebody_at("move")
-    await cloud.engine.cancel(cloud.ns, migrating.op.id)
-    assert (await cloud.ended(migrating)).status == "cancelled"
-    cloud.doors.open("move")
-    (left,) = vm_seen(await cloud.get(vm)).leftovers
+    left = await cloud.cancel_migration(vm)
     node, machine = await behind(cloud, vm)
     await node.stop(machine)
     await look(cloud)
