@@ -23,6 +23,10 @@ HEAD_WITHIN = 30.0
 CUT_AFTER = 5.0
 """How many seconds a client has to read what is left when its WebSocket was closed."""
 
+LINGER = 2.0
+"""How many seconds a refused client's bytes are still read and dropped: a connection that is closed with bytes unread is
+reset, and the reset may overtake the answer."""
+
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -54,6 +58,7 @@ class Http(HttpToolsProtocol):
     _late: asyncio.TimerHandle | None = None
     _body = 0
     _body_began = 0.0
+    _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
@@ -66,9 +71,11 @@ class Http(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless a head has grown too large without an end."""
+        """Read on, unless the client was refused or a head has grown too large without an end."""
+        if self._refused:
+            return
         super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
+        if self._in_head and not (self._refused or self.transport.is_closing()):
             self._head += len(data)
             if self._head > HEAD_LIMIT:
                 self.send_400_response("")
@@ -112,17 +119,25 @@ class Http(HttpToolsProtocol):
             self._late = self.loop.call_at(max(deadline, self.loop.time() + 1.0), self._check_body)
             return
         self._late = None
-        if not self.cycle.response_started:
-            self.transport.write(TOO_LATE)
-        self.transport.close()
+        self._refuse(b"" if self.cycle.response_started else TOO_LATE)
+        self.cycle.disconnected = True  # nobody waits for the rest of this body any more
+        self.cycle.message_event.set()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be read, or is too large."""
         if self._head > HEAD_LIMIT:
-            self.transport.write(TOO_LARGE)
-            self.transport.close()
+            self._refuse(TOO_LARGE)
         else:
             super().send_400_response(msg)
+
+    def _refuse(self, answer: bytes) -> None:
+        """Answer, and close the connection when the client has had the time to read the answer."""
+        self._refused = True
+        self.transport.write(answer)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._on_time()
+        self._late = self.loop.call_later(LINGER, self.transport.close)
 
     def _on_time(self) -> None:
         if self._late is not None:

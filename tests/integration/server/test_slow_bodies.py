@@ -1,13 +1,14 @@
 """A body that does not arrive in time is refused, whoever sends it and however it is framed."""
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.integration.server.outpost import PATIENT, Outpost, open_outpost
 
-PLAIN, CHUNKED = "content-length: 500", "transfer-encoding: chunked"
+PLAIN, CHUNKED = "content-length: 500000", "transfer-encoding: chunked"
 
 
 async def begun(outpost: Outpost, framing: str, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -19,10 +20,10 @@ async def begun(outpost: Outpost, framing: str, path: str) -> tuple[asyncio.Stre
 
 
 async def drip(writer: asyncio.StreamWriter, framing: str) -> None:
-    """Send a byte now and then, for ever."""
+    """Send a byte now and then, for ever; also while the answer is on its way, which must not be lost by it."""
     while True:
         writer.write(b" " if framing == PLAIN else b"1\r\n \r\n")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("framing", [PLAIN, CHUNKED])
@@ -67,3 +68,19 @@ async def test_a_large_body_that_keeps_coming_gets_the_time_that_it_needs(tmp_pa
         writer.write(b"}")
         assert (await reader.readuntil(b"\r\n")).split(b" ", 2)[1] == b"400"
         writer.close()
+
+
+async def test_a_client_that_goes_on_sending_after_the_refusal_can_still_read_it(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with open_outpost(tmp_path, body_time=0.2) as outpost, asyncio.timeout(PATIENT):
+        host, port = outpost.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.setblocking(False)
+            await loop.sock_sendall(client, b"POST /api/v1/ns/a/objects HTTP/1.1\r\nhost: x\r\n")
+            await loop.sock_sendall(client, f"authorization: Bearer {outpost.admin}\r\n{CHUNKED}\r\n\r\n".encode())
+            for _ in range(20):
+                await loop.sock_sendall(client, b"1\r\n \r\n")
+                await asyncio.sleep(0.04)
+            answer = await loop.sock_recv(client, 10_000)
+            assert answer.startswith(b"HTTP/1.1 408")
+            assert await loop.sock_recv(client, 10_000) == b""
