@@ -24,8 +24,8 @@ CUT_AFTER = 5.0
 """How many seconds a client has to read what is left when its WebSocket was closed."""
 
 LINGER = 2.0
-"""How many seconds a refused client's bytes are still read and dropped: a connection that is closed with bytes unread is
-reset, and the reset may overtake the answer."""
+"""For how many seconds the bytes of a refused client are still read and dropped: a connection that is closed with bytes
+unread is reset, and the reset may overtake the answer."""
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -75,7 +75,7 @@ class Http(HttpToolsProtocol):
         if self._refused:
             return
         super().data_received(data)
-        if self._in_head and not (self._refused or self.transport.is_closing()):
+        if self._in_head and not self.transport.is_closing():
             self._head += len(data)
             if self._head > HEAD_LIMIT:
                 self.send_400_response("")
@@ -132,7 +132,7 @@ class Http(HttpToolsProtocol):
 
     def _refuse(self, answer: bytes) -> None:
         """Answer, and close the connection when the client has had the time to read the answer."""
-        self._refused = True
+        self._refused, self._in_head = True, False
         self.transport.write(answer)
         if self.transport.can_write_eof():
             self.transport.write_eof()
