@@ -73,7 +73,7 @@ async def _measured(url: str) -> tuple[float, list[float], float]:
         ):
             await asyncio.sleep(0.05)
         active = time() - due
-        lines = await engine.store.reader.lines(0, 1_000_000, JournalFilter(ns=ME.ns, kind=LEASE.kind, actor="clock"))
+        lines = await engine.store.reader.journal(0, 1_000_000, JournalFilter(ns=ME.ns, kind=LEASE.kind, actor="clock"))
         return LEASES / seconds, [line.at - due for line in lines if line.event == "start"], active
 
 

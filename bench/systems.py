@@ -14,7 +14,7 @@ from stateward.domains.systems.actions import Actions
 from stateward.domains.systems.backends.simulated import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
 from stateward.domains.systems.house import SystemsWing
-from stateward.engine import Engine, LockWish
+from stateward.engine import Engine, LockRequest
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.records import Key, Status, Timer
@@ -81,7 +81,7 @@ async def _deploy_all(engine: Engine, word: str) -> float:
 
 async def _roll_ups(engine: Engine) -> float:
     """Return how long it takes, by the median, from a service's change to the system's."""
-    after = await engine.store.reader.last_line()
+    after = await engine.store.reader.last_journal_seq()
     taken = []
     watching = engine.watch(after, JournalFilter(ns=NS, object=SYSTEM))
     for number in range(ROUNDS):
@@ -128,7 +128,7 @@ async def _flashed(engine: Engine, *, locked: bool) -> float:
                 one.id,
                 "flash",
                 tree="tree" if locked else None,
-                locks=[LockWish(f"/a/b/c/n{number}", "X")] if locked else (),
+                locks=[LockRequest(f"/a/b/c/n{number}", "X")] if locked else (),
             )
             for number, one in enumerate(objects)
         )

@@ -33,13 +33,13 @@ ROWS = (
 machine = Kind(declare("example.machine", Machine, ROWS, USER))
 
 
-@machine.does("make")
-@machine.does("scrap")
+@machine.handles("make")
+@machine.handles("scrap")
 async def nothing_to_do(job: Job) -> None:
     """Making and scrapping take no work in this example."""
 
 
-@machine.does("build")
+@machine.handles("build")
 async def build(job: Job) -> dict[str, int]:
     """Build in checkpointed steps: what was done before a crash is not done again."""
     for number, step in enumerate(("fetch", "compile", "test"), 1):

@@ -8,7 +8,7 @@ an earlier try is rejected, and stays in the history as such. A carrier that nev
 
 import asyncio
 
-from stateward.engine import Engine, Kind, Word
+from stateward.engine import Engine, Kind, ExternalReport
 from stateward.lifecycle import (
     CLOCK, DAY, FINAL, MINUTE, NEW, STABLE, TRANSITIONAL, USER,
     Actor, State, declare, failure, request, step, success, timeout,
@@ -48,20 +48,21 @@ async def main(database: str = ":memory:") -> None:
     """Port a number in; the first try is refused, the second one works."""
     async with Engine(open_store(database), [number]) as engine:
         first = await engine.create("default", "+49301234", number.name, action="port in")
-        await engine.hear(_word(first.op, "refused", error="wrong customer name"))
+        await engine.report(_word(first.op, "refused", error="wrong customer name"))
         again = await engine.act("default", "+49301234", "port in")
-        late = await engine.hear(_word(first.op, "ported"))
+        late = await engine.report(_word(first.op, "ported"))
         print("a late word about the first try counts:", late)
-        await engine.hear(_word(again.op, "agreed"))
-        await engine.hear(_word(again.op, "ported"))
+        await engine.report(_word(again.op, "agreed"))
+        await engine.report(_word(again.op, "ported"))
         print("the number is", (await engine.get("default", "+49301234")).state)
         for line in await engine.history("default", "+49301234"):
             print(f"{line.event} by {line.actor}: {line.source} -> {line.target} {line.reason or ''}".rstrip())
 
 
-def _word(operation: Operation, event: str, error: str | None = None) -> Word:
+def _word(operation: Operation, event: str, error: str | None = None) -> ExternalReport:
     """Say something about an operation, as the carrier."""
-    return Word(operation.ns, operation.object, operation.id, operation.generation, event, CARRIER, error=error)
+    about = operation.ns, operation.object, operation.id, operation.generation
+    return ExternalReport(*about, event, CARRIER, error=error)
 
 
 if __name__ == "__main__":

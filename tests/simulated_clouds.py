@@ -16,7 +16,7 @@ from msgspec import Struct
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.domains.registry import lifecycles
-from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary
+from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
 from stateward.lifecycle import SUCCEEDED, TRANSITIONAL, Lifecycle, Meaning, Move
 from stateward.store.records import Object
 from stateward.store.selection import Selector
@@ -110,8 +110,8 @@ class SimulatedClouds:
             state == desired for kind, state in counts if kind.split(".")[0] == job.claim.object.kind.split(".")[0]
         )
 
-    async def _observe(self, _: Job) -> Seen:
-        return Seen.NOT_DONE  # nothing is ever left half done here
+    async def _observe(self, _: Job) -> ObservedOutcome:
+        return ObservedOutcome.NOT_DONE  # nothing is ever left half done here
 
 
 def all_kinds(clouds: SimulatedClouds | None = None) -> list[Kind]:

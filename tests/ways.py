@@ -70,7 +70,7 @@ async def open_to_readers(store: Store, wing: Wing, ns: str) -> AsyncIterator[Se
 async def ways_out(app: Litestar, reader: Reader, ns: str, **more: Sequence[str]) -> list[str]:
     """Return the paths of all routes that show something of a namespace; raises for a route that nobody thought of."""
     objects = [one.id for one in await reader.list_objects(Selector(ns), Page(None, 1000))]
-    lines = await reader.lines(0, 10_000, JournalFilter(ns=ns))
+    lines = await reader.journal(0, 10_000, JournalFilter(ns=ns))
     operations = sorted({line.op for line in lines if line.op is not None})
     named = {"ns": [ns], "id": objects, "op": operations, "tree": objects[:1], **more}
     return [*_filled(app, named), *(f"/api/v1/ns/{ns}/operations?object={one}" for one in objects)]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from stateward.engine.waiting import ENDED
 from stateward.lifecycle import NEW, TRANSITIONAL
 from stateward.store import Reader
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from stateward.store.selection import JournalFilter
 from tests.chaos.crane import CRANE, YARD
 from tests.chaos.notes import Notes, Sort
@@ -24,7 +24,7 @@ class Stored(Struct, frozen=True):
 
     objects: dict[str, tuple[str, str | None]]  # state and holder, by id
     operations: dict[str, tuple[str, str | None, str]]  # status, parent and object, by id
-    lines: list[Line]
+    lines: list[JournalEntry]
     left: dict[str, int]  # how many rows there are where none should be
 
 
@@ -56,10 +56,10 @@ async def stored(store: str, reader: Reader) -> Stored:
     )
 
 
-async def journal(reader: Reader) -> list[Line]:
+async def journal(reader: Reader) -> list[JournalEntry]:
     """Return the whole journal, page by page."""
-    lines: list[Line] = []
-    while page := await reader.lines(lines[-1].seq if lines else 0, 5000, JournalFilter()):
+    lines: list[JournalEntry] = []
+    while page := await reader.journal(lines[-1].seq if lines else 0, 5000, JournalFilter()):
         lines += page
     return lines
 
@@ -133,7 +133,7 @@ def misrung(found: Stored, notes: Iterable[Notes]) -> Iterator[str]:
                     yield f"timer {asked.request.op} rang {rings[asked.request.op]} times"
 
 
-def misseen(seen: Sequence[Line], found: Stored) -> Iterator[str]:
+def misseen(seen: Sequence[JournalEntry], found: Stored) -> Iterator[str]:
     """Tell of gaps, duplicates and disorder in what a watcher was shown."""
     shown, true = [line.seq for line in seen], [line.seq for line in found.lines]
     if len(set(shown)) != len(shown):

@@ -17,8 +17,8 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stateward.engine import Denied, Engine, LockWish, Request
-from stateward.engine.requests import Birth
+from stateward.engine import Denied, Engine, LockRequest, Request
+from stateward.engine.requests import Creation
 from stateward.lifecycle import FORCE
 from stateward.store import Selector, open_store
 from stateward.store.errors import StoreError
@@ -71,8 +71,8 @@ class Client:
     def _wish(self, name: str, found: Object | None) -> tuple[Sort, Request]:
         ask = self._engine.request
         if found is None or found.removed:
-            birth = Birth(CRANE.kind, YARD_NAME)
-            return Sort.ACTION, ask(NS, name, "raise", birth=birth)
+            birth = Creation(CRANE.kind, YARD_NAME)
+            return Sort.ACTION, ask(NS, name, "raise", creates=birth)
         if found.state in STEPS:  # a step has no operation, so only an idempotency key makes it repeatable
             request = ask(NS, name, STEPS[found.state])
             return Sort.ACTION, replace(request, key=request.op)
@@ -81,7 +81,7 @@ class Client:
         if self._chance.random() < 0.05:
             return Sort.TIMER, ask(NS, name, "lift")
         if self._chance.random() < 0.2:
-            wish = LockWish(f"/berth/{self._chance.randrange(BERTHS)}", self._chance.choice("SSX"))
+            wish = LockRequest(f"/berth/{self._chance.randrange(BERTHS)}", self._chance.choice("SSX"))
             said = {"lock": f"{wish.mode} {wish.path}"}
             return Sort.ACTION, ask(NS, name, "lift", tree=TREE, locks=[wish], wait=True, args=said)
         action = self._chance.choices(("lift", "oil", "dash"), (6, 1, 1))[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from stateward.engine import Ending, Handler, Job, Kind, Route, Seen, Temporary, Unknown
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Route, Temporary, Unknown
 from stateward.lifecycle import (
     BACK,
     CLOCK,
@@ -133,10 +133,10 @@ class Hands:
         finally:
             self._ledger.note(What.END, **facts)
 
-    async def look(self, job: Job) -> Seen:
+    async def look(self, job: Job) -> ObservedOutcome:
         """Look whether the provider knows the operation."""
         self._ledger.note(What.LOOK, **_facts(job))
-        return Seen.DONE if self._ledger.applied(job.key.id) else Seen.NOT_DONE
+        return ObservedOutcome.DONE if self._ledger.applied(job.key.id) else ObservedOutcome.NOT_DONE
 
     async def count(self, job: Job) -> Ending:
         """Work on a whole whose members have all ended."""

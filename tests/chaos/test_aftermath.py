@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from stateward.engine import Request
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from tests.chaos.aftermath import (
     Stored,
     ended_twice,
@@ -20,9 +20,11 @@ from tests.chaos.aftermath import (
 from tests.chaos.notes import Answered, Asked, Notes, Sort
 
 
-def a_line(seq: int, source: str | None, target: str | None, op: str = "x", **facts: str) -> Line:
+def a_line(seq: int, source: str | None, target: str | None, op: str = "x", **facts: str) -> JournalEntry:
     event, actor, who = facts.get("event", "lift"), facts.get("actor", "user"), facts.get("who", "")
-    return Line("harbour", "crane-0", "chaos.crane", op, 1.0, actor, who, event, source, target, None, None, seq)
+    return JournalEntry(
+        "harbour", "crane-0", "chaos.crane", op, 1.0, actor, who, event, source, target, None, None, seq
+    )
 
 
 GOOD = Stored(

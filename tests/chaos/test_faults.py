@@ -211,12 +211,12 @@ async def test_an_engine_that_cannot_start_leaves_nothing_open(new_site: NewSite
     async def broken() -> bool:
         raise Unavailable("for a test")
 
-    store.alone = broken  # type: ignore[method-assign]
+    store.is_sole_user = broken  # type: ignore[method-assign]
     with pytest.raises(Unavailable):
         async with at_work(site, store):
             pass
     async with at_work(site, SqliteStore(site.store)) as engine:
-        assert await engine.store.alone()
+        assert await engine.store.is_sole_user()
 
 
 async def test_an_engine_whose_end_is_cut_short_leaves_nothing_open(new_site: NewSite) -> None:
@@ -237,7 +237,7 @@ async def test_an_engine_whose_end_is_cut_short_leaves_nothing_open(new_site: Ne
     with pytest.raises(asyncio.CancelledError):
         await life
     async with at_work(site, SqliteStore(site.store)) as engine:
-        assert await engine.store.alone()
+        assert await engine.store.is_sole_user()
 
 
 @pytest.mark.parametrize("ticks", range(4))

@@ -7,7 +7,7 @@ from random import Random
 from stateward.engine.watch import watch
 from stateward.store import open_store
 from stateward.store.errors import StoreError
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 
 
 class Watcher:
@@ -16,7 +16,7 @@ class Watcher:
     def __init__(self, store: str, chance: Random) -> None:
         self._store = store
         self._chance = chance
-        self.lines: list[Line] = []
+        self.lines: list[JournalEntry] = []
         self.connections = 0
 
     async def keep_watching(self) -> None:

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 
 from stateward.engine import Engine
-from stateward.engine.requests import Birth
+from stateward.engine.requests import Creation
 from stateward.store import open_store
 from tests.chaos.aftermath import query
 from tests.chaos.crane import CRANE, GROUPS, LIMITED, NS, YARD, YARD_NAME, unworked
@@ -30,8 +30,8 @@ async def open_yard(store: str) -> None:
 
 async def raise_cranes(engine: Engine, numbers: Sequence[int]) -> list[str]:
     """Ask for cranes, all at once; returns the operations."""
-    birth = Birth(CRANE.kind, YARD_NAME)
-    requests = [engine.request(NS, f"crane-{number}", "raise", birth=birth) for number in numbers]
+    birth = Creation(CRANE.kind, YARD_NAME)
+    requests = [engine.request(NS, f"crane-{number}", "raise", creates=birth) for number in numbers]
     accepted = await asyncio.gather(*map(engine.submit, requests))
     return [one.op.id for one in accepted]
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from stateward.store.records import Line, Object
+from stateward.store.records import JournalEntry, Object
 
 NS, CROWD = "demo", "fleet"
 WHO = "the stage"
@@ -158,6 +158,6 @@ def object_of(ns: str, part: Part, at: float) -> Object:
     )  # fmt: skip
 
 
-def line_of(ns: str, part: Part, at: float) -> Line:
+def line_of(ns: str, part: Part, at: float) -> JournalEntry:
     """Return the line that tells how a part came in."""
-    return Line(ns, part.id, part.kind, None, at, "controller", WHO, "enter", None, part.state, part.error)
+    return JournalEntry(ns, part.id, part.kind, None, at, "controller", WHO, "enter", None, part.state, part.error)

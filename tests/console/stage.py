@@ -19,7 +19,7 @@ from stateward.access.quotas import Quota, QuotaGuard, Quotas, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.registry import lifecycles
-from stateward.engine import Denied, Engine, Kind, LockWish
+from stateward.engine import Denied, Engine, Kind, LockRequest
 from stateward.server import console, events, metrics, sockets
 from stateward.server.app import create_app
 from stateward.server.folder import DataFolder
@@ -68,7 +68,7 @@ class Stage:
     async def hold_locks(self) -> None:
         """Let changes of a system stand in each other's way: the first takes long."""
         for name, path in (("deploy-1", "/api"), ("deploy-2", "/api/auth"), ("deploy-3", "/web")):
-            wishes = [LockWish("/", "IX"), LockWish(path, "X")]
+            wishes = [LockRequest("/", "IX"), LockRequest(path, "X")]
             with suppress(Denied):
                 await self.engine.create(
                     NS, name, "systems.deploy", "deploy", parent="billing", spec={"path": path},

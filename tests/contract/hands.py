@@ -36,7 +36,7 @@ async def stored(store: Store, name: str) -> Object:
 
 async def take(store: Store, owner: str = "worker", **rooms: int) -> list[Claim]:
     """Claim work: of the default lane, or of the lanes named."""
-    claims: list[Claim] = await ask(store, "take", rooms or {"": 1000}, owner)
+    claims: list[Claim] = await ask(store, "claim", rooms or {"": 1000}, owner)
     return claims
 
 
@@ -48,7 +48,7 @@ async def taken(store: Store, owner: str = "worker", **rooms: int) -> list[str]:
 async def see(store: Store, *workers: Worker) -> None:
     """Record signs of life."""
     for worker in workers:
-        await ask(store, "worker_seen", worker)
+        await ask(store, "heartbeat", worker)
 
 
 async def until(store: Store, moment: float) -> None:

@@ -5,7 +5,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from stateward.store import Changes
-from stateward.store.records import Answer, Key, Line, Lock, Object, Operation, Progress, Status, Timer, Work, Worker
+from stateward.store.records import (
+    IdempotencyRecord,
+    JournalEntry,
+    Key,
+    Lock,
+    Object,
+    Operation,
+    Progress,
+    Status,
+    Timer,
+    Worker,
+    WorkItem,
+)
 
 NS = "acme"
 
@@ -58,9 +70,9 @@ def an_operation(name: str, subject: str = "a", **fields: Any) -> Operation:
     return replace(made, **fields)
 
 
-def some_work(name: str, subject: str = "a", **fields: Any) -> Work:
+def some_work(name: str, subject: str = "a", **fields: Any) -> WorkItem:
     """Make work that can be claimed at once, in the default lane."""
-    made = Work(
+    made = WorkItem(
         ns=NS,
         op=name,
         object=subject,
@@ -84,9 +96,9 @@ def some_work(name: str, subject: str = "a", **fields: Any) -> Work:
     return replace(made, **fields)
 
 
-def a_line(subject: str = "a", **fields: Any) -> Line:
+def a_line(subject: str = "a", **fields: Any) -> JournalEntry:
     """Make a line of the journal."""
-    made = Line(NS, subject, "vm", None, 100.5, "user", "ann", "suspend", "Running", "Suspending", None)
+    made = JournalEntry(NS, subject, "vm", None, 100.5, "user", "ann", "suspend", "Running", "Suspending", None)
     return replace(made, **fields)
 
 
@@ -100,9 +112,9 @@ def a_lock(op: str, path: str = "/", **fields: Any) -> Lock:
     return replace(Lock(NS, "tree", path, "X", op, False, 0), **fields)
 
 
-def an_answer(name: str, **fields: Any) -> Answer:
+def an_answer(name: str, **fields: Any) -> IdempotencyRecord:
     """Make the answer to an idempotency key."""
-    return replace(Answer(NS, name, "fingerprint", "op", "a", 100.5), **fields)
+    return replace(IdempotencyRecord(NS, name, "fingerprint", "op", "a", 100.5), **fields)
 
 
 def a_step(op: str, text: str, **fields: Any) -> Progress:
@@ -135,5 +147,5 @@ def family(ns: str = NS) -> Changes:
         progress=[a_step("op", "half", ns=ns)],
         locks=[a_lock("op", ns=ns), a_lock("child", "/a", ns=ns, waiting=True)],
         timers=[a_timer("t", 1e12, ns=ns, object="o")],
-        answers=[an_answer("k", ns=ns)],
+        idempotency_records=[an_answer("k", ns=ns)],
     )

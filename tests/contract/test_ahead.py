@@ -13,7 +13,7 @@ from tests.contract.samples import a_line, an_object, an_operation, key, moved, 
 
 async def early(tx: Tx, changes: Changes) -> Changes:
     """Let the store write changes ahead; returns what is left of them, which is all if it gains nothing by it."""
-    return Changes() if await tx.ahead(changes) else changes
+    return Changes() if await tx.flush_early(changes) else changes
 
 
 def begun(subject: Object) -> Changes:
@@ -59,7 +59,7 @@ async def test_a_program_that_is_given_up_has_written_nothing_ahead(store: Store
     reached = asyncio.Event()
 
     async def program(tx: Tx) -> None:
-        if await tx.ahead(begun(one)):
+        if await tx.flush_early(begun(one)):
             reached.set()
             await asyncio.Event().wait()
         reached.set()
@@ -128,7 +128,7 @@ async def test_a_second_part_is_taken_when_the_first_is_written(store: Store) ->
         waiting = Changes()
         for name in names:
             waiting.objects.append(an_object(name))
-            while waiting.objects and await tx.ahead(waiting):
+            while waiting.objects and await tx.flush_early(waiting):
                 waiting = Changes()
         await tx.apply(waiting)
 

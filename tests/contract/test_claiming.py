@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.store import Store, Tx
 from stateward.store.errors import Conflict
-from stateward.store.records import Status, Work
+from stateward.store.records import Status, WorkItem
 from tests.contract.hands import ask, take, taken, until, write
 from tests.contract.samples import a_worker, accepted, an_object, an_operation, key, some_work
 
@@ -22,9 +22,9 @@ HIDDEN_BY: dict[str, dict[str, Any]] = {
 }
 
 
-async def one_work(store: Store, name: str) -> Work:
+async def one_work(store: Store, name: str) -> WorkItem:
     """Return the work of an operation."""
-    found: Work = (await ask(store, "work", [key(name)]))[key(name)]
+    found: WorkItem = (await ask(store, "work", [key(name)]))[key(name)]
     return found
 
 
@@ -43,15 +43,15 @@ async def test_higher_priorities_go_first(store: Store) -> None:
 
 async def test_no_more_is_claimed_than_there_is_room_for(store: Store) -> None:
     await write(store, accepted("a", "b", "c"))
-    claims = await ask(store, "take", {"": 2}, "worker")
+    claims = await ask(store, "claim", {"": 2}, "worker")
     assert [claim.work.op for claim in claims] == ["a", "b"]
     assert await taken(store) == ["c"]
 
 
 async def test_nothing_is_claimed_where_there_is_no_room(store: Store) -> None:
     await write(store, accepted("a"))
-    assert await ask(store, "take", {"": 0}, "worker") == []
-    assert await ask(store, "take", {}, "worker") == []
+    assert await ask(store, "claim", {"": 0}, "worker") == []
+    assert await ask(store, "claim", {}, "worker") == []
 
 
 async def test_each_lane_has_its_own_room(store: Store) -> None:
@@ -110,7 +110,7 @@ async def test_the_deadline_begins_with_the_first_claim(store: Store) -> None:
     await write(store, accepted("a"))
 
     async def claim(tx: Tx) -> tuple[float, float | None]:
-        (claim,) = await tx.take({"": 1}, "worker")
+        (claim,) = await tx.claim({"": 1}, "worker")
         return tx.now, claim.work.deadline
 
     now, deadline = await store.transact(claim)
@@ -153,7 +153,7 @@ async def test_racing_claimers_never_get_the_same_work(store: Store, second: Sto
 
     async def claim_all(one: Store, owner: str) -> list[str]:
         found: list[str] = []
-        while claims := await ask(one, "take", {"": 7}, owner):
+        while claims := await ask(one, "claim", {"": 7}, owner):
             found += [claim.work.op for claim in claims]
         return found
 
@@ -165,7 +165,7 @@ async def test_racing_claimers_never_get_the_same_work(store: Store, second: Sto
 
 async def test_every_column_of_work_can_be_changed(store: Store) -> None:
     await write(store, accepted("a"))
-    changed = Work(
+    changed = WorkItem(
         ns="acme",
         op="a",
         object="other",
@@ -201,8 +201,8 @@ async def test_the_queues_of_objects_are_returned_in_the_order_of_acceptance(sto
 
 async def test_owned_work_is_found_by_its_owner(store: Store) -> None:
     await write(store, accepted("a", "b", "c"))
-    await ask(store, "worker_seen", a_worker("mine"))
-    await ask(store, "take", {"": 2}, "mine")
-    await ask(store, "take", {"": 2}, "theirs")
+    await ask(store, "heartbeat", a_worker("mine"))
+    await ask(store, "claim", {"": 2}, "mine")
+    await ask(store, "claim", {"": 2}, "theirs")
     assert [one.op for one in await ask(store, "owned", "mine")] == ["a", "b"]
     assert await ask(store, "owned", "nobody") == []

@@ -151,7 +151,7 @@ async def test_one_conflict_among_many_undoes_everything(store: Store) -> None:
     states = {(await stored(store, f"o{number}")).state for number in (0, 122, 123, 124, 299)}
     assert states == {"Running"}
     assert await store.reader.operation(key("op")) is None
-    assert await store.reader.last_line() == 0
+    assert await store.reader.last_journal_seq() == 0
 
 
 async def test_a_program_that_passes_over_a_conflict_commits_nothing(store: Store) -> None:

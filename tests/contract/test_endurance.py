@@ -36,11 +36,11 @@ async def test_everything_is_there_after_closing_and_opening_again(store: Store,
         assert [await again.reader.object(key("o"))] == written.objects
         assert [await again.reader.operation(one.key) for one in written.operations] == written.operations
         assert [work.op for work in await again.reader.queue_of(key("o"))] == ["op", "child"]
-        assert len(await again.reader.lines(0, 10, JournalFilter())) == 1
+        assert len(await again.reader.journal(0, 10, JournalFilter())) == 1
         assert len(await again.reader.progress_of(key("op"), 0)) == 1
         assert len(await again.reader.locks_of(key("tree"))) == 2
         assert len(await again.reader.timers(NS, 10)) == 1
-        assert await ask(again, "answers", [key("k")]) == {key("k"): an_answer("k")}
+        assert await ask(again, "idempotency_records", [key("k")]) == {key("k"): an_answer("k")}
         assert [worker.id for worker in await again.reader.workers()] == ["w"]
         await write(again, accepted("next"))
         found = await ask(again, "work", [key("op"), key("next")])
@@ -84,7 +84,7 @@ async def test_ten_thousand_objects_go_through_as_one_batch_each_time(store: Sto
         return len(found)
 
     async def finish(tx: Tx) -> int:
-        claims = await tx.take({"": 2 * MANY}, "worker")
+        claims = await tx.claim({"": 2 * MANY}, "worker")
         found = await tx.objects([claim.object.key for claim in claims])
         works = [claim.work for claim in claims]
         await tx.apply(
@@ -101,7 +101,7 @@ async def test_ten_thousand_objects_go_through_as_one_batch_each_time(store: Sto
     assert await store.transact(suspend) == MANY
     assert await store.transact(finish) == MANY
     assert await store.reader.count_states(Selector(NS)) == {("vm", "Suspended"): MANY}
-    assert await store.reader.last_line() >= 2 * MANY
+    assert await store.reader.last_journal_seq() >= 2 * MANY
     last = await store.reader.list_objects(Selector(NS, kind="vm"), Page(names[-2], 10))
     assert last == [moved(objects[-1], version=3, state="Suspended", op=None)]
     assert len(await store.reader.children_of(key("group"))) == MANY

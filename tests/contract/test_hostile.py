@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.store import Changes, Ended, JournalFilter, Page, Selector, Store, Tx
 from stateward.store.postgres.tx import PostgresTx
-from stateward.store.records import Key, Lock, Status, Work
+from stateward.store.records import Key, Lock, Status, WorkItem
 from stateward.store.sqlite.tx import SqliteTx
 from tests.contract.hands import ask, see, take, write
 from tests.contract.samples import (
@@ -45,24 +45,24 @@ async def rows_of(store: Store, ns: str) -> dict[str, Any]:
         "of the object": await reader.operations_of(Key(ns, "o"), 10),
         "work": work,
         "queue": await reader.queue_of(Key(ns, "o")),
-        "lines": await reader.lines(0, 10, JournalFilter(ns=ns)),
+        "lines": await reader.journal(0, 10, JournalFilter(ns=ns)),
         "progress": await reader.progress_of(Key(ns, "op"), 0),
         "locks": await reader.locks_of(Key(ns, "tree")),
         "timers": await reader.timers(ns, 10),
-        "answers": await ask(store, "answers", [Key(ns, "k")]),
+        "answers": await ask(store, "idempotency_records", [Key(ns, "k")]),
     }
 
 
-def _work(work: Work, **fields: Any) -> Changes:
+def _work(work: WorkItem, **fields: Any) -> Changes:
     return Changes(work=[replace(work, **fields)])
 
 
-CHANGES: dict[str, Callable[[Work], Changes]] = {
+CHANGES: dict[str, Callable[[WorkItem], Changes]] = {
     "object moved": lambda _: Changes(objects=[moved(an_object("o"), state="Stopped")]),
     "object replaced": lambda _: Changes(objects=[moved(an_object("o"), spec='{"new": 1}')]),
     "operation ended": lambda _: Changes(ended=[Ended(NS, "op", Status.FAILED, 3, 1.0, 2.0, None, "e")]),
     "steps": lambda _: Changes(steps=[(key("op"), '{"s": 1}')]),
-    "recast": lambda _: Changes(recast=[an_operation("op", "o", origin="Old", via="Older")]),
+    "recast": lambda _: Changes(renamed_states=[an_operation("op", "o", origin="Old", via="Older")]),
     "work changed": lambda work: _work(work, owner="w", epoch=7),
     "work gone": lambda _: Changes(work_gone=[key("op")]),
     "child ended": lambda _: Changes(children_ended=[key("op")]),
@@ -190,6 +190,6 @@ async def test_an_overdue_deadline_of_a_worker_with_half_its_lease_left_wakes_no
     await age(store, "half", 2700.0)
     await write(store, accepted("late", deadline=10.0, owner="half"))
     await write(store, accepted("later", deadline=now + 5000.0, owner="half"))
-    assert await store.reader.next_wake() == pytest.approx(now + 5000.0)
+    assert await store.reader.next_due_time() == pytest.approx(now + 5000.0)
     await age(store, "half", 1000.0)
-    assert await store.reader.next_wake() == 10.0
+    assert await store.reader.next_due_time() == 10.0

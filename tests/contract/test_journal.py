@@ -3,37 +3,39 @@
 from msgspec.structs import replace
 
 from stateward.store import JournalFilter, Store
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from tests.contract.hands import write
 from tests.contract.samples import NS, a_line
 
 
 async def events(store: Store, after: int = 0, limit: int = 100, **about: object) -> list[str]:
     """Return the events of the lines that are chosen."""
-    return [line.event for line in await store.reader.lines(after, limit, JournalFilter(**about))]  # type: ignore[arg-type]
+    return [line.event for line in await store.reader.journal(after, limit, JournalFilter(**about))]  # type: ignore[arg-type]
 
 
 async def test_a_line_is_stored_as_it_is(store: Store) -> None:
-    full = Line(NS, "vm", "vm", "op", 1.7e9 + 1 / 3, "user", "ann 日本", "resize", "A", "B", "because", '{"n": 1}')
-    bare = Line(NS, "vm", "vm", None, 0.0, "clock", "", "expire", None, None, None)
+    full = JournalEntry(
+        NS, "vm", "vm", "op", 1.7e9 + 1 / 3, "user", "ann 日本", "resize", "A", "B", "because", '{"n": 1}'
+    )
+    bare = JournalEntry(NS, "vm", "vm", None, 0.0, "clock", "", "expire", None, None, None)
     await write(store, journal=[full, bare])
-    first, second = await store.reader.lines(0, 10, JournalFilter())
+    first, second = await store.reader.journal(0, 10, JournalFilter())
     assert (first.seq, second.seq) == (first.seq, first.seq + 1)
     assert first == replace(full, seq=first.seq)
     assert second == replace(bare, seq=second.seq)
 
 
 async def test_an_empty_journal_ends_at_nought(store: Store) -> None:
-    assert await store.reader.last_line() == 0
+    assert await store.reader.last_journal_seq() == 0
     assert await events(store) == []
 
 
 async def test_it_is_read_from_a_number_on_and_in_portions(store: Store) -> None:
     await write(store, journal=[a_line(event=f"{number}") for number in range(10)])
-    first = await store.reader.lines(0, 4, JournalFilter())
+    first = await store.reader.journal(0, 4, JournalFilter())
     assert [line.event for line in first] == ["0", "1", "2", "3"]
     assert await events(store, first[-1].seq, 3) == ["4", "5", "6"]
-    assert await events(store, await store.reader.last_line()) == []
+    assert await events(store, await store.reader.last_journal_seq()) == []
 
 
 async def test_lines_are_chosen_by_what_they_are_about(store: Store) -> None:
@@ -65,6 +67,6 @@ async def test_times_are_chosen_from_the_beginning_and_before_the_end(store: Sto
 
 async def test_an_objects_lines_are_read_from_a_number_on(store: Store) -> None:
     await write(store, journal=[a_line("ab"[number % 2], event=f"{number}") for number in range(10)])
-    lines = await store.reader.lines(0, 2, JournalFilter(ns=NS, object="b"))
+    lines = await store.reader.journal(0, 2, JournalFilter(ns=NS, object="b"))
     assert [line.event for line in lines] == ["1", "3"]
     assert await events(store, lines[-1].seq, 2, ns=NS, object="b") == ["5", "7"]

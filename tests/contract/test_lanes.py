@@ -17,7 +17,7 @@ from tests.contract.samples import accepted, an_operation, key, some_work
 
 async def loads(store: Store) -> dict[str, LaneLoad]:
     """Return the loads as a claimer sees them."""
-    _, found = await ask(store, "loads")
+    _, found = await ask(store, "lane_loads")
     return {load.lane.lane: load for load in found}
 
 
@@ -28,20 +28,20 @@ async def known(store: Store) -> dict[str, LaneLoad]:
 
 
 async def test_where_there_is_no_work_there_is_no_load(store: Store) -> None:
-    assert await ask(store, "loads") == ([], [])
+    assert await ask(store, "lane_loads") == ([], [])
     assert await store.reader.lanes() == ([], [])
 
 
 async def test_the_default_lane_has_no_limit(store: Store) -> None:
     await write(store, accepted("a"))
-    groups, found = await ask(store, "loads")
+    groups, found = await ask(store, "lane_loads")
     assert groups == [LaneGroup("", UNLIMITED)]
     assert found == [LaneLoad(Lane("", "", UNLIMITED, 0.0, 0.0, 0), 0, True)]
 
 
 async def test_a_lane_that_nobody_has_set_up_has_the_default_limits(store: Store) -> None:
     await write(store, accepted("a", lane="aws/eu", grp="aws"))
-    groups, found = await ask(store, "loads")
+    groups, found = await ask(store, "lane_loads")
     assert groups == [LaneGroup("aws", DEFAULT_LANES)]
     assert found == [LaneLoad(default_lane("aws/eu", "aws"), 0, True)]
     assert found[0].lane.capacity == DEFAULT_CAPACITY
@@ -51,7 +51,7 @@ async def test_a_lane_has_the_limits_that_it_was_given(store: Store) -> None:
     eu = Lane("aws/eu", "aws", 5, 12.5, 7.25, 3)
     await write(store, lanes=[eu], groups=[LaneGroup("aws", 2)])
     await write(store, accepted("a", lane="aws/eu", grp="aws"))
-    assert await ask(store, "loads") == ([LaneGroup("aws", 2)], [LaneLoad(eu, 0, True)])
+    assert await ask(store, "lane_loads") == ([LaneGroup("aws", 2)], [LaneLoad(eu, 0, True)])
 
 
 async def test_limits_can_be_changed(store: Store) -> None:
@@ -122,4 +122,4 @@ async def test_a_lane_with_room_again_is_seen_after_the_end_of_work(store: Store
     await write(store, accepted("a", lane="x", grp="g"))
     await take(store, x=1)
     await write(store, work_gone=[key("a")])
-    assert await ask(store, "loads") == ([], [])
+    assert await ask(store, "lane_loads") == ([], [])

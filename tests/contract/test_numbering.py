@@ -50,17 +50,17 @@ async def test_locks_are_numbered_in_the_order_of_asking(store: Store) -> None:
 async def test_lines_of_the_journal_keep_their_order_within_a_batch(store: Store) -> None:
     events = [f"event {number}" for number in range(700)]
     await write(store, journal=[a_line(event=event) for event in events])
-    lines = await store.reader.lines(0, 1000, EVERYTHING)
+    lines = await store.reader.journal(0, 1000, EVERYTHING)
     assert [line.event for line in lines] == events
     given = [line.seq for line in lines]
     assert given == sorted(set(given))
-    assert await store.reader.last_line() == given[-1]
+    assert await store.reader.last_journal_seq() == given[-1]
 
 
 async def test_a_number_that_a_line_brings_along_is_ignored(store: Store) -> None:
     await write(store, journal=[a_line(seq=900)])
     await write(store, journal=[a_line(seq=1)])
-    first, then = await store.reader.lines(0, 10, EVERYTHING)
+    first, then = await store.reader.journal(0, 10, EVERYTHING)
     assert first.seq < then.seq
 
 
@@ -86,7 +86,7 @@ async def test_a_reader_never_finds_a_line_before_one_that_it_has_seen(store: St
 
     async def follow(reader_of: Store) -> None:
         while len(seen) < writers * rounds * 2:
-            lines = await reader_of.reader.lines(seen[-1] if seen else 0, 1000, EVERYTHING)
+            lines = await reader_of.reader.journal(seen[-1] if seen else 0, 1000, EVERYTHING)
             seen.extend(line.seq for line in lines)
 
     async def busy(one: Store, name: str) -> None:
@@ -102,7 +102,7 @@ async def test_a_reader_never_finds_a_line_before_one_that_it_has_seen(store: St
     await write(store, objects=[an_object(f"o{number}") for number in range(writers)])
     crowd = [busy((store, second)[number % 2], f"o{number}") for number in range(writers)]
     await asyncio.gather(follow(second), *crowd)
-    everything = [line.seq for line in await store.reader.lines(0, 10_000, EVERYTHING)]
+    everything = [line.seq for line in await store.reader.journal(0, 10_000, EVERYTHING)]
     assert seen == everything
     assert len(everything) == writers * rounds * 2
 
@@ -113,10 +113,10 @@ async def test_the_last_line_promises_that_nothing_comes_before_it(store: Store,
 
     async def follow() -> None:
         while not done.is_set():
-            end = await second.reader.last_line()
-            known = len(await second.reader.lines(0, 10_000, EVERYTHING))
+            end = await second.reader.last_journal_seq()
+            known = len(await second.reader.journal(0, 10_000, EVERYTHING))
             last.append(end)
-            upto = [line for line in await store.reader.lines(0, 10_000, EVERYTHING) if line.seq <= end]
+            upto = [line for line in await store.reader.journal(0, 10_000, EVERYTHING) if line.seq <= end]
             assert len(upto) <= known
 
     async def crowd() -> None:

@@ -29,7 +29,7 @@ async def test_an_exception_in_a_program_undoes_it_and_reaches_the_caller(store:
     with pytest.raises(Refused, match="no"):
         await store.transact(program)
     assert await store.reader.object(key("a")) is None
-    assert await store.reader.last_line() == 0
+    assert await store.reader.last_journal_seq() == 0
 
 
 async def test_the_store_works_on_after_an_exception(store: Store) -> None:
@@ -131,7 +131,7 @@ async def test_an_operation_whose_key_is_taken_is_in_conflict(store: Store) -> N
 
 async def test_nothing_at_all_may_be_applied(store: Store) -> None:
     await write(store, Changes())
-    assert await store.reader.last_line() == 0
+    assert await store.reader.last_journal_seq() == 0
 
 
 @pytest.mark.parametrize("steps", range(0, 24, 3))

@@ -51,9 +51,9 @@ async def tombstones(store: Store, *given: Any, **more: Any) -> set[str]:
 async def lines_that_go(store: Store, *given: Any, **more: Any) -> list[str]:
     """Write lines, and return the events of those that may go."""
     await write(store, journal=list(given), **more)
-    last = await store.reader.last_line()
+    last = await store.reader.last_journal_seq()
     going = set(await store.pruning.lines(EVERYTHING, LIMIT, last))
-    return [line.event for line in await store.reader.lines(0, 100, JournalFilter()) if line.seq in going]
+    return [line.event for line in await store.reader.journal(0, 100, JournalFilter()) if line.seq in going]
 
 
 # --- spans -----------------------------------------------------------------------------------------------------------
@@ -242,14 +242,20 @@ async def test_lines_are_dropped_by_their_numbers_which_do_not_come_back(store: 
     await write(store, journal=[a_line(event="1"), a_line(event="2"), a_line(event="3")])
     assert await store.pruning.drop_lines([1, 3, 99]) == 2
     await write(store, journal=[a_line(event="4")])
-    assert [(line.seq, line.event) for line in await store.reader.lines(0, 9, JournalFilter())] == [(2, "2"), (4, "4")]
+    assert [(line.seq, line.event) for line in await store.reader.journal(0, 9, JournalFilter())] == [
+        (2, "2"),
+        (4, "4"),
+    ]
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
 async def test_answers_are_walked_in_portions_and_old_ones_told(store: Store) -> None:
-    await write(store, answers=[an_answer("a"), an_answer("b", at=LIMIT), an_answer("c"), an_answer("a", ns="other")])
+    await write(
+        store,
+        idempotency_records=[an_answer("a"), an_answer("b", at=LIMIT), an_answer("c"), an_answer("a", ns="other")],
+    )
     first = await store.pruning.answers(FIRST, LIMIT, 2)
     assert (first.keys, first.next) == ([key("a")], key("b"))
     second = await store.pruning.answers(key("b"), LIMIT, 2)
@@ -259,17 +265,17 @@ async def test_answers_are_walked_in_portions_and_old_ones_told(store: Store) ->
 
 
 async def test_an_answer_is_dropped_only_if_it_is_old(store: Store) -> None:
-    await write(store, answers=[an_answer("a"), an_answer("b", at=LIMIT), an_answer('it\'s "quoted" 日本')])
+    await write(store, idempotency_records=[an_answer("a"), an_answer("b", at=LIMIT), an_answer('it\'s "quoted" 日本')])
     odd = key('it\'s "quoted" 日本')
     assert await store.pruning.drop_answers([key("a"), key("b"), odd], LIMIT) == 2
-    assert set(await ask(store, "answers", [key("a"), key("b"), odd])) == {key("b")}
+    assert set(await ask(store, "idempotency_records", [key("a"), key("b"), odd])) == {key("b")}
 
 
 async def test_a_key_whose_answer_was_dropped_is_answered_anew(store: Store) -> None:
-    await write(store, answers=[an_answer("a")])
+    await write(store, idempotency_records=[an_answer("a")])
     await store.pruning.drop_answers([key("a")], LIMIT)
-    await write(store, answers=[an_answer("a", op="second")])
-    assert (await ask(store, "answers", [key("a")]))[key("a")].op == "second"
+    await write(store, idempotency_records=[an_answer("a", op="second")])
+    assert (await ask(store, "idempotency_records", [key("a")]))[key("a")].op == "second"
 
 
 async def test_nothing_at_all_can_be_pruned(store: Store) -> None:

@@ -51,13 +51,13 @@ async def test_what_is_not_there_is_none(store: Store) -> None:
     assert await store.reader.children_of(key("a")) == []
     assert await store.reader.queue_of(key("a")) == []
     assert await store.reader.progress_of(key("a"), 0) == []
-    assert await store.reader.next_wake() is None
+    assert await store.reader.next_due_time() is None
     assert await store.reader.workers() == []
 
 
 async def test_an_operation_that_somebody_works_on_is_shown_as_running(store: Store) -> None:
     await write(store, accepted("a", "b"))
-    await ask(store, "take", {"": 1}, "worker")
+    await ask(store, "claim", {"": 1}, "worker")
     assert (await status(store, "a"), await status(store, "b")) == (Status.RUNNING, Status.WAITING)
     assert [one.status for one in await store.reader.operations_of(key("on-a"), 5)] == [Status.RUNNING]
     stored = await ask(store, "operations", [key("a")])
@@ -132,22 +132,22 @@ async def test_operations_of_an_object_come_newest_first(store: Store) -> None:
 async def test_the_next_wake_is_the_earliest_of_timers_delays_and_deadlines(store: Store) -> None:
     now = await store.reader.time()
     await write(store, accepted("started", deadline=now + 300))
-    assert await store.reader.next_wake() == now + 300
+    assert await store.reader.next_due_time() == now + 300
     await write(store, accepted("delayed", not_before=now + 200))
-    assert await store.reader.next_wake() == now + 200
+    assert await store.reader.next_due_time() == now + 200
     await write(store, timers=[a_timer("t", now + 100)])
-    assert await store.reader.next_wake() == now + 100
+    assert await store.reader.next_due_time() == now + 100
 
 
 async def test_a_timer_that_has_not_been_fired_wakes_at_once(store: Store) -> None:
     await write(store, timers=[a_timer("t", 12.5)])
-    assert await store.reader.next_wake() == 12.5
+    assert await store.reader.next_due_time() == 12.5
 
 
 async def test_work_that_can_be_claimed_already_wakes_nobody_later(store: Store) -> None:
     await write(store, accepted("a"))
     await write(store, accepted("past", not_before=await store.reader.time() - 5))
-    assert await store.reader.next_wake() is None
+    assert await store.reader.next_due_time() is None
 
 
 async def test_delayed_work_that_could_not_be_claimed_wakes_nobody(store: Store) -> None:
@@ -155,24 +155,24 @@ async def test_delayed_work_that_could_not_be_claimed_wakes_nobody(store: Store)
     await write(store, accepted("queued", ready=False, not_before=later))
     await write(store, accepted("parent", children=1, not_before=later))
     await write(store, accepted("remote", remote=True, not_before=later))
-    assert await store.reader.next_wake() is None
+    assert await store.reader.next_due_time() is None
 
 
 async def test_delayed_work_that_was_seen_when_it_fell_due_wakes_nobody_again(store: Store) -> None:
     due = await store.reader.time() + 0.02
     await write(store, accepted("a", not_before=due))
     await until(store, due)
-    await ask(store, "loads")
-    assert await store.reader.next_wake() is None
+    await ask(store, "lane_loads")
+    assert await store.reader.next_due_time() is None
 
 
 async def test_a_deadline_that_has_passed_under_a_live_worker_wakes_nobody(store: Store) -> None:
     now = await store.reader.time()
     await see(store, a_worker("alive"))
     await write(store, accepted("a", deadline=now - 5, owner="alive"))
-    assert await store.reader.next_wake() is None
+    assert await store.reader.next_due_time() is None
     await write(store, accepted("b", deadline=now + 50, owner="alive"))
-    assert await store.reader.next_wake() == now + 50
+    assert await store.reader.next_due_time() == now + 50
 
 
 async def test_many_readers_answer_while_writers_write(store: Store) -> None:

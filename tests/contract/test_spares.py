@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.store import Store
-from stateward.store.records import Claim, Status, Work
+from stateward.store.records import Claim, Status, WorkItem
 from tests.contract.hands import ask, taken, write
 from tests.contract.samples import accepted, key
 
@@ -15,25 +15,25 @@ LANE: dict[str, Any] = {"lane": "x", "grp": "g"}
 
 async def claimed(store: Store, room: int, spares: int, lane: str = "x") -> list[Claim]:
     """Claim so many operations of a lane, and so many spares."""
-    claims: list[Claim] = await ask(store, "take", {lane: room}, "worker", {lane: spares})
+    claims: list[Claim] = await ask(store, "claim", {lane: room}, "worker", {lane: spares})
     return claims
 
 
 async def running(store: Store) -> dict[str, int]:
     """Return how many operations run in each lane that has work."""
-    _, loads = await ask(store, "loads")
+    _, loads = await ask(store, "lane_loads")
     return {one.lane.lane: one.running for one in loads if one.running}
 
 
-async def one_work(store: Store, name: str) -> Work:
-    found: Work = (await ask(store, "work", [key(name)]))[key(name)]
+async def one_work(store: Store, name: str) -> WorkItem:
+    found: WorkItem = (await ask(store, "work", [key(name)]))[key(name)]
     return found
 
 
 async def test_what_follows_in_a_lane_is_taken_as_its_spares(store: Store) -> None:
     await write(store, accepted("a", "b", "c", "d", **LANE))
     claims = await claimed(store, room=1, spares=2)
-    assert [(one.work.op, one.work.spare) for one in claims] == [("a", False), ("b", True), ("c", True)]
+    assert [(one.work.op, one.work.is_prefetched) for one in claims] == [("a", False), ("b", True), ("c", True)]
     for one in claims:
         assert await one_work(store, one.work.op) == one.work
     assert await taken(store, x=10) == ["d"]
@@ -41,14 +41,14 @@ async def test_what_follows_in_a_lane_is_taken_as_its_spares(store: Store) -> No
 
 async def test_spares_are_taken_of_a_lane_that_is_full(store: Store) -> None:
     await write(store, accepted("a", "b", **LANE))
-    assert [one.work.spare for one in await claimed(store, room=0, spares=5)] == [True, True]
+    assert [one.work.is_prefetched for one in await claimed(store, room=0, spares=5)] == [True, True]
 
 
 async def test_each_lane_has_its_own_spares(store: Store) -> None:
     await write(store, accepted("a", "b", **LANE))
     await write(store, accepted("c", "d", lane="y", grp="g"))
-    claims: list[Claim] = await ask(store, "take", {"x": 1}, "worker", {"y": 1})
-    assert [(one.work.op, one.work.spare) for one in claims] == [("a", False), ("c", True)]
+    claims: list[Claim] = await ask(store, "claim", {"x": 1}, "worker", {"y": 1})
+    assert [(one.work.op, one.work.is_prefetched) for one in claims] == [("a", False), ("c", True)]
 
 
 async def test_a_spare_does_not_count_as_running(store: Store) -> None:
@@ -72,14 +72,14 @@ async def test_what_was_begun_before_is_no_spare_and_nothing_passes_it(store: St
     await write(store, accepted("begun before", deadline=1e9, **LANE))
     await write(store, accepted("b", **LANE))
     assert [one.work.op for one in await claimed(store, room=0, spares=3)] == ["a"]
-    assert [(one.work.op, one.work.spare) for one in await claimed(store, room=1, spares=3)] == [
+    assert [(one.work.op, one.work.is_prefetched) for one in await claimed(store, room=1, spares=3)] == [
         ("begun before", False),
         ("b", True),
     ]
 
 
-async def begin(store: Store, spare: Work, **fields: Any) -> None:
-    await write(store, begun=[replace(spare, deadline=500.5, **fields)])
+async def begin(store: Store, spare: WorkItem, **fields: Any) -> None:
+    await write(store, prefetch_started=[replace(spare, deadline=500.5, **fields)])
 
 
 async def test_a_spare_that_is_begun_runs_until_its_deadline(store: Store) -> None:
@@ -109,6 +109,6 @@ async def test_one_leaves_and_the_other_begins_in_one_transaction(store: Store) 
     await write(store, accepted("a", "b", **LANE))
     first, second = await claimed(store, room=1, spares=1)
 
-    await write(store, work_gone=[first.work.key], begun=[replace(second.work, deadline=500.5)])
+    await write(store, work_gone=[first.work.key], prefetch_started=[replace(second.work, deadline=500.5)])
     assert await running(store) == {"x": 1}
     assert [work.op for work in await ask(store, "owned", "worker")] == ["b"]

@@ -24,7 +24,7 @@ from stateward.store.sqlite import SqliteStore
 async def main():
     store = SqliteStore(sys.argv[1])
     await store.open()
-    print(await store.alone(), flush=True)
+    print(await store.is_sole_user(), flush=True)
     await asyncio.to_thread(sys.stdin.read)
 
 asyncio.run(main())
@@ -63,29 +63,29 @@ async def opened(path: Path, **options: float) -> SqliteStore:
 
 async def test_who_opens_a_file_first_is_alone(path: Path) -> None:
     store = await opened(path)
-    assert await store.alone()
-    assert await store.alone()
+    assert await store.is_sole_user()
+    assert await store.is_sole_user()
     await store.close()
 
 
 async def test_two_are_not_alone_until_one_leaves(path: Path) -> None:
     first = await opened(path)
-    assert await first.alone()
+    assert await first.is_sole_user()
     second = await opened(path)
-    assert not await second.alone()
-    assert not await first.alone()
+    assert not await second.is_sole_user()
+    assert not await first.is_sole_user()
     await second.close()
-    assert await first.alone()
+    assert await first.is_sole_user()
     third = await opened(path)
-    assert not await first.alone()
+    assert not await first.is_sole_user()
     await first.close()
-    assert await third.alone()
+    assert await third.is_sole_user()
     await third.close()
 
 
 async def test_nobody_ever_finds_to_be_alone_while_there_are_two(path: Path) -> None:
     first, second = await opened(path), await opened(path)
-    found = await asyncio.gather(*(store.alone() for store in (first, second) * 50))
+    found = await asyncio.gather(*(store.is_sole_user() for store in (first, second) * 50))
     assert not any(found)
     await asyncio.gather(first.close(), second.close())
 
@@ -97,10 +97,10 @@ async def test_another_process_is_noticed_and_so_is_its_death(path: Path) -> Non
     )
     assert neighbour.stdout is not None
     assert await neighbour.stdout.readline() == b"False\n"
-    assert not await store.alone()
+    assert not await store.is_sole_user()
     neighbour.send_signal(signal.SIGKILL)
     await neighbour.communicate()
-    assert await store.alone()
+    assert await store.is_sole_user()
     await store.close()
 
 
@@ -108,7 +108,7 @@ async def test_who_cannot_look_does_not_claim_to_be_alone(path: Path) -> None:
     first, second = await opened(path, busy_timeout=0.02), await opened(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert not await first.alone()
+        assert not await first.is_sole_user()
         other.execute("ROLLBACK")
     await asyncio.gather(first.close(), second.close())
 
@@ -116,7 +116,7 @@ async def test_who_cannot_look_does_not_claim_to_be_alone(path: Path) -> None:
 async def test_who_was_alone_hears_a_newcomer(path: Path) -> None:
     first = await opened(path)
     ear = Ear(first)
-    assert await first.alone()
+    assert await first.is_sole_user()
     second = await opened(path)
     await write(second, journal=[a_line()])
     await ear.hears(Topic.JOURNAL)
@@ -134,10 +134,10 @@ async def test_what_was_acknowledged_survives_a_kill_and_the_next_one_is_alone_a
     rest, _ = await writer.communicate()
     last = max(39, *(int(line) for line in rest.split(b"\n")[:-1] if line), 0)
     store = await opened(path)
-    assert await store.alone()
+    assert await store.is_sole_user()
     found = sum((await store.reader.count_states(Selector(NS))).values())
     assert found in (last + 1, last + 2)
-    assert await store.reader.last_line() == found
+    assert await store.reader.last_journal_seq() == found
     await store.close()
 
 

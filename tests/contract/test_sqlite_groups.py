@@ -65,7 +65,7 @@ async def states(store: SqliteStore) -> int:
 
 
 async def test_programs_that_wait_are_committed_together(store: SqliteStore) -> None:
-    transactions = store._writing.desk.transactions
+    transactions = store._writing.writer_connection.transactions
     sizes: list[int] = []
     run = transactions.run
 
@@ -94,7 +94,7 @@ async def test_each_of_a_group_gets_its_own_end(store: SqliteStore) -> None:
     ends = await asyncio.gather(*waiting, return_exceptions=True)
     assert ends == [failures.get(number, f"o{number}") for number in range(30)]
     assert await states(store) == 30 - len(failures) + 1
-    assert await store.reader.last_line() >= 22
+    assert await store.reader.last_journal_seq() >= 22
 
 
 async def test_readers_do_not_wait_for_the_writer_and_see_nothing_unfinished(store: SqliteStore) -> None:
@@ -196,7 +196,7 @@ async def test_a_database_in_memory_starts_empty_and_knows_that_it_is_alone() ->
     for _ in range(2):
         store = SqliteStore(":memory:")
         await store.open()
-        assert await store.alone()
+        assert await store.is_sole_user()
         assert await states(store) == 0
         await store.transact(adding("a"))
         await store.close()

@@ -33,7 +33,7 @@ async def connection() -> AsyncIterator[sqlite3.Connection]:
     """Give a connection to an empty database."""
     store = SqliteStore(":memory:")
     await store.open()
-    yield store._writing.desk.connection
+    yield store._writing.writer_connection.connection
     await store.close()
 
 

@@ -89,7 +89,7 @@ async def test_no_commit_is_acknowledged_after_a_file_was_replaced(
         with pytest.raises(Replaced):
             await store.reader.object(key("before"))
         with pytest.raises(Replaced):
-            await store.reader.last_line()
+            await store.reader.last_journal_seq()
     assert [one.levelno for one in caplog.records if one.name == "stateward.store"] == [logging.ERROR]
     assert "acknowledges nothing more" in caplog.text
 
@@ -285,7 +285,7 @@ async def test_the_log_is_emptied_also_when_another_thread_is_the_first_to_find_
     had_written = Others.have_written
     async with opened(path) as store:
         files = store._writing._files  # type: ignore[attr-defined]
-        monkeypatch.setattr(Writer, "_empty_log", lambda _writer, _desk: emptied.set())
+        monkeypatch.setattr(Writer, "_empty_log", lambda _writer, _uow: emptied.set())
         monkeypatch.setattr(Others, "have_written", find)
         await asyncio.to_thread(found.wait, 30)
         assert await asyncio.to_thread(emptied.wait, 30)

@@ -12,18 +12,18 @@ from msgspec.structs import replace
 
 from stateward.store import Changes, Ended, JournalFilter, Tx
 from stateward.store.records import (
-    Answer,
+    IdempotencyRecord,
+    JournalEntry,
     Lane,
     LaneGroup,
-    Line,
     Lock,
     Object,
     Operation,
     Progress,
     Status,
     Timer,
-    Work,
     Worker,
+    WorkItem,
 )
 from stateward.store.sqlite import SqliteStore
 from tests.contract.samples import NS, a_line, an_object, an_operation, key, some_work
@@ -31,12 +31,12 @@ from tests.contract.samples import NS, a_line, an_object, an_operation, key, som
 TABLES: dict[str, type[Struct]] = {
     "objects": Object,
     "operations": Operation,
-    "work": Work,
-    "journal": Line,
+    "work": WorkItem,
+    "journal": JournalEntry,
     "progress": Progress,
     "locks": Lock,
     "timers": Timer,
-    "answers": Answer,
+    "answers": IdempotencyRecord,
     "lanes": Lane,
     "lane_groups": LaneGroup,
     "workers": Worker,
@@ -59,7 +59,7 @@ async def opened() -> SqliteStore:
 
 def connection_of(store: SqliteStore) -> sqlite3.Connection:
     """Return what a store in memory works on."""
-    return store._writing.desk.connection
+    return store._writing.writer_connection.connection
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -91,15 +91,15 @@ def test_any_object_comes_back_as_it_was(**fields: Any) -> None:
 
 @UNHURRIED
 @given(line=st.builds(a_line, op=maybe, at=times, who=texts, source=maybe, target=maybe, reason=maybe, spec=maybe))
-def test_any_line_comes_back_as_it_was(line: Line) -> None:
-    async def there_and_back() -> Line:
+def test_any_line_comes_back_as_it_was(line: JournalEntry) -> None:
+    async def there_and_back() -> JournalEntry:
         store = await opened()
 
         async def program(tx: Tx) -> None:
             await tx.apply(Changes(journal=[line]))
 
         await store.transact(program)
-        (back,) = await store.reader.lines(0, 10, JournalFilter())
+        (back,) = await store.reader.journal(0, 10, JournalFilter())
         await store.close()
         return back
 
@@ -118,7 +118,7 @@ def test_any_number_of_claims_comes_with_all_that_was_stored(
     async def program(tx: Tx) -> list[Operation]:
         work = [some_work(name, deadline=deadline) for name in names]
         await tx.apply(Changes(objects=[an_object("a")], operations=operations, new_work=work))
-        claims = await tx.take({"": 1000}, "worker")
+        claims = await tx.claim({"": 1000}, "worker")
         stored = await tx.work([key(name) for name in names])
         assert [claim.work for claim in claims] == [stored[key(name)] for name in names]
         return [claim.operation for claim in claims]

@@ -22,7 +22,7 @@ async def test_each_change_is_heard_as_what_it_may_concern(store: Store) -> None
     for changes, topic in (
         (Changes(journal=[a_line()]), Topic.JOURNAL),
         (Changes(timers=[a_timer("t", 1e12)]), Topic.TIMER),
-        (Changes(work=[work], fences=True), Topic.FENCE),
+        (Changes(work=[work], fences_running_work=True), Topic.FENCE),
         (Changes(work=[work]), Topic.WORK),
         (Changes(children_ended=[key("parent")]), Topic.WORK),
         (Changes(work_gone=[key("b")]), Topic.WORK),
@@ -46,7 +46,7 @@ async def test_work_that_has_its_owner_and_room_that_nobody_waits_for_are_no_new
     changes = accepted("a")
     changes.new_work = [replace(one, owner="w/1") for one in changes.new_work]
     await write(store, changes)
-    await write(store, journal=[a_line()], work_gone=[key("a")], vacant=False)
+    await write(store, journal=[a_line()], work_gone=[key("a")], frees_capacity=False)
     await write(store, timers=[a_timer("t", 1e12)])
     await ear.hears(Topic.TIMER)
     assert not any(heard & Topic.WORK for heard in ear.heard)
@@ -69,7 +69,7 @@ async def test_what_is_heard_of_can_be_read(store: Store) -> None:
     ear = Ear(store)
     writing = asyncio.ensure_future(write(store, journal=[a_line(event="seen")]))
     await ear.hears(Topic.JOURNAL)
-    assert await store.reader.last_line() > 0
+    assert await store.reader.last_journal_seq() > 0
     await writing
 
 

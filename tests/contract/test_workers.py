@@ -39,8 +39,8 @@ async def test_only_workers_whose_lease_has_passed_are_dead(store: Store) -> Non
 
 async def test_a_worker_that_has_gone_is_forgotten(store: Store) -> None:
     await see(store, a_worker("a"), a_worker("b", lease=-1.0))
-    await ask(store, "worker_gone", "b")
-    await ask(store, "worker_gone", "nobody")
+    await ask(store, "remove_worker", "b")
+    await ask(store, "remove_worker", "nobody")
     assert [worker.id for worker in await store.reader.workers()] == ["a"]
     assert await ask(store, "dead_workers") == []
 
@@ -84,7 +84,7 @@ async def test_what_a_dead_worker_held_can_be_freed_by_another(store: Store) -> 
     (gone,) = await ask(store, "dead_workers")
     held = await ask(store, "owned", gone.id)
     await write(store, work=[replace(work, owner=None, observe=True) for work in held])
-    await ask(store, "worker_gone", gone.id)
+    await ask(store, "remove_worker", gone.id)
     again = await take(store, "alive")
     assert [(claim.work.op, claim.work.observe, claim.work.epoch) for claim in again] == [
         ("a", True, 2),

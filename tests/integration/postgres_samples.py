@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stateward.store.changes import Changes, Ended
 from stateward.store.port import Tx
-from stateward.store.records import Key, Line, Object, Operation, Status, Timer, Work
+from stateward.store.records import JournalEntry, Key, Object, Operation, Status, Timer, WorkItem
 
 NS = "n"
 
@@ -49,15 +49,19 @@ def an_operation(name: str, subject: str, **fields: Any) -> Operation:
     return replace(made, **fields)
 
 
-def some_work(name: str, subject: str, **fields: Any) -> Work:
+def some_work(name: str, subject: str, **fields: Any) -> WorkItem:
     """Make work that can be claimed at once, in the default lane."""
-    made = Work(NS, name, subject, subject, 0, "", "", 0, True, False, False, False, 0, 0.0, None, None, 0, 0, False)
+    made = WorkItem(
+        NS, name, subject, subject, 0, "", "", 0, True, False, False, False, 0, 0.0, None, None, 0, 0, False
+    )
     return replace(made, **fields)
 
 
-def a_line(subject: str, event: str = "start", **fields: Any) -> Line:
+def a_line(subject: str, event: str = "start", **fields: Any) -> JournalEntry:
     """Make a line of the journal."""
-    return replace(Line(NS, subject, "vm", None, 1.0, "user", "ann", event, "Stopped", "Starting", None), **fields)
+    return replace(
+        JournalEntry(NS, subject, "vm", None, 1.0, "user", "ann", event, "Stopped", "Starting", None), **fields
+    )
 
 
 def a_timer(name: str, due: float, subject: str = "a", **fields: Any) -> Timer:
@@ -74,7 +78,7 @@ def accepted(name: str, subject: str, **fields: Any) -> Changes:
     )
 
 
-def finished(work: Work, now: float) -> Changes:
+def finished(work: WorkItem, now: float) -> Changes:
     """Make what ends an operation."""
     return Changes(
         ended=[Ended(work.ns, work.op, Status.SUCCEEDED, work.attempts, now, now, None, None)],

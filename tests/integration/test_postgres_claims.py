@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
-from stateward.store.records import Claim, Key, Lane, LaneGroup, Work, Worker
+from stateward.store.records import Claim, Key, Lane, LaneGroup, Worker, WorkItem
 from tests.integration.postgres_hands import in_loop, looking_at, opened, until_somebody_waits
 from tests.integration.postgres_samples import (
     NS,
@@ -27,7 +27,7 @@ CAPACITY, LANES_AT_ONCE = 3, 2
 
 async def claim(tx: Tx) -> list[Claim]:
     """Take what fits: no more lanes at once than their group may, no more in a lane than it holds."""
-    groups, loads = await tx.loads()
+    groups, loads = await tx.lane_loads()
     limits = {group.grp: group.lanes for group in groups}
     active = Counter(load.lane.grp for load in loads if load.running)
     rooms = {}
@@ -36,7 +36,7 @@ async def claim(tx: Tx) -> list[Claim]:
         if load.waiting and (load.running or active[grp] < limits[grp]):
             active[grp] += not load.running
             rooms[load.lane.lane] = load.lane.capacity - load.running
-    return await tx.take(rooms, "w")
+    return await tx.claim(rooms, "w")
 
 
 async def finish(claims: list[Claim], tx: Tx) -> None:
@@ -116,13 +116,13 @@ async def test_claimers_of_one_group_wait_for_each_other_and_then_count_right(po
 @in_loop
 async def test_claimers_of_the_default_lane_do_not_wait_for_each_other(postgres_dsn: str) -> None:
     async def hold(tx: Tx) -> tuple[list[Claim], list[Claim]]:
-        await tx.loads()
-        mine = await tx.take({"": 2}, "one")
+        await tx.lane_loads()
+        mine = await tx.claim({"": 2}, "one")
         return mine, await store.transact(take_all)
 
     async def take_all(tx: Tx) -> list[Claim]:
-        await tx.loads()
-        return await tx.take({"": 10}, "other")
+        await tx.lane_loads()
+        return await tx.claim({"": 10}, "other")
 
     async with opened(postgres_dsn) as store:
         await store.transact(creates("a", "b", "c"))
@@ -136,7 +136,7 @@ async def test_claimers_of_the_default_lane_do_not_wait_for_each_other(postgres_
 @in_loop
 async def test_a_named_lane_without_a_group_has_a_limit_and_so_a_lock(postgres_dsn: str) -> None:
     async def hold(tx: Tx) -> None:
-        await tx.loads()
+        await tx.lane_loads()
         waiting = asyncio.create_task(store.transact(claim))
         await until_somebody_waits(connection)
         waiting.cancel()
@@ -157,12 +157,12 @@ async def test_delayed_work_is_woken_for_and_claimed_when_its_time_has_come(post
     async with opened(postgres_dsn) as store:
         await store.transact(creates("a"))
         due = await store.transact(delay)
-        assert await store.reader.next_wake() == due
+        assert await store.reader.next_due_time() == due
         claims: list[Claim] = []
         while not claims:
             claims = await store.transact(claim)
         assert claims[0].work.not_before == due <= await store.reader.time()
-        assert await store.reader.next_wake() == claims[0].work.deadline
+        assert await store.reader.next_due_time() == claims[0].work.deadline
 
 
 @in_loop
@@ -201,7 +201,7 @@ async def test_a_reaper_and_a_stale_finish_do_not_deadlock(postgres_dsn: str) ->
         (work,) = await tx.queues([Key(NS, "a")])
         await tx.apply(finished(work, tx.now))
 
-    async def reap(tx: Tx) -> list[Work]:
+    async def reap(tx: Tx) -> list[WorkItem]:
         owned = await tx.owned("w")
         await tx.objects([Key(work.ns, work.object) for work in owned])
         await tx.apply(Changes(work=[replace(work, owner=None, observe=True) for work in owned]))
@@ -223,7 +223,7 @@ async def test_a_reaper_and_a_stale_finish_do_not_deadlock(postgres_dsn: str) ->
 @in_loop
 async def test_a_worker_is_seen_at_the_time_of_the_database(postgres_dsn: str) -> None:
     async def seen(tx: Tx) -> float:
-        await tx.worker_seen(Worker("w", 15.0, 1.0, "host", 7))
+        await tx.heartbeat(Worker("w", 15.0, 1.0, "host", 7))
         return tx.now
 
     async with opened(postgres_dsn) as store:

@@ -53,7 +53,7 @@ async def test_a_connection_cut_in_mid_transaction_is_unavailable_and_leaves_not
 async def test_connections_cut_at_rest_are_replaced_unnoticed(postgres_dsn: str) -> None:
     async with opened(postgres_dsn) as store, looking_at(postgres_dsn) as connection:
         await asyncio.gather(*(store.transact(creates(name)) for name in "abcd"))
-        await asyncio.gather(*(store.reader.last_line() for _ in range(4)))
+        await asyncio.gather(*(store.reader.last_journal_seq() for _ in range(4)))
         assert await kill(connection, AT_REST) > 2
         await asyncio.gather(*(store.transact(creates(name)) for name in "efgh"))
         assert await store.reader.object(Key(NS, "h")) is not None
@@ -225,7 +225,7 @@ async def test_an_answer_that_never_comes_is_unavailable(postgres_dsn: str) -> N
 async def test_a_transaction_of_many_short_statements_has_one_limit(postgres_dsn: str) -> None:
     async def never_end(tx: Tx) -> None:
         while True:
-            await tx.under_way(NS, 1)
+            await tx.count_open_operations(NS, 1)
 
     async with opened(postgres_dsn, answer_within=1.0) as store:
         with pytest.raises(TimedOut, match=r"within 1\.0 seconds"):
@@ -240,7 +240,7 @@ async def test_waiting_for_a_connection_counts_towards_the_limit(postgres_dsn: s
             with pytest.raises(TimedOut):
                 await store.transact(creates("a"))
             with pytest.raises(TimedOut):
-                await store.reader.last_line()
+                await store.reader.last_journal_seq()
         await store.transact(creates("a"))
         assert await store.reader.object(Key(NS, "a")) is not None
 
@@ -320,7 +320,7 @@ async def test_a_store_whose_closing_is_cut_short_leaves_no_connection_open(post
 
     store = PostgresStore(postgres_dsn, migrate=True)
     await store.open()
-    await asyncio.gather(store.transact(creates("a")), store.reader.last_line())
+    await asyncio.gather(store.transact(creates("a")), store.reader.last_journal_seq())
     holder = asyncio.create_task(store.transact(hold))
     await holding.wait()
     closing = asyncio.create_task(store.close())

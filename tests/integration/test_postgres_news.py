@@ -28,7 +28,7 @@ async def write_a_line(tx: Tx) -> None:
 
 
 async def set_a_timer(tx: Tx) -> None:
-    await tx.apply(Changes(timers=[a_timer("t", 5.0)], fences=True))
+    await tx.apply(Changes(timers=[a_timer("t", 5.0)], fences_running_work=True))
 
 
 @in_loop

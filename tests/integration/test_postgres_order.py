@@ -10,7 +10,7 @@ from stateward.store.changes import Changes
 from stateward.store.errors import Conflict
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
-from stateward.store.records import Answer, Claim, Key, Line
+from stateward.store.records import Claim, IdempotencyRecord, JournalEntry, Key
 from stateward.store.selection import JournalFilter
 from tests.integration.postgres_hands import in_loop, looking_at, opened, until_somebody_waits
 from tests.integration.postgres_samples import NS, a_line, accepted, accepts, an_object, creates, finished, some_work
@@ -18,7 +18,7 @@ from tests.integration.postgres_samples import NS, a_line, accepted, accepts, an
 EVERY_LINE = JournalFilter()
 
 
-async def journal(lines: list[Line], tx: Tx) -> None:
+async def journal(lines: list[JournalEntry], tx: Tx) -> None:
     await tx.apply(Changes(journal=lines))
 
 
@@ -39,10 +39,10 @@ async def test_a_line_waits_for_the_commit_of_the_one_before(postgres_dsn: str) 
         await written.wait()
         second = asyncio.create_task(store.transact(quick))
         await until_somebody_waits(connection)
-        assert await store.reader.last_line() == 0
+        assert await store.reader.last_journal_seq() == 0
         may_commit.set()
         await asyncio.gather(first, second)
-        lines = await store.reader.lines(0, 10, EVERY_LINE)
+        lines = await store.reader.journal(0, 10, EVERY_LINE)
         assert [line.event for line in lines] == ["first", "second"]
 
 
@@ -60,7 +60,7 @@ async def test_a_reader_that_follows_the_journal_misses_nothing(postgres_dsn: st
         seen, events = 0, []
         while True:
             ended = done.is_set()
-            lines = await store.reader.lines(seen, 7, EVERY_LINE)
+            lines = await store.reader.journal(seen, 7, EVERY_LINE)
             events += [line.event for line in lines]
             seen = lines[-1].seq if lines else seen
             if ended and not lines:
@@ -131,7 +131,7 @@ async def test_a_finish_sees_what_was_appended_while_it_waited(postgres_dsn: str
 
 
 async def claim_one(tx: Tx) -> list[Claim]:
-    return await tx.take({"": 1}, "w")
+    return await tx.claim({"": 1}, "w")
 
 
 async def finish(claim: Claim, tx: Tx) -> None:
@@ -172,12 +172,12 @@ async def test_of_two_who_answer_the_same_key_the_later_one_reads_the_answer(pos
     key = Key(NS, "k")
 
     async def answer(tx: Tx, me: int) -> str | None:
-        known = await tx.answers([key])
+        known = await tx.idempotency_records([key])
         if known:
             return known[key].op
         read[me].set()
         await read[1 - me].wait()
-        await tx.apply(Changes(answers=[Answer(NS, "k", "f", f"o{me}", "a", tx.now)]))
+        await tx.apply(Changes(idempotency_records=[IdempotencyRecord(NS, "k", "f", f"o{me}", "a", tx.now)]))
         return f"o{me}"
 
     async with opened(postgres_dsn) as store:
@@ -198,7 +198,7 @@ async def test_a_conflict_that_a_program_hides_is_still_rolled_back(postgres_dsn
     async with opened(postgres_dsn) as store:
         with pytest.raises(Conflict):
             await store.transact(hide)
-        assert await store.reader.last_line() == 0
+        assert await store.reader.last_journal_seq() == 0
 
 
 TREES = "SELECT id FROM trees ORDER BY id"

@@ -8,7 +8,7 @@ from stateward.agents.messages import Existing
 from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST
 from stateward.lifecycle import GONE, TRANSITIONAL
 from stateward.store import open_store
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from tests.chaos import aftermath, verdict
 from tests.chaos.aftermath import Stored
 from tests.chaos.ledger import entries
@@ -45,7 +45,7 @@ def restless(found: Stored) -> Iterator[str]:
     yield from (f"{found.left[table]} rows are left in {table}" for table in ("work", "locks") if found.left[table])
 
 
-def ended_twice(lines: Iterable[Line]) -> Iterator[str]:
+def ended_twice(lines: Iterable[JournalEntry]) -> Iterator[str]:
     """Tell of operations with more than one ending in the journal."""
     endings: Counter[str] = Counter()
     for line in lines:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stateward.agents.messages import Existing
 from stateward.domains.edge.lifecycle import CLUSTERINST
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from tests.chaos.aftermath import Stored
 from tests.rehearsal.judging import astray, ended_twice, lost, misplaced, restless
 from tests.rehearsal.load import longest
@@ -13,11 +13,13 @@ from tests.rehearsal.load import longest
 NOTHING_LEFT = {"work": 0, "locks": 0, "timers": 3}
 
 
-def line(seq: int, source: str, target: str, op: str = "op-1") -> Line:
-    return Line("lab", "s:c", CLUSTERINST.kind, op, 0.0, "user", "ann", "create", source, target, None, None, seq)
+def line(seq: int, source: str, target: str, op: str = "op-1") -> JournalEntry:
+    return JournalEntry(
+        "lab", "s:c", CLUSTERINST.kind, op, 0.0, "user", "ann", "create", source, target, None, None, seq
+    )
 
 
-def found(*lines: Line, state: str = "Ready", op: str | None = None, **operations: str) -> Stored:
+def found(*lines: JournalEntry, state: str = "Ready", op: str | None = None, **operations: str) -> Stored:
     rows: dict[str, tuple[str, str | None, str]] = {name: (status, None, "s:c") for name, status in operations.items()}
     return Stored({"s:c": (state, op)}, rows, list(lines), NOTHING_LEFT)
 

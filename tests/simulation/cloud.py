@@ -14,7 +14,7 @@ from random import Random
 
 from msgspec import Struct, field
 
-from stateward.engine.handlers import Job, Permanent, Seen, Temporary, Throttled, Unknown
+from stateward.engine.handlers import Job, ObservedOutcome, Permanent, Temporary, Throttled, Unknown
 from tests.simulation.loop import PARTY, Party, VirtualLoop
 
 BECOMES = {"create": "up", "start": "up", "rebuild": "up", "stop": "down", "terminate": "absent"}
@@ -91,7 +91,7 @@ class Cloud:
         finally:
             thing.inside.remove(visit)
 
-    async def look(self, job: Job) -> Seen:
+    async def look(self, job: Job) -> ObservedOutcome:
         """Look whether an operation was done."""
         visit, thing = self._visit(job)
         thing.inside.append(visit)
@@ -102,8 +102,8 @@ class Cloud:
             if self._chance.random() < self.manners.blind:
                 raise ConnectionResetError("the look failed")
             if not self._admitted(job, thing) or any(key == job.key.id for key, _ in thing.landing):
-                return Seen.UNKNOWN
-            return Seen.DONE if self.effects[job.key.id] else Seen.NOT_DONE
+                return ObservedOutcome.UNKNOWN
+            return ObservedOutcome.DONE if self.effects[job.key.id] else ObservedOutcome.NOT_DONE
         finally:
             thing.inside.remove(visit)
 

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from stateward.store.changes import Changes
 from stateward.store.errors import Busy, Conflict, Unavailable
-from stateward.store.port import Program, Reader, Store, Topic, Tx
+from stateward.store.port import Reader, Store, Topic, Tx, TxFunction
 from stateward.store.records import Claim, Key, Object, Worker
 from tests.simulation.loop import PARTY, Party, VirtualLoop
 
@@ -70,7 +70,7 @@ class Taped:
         return {key: self._former.get(key.id, one) for key, one in found.items()}
 
     async def take(self, rooms: dict[str, int], owner: str, spares: dict[str, int]) -> list[Claim]:
-        claims = await self._tx.take(rooms, owner, spares)
+        claims = await self._tx.claim(rooms, owner, spares)
         self._tape.claims += claims
         return claims
 
@@ -80,11 +80,11 @@ class Taped:
             self._tape.changes.append(changes)
 
     async def worker_seen(self, worker: Worker) -> None:
-        await self._tx.worker_seen(worker)
+        await self._tx.heartbeat(worker)
         self._tape.workers = True
 
     async def worker_gone(self, worker: str) -> None:
-        await self._tx.worker_gone(worker)
+        await self._tx.remove_worker(worker)
         self._tape.workers = True
 
 
@@ -154,7 +154,7 @@ class FaultyStore:
         self._former = former
         self.reader = cast("Reader", FaultyReader(inner.reader, way))
         self.pruning = inner.pruning
-        self.takes_turns = way.chance.random() < 0.5
+        self.serializes_writes = way.chance.random() < 0.5
 
     async def open(self) -> None:
         """Connect: nothing to be done, the world has opened it."""
@@ -162,10 +162,10 @@ class FaultyStore:
     async def close(self) -> None:
         """Let go: nothing to be done, others use it too."""
 
-    async def alone(self) -> bool:
+    async def is_sole_user(self) -> bool:
         return False
 
-    async def transact(self, program: Program[T]) -> T:
+    async def transact(self, program: TxFunction[T]) -> T:
         """Run a program; the world is told of every commit before anybody else can act."""
         way, tape = self._way, Tape()
         begun = way.loop.time()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stateward.engine.handlers import Handler, Job
 from stateward.engine.kinds import Kind, Route
-from stateward.engine.requests import Birth, Request
+from stateward.engine.requests import Creation, Request
 from stateward.lifecycle import (
     AGENT,
     BACK,
@@ -180,7 +180,7 @@ def make_kinds(cloud: Cloud, lanes: Sequence[str]) -> list[Kind]:
 
 
 def _new_box(name: str, site: str) -> Request:
-    return Request("n", name, "create", "", birth=Birth("box", site, queue="b0" if name in ("b6", "b7") else None))
+    return Request("n", name, "create", "", creates=Creation("box", site, queue="b0" if name in ("b6", "b7") else None))
 
 
 LANES = {"east/1": "east", "east/2": "east", "east/images": "east", "west/1": "west", "": ""}

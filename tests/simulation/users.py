@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from stateward.engine.engine import Engine
-from stateward.engine.remote import Word
-from stateward.engine.requests import Accepted, Birth, KeyReused, LockWish, Request
+from stateward.engine.remote import ExternalReport
+from stateward.engine.requests import Accepted, Creation, KeyReused, LockRequest, Request
 from stateward.errors import StatewardError
 from stateward.lifecycle import AGENT, CONTROLLER, FORCE, USER
 from stateward.store.errors import StoreError
@@ -116,8 +116,8 @@ class Users:
         how = self._how(kind)
         if found is None:
             queue = "b0" if name in ("b6", "b7") else None
-            birth = Birth(kind, f"s{int(name[1:]) % 2}" if kind == "box" else None, queue=queue)
-            request = engine.request(NS, name, FIRST[kind], birth=birth, spec={"size": chance.randrange(3)}, **how)
+            birth = Creation(kind, f"s{int(name[1:]) % 2}" if kind == "box" else None, queue=queue)
+            request = engine.request(NS, name, FIRST[kind], creates=birth, spec={"size": chance.randrange(3)}, **how)
         else:
             action, forced = self._choose(found)
             if forced or chance.random() < 0.1:
@@ -158,7 +158,7 @@ class Users:
             how["tree"] = "t"
             how["wait"] = chance.random() < 0.6
             how["locks"] = [
-                LockWish(path, chance.choice(MODES)) for path in chance.sample(PATHS, chance.choice((1, 1, 2)))
+                LockRequest(path, chance.choice(MODES)) for path in chance.sample(PATHS, chance.choice((1, 1, 2)))
             ]
         return how
 
@@ -235,11 +235,11 @@ class Users:
         if chance.random() < 0.1:
             generation -= 1
         event = chance.choice(("accepted", "ported", "rejected")) if found.kind == "number" else "spoilt"
-        word = Word(NS, found.id, op, generation, event, AGENT, "carrier")
+        word = ExternalReport(NS, found.id, op, generation, event, AGENT, "carrier")
         if found.kind == "image" and chance.random() < 0.7:
             return
         for _ in range(chance.choice((1, 1, 2))):
-            process.spawn(self._quietly(self._engine(process).hear(word)))
+            process.spawn(self._quietly(self._engine(process).report(word)))
 
     def _set_timer(self, process: Process) -> None:
         chance, engine = self._chance, self._engine(process)

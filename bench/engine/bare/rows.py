@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 from bench.engine.lamps import LAMP, NS, Lamp, name_of
 from stateward.engine.ids import new_id
 from stateward.lifecycle import SUCCEEDED, USER, WORKER
-from stateward.store.records import Line, Operation, Status, Work
+from stateward.store.records import JournalEntry, Operation, Status, WorkItem
 
 OWNER = "bare/1"
 WITHIN = 600.0
@@ -22,12 +22,12 @@ ACCEPTED = Operation(
     within=WITHIN, generation=0, previous_spec=None, parent=None, tree=None, status=Status.WAITING, attempts=0,
     steps="{}", result=None, error=None, created=0.0,
 )  # fmt: skip
-QUEUED = Work(
+QUEUED = WorkItem(
     ns=NS, op="", object="", queue="", seq=0, lane="", grp="", priority=0, ready=True, remote=False, fenced=False,
     cancelled=False, children=0, not_before=0.0, deadline=None, owner=None, epoch=0, attempts=0, observe=False,
 )  # fmt: skip
-BEGUN = Line(NS, "", LAMP.kind, "", 0.0, str(USER), "", "flash", Lamp.OFF.word, Lamp.FLASHING.word, None)
-OVER = Line(NS, "", LAMP.kind, "", 0.0, str(WORKER), "", SUCCEEDED, Lamp.FLASHING.word, Lamp.OFF.word, None)
+BEGUN = JournalEntry(NS, "", LAMP.kind, "", 0.0, str(USER), "", "flash", Lamp.OFF.word, Lamp.FLASHING.word, None)
+OVER = JournalEntry(NS, "", LAMP.kind, "", 0.0, str(WORKER), "", SUCCEEDED, Lamp.FLASHING.word, Lamp.OFF.word, None)
 
 Pairs = Sequence[tuple[str, str]]
 """Lamps, and the operations on them."""
@@ -53,7 +53,7 @@ def work(pairs: Pairs, seq: int) -> Rows:
     return [(NS, op, name, name, number, *rest, False) for number, (name, op) in enumerate(pairs, seq)]
 
 
-def lines(like: Line, pairs: Pairs, seq: int) -> Rows:
+def lines(like: JournalEntry, pairs: Pairs, seq: int) -> Rows:
     """Return lines of the journal as rows, numbered."""
     now, rest = time(), astuple(like)[5:-1]
     return [(NS, name, LAMP.kind, op, now, *rest, number) for number, (name, op) in enumerate(pairs, seq)]

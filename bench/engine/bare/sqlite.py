@@ -5,7 +5,7 @@ from time import time
 from bench.engine.bare.rows import BEGUN, FIRST, OVER, OWNER, WITHIN, Pairs, Rows, batches, lines, operations, work
 from bench.engine.lamps import NS, Lamp
 from bench.engine.places import switch_off
-from stateward.store.records import Line, Operation, Status, Work
+from stateward.store.records import JournalEntry, Operation, Status, WorkItem
 from stateward.store.sqlite.connections import open_writer
 from stateward.store.sqlite.settings import Settings
 
@@ -17,11 +17,11 @@ def _insert(table: str, record: type, *more: str) -> str:
 
 MOVE = "UPDATE objects SET state = ?, since = ?, version = version + 1, op = ? WHERE ns = ? AND id = ?"
 ACCEPT = _insert("operations", Operation)
-ENQUEUE = _insert("work", Work, "delayed")
+ENQUEUE = _insert("work", WorkItem, "delayed")
 TAKE = "UPDATE work SET owner = ?, epoch = epoch + 1, attempts = attempts + 1, deadline = ? WHERE ns = ? AND op = ?"
 END = "UPDATE operations SET status = ?, attempts = ?, ended = ? WHERE ns = ? AND id = ?"
 DEQUEUE = "DELETE FROM work WHERE ns = ? AND op = ?"
-JOURNAL = _insert("journal", Line)
+JOURNAL = _insert("journal", JournalEntry)
 
 
 class Actions:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from stateward.access.tokens import SYSTEM
 from stateward.engine import AlreadyExists, Denied, Engine, Kind, Request
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import ADMIN, CONTROLLER, GONE, NEW, STABLE, USER, State, declare, step
 from stateward.store.records import Key, Object
 from stateward.store.selection import Page, Selector
@@ -70,34 +70,34 @@ class QuotaGuard:
         """Return the quota that a request is held to."""
         return quota_key(request.ns) if request.actor in HELD and request.ns != SYSTEM else None
 
-    async def check(self, desk: Desk, request: Request, found: Object, *, begins: bool) -> None:
+    async def check(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
         """Refuse what would be one too many."""
-        quota = self._quota(desk, request)
+        quota = self._quota(uow, request)
         if quota is None:
             return
-        ns, tally = request.ns, desk.tally
-        most = quota.objects.get(found.kind) if request.birth is not None else None
+        ns, tally = request.ns, uow.counts
+        most = quota.objects.get(found.kind) if request.creates is not None else None
         if most is not None:
             if (ns, found.kind) not in tally:
-                tally[ns, found.kind] = await desk.tx.population(ns, found.kind, most)
+                tally[ns, found.kind] = await uow.tx.count_objects(ns, found.kind, most)
             if tally[ns, found.kind] >= most:
                 raise QuotaExceeded(ns, f"objects of kind {found.kind}", most, retry=False)
         if quota.operations is not None and _adds(found, begins=begins):
             if (ns,) not in tally:
-                tally[ns,] = await desk.tx.under_way(ns, quota.operations)
+                tally[ns,] = await uow.tx.count_open_operations(ns, quota.operations)
             if tally[ns,] >= quota.operations:
                 raise QuotaExceeded(ns, "operations under way", quota.operations, retry=True)
 
-    def accepted(self, desk: Desk, request: Request, found: Object, *, begins: bool) -> None:
+    def accepted(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
         """Count what was accepted."""
-        if request.birth is not None and (request.ns, found.kind) in desk.tally:
-            desk.tally[request.ns, found.kind] += 1
-        if (request.ns,) in desk.tally and _adds(found, begins=begins):
-            desk.tally[request.ns,] += 1
+        if request.creates is not None and (request.ns, found.kind) in uow.counts:
+            uow.counts[request.ns, found.kind] += 1
+        if (request.ns,) in uow.counts and _adds(found, begins=begins):
+            uow.counts[request.ns,] += 1
 
-    def _quota(self, desk: Desk, request: Request) -> Quota | None:
+    def _quota(self, uow: UnitOfWork, request: Request) -> Quota | None:
         key = self.needs(request)
-        return None if key is None else quota_in(desk.objects.get(key))
+        return None if key is None else quota_in(uow.objects.get(key))
 
 
 def _adds(found: Object, *, begins: bool) -> bool:

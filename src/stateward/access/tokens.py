@@ -15,7 +15,7 @@ from msgspec import Struct
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.roles import Role
 from stateward.engine import Denied, Engine, Kind, Request
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.engine.verdicts import scope_key
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
@@ -111,16 +111,16 @@ def token_kind() -> Kind:
     return Kind(TOKEN, guard=guard_last_administrator)
 
 
-async def guard_last_administrator(desk: Desk, request: Request, found: Object) -> None:
+async def guard_last_administrator(uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse to revoke an administrator's token unless another one stays that is valid for at least as long.
 
     The rows of all active tokens are locked: of two who revoke the last two tokens at once, one is refused.
     """
-    lasts_until = _governs_until(found, desk.now) if request.action == "revoke" else None
+    lasts_until = _governs_until(found, uow.now) if request.action == "revoke" else None
     if lasts_until is None:
         return
-    active = await desk.tx.select(Selector(SYSTEM, TOKEN.kind, states=(TokenState.ACTIVE.word,)))
-    others = (_governs_until(desk.objects.get(one.key, one), desk.now) for one in active if one.key != found.key)
+    active = await uow.tx.select(Selector(SYSTEM, TOKEN.kind, states=(TokenState.ACTIVE.word,)))
+    others = (_governs_until(uow.objects.get(one.key, one), uow.now) for one in active if one.key != found.key)
     if not any(until is not None and until >= lasts_until for until in others):
         raise LastAdministrator(found.id.removeprefix("token-"))
 

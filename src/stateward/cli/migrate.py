@@ -11,7 +11,7 @@ from stateward.cli.output import Json, out, print_json
 from stateward.domains.registry import lifecycles
 from stateward.engine import Kind
 from stateward.engine.kinds import Kinds
-from stateward.engine.recasting import Stray, recast, refuse_strays
+from stateward.engine.recasting import UnknownState, migrate_states, refuse_unknown_states
 from stateward.errors import BadInput
 from stateward.store import open_store
 from stateward.store.migrations import newest
@@ -54,13 +54,13 @@ def migrate(
         out().print(f"{number} of {kind}: {state} is {mapped[kind][state]} now.")
 
 
-async def _run(store: Store, mapped: dict[str, dict[str, str]]) -> Counter[Stray]:
+async def _run(store: Store, mapped: dict[str, dict[str, str]]) -> Counter[UnknownState]:
     kinds = Kinds(map(Kind, lifecycles()))
     await store.open()
     try:
         if mapped:
-            return await recast(store, kinds, mapped, "stateward migrate")
-        await refuse_strays(store.reader, kinds)
+            return await migrate_states(store, kinds, mapped, "stateward migrate")
+        await refuse_unknown_states(store.reader, kinds)
         return Counter()
     finally:
         await store.close()

@@ -1,17 +1,17 @@
 """The durable engine: accept, claim, run, finish; lanes, timers, healer, watch."""
 
 from stateward.engine.engine import Engine
-from stateward.engine.handlers import Handler, Job, Permanent, Seen, Temporary, Throttled, Unknown
+from stateward.engine.handlers import Handler, Job, ObservedOutcome, Permanent, Temporary, Throttled, Unknown
 from stateward.engine.kinds import Kind, Route
 from stateward.engine.outcomes import Ending
-from stateward.engine.remote import Word
+from stateward.engine.remote import ExternalReport
 from stateward.engine.requests import (
     Accepted,
     AlreadyExists,
     Blocker,
     Denied,
     Locked,
-    LockWish,
+    LockRequest,
     NotFound,
     Refused,
     Request,
@@ -24,19 +24,19 @@ __all__ = [
     "Denied",
     "Ending",
     "Engine",
+    "ExternalReport",
     "Handler",
     "Job",
     "Kind",
-    "LockWish",
+    "LockRequest",
     "Locked",
     "NotFound",
+    "ObservedOutcome",
     "Permanent",
     "Refused",
     "Request",
     "Route",
-    "Seen",
     "Temporary",
     "Throttled",
     "Unknown",
-    "Word",
 ]

@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Generic, TypeAlias, TypeVar
 
-from stateward.engine.pacing import back_off
+from stateward.engine.pacing import backoff_delay
 from stateward.errors import StatewardError
 from stateward.store.errors import StoreError, TimedOut, Unfit
 
-GATHER = 0.002
+BATCH_GATHER_S = 0.002
 """How many seconds a batch is given to gather after one of several items; whoever asks alone never waits."""
 
-FIRST = 64
+INITIAL_BATCH = 64
 """How many items the first batch takes at most, each further one twice as many: who comes with many begins soon."""
 
 Item = TypeVar("Item")
@@ -72,14 +72,14 @@ class Batcher(Generic[Item, Answer]):
             self._begin()
 
     async def _flush(self) -> None:
-        size = FIRST
+        size = INITIAL_BATCH
         while self._waiting:
             size = min(size, self._most)
             batch, self._waiting = self._waiting[:size], self._waiting[size:]
             size *= 2
             await self._answer(batch)
             if len(batch) > 1:
-                await asyncio.sleep(GATHER)
+                await asyncio.sleep(BATCH_GATHER_S)
 
     async def _answer(self, batch: list[Waiting[Item, Answer]]) -> None:
         try:
@@ -128,7 +128,7 @@ class Batcher(Generic[Item, Answer]):
                 if not raised.retry:
                     raise
                 error = raised
-            pause = back_off(attempt, self._chance, first=0.05, longest=2.0)
+            pause = backoff_delay(attempt, self._chance, first=0.05, longest=2.0)
 
 
 def _fail(batch: Sequence[Waiting[Item, Answer]], error: Exception) -> None:

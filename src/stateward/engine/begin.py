@@ -5,38 +5,40 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from stateward.engine.change import change_state, fence, journal
-from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kind
-from stateward.engine.locking import in_the_way
-from stateward.engine.requests import EMPTY, Accepted, Blocker, Locked, LockWish, Occupied, Request, blocker_of
+from stateward.engine.locking import conflicting_locks
+from stateward.engine.requests import EMPTY, Accepted, Blocker, Locked, LockRequest, Occupied, Request, blocker_of
+from stateward.engine.transitions import change_state, fence_operation, journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import Meaning, Move
 from stateward.locks.modes import as_mode
 from stateward.locks.paths import parse_path
-from stateward.store.records import Key, Lock, Object, Operation, Status, Work
+from stateward.store.records import Key, Lock, Object, Operation, Status, WorkItem
 
 
-def permit(desk: Desk, request: Request, found: Object, move: Move) -> list[Lock]:
+def permit(uow: UnitOfWork, request: Request, found: Object, move: Move) -> list[Lock]:
     """Refuse what cannot begin now, before anything is changed; returns the locks that it is to have."""
     if move.meaning is Meaning.HIDDEN:
-        _refuse_company(desk, request, desk.queue(Key(found.ns, found.queue)))
-    return _wished(desk, request)
+        _refuse_company(uow, request, uow.queue(Key(found.ns, found.queue)))
+    return _requested_locks(uow, request)
 
 
-def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move, locks: Sequence[Lock]) -> Accepted:
+def begin_operation(
+    uow: UnitOfWork, kind: Kind, request: Request, found: Object, move: Move, locks: Sequence[Lock]
+) -> Accepted:
     """Accept an action: the object enters its transitional state, and the work is queued."""
     hidden = move.meaning is Meaning.HIDDEN
     queue = Key(found.ns, found.queue)
-    line = desk.queue(queue)
+    line = uow.queue(queue)
     route = kind.route(found if request.spec is None else replace(found, spec=request.spec), request.action)
     if move.preempts:
-        fence(desk, found, f"pre-empted by {request.op}")
-        line = desk.queue(queue)
-    operation = _operation(desk, request, found, move)
+        fence_operation(uow, found, f"pre-empted by {request.op}")
+        line = uow.queue(queue)
+    operation = _operation(uow, request, found, move)
     changed = found
     if not hidden:
         changed = change_state(
-            desk,
+            uow,
             found,
             move,
             request.who,
@@ -47,9 +49,9 @@ def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move, l
             generation=operation.generation,
         )
     for lock in locks:
-        desk.add_lock(lock)
+        uow.add_lock(lock)
     handled = request.action in kind.handlers
-    work = Work(
+    work = WorkItem(
         ns=found.ns,
         op=operation.id,
         object=found.id,
@@ -64,27 +66,27 @@ def begin(desk: Desk, kind: Kind, request: Request, found: Object, move: Move, l
         cancelled=False,
         children=request.children,
         not_before=request.not_before,
-        deadline=None if handled or move.within is None else desk.now + move.within,
+        deadline=None if handled or move.within is None else uow.now + move.within,
         owner=None,
         epoch=0,
         attempts=0,
         observe=False,
     )
-    desk.enqueue(queue, operation, work)
+    uow.enqueue(queue, operation, work)
     if hidden:
-        journal(desk, found, operation.id, request.actor, request.who, request.action)
+        journal(uow, found, operation.id, request.actor, request.who, request.action)
     return Accepted(changed, operation)
 
 
-def _refuse_company(desk: Desk, request: Request, line: list[Work]) -> None:
+def _refuse_company(uow: UnitOfWork, request: Request, line: list[WorkItem]) -> None:
     """Hidden work begins on an object that is left alone; what a user asks for meanwhile waits behind it."""
     if line:
-        holder = desk.operations.get(line[0].key)
+        holder = uow.operations.get(line[0].key)
         blocker = Blocker(line[0].op, "", "", "", 0.0) if holder is None else blocker_of(holder)
         raise Occupied(request.action, blocker)
 
 
-def _operation(desk: Desk, request: Request, found: Object, move: Move) -> Operation:
+def _operation(uow: UnitOfWork, request: Request, found: Object, move: Move) -> Operation:
     renewed = request.spec is not None and request.spec != found.spec
     return Operation(
         ns=found.ns,
@@ -102,8 +104,8 @@ def _operation(desk: Desk, request: Request, found: Object, move: Move) -> Opera
         failing=move.error.word if move.error else found.state,
         hidden=move.meaning is Meaning.HIDDEN,
         within=move.within or 0.0,
-        generation=found.generation + 1 if renewed or request.birth is not None else found.generation,
-        previous_spec=found.spec if renewed and request.birth is None else None,  # what is new was nothing before
+        generation=found.generation + 1 if renewed or request.creates is not None else found.generation,
+        previous_spec=found.spec if renewed and request.creates is None else None,  # what is new was nothing before
         parent=request.parent,
         tree=request.tree,
         status=Status.WAITING,
@@ -111,28 +113,28 @@ def _operation(desk: Desk, request: Request, found: Object, move: Move) -> Opera
         steps=EMPTY,
         result=None,
         error=None,
-        created=desk.now,
+        created=uow.now,
     )
 
 
-def _wished(desk: Desk, request: Request) -> list[Lock]:
+def _requested_locks(uow: UnitOfWork, request: Request) -> list[Lock]:
     """Return the locks that an operation is to hold, or to wait for all together if one of them is not to be had."""
     if request.tree is None:
         return []
-    present = desk.locks(Key(request.ns, request.tree))
-    wanted = dict.fromkeys(LockWish(str(parse_path(one.path)), as_mode(one.mode).value) for one in request.locks)
+    present = uow.locks(Key(request.ns, request.tree))
+    wanted = dict.fromkeys(LockRequest(str(parse_path(one.path)), as_mode(one.mode).value) for one in request.locks)
     wishes = [Lock(request.ns, request.tree, one.path, one.mode, request.op, False, 0) for one in wanted]
-    obstacles = [in_the_way(wish, present) for wish in wishes]
+    obstacles = [conflicting_locks(wish, present) for wish in wishes]
     if not any(obstacles):
         return wishes
     if not request.wait:
         wish, blockers = next(pair for pair in zip(wanted, obstacles, strict=True) if pair[1])
-        raise Locked(request.tree, wish, tuple(_lock_blockers(desk, blockers)))
+        raise Locked(request.tree, wish, tuple(_lock_blockers(uow, blockers)))
     return [replace(wish, waiting=True) for wish in wishes]
 
 
-def _lock_blockers(desk: Desk, locks: Iterable[Lock]) -> Iterable[Blocker]:
+def _lock_blockers(uow: UnitOfWork, locks: Iterable[Lock]) -> Iterable[Blocker]:
     for lock in locks:
-        holder = desk.operations.get(Key(lock.ns, lock.op))
+        holder = uow.operations.get(Key(lock.ns, lock.op))
         base = Blocker(lock.op, "", "", "", 0.0) if holder is None else blocker_of(holder)
         yield replace(base, path=lock.path, mode=lock.mode, waiting=lock.waiting)

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stateward.engine.change import journal
-from stateward.engine.desk import Desk
-from stateward.engine.endings import settle
-from stateward.engine.following import follow
+from stateward.engine.endings import complete
+from stateward.engine.following import run_end_hooks
 from stateward.engine.kinds import Kinds
 from stateward.engine.outcomes import Ending
-from stateward.engine.promotion import bring_forward
+from stateward.engine.promotion import promote_waiters
 from stateward.engine.requests import Denied
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CANCELLED, USER
 from stateward.store.port import Tx
-from stateward.store.records import Key, Operation, Status, Work
+from stateward.store.records import Key, Operation, Status, WorkItem
 
 REQUESTED = "cancel requested"
 """The event of a cancellation that takes effect later; its line says who asked for it."""
@@ -68,23 +68,23 @@ class NotCancelled(Denied):
 
 async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:
     """Cancel an operation; returns it as it was found. Its children are cancelled after it: it begins no more then."""
-    desk = Desk(tx)
-    await desk.load_operations([key])
-    operation = desk.operations.get(key)
+    uow = UnitOfWork(tx)
+    await uow.load_operations([key])
+    operation = uow.operations.get(key)
     if operation is None:
         raise NoSuchOperation(*key)
-    await _load(desk, [operation])
-    work = desk.work(key)
+    await _load(uow, [operation])
+    work = uow.work(key)
     if work is None or work.fenced:
         ended = (await tx.operations([key])).get(key, operation)  # it was read before its object was locked
         raise AlreadyEnded(ended.id, ended.status)
     if not kinds[operation.kind].cancels:
         raise NotCancelled(operation.id, operation.kind)
-    _cancel_work(desk, kinds, operation, work, who)
-    marked = desk.work(key)
+    _cancel_work(uow, kinds, operation, work, who)
+    marked = uow.work(key)
     if marked is not None and not work.cancelled:  # it ends later, by a worker that does not know who asked for it
-        journal(desk, desk.objects[Key(operation.ns, operation.object)], operation.id, USER, who, REQUESTED)
-    await _write(desk, kinds)
+        journal(uow, uow.objects[Key(operation.ns, operation.object)], operation.id, USER, who, REQUESTED)
+    await _write(uow, kinds)
     return operation
 
 
@@ -93,42 +93,42 @@ async def cancel_children(tx: Tx, kinds: Kinds, children: Sequence[Operation], w
 
     Returns those that wait for children of their own.
     """
-    desk = Desk(tx)
-    desk.operations.update((one.key, one) for one in children)
-    await _load(desk, children)
+    uow = UnitOfWork(tx)
+    uow.operations.update((one.key, one) for one in children)
+    await _load(uow, children)
     parents: list[Key] = []
     for one in children:
-        work = desk.work(one.key)
+        work = uow.work(one.key)
         if work is None or work.fenced or not kinds[one.kind].cancels:
             continue
         if work.children:
             parents.append(one.key)
-        _cancel_work(desk, kinds, one, work, who)
-    await _write(desk, kinds)
+        _cancel_work(uow, kinds, one, work, who)
+    await _write(uow, kinds)
     return parents
 
 
-async def _load(desk: Desk, operations: Sequence[Operation]) -> None:
-    await desk.load({Key(one.ns, one.object) for one in operations})
-    await desk.load_locks({Key(one.ns, one.tree) for one in operations if one.tree is not None})
+async def _load(uow: UnitOfWork, operations: Sequence[Operation]) -> None:
+    await uow.load({Key(one.ns, one.object) for one in operations})
+    await uow.load_locks({Key(one.ns, one.tree) for one in operations if one.tree is not None})
 
 
-def _cancel_work(desk: Desk, kinds: Kinds, operation: Operation, work: Work, who: str) -> None:
+def _cancel_work(uow: UnitOfWork, kinds: Kinds, operation: Operation, work: WorkItem, who: str) -> None:
     kind = kinds[operation.kind]
     handler = kind.handlers.get(operation.action)
     has_own_look = handler is not None and handler.cancelled is not None
     if work.owner is None and not work.observe and not work.children and not has_own_look:
-        found = desk.objects[Key(operation.ns, operation.object)]
+        found = uow.objects[Key(operation.ns, operation.object)]
         ending = Ending(CANCELLED, error=f"cancelled by {who}" if who else "cancelled")
-        settle(desk, kind.lifecycle, found, operation, work, ending)
+        complete(uow, kind.lifecycle, found, operation, work, ending)
     else:
         # Somebody is at it, or was and has vanished, or its children are: a worker has to look before anything can be
         # said. It can claim the work when the last child has ended.
-        desk.change(replace(work, cancelled=True, not_before=min(work.not_before, desk.now)))
-        desk.changes.fences = True
+        uow.update_work(replace(work, cancelled=True, not_before=min(work.not_before, uow.now)))
+        uow.changes.fences_running_work = True
 
 
-async def _write(desk: Desk, kinds: Kinds) -> None:
-    await follow(desk, kinds)
-    await bring_forward(desk)
-    await desk.apply()
+async def _write(uow: UnitOfWork, kinds: Kinds) -> None:
+    await run_end_hooks(uow, kinds)
+    await promote_waiters(uow)
+    await uow.apply()

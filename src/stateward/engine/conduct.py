@@ -8,36 +8,36 @@ from msgspec.structs import replace
 
 from stateward.engine.handlers import (
     Fenced,
-    HandedOn,
     Handler,
     Job,
     Observe,
+    ObservedOutcome,
     Parked,
     Permanent,
-    Seen,
     Throttled,
     Unknown,
+    WaitingForChildren,
     WorkError,
 )
 from stateward.engine.outcomes import Ending, Retry
-from stateward.engine.pacing import LONGEST, back_off
+from stateward.engine.pacing import MAX_DELAY_S, backoff_delay
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError
 
 Outcome = Ending | Retry
 
-UNCLEAR = (OSError, EOFError, asyncio.TimeoutError)
+UNCLEAR_ERRORS = (OSError, EOFError, asyncio.TimeoutError)
 """What a handler lets through that talked to somebody: nobody knows how far it got."""
 
 
-LOOK = 30.0
+OBSERVE_TIMEOUT_S = 30.0
 """How many seconds a look may take before it counts as not having seen anything."""
 
-LOOK_AGAIN = 15.0
+OBSERVE_AGAIN_MAX_S = 15.0
 """How many seconds pass at most between two looks: a look does no harm, and there may be many until one sees."""
 
 
-class Conduct:
+class Attempt:
     """One attempt at a job."""
 
     def __init__(self, handler: Handler, chance: Random) -> None:
@@ -47,106 +47,106 @@ class Conduct:
 
     async def run(self, job: Job, remaining: float) -> Outcome:
         """Do the work before its deadline; a job whose last worker vanished is looked at first."""
-        told = _times_told_to_stop()
+        told = _cancel_requests()
         try:
             async with asyncio.timeout(remaining) as limit:
                 return await self._attempt(job)
-        except (WorkError, *UNCLEAR) as error:
+        except (WorkError, *UNCLEAR_ERRORS) as error:
             if limit.expired():
                 return Ending(TIMED_OUT, CLOCK, error=f"not done {job.claim.operation.within:g} s after it was begun")
-            return self._read(job, error, remaining)
+            return self._classify_error(job, error, remaining)
         except Parked as waiting:
             return Retry(None, str(waiting))
-        except (Fenced, HandedOn, StoreError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        except (Fenced, WaitingForChildren, StoreError, KeyboardInterrupt, SystemExit, GeneratorExit):
             raise  # it says nothing about the work, only about who may go on with it
         except asyncio.CancelledError:
-            if _times_told_to_stop() > told:
+            if _cancel_requests() > told:
                 raise
-            return self._read(job, Unknown("something that its handler waited for was cancelled"), remaining)
+            return self._classify_error(job, Unknown("something that its handler waited for was cancelled"), remaining)
         except BaseException as error:
-            return Ending(FAILED, error=_told(error))
+            return Ending(FAILED, error=_describe_error(error))
 
     async def _attempt(self, job: Job) -> Ending:
         if job.claim.work.observe and self._handler.observe is not None:
             seen = await self._handler.observe(job)
             if isinstance(seen, Ending):
                 return seen
-            if seen is Seen.DONE:
+            if seen is ObservedOutcome.DONE:
                 return Ending()
-            if seen is Seen.UNKNOWN:
+            if seen is ObservedOutcome.UNKNOWN:
                 raise Unknown("nobody can say whether it was done")
         result = await self._handler.run(job)
         if isinstance(result, Ending):
             return result
         return Ending(result=None if result is None else msgspec.json.encode(result).decode())
 
-    def _read(self, job: Job, error: Exception, remaining: float) -> Outcome:
-        unclear = isinstance(error, (Unknown, *UNCLEAR))
+    def _classify_error(self, job: Job, error: Exception, remaining: float) -> Outcome:
+        unclear = isinstance(error, (Unknown, *UNCLEAR_ERRORS))
         given_up = Ending(UNKNOWN if unclear else FAILED, error=str(error) or type(error).__name__)
         tried_enough = self._handler.attempts is not None and job.attempt >= self._handler.attempts
         if isinstance(error, Permanent) or tried_enough:
             return given_up
         asked = getattr(error, "after", None)
-        longest = LOOK_AGAIN if unclear and self._handler.observe is not None else LONGEST
-        after = back_off(job.attempt, self._chance, longest=longest) if asked is None else float(asked)
+        longest = OBSERVE_AGAIN_MAX_S if unclear and self._handler.observe is not None else MAX_DELAY_S
+        after = backoff_delay(job.attempt, self._chance, longest=longest) if asked is None else float(asked)
         if isinstance(error, Throttled):
             self.throttled = after
         elif after >= remaining:
             return given_up
         return Retry(after, given_up.error, observe=unclear)
 
-    async def look(self, job: Job, observe: Observe | None) -> Seen | Ending:
+    async def observe(self, job: Job, observe: Observe | None) -> ObservedOutcome | Ending:
         """Look at what is true; whoever cannot look, or fails to, does not know."""
         if observe is None:
-            return Seen.UNKNOWN
+            return ObservedOutcome.UNKNOWN
         job.is_ending = True
-        told = _times_told_to_stop()
+        told = _cancel_requests()
         try:
-            async with asyncio.timeout(LOOK):
+            async with asyncio.timeout(OBSERVE_TIMEOUT_S):
                 return await observe(job)
         except (Fenced, StoreError):
             raise
         except asyncio.CancelledError:
-            if _times_told_to_stop() > told:
+            if _cancel_requests() > told:
                 raise
-            return Seen.UNKNOWN
+            return ObservedOutcome.UNKNOWN
         except Exception:
-            return Seen.UNKNOWN
+            return ObservedOutcome.UNKNOWN
 
-    async def settle(self, job: Job) -> Ending:
+    async def resolve_overdue(self, job: Job) -> Ending:
         """Say how an operation that outlived its deadline has ended, from what is true now."""
-        seen = await self.look(job, self._handler.observe)
+        seen = await self.observe(job, self._handler.observe)
         if isinstance(seen, Ending):
             return replace(seen, actor=HEALER) if seen.event == SUCCEEDED else seen
-        if seen is Seen.DONE:
+        if seen is ObservedOutcome.DONE:
             return Ending(SUCCEEDED, HEALER)
-        if seen is Seen.NOT_DONE:
+        if seen is ObservedOutcome.NOT_DONE:
             return Ending(FAILED, HEALER, error="overdue, and found not done")
         return Ending(TIMED_OUT, CLOCK, error="overdue, and nobody can say whether it was done")
 
-    async def cancel(self, job: Job) -> Ending:
+    async def resolve_cancelled(self, job: Job) -> Ending:
         """Say how an operation that was cancelled while it ran has ended: done after all, or back to where it was.
 
         Only a proof that nothing was done brings it back. A handler that cannot look leaves nothing behind.
         """
         observe = self._handler.cancelled or self._handler.observe
-        seen = await self.look(job, observe)
+        seen = await self.observe(job, observe)
         if isinstance(seen, Ending):
             return seen
-        if seen is Seen.DONE:
+        if seen is ObservedOutcome.DONE:
             return Ending(SUCCEEDED)
-        if seen is Seen.NOT_DONE or observe is None:
+        if seen is ObservedOutcome.NOT_DONE or observe is None:
             return Ending(CANCELLED, error="cancelled")
         return Ending(UNKNOWN, error="cancelled, and nobody can say whether it was done")
 
 
-def _times_told_to_stop() -> int:
+def _cancel_requests() -> int:
     """Return how often this task was cancelled; by that it is known whether it was, or something it waited for."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Return an error in words; one that cannot be put into words is told by its name."""
     try:
         return f"{type(error).__name__}: {error}"

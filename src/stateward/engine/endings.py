@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from stateward.engine.change import change_state, journal, void
-from stateward.engine.desk import Desk
-from stateward.engine.following import follow
+from stateward.engine.following import run_end_hooks
 from stateward.engine.kinds import Kinds
-from stateward.engine.outcomes import Ending, Phase, Report, Retry, Stopped, Untouched
-from stateward.engine.promotion import bring_forward
+from stateward.engine.outcomes import ClaimReport, Ending, Interrupted, NotStarted, Phase, Retry
+from stateward.engine.promotion import promote_waiters
+from stateward.engine.transitions import change_state, fence_work, journal
 from stateward.engine.troubles import note_trouble
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import (
     CANCELLED,
     CLOCK,
@@ -30,118 +30,118 @@ from stateward.lifecycle import (
     decide,
 )
 from stateward.store.port import Tx
-from stateward.store.records import Key, Object, Operation, Status, Work
+from stateward.store.records import Key, Object, Operation, Status, WorkItem
 
 
-async def report(tx: Tx, kinds: Kinds, reports: Sequence[Report]) -> list[bool]:
+async def record_claim_reports(tx: Tx, kinds: Kinds, reports: Sequence[ClaimReport]) -> list[bool]:
     """Take a batch of reports; tells for each whether it counted."""
-    desk = Desk(tx)
-    desk.operations.update((one.operation.key, one.operation) for one in reports)
-    await desk.load({Key(one.operation.ns, one.operation.object) for one in reports})
-    await desk.load_locks(
+    uow = UnitOfWork(tx)
+    uow.operations.update((one.operation.key, one.operation) for one in reports)
+    await uow.load({Key(one.operation.ns, one.operation.object) for one in reports})
+    await uow.load_locks(
         {Key(one.operation.ns, one.operation.tree) for one in reports if one.operation.tree is not None}
     )
-    phases = {one.operation.key for one in reports if isinstance(one.says, Phase)}
+    phases = {one.operation.key for one in reports if isinstance(one.outcome, Phase)}
     waiting = {key for one in reports if (key := _parent_to_tell(one)) is not None}
     kept = await tx.operations(phases | waiting) if phases or waiting else {}
-    counted = [_take(desk, kinds, one, kept) for one in reports]
-    await follow(desk, kinds)
-    await bring_forward(desk)
-    await desk.apply()
+    counted = [_record(uow, kinds, one, kept) for one in reports]
+    await run_end_hooks(uow, kinds)
+    await promote_waiters(uow)
+    await uow.apply()
     return counted
 
 
-def _take(desk: Desk, kinds: Kinds, one: Report, kept: dict[Key, Operation]) -> bool:
-    found = desk.objects[Key(one.operation.ns, one.operation.object)]
-    work = desk.work(one.operation.key)
+def _record(uow: UnitOfWork, kinds: Kinds, one: ClaimReport, kept: dict[Key, Operation]) -> bool:
+    found = uow.objects[Key(one.operation.ns, one.operation.object)]
+    work = uow.work(one.operation.key)
     if work is None or work.owner != one.owner or work.epoch != one.epoch:
-        _reject(desk, found, one, "another worker has taken over" if work is not None else "the operation has ended")
+        _reject(uow, found, one, "another worker has taken over" if work is not None else "the operation has ended")
         return False
-    if one.successor is not None and not work.spare:  # who was never counted leaves no place
-        desk.begin(one.successor)
+    if one.successor is not None and not work.is_prefetched:  # who was never counted leaves no place
+        uow.start_prefetched(one.successor)
     if work.fenced:
-        if not isinstance(one.says, Stopped | Untouched):
-            _reject(desk, found, one, "the operation was fenced")
-        desk.drop(work)
+        if not isinstance(one.outcome, Interrupted | NotStarted):
+            _reject(uow, found, one, "the operation was fenced")
+        uow.remove_work(work)
         return False
-    if isinstance(one.says, Retry):
-        put_back(desk, work, one.says)
-        if one.says.told:
+    if isinstance(one.outcome, Retry):
+        requeue(uow, work, one.outcome)
+        if one.outcome.tells_waiter:
             parent = kept.get(key) if (key := _parent_to_tell(one)) is not None else None
-            note_trouble(desk, found, one.operation, one.says.error or "it was not done", parent)
-    elif isinstance(one.says, Stopped):
-        desk.change(replace(work, owner=None, observe=True))
-    elif isinstance(one.says, Untouched):
-        desk.change(replace(work, owner=None, attempts=work.attempts - 1))
-    elif isinstance(one.says, Phase):
-        return _advance(desk, kinds[found.kind].lifecycle, found, kept[work.key], one)
+            note_trouble(uow, found, one.operation, one.outcome.error or "it was not done", parent)
+    elif isinstance(one.outcome, Interrupted):
+        uow.update_work(replace(work, owner=None, observe=True))
+    elif isinstance(one.outcome, NotStarted):
+        uow.update_work(replace(work, owner=None, attempts=work.attempts - 1))
+    elif isinstance(one.outcome, Phase):
+        return _advance(uow, kinds[found.kind].lifecycle, found, kept[work.key], one)
     else:
         given_up = replace(work, owner=None)  # whoever says how it ended is no longer at it
-        settle(desk, kinds[found.kind].lifecycle, found, one.operation, given_up, one.says)
+        complete(uow, kinds[found.kind].lifecycle, found, one.operation, given_up, one.outcome)
     return True
 
 
-def _parent_to_tell(one: Report) -> Key | None:
+def _parent_to_tell(one: ClaimReport) -> Key | None:
     """Return the operation that waits for a child's, where it is to be told what keeps the child."""
-    told = isinstance(one.says, Retry) and one.says.parent_told
+    told = isinstance(one.outcome, Retry) and one.outcome.tells_parent
     return Key(one.operation.ns, one.operation.parent) if told and one.operation.parent is not None else None
 
 
-def _advance(desk: Desk, lifecycle: Lifecycle, found: Object, operation: Operation, one: Report) -> bool:
+def _advance(uow: UnitOfWork, lifecycle: Lifecycle, found: Object, operation: Operation, one: ClaimReport) -> bool:
     """Enter the next phase, together with the note that it was entered: a repeated report finds the note."""
-    says = one.says
+    says = one.outcome
     assert isinstance(says, Phase)
     if operation.steps == says.steps:
         return True
     move = _known_move(lifecycle, found.state, operation, says)
     if move is None or move.target.state_class is not TRANSITIONAL:
-        _reject(desk, found, one, f"{found.state} has no phase that ends with it")
+        _reject(uow, found, one, f"{found.state} has no phase that ends with it")
         return False
-    change_state(desk, found, move, operation.who, operation.id)
-    desk.changes.steps.append((operation.key, says.steps))
-    _give_time(desk, operation, move)
+    change_state(uow, found, move, operation.who, operation.id)
+    uow.changes.steps.append((operation.key, says.steps))
+    _give_time(uow, operation, move)
     return True
 
 
-def _give_time(desk: Desk, operation: Operation, move: Move) -> None:
+def _give_time(uow: UnitOfWork, operation: Operation, move: Move) -> None:
     """Begin the time that the state entered has; that of a spare begins when it does."""
-    work = desk.work(operation.key)
-    if work is not None and not work.spare and move.within is not None:
-        desk.change(replace(work, deadline=desk.now + move.within))
+    work = uow.work(operation.key)
+    if work is not None and not work.is_prefetched and move.within is not None:
+        uow.update_work(replace(work, deadline=uow.now + move.within))
 
 
-def put_back(desk: Desk, work: Work, retry: Retry) -> None:
+def requeue(uow: UnitOfWork, work: WorkItem, retry: Retry) -> None:
     """Return work to its lane, to be claimed again later; what was cancelled meanwhile, at once."""
-    later = _until_moved_on(work) if retry.after is None else desk.now + retry.after
+    later = _until_moved_on(work) if retry.after is None else uow.now + retry.after
     later = 0.0 if work.cancelled else later
-    desk.change(replace(work, owner=None, not_before=later, observe=retry.observe or work.observe))
+    uow.update_work(replace(work, owner=None, not_before=later, observe=retry.observe or work.observe))
 
 
-def _until_moved_on(work: Work) -> float:
+def _until_moved_on(work: WorkItem) -> float:
     """Wait for a move until the deadline; one that came before the worker let go has left its time, and counts once."""
     return 0.0 if work.not_before > 0 or work.deadline is None else work.deadline
 
 
-def settle(
-    desk: Desk, lifecycle: Lifecycle, found: Object, operation: Operation, work: Work | None, ending: Ending
+def complete(
+    uow: UnitOfWork, lifecycle: Lifecycle, found: Object, operation: Operation, work: WorkItem | None, ending: Ending
 ) -> None:
     """End an operation, or a phase of it: the object goes where the table says."""
     if not operation.hidden:
         move = ending_move(lifecycle, found.state, operation, ending)
         status = ending.status or (Status.CANCELLED if ending.event == CANCELLED else None)
-        settle_with(desk, found, operation, work, move, ending.result, ending.error, ending.seen, status)
+        complete_with(uow, found, operation, work, move, ending.result, ending.error, ending.seen, status)
         return
     status = ending.status or _status(ending.event)
     if status is not Status.SUCCEEDED:
-        journal(desk, found, operation.id, ending.actor, operation.who, ending.event, reason=ending.error)
-    _over(desk, operation, work, status, ending.result, ending.error)
+        journal(uow, found, operation.id, ending.actor, operation.who, ending.event, reason=ending.error)
+    _finish(uow, operation, work, status, ending.result, ending.error)
 
 
-def settle_with(
-    desk: Desk,
+def complete_with(
+    uow: UnitOfWork,
     found: Object,
     operation: Operation,
-    work: Work | None,
+    work: WorkItem | None,
     move: Move,
     result: str | None,
     error: str | None,
@@ -155,13 +155,13 @@ def settle_with(
     good = move.meaning in (Meaning.SUCCESS, Meaning.STEP)
     spec = None if good and status is not Status.CANCELLED else operation.previous_spec
     kept = None if good else error
-    change_state(desk, found, move, operation.who, operation.id, spec=spec, seen=seen, error=kept, reason=error)
+    change_state(uow, found, move, operation.who, operation.id, spec=spec, seen=seen, error=kept, reason=error)
     if move.target.state_class is not TRANSITIONAL:  # otherwise only a phase has ended
-        _over(desk, operation, work, status or STATUSES[move.meaning], result, error)
+        _finish(uow, operation, work, status or STATUSES[move.meaning], result, error)
 
 
 def advance(
-    desk: Desk,
+    uow: UnitOfWork,
     found: Object,
     operation: Operation,
     move: Move,
@@ -174,23 +174,23 @@ def advance(
 
     Work that waits for such a move can be claimed again from now on.
     """
-    work = desk.work(operation.key)
+    work = uow.work(operation.key)
     if move.target.state_class is not TRANSITIONAL:
-        settle_with(desk, found, operation, work, move, result, error, seen)
+        complete_with(uow, found, operation, work, move, result, error, seen)
         return
-    change_state(desk, found, move, who, operation.id, seen=seen)
-    _give_time(desk, operation, move)
-    work = desk.work(operation.key)
-    if work is not None and (work.owner is not None or work.not_before > desk.now):
-        desk.change(replace(work, not_before=desk.now))
+    change_state(uow, found, move, who, operation.id, seen=seen)
+    _give_time(uow, operation, move)
+    work = uow.work(operation.key)
+    if work is not None and (work.owner is not None or work.not_before > uow.now):
+        uow.update_work(replace(work, not_before=uow.now))
 
 
-def _over(
-    desk: Desk, operation: Operation, work: Work | None, status: Status, result: str | None, error: str | None
+def _finish(
+    uow: UnitOfWork, operation: Operation, work: WorkItem | None, status: Status, result: str | None, error: str | None
 ) -> None:
-    desk.end(operation, status, work, result, error)
+    uow.record_end(operation, status, work, result, error)
     if work is not None:
-        void(desk, work)
+        fence_work(uow, work)
 
 
 STATUSES = {
@@ -245,20 +245,20 @@ def _exits(lifecycle: Lifecycle, state: str, meaning: Meaning, operation: Operat
     ]
 
 
-def _reject(desk: Desk, found: Object, one: Report, why: str) -> None:
-    said = one.says.event if isinstance(one.says, Ending | Phase) else type(one.says).__name__.lower()
-    journal(desk, found, one.operation.id, WORKER, one.owner, f"rejected: {said}", reason=why)
+def _reject(uow: UnitOfWork, found: Object, one: ClaimReport, why: str) -> None:
+    said = one.outcome.event if isinstance(one.outcome, Ending | Phase) else type(one.outcome).__name__.lower()
+    journal(uow, found, one.operation.id, WORKER, one.owner, f"rejected: {said}", reason=why)
 
 
-async def time_out(desk: Desk, kinds: Kinds, overdue: Iterable[Work]) -> int:
+async def time_out(uow: UnitOfWork, kinds: Kinds, overdue: Iterable[WorkItem]) -> int:
     """End work of other parties whose deadline has passed; returns how much there was."""
     rows = list(overdue)
-    await desk.load({Key(work.ns, work.object) for work in rows})
-    await desk.load_operations(work.key for work in rows)
-    await desk.load_locks(Key(one.ns, one.tree) for one in desk.operations.values() if one.tree is not None)
+    await uow.load({Key(work.ns, work.object) for work in rows})
+    await uow.load_operations(work.key for work in rows)
+    await uow.load_locks(Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None)
     for work in rows:
-        found, operation = desk.objects[Key(work.ns, work.object)], desk.operations[work.key]
+        found, operation = uow.objects[Key(work.ns, work.object)], uow.operations[work.key]
         ending = Ending(TIMED_OUT, CLOCK, error="no sign of life before the deadline")
-        settle(desk, kinds[found.kind].lifecycle, found, operation, work, ending)
-    await follow(desk, kinds)
+        complete(uow, kinds[found.kind].lifecycle, found, operation, work, ending)
+    await run_end_hooks(uow, kinds)
     return len(rows)

@@ -10,20 +10,20 @@ import msgspec
 from stateward.engine import cancelling, groups, remote
 from stateward.engine.accept import Verdict, accepting, plan
 from stateward.engine.batching import Batcher
-from stateward.engine.healing import Healed, healed
+from stateward.engine.healing import Recovered, recovered
 from stateward.engine.horizon import state_at
 from stateward.engine.ids import new_id
 from stateward.engine.kinds import Admission, Kind, Kinds
-from stateward.engine.recasting import refuse_strays
-from stateward.engine.remote import Word
-from stateward.engine.requests import EMPTY, Accepted, Birth, KeyReused, LockWish, NotFound, Request
+from stateward.engine.recasting import refuse_unknown_states
+from stateward.engine.remote import ExternalReport
+from stateward.engine.requests import EMPTY, Accepted, Creation, KeyReused, LockRequest, NotFound, Request
 from stateward.engine.sequences import Steps, accept_sequences
 from stateward.engine.sightings import Sighting, take_sightings
-from stateward.engine.spares import AHEAD
+from stateward.engine.spares import PREFETCH_WINDOW_S
 from stateward.engine.verdicts import RefusedBefore
-from stateward.engine.waiting import ENDED, Waiting
+from stateward.engine.waiting import ENDED, OperationWaiters
 from stateward.engine.watch import watch
-from stateward.engine.worker import LEASE, Worker
+from stateward.engine.worker import LEASE_S, Worker
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import NO_FACTS, USER
 from stateward.naming import check_text
@@ -31,7 +31,7 @@ from stateward.store.changes import Changes
 from stateward.store.closing import close_each
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, StuckWork, Tx
-from stateward.store.records import Key, Lane, LaneGroup, Line, Object, Operation, Timer
+from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Timer
 from stateward.store.selection import JournalFilter, Selector
 
 AT_ONCE = 500
@@ -48,12 +48,12 @@ class Engine:
         *,
         works: bool = True,
         slots: int = 500,
-        lease: float = LEASE,
+        lease: float = LEASE_S,
         process: str | None = None,
         new_id: Callable[[], str] = new_id,
         chance: Random | None = None,
         admission: Admission | None = None,
-        ahead: float = AHEAD,
+        ahead: float = PREFETCH_WINDOW_S,
     ) -> None:
         self.store = store
         self.kinds = Kinds(kinds, admission)
@@ -65,13 +65,13 @@ class Engine:
             self.worker = Worker(store, self.kinds, name, new_id, chance, slots=slots, lease=lease, ahead=ahead)
         self._requests: Batcher[Request, Accepted] = Batcher(self._accept, chance)
         self._sequences: Batcher[Steps, Accepted] = Batcher(self._accept_sequences, chance)
-        self._words: Batcher[Word, bool] = Batcher(self._hear, chance)
-        self._waiting = Waiting(store)
+        self._words: Batcher[ExternalReport, bool] = Batcher(self._hear, chance)
+        self._waiting = OperationWaiters(store)
 
     async def __aenter__(self) -> "Engine":
         await self.store.open()
         try:
-            await refuse_strays(self.store.reader, self.kinds)
+            await refuse_unknown_states(self.store.reader, self.kinds)
             self._waiting.start()
             if self.worker is not None:
                 await self.worker.start()
@@ -108,8 +108,8 @@ class Engine:
         **how: Any,  # noqa: ANN401 - see `act`
     ) -> Accepted:
         """Make an object, by the action that its lifecycle begins with."""
-        birth = Birth(kind, parent, _json(labels or {}), queue)
-        return await self.submit(self.request(ns, object, action, spec=spec, birth=birth, **how))
+        creates = Creation(kind, parent, _json(labels or {}), queue)
+        return await self.submit(self.request(ns, object, action, spec=spec, creates=creates, **how))
 
     async def act(self, ns: str, object: str, action: str, **how: Any) -> Accepted:  # noqa: A002, ANN401
         """Ask for an action on an object; see `request` for what can be said about it."""
@@ -127,21 +127,21 @@ class Engine:
         args: Any = None,  # noqa: ANN401 - anything that is JSON
         spec: Any = None,  # noqa: ANN401
         seen: Any = None,  # noqa: ANN401
-        birth: Birth | None = None,
+        creates: Creation | None = None,
         key: str | None = None,
         version: int | None = None,
         priority: int = 0,
         not_before: float = 0.0,
         tree: str | None = None,
-        locks: Sequence[LockWish] = (),
+        locks: Sequence[LockRequest] = (),
         wait: bool = False,
-        beside: Sequence[str] = (),
+        also_locks: Sequence[str] = (),
     ) -> Request:
         """Write a request; its operation's id is given here, so it can be submitted again without harm."""
         for field, name in (("id", object), ("ns", ns)):
             if "\0" in name:  # where one database ends a text, and another refuses it
                 raise BadInput(field, name, "a name without NUL")
-            if birth is not None and not (name.isascii() and name.isprintable()):
+            if creates is not None and not (name.isascii() and name.isprintable()):
                 check_text(field, name, 1, 250)
         return Request(
             ns=ns,
@@ -154,7 +154,7 @@ class Engine:
             args=EMPTY if args is None else _json(args),
             spec=None if spec is None else _json(spec),
             seen=None if seen is None else _json(seen),
-            birth=birth,
+            creates=creates,
             key=key,
             version=version,
             priority=priority,
@@ -162,7 +162,7 @@ class Engine:
             tree=tree,
             locks=tuple(locks),
             wait=wait,
-            beside=tuple(beside),
+            also_locks=tuple(also_locks),
         )
 
     async def submit(self, request: Request) -> Accepted:
@@ -211,7 +211,7 @@ class Engine:
     async def _cancel_children(self, children: Sequence[Operation], who: str) -> list[Key]:
         return await self.store.transact(lambda tx: cancelling.cancel_children(tx, self.kinds, children, who))
 
-    async def hear(self, word: Word) -> bool:
+    async def report(self, word: ExternalReport) -> bool:
         """Take the report of another party; tells whether it counted."""
         return await self._words.submit(word)
 
@@ -250,9 +250,9 @@ class Engine:
             raise NotFound(ns, object)
         return found
 
-    async def history(self, ns: str, object: str, limit: int = 1000) -> list[Line]:  # noqa: A002
+    async def history(self, ns: str, object: str, limit: int = 1000) -> list[JournalEntry]:  # noqa: A002
         """Return an object's timeline: what happened, by whom, why; rejected words too."""
-        return await self.store.reader.lines(0, limit, JournalFilter(ns=ns, object=object))
+        return await self.store.reader.journal(0, limit, JournalFilter(ns=ns, object=object))
 
     async def state_at(self, ns: str, object: str, time: float) -> str | None:  # noqa: A002
         """Return the state that an object was in at a time, or None if it did not exist, or that time was pruned."""
@@ -262,16 +262,19 @@ class Engine:
         """Return the work that is past its deadline or whose worker is dead; the healer is about to settle it."""
         return await self.store.reader.stuck(limit, namespaces)
 
-    async def healed(
-        self, since: float, ns: str | None = None, show: Callable[[Line], Line | None] = lambda line: line
-    ) -> list[Healed]:
+    async def recovered(
+        self,
+        since: float,
+        ns: str | None = None,
+        show: Callable[[JournalEntry], JournalEntry | None] = lambda line: line,
+    ) -> list[Recovered]:
         """Return what was settled since a time: taken from dead workers, finished, restored, timed out.
 
         `show` returns a line of the journal as the reader sees it, or None if it does not.
         """
-        return await healed(self.store.reader, since, ns, show)
+        return await recovered(self.store.reader, since, ns, show)
 
-    def watch(self, after: int, only: JournalFilter | None = None) -> AsyncIterator[Line]:
+    def watch(self, after: int, only: JournalFilter | None = None) -> AsyncIterator[JournalEntry]:
         """Yield the journal from a number on, for ever."""
         return watch(self.store, after, only or JournalFilter())
 
@@ -283,12 +286,12 @@ class Engine:
     async def _accept_sequences(self, batch: Sequence[Steps]) -> Sequence[Accepted | StatewardError]:
         return await accept_sequences(self.store, self.kinds, batch)
 
-    async def _hear(self, words: Sequence[Word]) -> Sequence[bool | StatewardError]:
+    async def _hear(self, words: Sequence[ExternalReport]) -> Sequence[bool | StatewardError]:
         return await self.store.transact(lambda tx: _heard(tx, self.kinds, words))
 
 
-async def _heard(tx: Tx, kinds: Kinds, words: Sequence[Word]) -> list[bool]:
-    return await remote.hear(tx, kinds, list(words))
+async def _heard(tx: Tx, kinds: Kinds, words: Sequence[ExternalReport]) -> list[bool]:
+    return await remote.record_external_reports(tx, kinds, list(words))
 
 
 def _json(value: Any) -> str:  # noqa: ANN401

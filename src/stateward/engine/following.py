@@ -4,16 +4,16 @@ So what an operation held besides its own object (a disk that is attached to a m
 in which its object does, however the operation ended: by a report, cancelled, timed out, or voided by another.
 """
 
-from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kinds
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import Key
 
 
-async def follow(desk: Desk, kinds: Kinds) -> None:
-    """Tell the kinds of the operations that have ended on this desk since the last time."""
-    while kinds.have_after and (ended := desk.take_ended()):
+async def run_end_hooks(uow: UnitOfWork, kinds: Kinds) -> None:
+    """Tell the kinds of the operations that have ended on this unit of work since the last time."""
+    while kinds.any_end_hook and (ended := uow.drain_ended()):
         for one in ended:
-            operation = desk.operations[Key(one.ns, one.op)]
-            after = kinds[operation.kind].after
+            operation = uow.operations[Key(one.ns, one.op)]
+            after = kinds[operation.kind].on_end
             if after is not None:
-                await after(desk, operation, one)
+                await after(uow, operation, one)

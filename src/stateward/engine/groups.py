@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.engine.accept import Verdict, admit_all, find_answer, needed, plan, refused_answer, stored_keys
-from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kinds
-from stateward.engine.promotion import bring_forward
+from stateward.engine.promotion import promote_waiters
 from stateward.engine.requests import Accepted, Denied, NotFound, Request
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
@@ -49,46 +49,44 @@ async def accept_group(
     tx: Tx, kinds: Kinds, whole: Request | None, members: Selector, each: Request, new_id: Callable[[], str]
 ) -> GroupVerdict:
     """Accept an action on a whole and its members; if the whole denies it, or no member allows it, nothing happens."""
-    desk = Desk(tx)
-    await desk.load(needed(kinds, [each]))
+    uow = UnitOfWork(tx)
+    await uow.load(needed(kinds, [each]))
     chosen = await tx.select(members)
-    await desk.load((), chosen)
+    await uow.load((), chosen)
     if whole is not None:  # after its members: their reports, too, tell the whole while they hold the member
-        await desk.load([Key(whole.ns, whole.object)])
-        before = await _answer_before(desk, whole)
+        await uow.load([Key(whole.ns, whole.object)])
+        before = await _answer_before(uow, whole)
         if before is not None:
             return before
     parent = None if whole is None else whole.op
-    verdicts = await admit_all(
-        desk, kinds, [replace(each, object=one.id, op=new_id(), parent=parent) for one in chosen]
-    )
+    verdicts = await admit_all(uow, kinds, [replace(each, object=one.id, op=new_id(), parent=parent) for one in chosen])
     begun = [verdict for verdict in verdicts if isinstance(verdict, Accepted)]
     skipped = {one.id: why for one, why in zip(chosen, verdicts, strict=True) if isinstance(why, StatewardError)}
     if not begun:
         raise NoneAllowed(each.action, skipped)
-    answer = await _whole(desk, kinds, whole, sum(one.operation is not None for one in begun))
-    await bring_forward(desk)
-    await desk.apply()
+    answer = await _whole(uow, kinds, whole, sum(one.operation is not None for one in begun))
+    await promote_waiters(uow)
+    await uow.apply()
     return GroupVerdict(answer, begun, skipped)
 
 
-async def _answer_before(desk: Desk, whole: Request) -> GroupVerdict | None:
+async def _answer_before(uow: UnitOfWork, whole: Request) -> GroupVerdict | None:
     """Return the verdict that this very request got before: by its operation's id, or by its key; raises a refusal."""
-    answer = find_answer(whole, await desk.tx.answers(stored_keys(whole)))
+    answer = find_answer(whole, await uow.tx.idempotency_records(stored_keys(whole)))
     key = Key(whole.ns, whole.op if answer is None or answer.op is None else answer.op)
-    operation = (await desk.tx.operations([key])).get(key)
+    operation = (await uow.tx.operations([key])).get(key)
     if answer is None and operation is None:
         return None
-    found = desk.objects.get(Key(whole.ns, whole.object))
+    found = uow.objects.get(Key(whole.ns, whole.object))
     if found is None:
         raise NotFound(whole.ns, whole.object)
     return GroupVerdict(Accepted(found, operation, again=True), [], {})
 
 
-async def _whole(desk: Desk, kinds: Kinds, whole: Request | None, children: int) -> Accepted | None:
+async def _whole(uow: UnitOfWork, kinds: Kinds, whole: Request | None, children: int) -> Accepted | None:
     if whole is None:
         return None
-    verdict: Verdict = (await admit_all(desk, kinds, [replace(whole, children=children)]))[0]
+    verdict: Verdict = (await admit_all(uow, kinds, [replace(whole, children=children)]))[0]
     if isinstance(verdict, StatewardError):
         raise verdict
     return verdict
@@ -99,13 +97,13 @@ async def settle_refusal(tx: Tx, kinds: Kinds, whole: Request, error: StatewardE
 
     What is in the way of the whole says more than what is in the way of each part.
     """
-    desk = Desk(tx)
-    await desk.load([Key(whole.ns, whole.object)])
-    before = await _answer_before(desk, whole)
+    uow = UnitOfWork(tx)
+    await uow.load([Key(whole.ns, whole.object)])
+    before = await _answer_before(uow, whole)
     if before is not None:
         return before
     if isinstance(error, NoneAllowed):
         (alone,) = await plan(tx, kinds, [replace(whole, key=None)])
         error = alone if isinstance(alone, StatewardError) else error
-    await tx.apply(Changes(answers=[refused_answer(whole, error, tx.now)]))
+    await tx.apply(Changes(idempotency_records=[refused_answer(whole, error, tx.now)]))
     return error

@@ -61,7 +61,7 @@ class Parked(StatewardError):
         return "waits to be moved on"
 
 
-class HandedOn(StatewardError):
+class WaitingForChildren(StatewardError):
     """Children do the next step; the work is claimed again when they have ended."""
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Fenced(StatewardError):
         return f"operation {self.op} belongs to another worker now, or has ended"
 
 
-class Seen(StrEnum):
+class ObservedOutcome(StrEnum):
     """What a look at the world tells about an operation.
 
     NOT_DONE is a proof: nothing was done, and no call is under way that could still do it. An operation that is
@@ -92,7 +92,7 @@ class Seen(StrEnum):
     UNKNOWN = "unknown"  # nobody can say now; a later look may
 
 
-class Desktop(Protocol):
+class JobContext(Protocol):
     """What a job needs of the worker that runs it."""
 
     async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
@@ -119,14 +119,14 @@ class Job:
     may still happen.
     """
 
-    __slots__ = ("_desk", "_steps", "answers", "claim", "is_ending", "sent")
+    __slots__ = ("_context", "_steps", "answers", "claim", "is_ending", "sent")
 
-    def __init__(self, claim: Claim, desk: Desktop) -> None:
+    def __init__(self, claim: Claim, context: JobContext) -> None:
         self.claim = claim
         self.is_ending = False
         self.sent = 0
         self.answers: list[Any] = []
-        self._desk = desk
+        self._context = context
         self._steps: dict[str, Any] = msgspec.json.decode(claim.operation.steps)
 
     @property
@@ -176,17 +176,17 @@ class Job:
 
     async def progress(self, text: str, done: int | None = None, total: int | None = None) -> None:
         """Tell whoever waits how far it is; the lines are kept."""
-        await self._desk.progress(self, text, done, total)
+        await self._context.progress(self, text, done, total)
 
-    async def tell_trouble(self, text: str) -> None:
+    async def report_trouble(self, text: str) -> None:
         """Tell whoever waits what keeps this work from getting on; a handler does so at growing distance."""
-        await self._desk.trouble(self, text)
+        await self._context.trouble(self, text)
 
     async def once(self, step: str, work: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - what the step returned
         """Do a step of a composite action, unless it was done before; its result (JSON) is kept."""
         if step not in self._steps:
             self._steps[step] = await work()
-            await self._desk.checkpoint(self, self._steps)
+            await self._context.checkpoint(self, self._steps)
         return self._steps[step]
 
     async def phase(self, event: str, actor: str = CONTROLLER, facts: frozenset[str] = NO_FACTS) -> None:
@@ -194,7 +194,7 @@ class Job:
         done = f"phase: {event}"
         if done not in self._steps:
             steps = {**self._steps, done: None}
-            await self._desk.phase(self, Phase(event, actor, facts, msgspec.json.encode(steps).decode()))
+            await self._context.phase(self, Phase(event, actor, facts, msgspec.json.encode(steps).decode()))
             self._steps = steps
 
     async def spawn(self, step: str, requests: Sequence[Request]) -> dict[str, str]:
@@ -205,7 +205,7 @@ class Job:
         children's operations are given here.
         """
         if step not in self._steps:
-            self._steps = await self._desk.spawn(self, step, requests)
+            self._steps = await self._context.spawn(self, step, requests)
         denied: dict[str, str] = self._steps[step]
         return denied
 
@@ -263,7 +263,7 @@ async def finish_call(call: Awaitable[T]) -> T:
 
 
 Run = Callable[[Job], Awaitable[Any]]
-Observe = Callable[[Job], Awaitable[Seen | Ending]]
+Observe = Callable[[Job], Awaitable[ObservedOutcome | Ending]]
 """A look; whoever saw that it is done may say so with what was seen, and whoever cannot see may raise why."""
 
 

@@ -6,11 +6,11 @@ is set (the default lane) nobody has to count, and work that is ready when it is
 
 from collections.abc import Iterator
 
-from stateward.engine.desk import Desk
-from stateward.store.records import Claim, Work, Worker
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.store.records import Claim, Worker, WorkItem
 
 
-class Hands:
+class EagerClaims:
     """A worker with so much room; what it has taken counts once the transaction is committed."""
 
     def __init__(self, worker: Worker, room: int) -> None:
@@ -20,21 +20,21 @@ class Hands:
         self.left = False  # something new was not taken, and may be claimed in the common way
         self.at = 0.0
 
-    def take(self, desk: Desk) -> None:
-        """Take what is new on a desk, just before it is written: by then nothing changes it any more.
+    def claim_new_work(self, uow: UnitOfWork) -> None:
+        """Take what is new on a unit of work, just before it is written: by then nothing changes it any more.
 
         A worker whose last sign of life was a while ago takes nothing so: it may be taken for dead by now.
         """
-        worker, self.at = self._worker, desk.now
-        allowed = desk.tx.unlimited and desk.now - worker.seen <= worker.lease / 3
-        wanted = list(_free(desk))[: self._room] if allowed else []
-        self.claims = [desk.hand_over(one, worker.id) for one in wanted]
-        self.left = len(self.claims) < len(desk.new_work)
+        worker, self.at = self._worker, uow.now
+        allowed = uow.tx.unlimited and uow.now - worker.seen <= worker.lease / 3
+        wanted = list(_claimable(uow))[: self._room] if allowed else []
+        self.claims = [uow.assign_owner(one, worker.id) for one in wanted]
+        self.left = len(self.claims) < len(uow.new_work)
 
 
-def _free(desk: Desk) -> Iterator[Work]:
-    for one in desk.new_work:
+def _claimable(uow: UnitOfWork) -> Iterator[WorkItem]:
+    for one in uow.new_work:
         unlimited = not one.lane and not one.grp
-        waits = one.remote or one.fenced or one.cancelled or one.children or one.not_before > desk.now
+        waits = one.remote or one.fenced or one.cancelled or one.children or one.not_before > uow.now
         if unlimited and one.ready and not waits:
             yield one

@@ -4,48 +4,50 @@ from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
-from stateward.engine.desk import Desk
 from stateward.engine.handlers import Fenced, Job
-from stateward.engine.promotion import bring_forward
-from stateward.engine.running import Running
+from stateward.engine.promotion import promote_waiters
+from stateward.engine.running import RunningOperation
 from stateward.engine.troubles import note_trouble
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
-from stateward.store.records import Key, Progress, Work, Worker
+from stateward.store.records import Key, Progress, Worker, WorkItem
 
 
-async def sign_of_life(tx: Tx, worker: Worker) -> Worker:
+async def heartbeat(tx: Tx, worker: Worker) -> Worker:
     """Renew a worker's lease; returns the worker with the time of that."""
-    await tx.worker_seen(worker)
+    await tx.heartbeat(worker)
     return replace(worker, seen=tx.now)
 
 
-async def keep_trouble(tx: Tx, owner: str, job: Job, text: str, *, tells_parent: bool) -> None:
+async def record_trouble(tx: Tx, owner: str, job: Job, text: str, *, tells_parent: bool) -> None:
     """Journal what keeps a job from getting on, if it still belongs to this worker."""
-    desk = Desk(tx)
-    await desk.load([job.claim.object.key])
-    await _refuse_foreign(tx, owner, job)
+    uow = UnitOfWork(tx)
+    await uow.load([job.claim.object.key])
+    await _require_ownership(tx, owner, job)
     parent = Key(job.ns, job.claim.operation.parent or "")
     waiting = (await tx.operations([parent])).get(parent) if tells_parent else None
-    note_trouble(desk, desk.objects[job.claim.object.key], job.claim.operation, text, waiting)
-    await desk.apply()
+    note_trouble(uow, uow.objects[job.claim.object.key], job.claim.operation, text, waiting)
+    await uow.apply()
 
 
-async def _refuse_foreign(tx: Tx, owner: str, job: Job) -> None:
+async def _require_ownership(tx: Tx, owner: str, job: Job) -> None:
     work = (await tx.work([job.key])).get(job.key)
     if work is None or work.fenced or (work.owner, work.epoch) != (owner, job.epoch):
         raise Fenced(job.key.id)
 
 
-async def keep(tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None) -> None:
+async def save_job_state(
+    tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None
+) -> None:
     """Keep progress lines or steps of a job, if it still belongs to this worker."""
-    await _refuse_foreign(tx, owner, job)
+    await _require_ownership(tx, owner, job)
     await tx.apply(Changes(progress=list(progress), steps=[] if steps is None else [(job.key, steps)]))
 
 
-async def review(
-    tx: Tx, owner: str, is_known: Callable[[Key], bool], begun: Callable[[Key], Running | None]
-) -> list[Work]:
+async def reconcile_owned_work(
+    tx: Tx, owner: str, is_known: Callable[[Key], bool], begun: Callable[[Key], RunningOperation | None]
+) -> list[WorkItem]:
     """Return what a worker owns; what it owns without knowing of it (an answer was lost) is put back.
 
     A spare that was begun, and nobody has told so, runs from now on in the place that is freed here. If there is none,
@@ -55,18 +57,18 @@ async def review(
     strays = [work for work in owned if not is_known(work.key)]
     if not strays:
         return owned
-    desk = Desk(tx)
-    await desk.load({Key(work.ns, work.object) for work in strays})
-    freed = {work.key for work in strays if not work.spare}
-    started = [running for work in owned if work.spare and (running := begun(work.key)) is not None]
-    placed = {running.claim.work.key: running for running in started if not freed.isdisjoint(running.before)}
+    uow = UnitOfWork(tx)
+    await uow.load({Key(work.ns, work.object) for work in strays})
+    freed = {work.key for work in strays if not work.is_prefetched}
+    started = [running for work in owned if work.is_prefetched and (running := begun(work.key)) is not None]
+    placed = {running.claim.work.key: running for running in started if not freed.isdisjoint(running.predecessors)}
     for running in placed.values():
-        desk.begin(running.claim)
+        uow.start_prefetched(running.claim)
     for work in strays:
         if work.fenced:
-            desk.drop(work)
+            uow.remove_work(work)
         else:
-            desk.change(replace(work, owner=None, observe=True))
-    await bring_forward(desk)
-    await desk.apply()
+            uow.update_work(replace(work, owner=None, observe=True))
+    await promote_waiters(uow)
+    await uow.apply()
     return [placed[work.key].claim.work if work.key in placed else work for work in owned]

@@ -42,7 +42,7 @@ class Horizon(Struct, frozen=True):
     before: float = 0.0
 
 
-class LinesGone(StatewardError):
+class EntriesPruned(StatewardError):
     """Lines of the journal are asked for, some of which were pruned."""
 
     code = "lines_gone"
@@ -55,7 +55,7 @@ class LinesGone(StatewardError):
         return f"of the lines from {self.after + 1} to {self.horizon} some were pruned"
 
 
-class Past(Struct, frozen=True):
+class PastState(Struct, frozen=True):
     """The state that an object was in at a time; None: it did not exist, or, where that is not `known`, was pruned."""
 
     state: str | None
@@ -72,23 +72,23 @@ def horizon_in(found: Object | None) -> Horizon:
     return Horizon() if found is None else msgspec.json.decode(found.spec, type=Horizon)
 
 
-async def require_lines(reader: Reader, after: int) -> None:
+async def require_entries(reader: Reader, after: int) -> None:
     """Raise `LinesGone` if some of the lines that follow a number were pruned; to be asked when they were read."""
     kept = await horizon(reader)
     if after < kept.seq:
-        raise LinesGone(after, kept.seq)
+        raise EntriesPruned(after, kept.seq)
 
 
-async def state_at(reader: Reader, key: Key, time: float) -> Past:
+async def state_at(reader: Reader, key: Key, time: float) -> PastState:
     """Return the state that an object was in at a time, as far as the journal still tells it.
 
     From before the horizon each object has kept the last line that tells its state, and perhaps others, with gaps
     between them: what was true before that last one is not known any more.
     """
-    lines = await reader.lines(0, 1_000_000, JournalFilter(ns=key.ns, object=key.id))
+    lines = await reader.journal(0, 1_000_000, JournalFilter(ns=key.ns, object=key.id))
     kept = await horizon(reader)
     told = [line for line in lines if line.target is not None]
     last_old = max((line.at for line in told if line.at < kept.before), default=kept.before)
     if time < last_old:
-        return Past(None, known=False)
-    return Past(next((line.target for line in reversed(told) if line.at < nextafter(time, inf)), None))
+        return PastState(None, known=False)
+    return PastState(next((line.target for line in reversed(told) if line.at < nextafter(time, inf)), None))

@@ -6,29 +6,29 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from stateward.engine.desk import Desk
 from stateward.engine.handlers import Handler, Observe, Run
 from stateward.engine.privacy import PUBLIC, Disclosure, Privacy
 from stateward.engine.requests import Request
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.lifecycle.rows import BEGINNINGS
 from stateward.store.changes import Ended
 from stateward.store.records import Key, Object, Operation
 
-Guard = Callable[[Desk, Request, Object], Awaitable[Request | None]]
+Guard = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 """A domain's own condition on a request, checked inside the transaction; raises a Denied.
 
-It is the last who can refuse, so it may change objects on the desk, its own and further ones. It may return the request
-completed, by what only the transaction knows.
+It is the last check, so it may change objects in the unit of work: its own and others. It may return the request
+completed with facts that only the transaction knows.
 """
 
-Company = Callable[[Request, Object | None], Iterable[Key]]
+LockSet = Callable[[Request, Object | None], Iterable[Key]]
 """Names the objects that a guard will look at, by a request and its object, if there is one."""
 
 
-After = Callable[[Desk, Operation, Ended], Awaitable[None]]
-"""What a domain does when an operation has ended, inside the transaction; it may change any objects on the desk."""
+EndHook = Callable[[UnitOfWork, Operation, Ended], Awaitable[None]]
+"""A domain's hook at the end of an operation, inside the transaction; it may change any loaded objects."""
 
 
 class Admission(Protocol):
@@ -37,11 +37,11 @@ class Admission(Protocol):
     def needs(self, request: Request) -> Key | None:
         """Return the object that must stay as it is until the request is written, if there is one."""
 
-    async def check(self, desk: Desk, request: Request, found: Object, *, begins: bool) -> None:
+    async def check(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
         """Raise a Denied, if the request is not to be accepted; `begins` says that it leads to an operation."""
 
-    def accepted(self, desk: Desk, request: Request, found: Object, *, begins: bool) -> None:
-        """Take note that a request was accepted on this desk."""
+    def accepted(self, uow: UnitOfWork, request: Request, found: Object, *, begins: bool) -> None:
+        """Take note that a request was accepted on this unit of work."""
 
 
 class Party(Struct, frozen=True):
@@ -68,23 +68,23 @@ ANYWHERE = Route()
 class Kind:
     """A lifecycle with its handlers (by action), its route, its guard with its company, and what follows from an end.
 
-    `cancels` says whether its operations can be cancelled; `keeps` are the labels by which its domain finds its
+    `cancels` says whether its operations can be cancelled; `reserved_labels` are those by which its domain finds its
     objects, which nobody else may change; `privacy` says what of its records not everybody sees; `general` says that
     objects of it may be made over the general API, by whom its table allows. Otherwise only its domain makes them.
     `party` names the other party that an object's work is left to, by its handlers or by its table.
     """
 
     __slots__ = (
-        "after",
         "cancels",
-        "company",
         "general",
         "guard",
         "handlers",
-        "keeps",
         "lifecycle",
+        "lock_set",
+        "on_end",
         "party",
         "privacy",
+        "reserved_labels",
         "route",
     )
 
@@ -94,11 +94,11 @@ class Kind:
         handlers: dict[str, Handler] | None = None,
         route: Callable[[Object, str], Route] = lambda _object, _action: ANYWHERE,
         guard: Guard | None = None,
-        company: Company | None = None,
-        after: After | None = None,
+        lock_set: LockSet | None = None,
+        on_end: EndHook | None = None,
         *,
         cancels: bool = True,
-        keeps: Iterable[str] = (),
+        reserved_labels: Iterable[str] = (),
         privacy: Privacy = PUBLIC,
         general: bool = False,
         party: Callable[[Object], Party] | None = None,
@@ -107,10 +107,10 @@ class Kind:
         self.handlers = handlers if handlers is not None else {}
         self.route = route
         self.guard = guard
-        self.company = company
-        self.after = after
+        self.lock_set = lock_set
+        self.on_end = on_end
         self.cancels = cancels
-        self.keeps = frozenset(keeps)
+        self.reserved_labels = frozenset(reserved_labels)
         self.privacy = privacy
         self.general = general
         self.party = party
@@ -126,7 +126,9 @@ class Kind:
         changed.handlers = handlers
         return changed
 
-    def does(self, action: str, *, observe: Observe | None = None, attempts: int | None = None) -> Callable[[Run], Run]:
+    def handles(
+        self, action: str, *, observe: Observe | None = None, attempts: int | None = None
+    ) -> Callable[[Run], Run]:
         """Register the decorated function as the one that does an action's work."""
 
         def register(run: Run) -> Run:
@@ -140,7 +142,7 @@ class Kind:
 class Kinds:
     """All kinds, by name."""
 
-    __slots__ = ("_disclosures", "_kinds", "admission", "have_after", "have_company", "steps")
+    __slots__ = ("_disclosures", "_kinds", "admission", "any_end_hook", "any_lock_set", "steps")
 
     def __init__(self, kinds: Iterable[Kind], admission: Admission | None = None) -> None:
         self.admission = admission
@@ -149,8 +151,8 @@ class Kinds:
             if kind.name in self._kinds:
                 raise BadInput("kind", kind.name, "a name of its own: there are two kinds of this name")
             self._kinds[kind.name] = kind
-        self.have_after = any(kind.after is not None for kind in self)
-        self.have_company = any(kind.company is not None for kind in self)
+        self.any_end_hook = any(kind.on_end is not None for kind in self)
+        self.any_lock_set = any(kind.lock_set is not None for kind in self)
         rows = (row for kind in self for row in kind.lifecycle.rows)
         self.steps = frozenset(row.event for row in rows if row.meaning not in BEGINNINGS)
         """The events that change a state at once and leave no operation behind."""
@@ -179,11 +181,11 @@ class Kinds:
             if state not in known:
                 raise BadInput(field, state, f"one of {', '.join(sorted(known))}")
 
-    def company(self, request: Request, found: Object | None) -> Iterable[Key]:
+    def lock_set(self, request: Request, found: Object | None) -> Iterable[Key]:
         """Return the objects that the guard of a request will look at."""
-        name = request.birth.kind if request.birth is not None else found.kind if found is not None else ""
+        name = request.creates.kind if request.creates is not None else found.kind if found is not None else ""
         kind = self._kinds.get(name)
-        return () if kind is None or kind.company is None else kind.company(request, found)
+        return () if kind is None or kind.lock_set is None else kind.lock_set(request, found)
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._kinds.values())

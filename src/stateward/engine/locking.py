@@ -8,7 +8,7 @@ from stateward.locks.paths import Path, parse_path
 from stateward.store.records import Lock
 
 
-def clash(one: Lock, other: Lock) -> bool:
+def conflicts(one: Lock, other: Lock) -> bool:
     """Tell whether two locks of a tree cannot be held at once by different operations."""
     if one.op == other.op:
         return False
@@ -22,12 +22,12 @@ def clash(one: Lock, other: Lock) -> bool:
     return False  # strangers meet only on common ancestors, where both have mere intentions
 
 
-def in_the_way(wanted: Lock, locks: Iterable[Lock]) -> list[Lock]:
+def conflicting_locks(wanted: Lock, locks: Iterable[Lock]) -> list[Lock]:
     """Return the locks, held or asked for before, that a lock has to wait for."""
-    return [lock for lock in locks if clash(wanted, lock)]
+    return [lock for lock in locks if conflicts(wanted, lock)]
 
 
-def granted(locks: Sequence[Lock]) -> list[str]:
+def grantable_operations(locks: Sequence[Lock]) -> list[str]:
     """Return the operations that may now have all locks they wait for; no wish overtakes an earlier, clashing one."""
     held = [lock for lock in locks if not lock.waiting]
     waiting: dict[str, list[Lock]] = {}
@@ -37,7 +37,7 @@ def granted(locks: Sequence[Lock]) -> list[str]:
     lucky: list[str] = []
     before = list(held)
     for op, wishes in waiting.items():
-        if not any(in_the_way(wish, before) for wish in wishes):
+        if not any(conflicting_locks(wish, before) for wish in wishes):
             lucky.append(op)
         before += wishes
     return lucky

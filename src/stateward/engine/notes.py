@@ -6,47 +6,54 @@ from typing import Any
 import msgspec
 
 from stateward.engine.batching import Batcher
-from stateward.engine.handlers import Fenced, HandedOn, Job
-from stateward.engine.holding import keep, keep_trouble
+from stateward.engine.handlers import Fenced, Job, WaitingForChildren
+from stateward.engine.holding import record_trouble, save_job_state
 from stateward.engine.kinds import Kinds
-from stateward.engine.outcomes import Phase, Report
+from stateward.engine.outcomes import ClaimReport, Phase
 from stateward.engine.requests import Request
 from stateward.engine.spawning import spawn
-from stateward.engine.texts import told
-from stateward.engine.troubles import Distances
+from stateward.engine.texts import sanitize_text
+from stateward.engine.troubles import GrowingIntervals
 from stateward.store.port import Store
 from stateward.store.records import Progress
 
 
-class Notes:
+class JobStore:
     """What jobs ask of their worker."""
 
     def __init__(
-        self, store: Store, kinds: Kinds, worker: str, reports: Batcher[Report, bool], told_before: Distances
+        self,
+        store: Store,
+        kinds: Kinds,
+        worker: str,
+        reports: Batcher[ClaimReport, bool],
+        reported: GrowingIntervals,
     ) -> None:
         self._store, self._kinds, self._worker, self._reports = store, kinds, worker, reports
-        self._told_before = told_before
+        self._told_before = reported
 
     async def progress(self, job: Job, text: str, done: int | None, total: int | None) -> None:
         """Keep a line of progress."""
         await self._store.transact(
-            lambda tx: keep(tx, self._worker, job, [Progress(job.ns, job.key.id, tx.now, told(text), done, total)])
+            lambda tx: save_job_state(
+                tx, self._worker, job, [Progress(job.ns, job.key.id, tx.now, sanitize_text(text), done, total)]
+            )
         )
 
     async def trouble(self, job: Job, text: str) -> None:
         """Journal what keeps a job from getting on."""
         parent = job.claim.operation.parent
         tells_parent = parent is not None and self._told_before.is_due((job.ns, parent))
-        await self._store.transact(lambda tx: keep_trouble(tx, self._worker, job, text, tells_parent=tells_parent))
+        await self._store.transact(lambda tx: record_trouble(tx, self._worker, job, text, tells_parent=tells_parent))
 
     async def checkpoint(self, job: Job, steps: dict[str, Any]) -> None:
         """Keep a job's steps."""
         encoded = msgspec.json.encode(steps).decode()
-        await self._store.transact(lambda tx: keep(tx, self._worker, job, steps=encoded))
+        await self._store.transact(lambda tx: save_job_state(tx, self._worker, job, steps=encoded))
 
     async def phase(self, job: Job, phase: Phase) -> None:
         """Report the end of a phase."""
-        if not await self._reports.submit(Report(job.claim.operation, self._worker, job.epoch, phase)):
+        if not await self._reports.submit(ClaimReport(job.claim.operation, self._worker, job.epoch, phase)):
             raise Fenced(job.key.id)
 
     async def spawn(self, job: Job, step: str, requests: Sequence[Request]) -> dict[str, Any]:
@@ -55,5 +62,5 @@ class Notes:
             lambda tx: spawn(tx, self._kinds, self._worker, job.claim, job.epoch, step, requests)
         )
         if begun:
-            raise HandedOn
+            raise WaitingForChildren
         return steps

@@ -24,8 +24,8 @@ class Retry(Struct, frozen=True, gc=False):
     after: float | None
     error: str | None
     observe: bool = False
-    told: bool = False  # whoever waits is to be told of the error
-    parent_told: bool = False  # and so is whoever waits for the whole
+    tells_waiter: bool = False  # whoever waits is to be told of the error
+    tells_parent: bool = False  # and so is whoever waits for the whole
 
 
 class Phase(Struct, frozen=True, gc=False):
@@ -37,19 +37,19 @@ class Phase(Struct, frozen=True, gc=False):
     steps: str
 
 
-class Stopped(Struct, frozen=True, gc=False):
+class Interrupted(Struct, frozen=True, gc=False):
     """The worker has stopped working on it without a result: it was fenced, or the worker is shutting down."""
 
 
-class Untouched(Struct, frozen=True, gc=False):
+class NotStarted(Struct, frozen=True, gc=False):
     """The worker gives a spare back that it has not begun."""
 
 
-class Report(Struct, frozen=True, gc=False):
+class ClaimReport(Struct, frozen=True, gc=False):
     """What the holder of a claim says about it, and which spare it has begun in its place."""
 
     operation: Operation
     owner: str
     epoch: int
-    says: Ending | Phase | Retry | Stopped | Untouched
+    outcome: Ending | Phase | Retry | Interrupted | NotStarted
     successor: Claim | None = None

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from stateward.lifecycle import PROVIDER, USER, Lifecycle
 from stateward.lifecycle.rows import Meaning
-from stateward.store.records import Line, Object, Operation
+from stateward.store.records import JournalEntry, Object, Operation
 
 if TYPE_CHECKING:
     from stateward.engine.kinds import Kind
@@ -96,7 +96,7 @@ class Disclosure:
         prefixes = (one.places for one in self._privacy.values() if one.places)
         return next((f"{prefix}*" for prefix in prefixes if name.startswith(prefix)), name)
 
-    def line(self, line: Line) -> Line | None:
+    def line(self, line: JournalEntry) -> JournalEntry | None:
         """Return a line of the journal as its readers see it; None if they do not.
 
         A line that changed no state does not say whether its operation is hidden. Where a kind has internal

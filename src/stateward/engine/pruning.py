@@ -25,7 +25,7 @@ from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.port import Reader, Store, Tx
 from stateward.store.pruning import FIRST, Old, Span
-from stateward.store.records import Key, Line, Object
+from stateward.store.records import JournalEntry, Key, Object
 from stateward.store.selection import JournalFilter
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ async def prune(
     portion: int = PORTION,
 ) -> Pruned:
     """Drop what ended before a time, or only say how much it is; with `within`, for about so many seconds."""
-    turn = Turn(store, before, dry=dry, portion=portion)
+    turn = PruneRun(store, before, dry=dry, portion=portion)
     clock = asyncio.get_running_loop().time
     begun, last, seq = clock(), await _last_old(store.reader, before), after
     if not after:  # before what they tell of: a key that is still known finds its operation
@@ -81,7 +81,7 @@ async def prune(
     return done
 
 
-class Turn:
+class PruneRun:
     """One pruning, and what it has done so far."""
 
     def __init__(self, store: Store, before: float, *, dry: bool, portion: int) -> None:
@@ -147,7 +147,7 @@ class Turn:
         )
 
 
-async def last_turn(reader: Reader) -> float:
+async def last_prune_time(reader: Reader) -> float:
     """Return when the history was last pruned; 0: never."""
     found = await reader.object(PLACE)
     return 0.0 if found is None else found.since
@@ -158,11 +158,11 @@ async def _last_old(reader: Reader, before: float) -> int:
 
     The newest line of all stays, so that the journal's end never goes back.
     """
-    low, newest = 0, await reader.last_line()
+    low, newest = 0, await reader.last_journal_seq()
     high = newest
     while low < high:
         middle = (low + high) // 2
-        found = await reader.lines(middle, 1, JournalFilter())
+        found = await reader.journal(middle, 1, JournalFilter())
         if found and found[0].at < before:
             low = found[0].seq
         else:
@@ -201,9 +201,9 @@ def _unknown(now: float) -> Object:
     )
 
 
-def _line(about: Object, source: str, before: float, done: Pruned, who: str) -> Line:
+def _line(about: Object, source: str, before: float, done: Pruned, who: str) -> JournalEntry:
     why = f"{done} from before {time_text(before)}"
-    return Line(
+    return JournalEntry(
         ns=about.ns,
         object=about.id,
         kind=about.kind,

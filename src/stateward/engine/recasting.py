@@ -16,13 +16,13 @@ from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import CONTROLLER, TRANSITIONAL, Lifecycle
 from stateward.store.changes import Changes
 from stateward.store.port import Reader, Store, Tx
-from stateward.store.records import Key, Line, Object, Operation
+from stateward.store.records import JournalEntry, Key, Object, Operation
 from stateward.store.selection import Page, Selector
 
 Mapped = Mapping[str, Mapping[str, str]]
 """For each kind, what its old states are called now."""
 
-Stray = tuple[str, str]
+UnknownState = tuple[str, str]
 """A kind and a state that it does not have."""
 
 BATCH = 500
@@ -30,12 +30,12 @@ STATES = ("origin", "via", "desired", "failing")
 """What an operation remembers of its lifecycle."""
 
 
-class Stranded(StatewardError):
+class UnknownStates(StatewardError):
     """Objects, or operations under way, are in states that their lifecycles do not have."""
 
     code = "stranded"
 
-    def __init__(self, strays: Mapping[Stray, int]) -> None:
+    def __init__(self, strays: Mapping[UnknownState, int]) -> None:
         super().__init__(strays)
         self.strays = {f"{kind}:{state}": number for (kind, state), number in sorted(strays.items())}
 
@@ -58,10 +58,10 @@ class StillAtWork(StatewardError):
         return f"stop all workers first; still at work: {', '.join(self.workers)}"
 
 
-async def strays(reader: Reader, kinds: Kinds) -> Counter[Stray]:
+async def unknown_states(reader: Reader, kinds: Kinds) -> Counter[UnknownState]:
     """Count the objects whose states are not in their lifecycles; kinds that nobody knows here are left alone."""
     known = {kind.name: _words(kind.lifecycle) for kind in kinds}
-    found = Counter[Stray]()
+    found = Counter[UnknownState]()
     for ns in await reader.namespaces():
         for (kind, state), number in (await reader.count_states(Selector(ns))).items():
             if kind in known and state not in known[kind]:
@@ -69,23 +69,27 @@ async def strays(reader: Reader, kinds: Kinds) -> Counter[Stray]:
     return found
 
 
-async def refuse_strays(reader: Reader, kinds: Kinds) -> None:
+async def refuse_unknown_states(reader: Reader, kinds: Kinds) -> None:
     """Refuse to work on what could never move again."""
-    found = await strays(reader, kinds)
+    found = await unknown_states(reader, kinds)
     if found:
-        raise Stranded(found)
+        raise UnknownStates(found)
 
 
-async def recast(store: Store, kinds: Kinds, mapped: Mapped, who: str = "") -> Counter[Stray]:
+async def migrate_states(store: Store, kinds: Kinds, mapped: Mapped, who: str = "") -> Counter[UnknownState]:
     """Give objects, and the operations under way on them, their new states; returns how many there were of each."""
     _check_words(kinds, mapped)
     await _refuse_workers(store.reader)
-    left = {stray: number for stray, number in (await strays(store.reader, kinds)).items() if not _is_in(mapped, stray)}
+    left = {
+        stray: number
+        for stray, number in (await unknown_states(store.reader, kinds)).items()
+        if not _is_in(mapped, stray)
+    }
     if left:
-        raise Stranded(left)
+        raise UnknownStates(left)
     async for keys in _pages(store.reader, mapped):
         await store.transact(lambda tx, keys=keys: _check(tx, kinds, mapped, keys))  # type: ignore[misc]
-    done = Counter[Stray]()
+    done = Counter[UnknownState]()
     async for keys in _pages(store.reader, mapped):
         done += await store.transact(lambda tx, keys=keys: _write(tx, mapped, keys, who))  # type: ignore[misc]
     return done
@@ -98,7 +102,7 @@ def _words(lifecycle: Lifecycle) -> frozenset[str]:
     return frozenset(state.word for state in lifecycle.states)
 
 
-def _is_in(mapped: Mapped, stray: Stray) -> bool:
+def _is_in(mapped: Mapped, stray: UnknownState) -> bool:
     return stray[1] in mapped.get(stray[0], {})
 
 
@@ -136,7 +140,7 @@ async def _check(tx: Tx, kinds: Kinds, mapped: Mapped, keys: Sequence[Key]) -> N
         (one.kind, word) for one in operations for word in _states(_recast(one, mapped)) if word not in words[one.kind]
     )
     if left:
-        raise Stranded(left)
+        raise UnknownStates(left)
 
 
 # --- what is written -------------------------------------------------------------------------------------------------
@@ -160,7 +164,7 @@ async def _under_way(tx: Tx, keys: Sequence[Key]) -> tuple[list[Object], list[Op
     return objects, list((await tx.operations(mine)).values()) if mine else []
 
 
-async def _write(tx: Tx, mapped: Mapped, keys: Sequence[Key], who: str) -> Counter[Stray]:
+async def _write(tx: Tx, mapped: Mapped, keys: Sequence[Key], who: str) -> Counter[UnknownState]:
     objects, operations = await _under_way(tx, keys)
     strange = [one for one in objects if one.state in mapped[one.kind]]
     changed = [(one, _recast(one, mapped)) for one in operations]
@@ -168,13 +172,15 @@ async def _write(tx: Tx, mapped: Mapped, keys: Sequence[Key], who: str) -> Count
     lines = [_line(old, new, tx.now, who) for old, new in zip(strange, moved, strict=True)]
     recasted = [new for old, new in changed if new != old]
     if moved or recasted:
-        await tx.apply(Changes(objects=moved, journal=lines, recast=recasted))
+        await tx.apply(Changes(objects=moved, journal=lines, renamed_states=recasted))
     return Counter((one.kind, one.state) for one in strange)
 
 
-def _line(old: Object, new: Object, now: float, who: str) -> Line:
+def _line(old: Object, new: Object, now: float, who: str) -> JournalEntry:
     why = "the state has another name in this version"
-    return Line(old.ns, old.id, old.kind, old.op, now, CONTROLLER, who, "recast", old.state, new.state, why, None)
+    return JournalEntry(
+        old.ns, old.id, old.kind, old.op, now, CONTROLLER, who, "recast", old.state, new.state, why, None
+    )
 
 
 def _states(operation: Operation) -> Iterable[str]:

@@ -4,12 +4,12 @@ from msgspec import Struct
 
 from stateward.errors import StatewardError
 from stateward.lifecycle import Refusal
-from stateward.store.records import Object, Operation, Work
+from stateward.store.records import Object, Operation, WorkItem
 
 EMPTY = "{}"
 
 
-class Birth(Struct, frozen=True, gc=False):
+class Creation(Struct, frozen=True, gc=False):
     """What an object is made of that does not exist yet."""
 
     kind: str
@@ -18,7 +18,7 @@ class Birth(Struct, frozen=True, gc=False):
     queue: str | None = None  # the object in whose queue its operations stand; its own if None
 
 
-class LockWish(Struct, frozen=True, gc=False):
+class LockRequest(Struct, frozen=True, gc=False):
     """An intention lock that an operation must hold on its tree."""
 
     path: str
@@ -42,17 +42,19 @@ class Request(Struct, frozen=True, gc=False):
     args: str = EMPTY
     spec: str | None = None
     seen: str | None = None  # what was seen of the object, where the event tells of it
-    birth: Birth | None = None
+    creates: Creation | None = None
     key: str | None = None  # the caller's idempotency key
     version: int | None = None  # the version that the caller has seen
     priority: int = 0
     not_before: float = 0.0
     tree: str | None = None  # the tree that its locks are on
-    locks: tuple[LockWish, ...] = ()
+    locks: tuple[LockRequest, ...] = ()
     wait: bool = False  # wait for locks in turn, rather than be refused
     parent: str | None = None
     children: int = 0
-    beside: tuple[str, ...] = ()  # further objects that its guard will look at: they are locked with it, in one order
+    also_locks: tuple[
+        str, ...
+    ] = ()  # further objects that its guard will look at: they are locked with it, in one order
 
 
 class Accepted(Struct, frozen=True, gc=False):
@@ -149,7 +151,7 @@ class Locked(Denied):
     code = "locked"
     retry = True
 
-    def __init__(self, tree: str, wish: LockWish, blockers: tuple[Blocker, ...]) -> None:
+    def __init__(self, tree: str, wish: LockRequest, blockers: tuple[Blocker, ...]) -> None:
         super().__init__(tree, wish)
         self.tree, self.wish, self.blockers = tree, wish, blockers
 
@@ -191,7 +193,7 @@ class KeyReused(Denied):
         return f"the idempotency key {self.key!r} was used for another request"
 
 
-def blocker_of(operation: Operation, work: Work | None = None) -> Blocker:
+def blocker_of(operation: Operation, work: WorkItem | None = None) -> Blocker:
     """Return an operation as something that is in the way."""
     since = operation.started if operation.started is not None else operation.created
     return Blocker(

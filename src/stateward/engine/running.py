@@ -3,40 +3,42 @@
 import asyncio
 from typing import Literal
 
-from stateward.store.records import Claim, Key, Work
+from stateward.store.records import Claim, Key, WorkItem
 
-Why = Literal["", "fenced", "cancelled", "lost"]
+StopReason = Literal["", "fenced", "cancelled", "lost"]
 
 
-class Running:
+class RunningOperation:
     """An operation in work: its claim, its task, why the task was told to stop, if it was, and whether it was lost.
 
     A spare knows those `before` it in its place, until one of them has told so; who is `over` has left its place.
     """
 
-    __slots__ = ("astray", "before", "claim", "over", "task", "why")
+    __slots__ = ("claim", "orphaned", "predecessors", "slot_released", "stop_reason", "task")
 
-    def __init__(self, claim: Claim, before: tuple[Key, ...]) -> None:
+    def __init__(self, claim: Claim, predecessors: tuple[Key, ...]) -> None:
         self.claim = claim
-        self.before = before
+        self.predecessors = predecessors
         self.task: asyncio.Task[None] | None = None
-        self.why: Why = ""
-        self.astray = False
-        self.over = False
+        self.stop_reason: StopReason = ""
+        self.orphaned = False
+        self.slot_released = False
 
 
-def heed(running: Running, work: Work | None) -> None:
+def stop_if_superseded(running: RunningOperation, work: WorkItem | None) -> None:
     """Stop what is no longer to be done, now that it is known who owns what."""
     if work is None or work.epoch != running.claim.work.epoch:
-        tell_to_stop(running, "lost")
+        request_stop(running, "lost")
     elif work.fenced:
-        tell_to_stop(running, "fenced")
+        request_stop(running, "fenced")
     elif work.cancelled and not running.claim.work.cancelled:
-        tell_to_stop(running, "cancelled")
+        request_stop(running, "cancelled")
 
 
-def tell_to_stop(running: Running, why: Why) -> None:
+def request_stop(running: RunningOperation, why: StopReason) -> None:
     """Stop a task, for a reason that weighs more than one it was told before."""
-    if running.task is not None and (not running.why or (running.why == "cancelled" and why != "cancelled")):
-        running.why = why
+    if running.task is not None and (
+        not running.stop_reason or (running.stop_reason == "cancelled" and why != "cancelled")
+    ):
+        running.stop_reason = why
         running.task.cancel()

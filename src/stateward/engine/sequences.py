@@ -2,7 +2,7 @@
 
 An object of some kinds is first described and then made. Two transactions for that let another request come between:
 the parent goes, the second step is refused, and the first one was written all the same. Here each request is decided on
-what the ones before it have put on the desk. If one is refused, nothing is written but the refusal under its keys.
+what the ones before it have put on the uow. If one is refused, nothing is written but the refusal under its keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,16 @@ from functools import partial
 from itertools import chain, zip_longest
 
 from stateward.engine.accept import admit_all, find_answer, needed, refused_answer, stored_keys
-from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kinds
-from stateward.engine.promotion import bring_forward
+from stateward.engine.promotion import promote_waiters
 from stateward.engine.requests import Accepted, KeyReused, Request
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.engine.verdicts import RefusedBefore
 from stateward.errors import StatewardError
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Tx
-from stateward.store.records import Answer, Key
+from stateward.store.records import IdempotencyRecord, Key
 
 Steps = Sequence[Request]
 """Requests about one object, in order. The last one begins an operation, by which a second run knows the first."""
@@ -48,29 +48,29 @@ async def _accept_or_refuse(store: Store, kinds: Kinds, steps: Steps) -> Accepte
 
 async def _accept_all(tx: Tx, kinds: Kinds, batch: Sequence[Steps]) -> list[Accepted]:
     """Accept all requests and return the answers to the last ones; the first refusal is raised, and nothing written."""
-    desk = Desk(tx)
+    uow = UnitOfWork(tx)
     firsts = [steps[0] for steps in batch]
-    company = chain.from_iterable(kinds.company(one, None) for one in firsts)
+    company = chain.from_iterable(kinds.lock_set(one, None) for one in firsts)
     # All at once, in the common order of locks: whoever locks an object first, and then its parent, is in the way.
-    await desk.load({*(Key(one.ns, one.object) for one in firsts), *company, *needed(kinds, firsts)})
-    await desk.load_operations({Key(steps[-1].ns, steps[-1].op) for steps in batch})
-    answers = {steps[-1].op: _done_before(desk, steps[-1]) for steps in batch}
+    await uow.load({*(Key(one.ns, one.object) for one in firsts), *company, *needed(kinds, firsts)})
+    await uow.load_operations({Key(steps[-1].ns, steps[-1].op) for steps in batch})
+    answers = {steps[-1].op: _done_before(uow, steps[-1]) for steps in batch}
     new = [steps for steps in batch if answers[steps[-1].op] is None]
     await _find_answers(tx, [one for steps in new for one in steps])
     for step in zip_longest(*new):
         requests = [one for one in step if one is not None]
-        for request, verdict in zip(requests, await admit_all(desk, kinds, requests), strict=True):
+        for request, verdict in zip(requests, await admit_all(uow, kinds, requests), strict=True):
             if isinstance(verdict, StatewardError):
                 raise verdict
             answers[request.op] = verdict
-    await bring_forward(desk)
-    await desk.apply()
+    await promote_waiters(uow)
+    await uow.apply()
     return [answer for steps in batch if (answer := answers[steps[-1].op]) is not None]
 
 
-def _done_before(desk: Desk, last: Request) -> Accepted | None:
-    done = desk.operations.get(Key(last.ns, last.op))
-    return None if done is None else Accepted(desk.objects[Key(last.ns, last.object)], done, again=True)
+def _done_before(uow: UnitOfWork, last: Request) -> Accepted | None:
+    done = uow.operations.get(Key(last.ns, last.op))
+    return None if done is None else Accepted(uow.objects[Key(last.ns, last.object)], done, again=True)
 
 
 async def _store_refusal(tx: Tx, steps: Steps, error: StatewardError) -> bool:
@@ -79,14 +79,14 @@ async def _store_refusal(tx: Tx, steps: Steps, error: StatewardError) -> bool:
     if answers.get(Key(steps[-1].ns, steps[-1].key or "")) is not None:
         return False
     new = [one for one in steps if one.key is not None and Key(one.ns, one.key) not in answers]
-    await tx.apply(Changes(answers=[refused_answer(one, error, tx.now) for one in new]))
+    await tx.apply(Changes(idempotency_records=[refused_answer(one, error, tx.now) for one in new]))
     return True
 
 
-async def _find_answers(tx: Tx, requests: Sequence[Request]) -> Mapping[Key, Answer]:
+async def _find_answers(tx: Tx, requests: Sequence[Request]) -> Mapping[Key, IdempotencyRecord]:
     """Return what the keys of requests were answered before; raises what was refused before, of any of them."""
     keys = {key for one in requests for key in stored_keys(one)}
-    answers = await tx.answers(keys) if keys else {}
+    answers = await tx.idempotency_records(keys) if keys else {}
     for one in requests:
         find_answer(one, answers)
     return answers

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from stateward.engine.change import change_state
-from stateward.engine.desk import Desk
 from stateward.engine.kinds import Kinds
+from stateward.engine.transitions import change_state
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import PROVIDER, Move, decide
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
@@ -31,21 +31,21 @@ class Sighting(Struct, frozen=True, gc=False):
 
 async def take_sightings(tx: Tx, kinds: Kinds, sightings: Sequence[Sighting]) -> list[bool]:
     """Change objects to what is shown; tells for each sighting whether it counted."""
-    desk = Desk(tx)
-    await desk.load({Key(one.ns, one.object) for one in sightings})
-    counted = [_take(desk, kinds, one) for one in sightings]
-    await desk.apply()
+    uow = UnitOfWork(tx)
+    await uow.load({Key(one.ns, one.object) for one in sightings})
+    counted = [_take(uow, kinds, one) for one in sightings]
+    await uow.apply()
     return counted
 
 
-def _take(desk: Desk, kinds: Kinds, one: Sighting) -> bool:
-    found = desk.objects.get(Key(one.ns, one.object))
+def _take(uow: UnitOfWork, kinds: Kinds, one: Sighting) -> bool:
+    found = uow.objects.get(Key(one.ns, one.object))
     if found is None or found.removed or not _is_newer(one, found):
         return False
     move = decide(kinds[found.kind].lifecycle, found.state, one.event, PROVIDER)
     if not isinstance(move, Move):
         return False
-    change_state(desk, found, move, "", None, seen=one.seen, error=one.reason)
+    change_state(uow, found, move, "", None, seen=one.seen, error=one.reason)
     return True
 
 

@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from stateward.store.records import Claim, Key, Work
+from stateward.store.records import Claim, Key, WorkItem
 
-AHEAD = 0.2
+PREFETCH_WINDOW_S = 0.2
 """For how many seconds a worker holds spares: with longer work, a claim's time is nothing, and others may be sooner."""
 
-STALE = 5.0
+PREFETCH_STALE_S = 5.0
 """After how many times that long a spare is given back: what is known about it may have become old."""
 
-TURN = 5.0
+LANE_TIME_SLICE_S = 5.0
 """How many seconds a lane may stay active while others of its group wait for a place."""
 
 SHORTEST_TURN, TURNS = 0.25, 5.0
@@ -31,18 +31,18 @@ MOST_LANES = 10_000
 """Of how many lanes it is remembered how long their work takes."""
 
 
-class Pace(Struct, frozen=True):
+class PrefetchPlan(Struct, frozen=True):
     """How many more spares a worker wants of each lane, and how many seconds a turn of each of its lanes lasts."""
 
     wanted: Mapping[str, int]
     turns: Mapping[str, float]
 
 
-NO_PACE = Pace({}, {})
+NO_PREFETCH = PrefetchPlan({}, {})
 """That of a worker which has seen no work yet."""
 
 
-class Held(Struct, frozen=True):
+class PrefetchedClaim(Struct, frozen=True):
     """A spare, the store's time when it was claimed, and when that was by our own clock."""
 
     claim: Claim
@@ -50,24 +50,24 @@ class Held(Struct, frozen=True):
     since: float
 
 
-class Spares:
+class PrefetchBuffer:
     """The spares of a worker, and how long work takes in each lane where it works."""
 
-    def __init__(self, ahead: float = AHEAD) -> None:
+    def __init__(self, ahead: float = PREFETCH_WINDOW_S) -> None:
         self._ahead = ahead
-        self._held: dict[str, deque[Held]] = {}
+        self._held: dict[str, deque[PrefetchedClaim]] = {}
         self._known: dict[Key, int] = {}  # with their epochs; those that are being given back are still known
         self._running: Counter[str] = Counter()
         self._seconds: dict[str, float] = {}
 
     # --- how long work takes -----------------------------------------------------------------------------------------
 
-    def began(self, work: Work) -> None:
+    def began(self, work: WorkItem) -> None:
         """Note that something runs."""
         if work.lane or work.grp:
             self._running[work.lane] += 1
 
-    def ended(self, work: Work, seconds: float | None) -> None:
+    def ended(self, work: WorkItem, seconds: float | None) -> None:
         """Note that something has left its place, and how long it was there, if it tells how long work takes."""
         lane = work.lane
         if not (lane or work.grp):
@@ -80,12 +80,12 @@ class Spares:
                 self._seconds.clear()
             self._seconds[lane] = (self._seconds.get(lane, seconds) + seconds) / 2
 
-    def pace(self) -> Pace:
+    def plan(self) -> PrefetchPlan:
         """Return what is wanted now: at most one spare for each place that is ours."""
         known = {lane: self._seconds[lane] for lane in self._running if lane in self._seconds}
         wanted = {lane: self._soon(lane, seconds) - len(self._held.get(lane, ())) for lane, seconds in known.items()}
-        turns = {lane: min(TURN, max(SHORTEST_TURN, TURNS * seconds)) for lane, seconds in known.items()}
-        return Pace({lane: most for lane, most in wanted.items() if most > 0}, turns)
+        turns = {lane: min(LANE_TIME_SLICE_S, max(SHORTEST_TURN, TURNS * seconds)) for lane, seconds in known.items()}
+        return PrefetchPlan({lane: most for lane, most in wanted.items() if most > 0}, turns)
 
     def _soon(self, lane: str, seconds: float) -> int:
         """Return how many of a lane's places are likely to change within the time ahead."""
@@ -106,13 +106,13 @@ class Spares:
     def hold(self, claims: Iterable[Claim], at: float, since: float) -> None:
         """Hold what was claimed."""
         for claim in claims:
-            self._held.setdefault(claim.work.lane, deque()).append(Held(claim, at, since))
+            self._held.setdefault(claim.work.lane, deque()).append(PrefetchedClaim(claim, at, since))
             self._known[claim.work.key] = claim.work.epoch
 
-    def next(self, lane: str, now: float) -> Held | None:
+    def take_next(self, lane: str, now: float) -> PrefetchedClaim | None:
         """Return the spare to be begun in a lane, no longer a spare from now on."""
         held = self._held.get(lane)
-        if not held or now - held[0].since > STALE * self._ahead:
+        if not held or now - held[0].since > PREFETCH_STALE_S * self._ahead:
             return None
         one = held.popleft()
         if not held:
@@ -122,17 +122,17 @@ class Spares:
 
     def unneeded(self, now: float) -> list[Claim]:
         """Return spares to be given back: those of lanes where nothing of ours runs any more, and old ones."""
-        oldest = now - STALE * self._ahead
+        oldest = now - PREFETCH_STALE_S * self._ahead
         lanes = [lane for lane, held in self._held.items() if lane not in self._running or held[0].since < oldest]
-        return [claim for lane in lanes for claim in self.let_go(lane)]
+        return [claim for lane in lanes for claim in self.release_lane(lane)]
 
-    def let_go(self, lane: str) -> list[Claim]:
+    def release_lane(self, lane: str) -> list[Claim]:
         """Hold the spares of a lane no longer; they are to be given back, and known until that is done."""
         return [one.claim for one in self._held.pop(lane, ())]
 
-    def let_all_go(self) -> list[Claim]:
+    def release_all(self) -> list[Claim]:
         """Hold nothing any longer."""
-        return [claim for lane in list(self._held) for claim in self.let_go(lane)]
+        return [claim for lane in list(self._held) for claim in self.release_lane(lane)]
 
     def forget(self, spares: Iterable[Claim]) -> None:
         """Know of these no more, unless they were claimed again meanwhile."""

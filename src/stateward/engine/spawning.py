@@ -13,11 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.engine.accept import admit_all
-from stateward.engine.desk import Desk
 from stateward.engine.handlers import Fenced
 from stateward.engine.kinds import Kinds
-from stateward.engine.promotion import bring_forward
+from stateward.engine.promotion import promote_waiters
 from stateward.engine.requests import Accepted, Request
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
 from stateward.store.port import Tx
 from stateward.store.records import Claim, Key
@@ -28,17 +28,17 @@ async def spawn(
 ) -> tuple[int, dict[str, Any]]:
     """Begin the children of a step; returns how many there are, and the steps done so far, this one included."""
     operation = claim.operation
-    desk = Desk(tx)
-    named = {Key(one.ns, name) for one in requests for name in (one.object, *one.beside)}
-    await desk.load({Key(operation.ns, operation.object), *named})
-    work = desk.work(operation.key)
+    uow = UnitOfWork(tx)
+    named = {Key(one.ns, name) for one in requests for name in (one.object, *one.also_locks)}
+    await uow.load({Key(operation.ns, operation.object), *named})
+    work = uow.work(operation.key)
     if work is None or work.fenced or work.cancelled or (work.owner, work.epoch) != (owner, epoch):
         raise Fenced(operation.id)  # what is cancelled begins nothing new: whoever claims it next says how it ended
     children = [
         replace(one, op=_child_id(operation.id, step, number), parent=operation.id)
         for number, one in enumerate(requests)
     ]
-    verdicts = await admit_all(desk, kinds, children)
+    verdicts = await admit_all(uow, kinds, children)
     begun = sum(isinstance(one, Accepted) and one.operation is not None for one in verdicts)
     denied = {
         one.object: str(verdict)
@@ -46,11 +46,11 @@ async def spawn(
         if isinstance(verdict, StatewardError)
     }
     steps = await _steps_of(tx, operation.key) | {step: denied}
-    desk.changes.steps.append((operation.key, msgspec.json.encode(steps).decode()))
+    uow.changes.steps.append((operation.key, msgspec.json.encode(steps).decode()))
     if begun:
-        desk.change(replace(work, owner=None, children=begun))
-    await bring_forward(desk)
-    await desk.apply()
+        uow.update_work(replace(work, owner=None, children=begun))
+    await promote_waiters(uow)
+    await uow.apply()
     return begun, steps
 
 

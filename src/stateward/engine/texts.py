@@ -5,10 +5,10 @@ from typing import overload
 
 
 @overload
-def told(text: str) -> str: ...
+def sanitize_text(text: str) -> str: ...
 @overload
-def told(text: None) -> None: ...
-def told(text: str | None) -> str | None:
+def sanitize_text(text: None) -> None: ...
+def sanitize_text(text: str | None) -> str | None:
     """Return what a provider or an agent said; what is no character, and what ends a text elsewhere, becomes a mark.
 
     Otherwise an error could never be recorded, and what it is about would be tried again and again.

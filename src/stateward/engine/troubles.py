@@ -12,12 +12,12 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from stateward.engine.change import journal
-from stateward.engine.desk import Desk
-from stateward.engine.texts import told
+from stateward.engine.texts import sanitize_text
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import WORKER
 from stateward.store.errors import StoreError
-from stateward.store.records import Line, Object, Operation
+from stateward.store.records import JournalEntry, Object, Operation
 
 FIRST, LONGEST = 5.0, 3_600.0
 """How many seconds pass before the same trouble is told again: at first, and at most."""
@@ -31,15 +31,17 @@ def is_worth_telling(attempt: int) -> bool:
     return attempt > 1 and attempt & (attempt - 1) == 0
 
 
-def note_trouble(desk: Desk, found: Object, operation: Operation, text: str, parent: Operation | None) -> None:
+def note_trouble(uow: UnitOfWork, found: Object, operation: Operation, text: str, parent: Operation | None) -> None:
     """Journal a trouble, and keep it with the object whose state the operation holds."""
-    journal(desk, found, operation.id, WORKER, operation.who, "has trouble", reason=text)
+    journal(uow, found, operation.id, WORKER, operation.who, "has trouble", reason=text)
     if found.op == operation.id:
-        desk.put(found.key, replace(found, error=told(text), version=desk.next_version(found.key)))
+        uow.save_object(found.key, replace(found, error=sanitize_text(text), version=uow.next_version(found.key)))
     if parent is not None:
-        reason = told(f"{found.id}: {text}")
-        line = Line(parent.ns, parent.object, parent.kind, parent.id, desk.now, WORKER, "", "waits", None, None, reason)
-        desk.write(line)
+        reason = sanitize_text(f"{found.id}: {text}")
+        line = JournalEntry(
+            parent.ns, parent.object, parent.kind, parent.id, uow.now, WORKER, "", "waits", None, None, reason
+        )
+        uow.append_journal(line)
 
 
 class FaultIsolation:
@@ -49,7 +51,7 @@ class FaultIsolation:
     """
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
-        self._log, self._distances = log, Distances(clock)
+        self._log, self._distances = log, GrowingIntervals(clock)
 
     @contextmanager
     def isolate(self, subject: str) -> Iterator[None]:
@@ -63,7 +65,7 @@ class FaultIsolation:
                 self._log.exception("%s has failed, and is left for later", subject)
 
 
-class Distances:
+class GrowingIntervals:
     """Remembers when something was told, and tells whether it is time to tell it again."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from stateward.engine.requests import Denied, Refused
 from stateward.errors import BadInput, StatewardError
 from stateward.store.port import Reader
-from stateward.store.records import Answer, Key
+from stateward.store.records import IdempotencyRecord, Key
 from stateward.store.selection import JournalFilter
 
 SEPARATOR = " "
@@ -56,7 +56,7 @@ def bare_key(key: str) -> str:
 
 async def is_former(reader: Reader, key: Key, who: str) -> bool:
     """Tell whether an object was made by somebody: for names that follow from a key, as earlier versions had them."""
-    made = await reader.lines(0, 1, JournalFilter(ns=key.ns, object=key.id))
+    made = await reader.journal(0, 1, JournalFilter(ns=key.ns, object=key.id))
     return bool(made) and made[0].who == who
 
 
@@ -65,13 +65,13 @@ def with_refusal(fingerprint: str, error: StatewardError) -> str:
     return f"{fingerprint}{SEPARATOR}{msgspec.json.encode(_stored(error)).decode()}"
 
 
-def read_refusal(answer: Answer) -> RefusedBefore | None:
+def read_refusal(answer: IdempotencyRecord) -> RefusedBefore | None:
     """Return the refusal that an answer is; None if the request was accepted."""
     _, separator, text = answer.fingerprint.partition(SEPARATOR)
     return RefusedBefore(msgspec.json.decode(text, type=StoredRefusal)) if separator else None
 
 
-def fingerprint_of(answer: Answer) -> str:
+def fingerprint_of(answer: IdempotencyRecord) -> str:
     """Return the fingerprint of the request that an answer is for."""
     return answer.fingerprint.partition(SEPARATOR)[0]
 

@@ -9,13 +9,13 @@ from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
 from stateward.store.records import Key, Operation, Status
 
-SAFETY = 1.0
+WAITER_POLL_S = 1.0
 """How many seconds pass at most between two looks, should a wake-up call be lost."""
 
 ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 
-class Waiting:
+class OperationWaiters:
     """Those who wait, by the operation that they wait for."""
 
     def __init__(self, store: Store) -> None:
@@ -90,7 +90,7 @@ class Waiting:
 
     async def _wait(self) -> None:
         try:
-            async with asyncio.timeout(SAFETY if self._futures else None):
+            async with asyncio.timeout(WAITER_POLL_S if self._futures else None):
                 await self._news.wait()
         except TimeoutError:
             return

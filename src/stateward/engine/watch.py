@@ -7,15 +7,17 @@ the number that it saw last. If some of what followed was pruned meanwhile, it i
 import asyncio
 from collections.abc import AsyncIterator
 
-from stateward.engine.horizon import require_lines
+from stateward.engine.horizon import require_entries
 from stateward.store.port import Store, Topic
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from stateward.store.selection import JournalFilter
 
 EVERYTHING = JournalFilter()
 
 
-async def watch(store: Store, after: int, only: JournalFilter = EVERYTHING, page: int = 500) -> AsyncIterator[Line]:
+async def watch(
+    store: Store, after: int, only: JournalFilter = EVERYTHING, page: int = 500
+) -> AsyncIterator[JournalEntry]:
     """Yield journal lines that follow a number, for ever, in the order of their commits; or raise `LinesGone`."""
     news, behind = asyncio.Event(), True
 
@@ -27,9 +29,9 @@ async def watch(store: Store, after: int, only: JournalFilter = EVERYTHING, page
     try:
         while True:
             news.clear()
-            lines = await store.reader.lines(after, page, only)
+            lines = await store.reader.journal(after, page, only)
             if behind:  # who has caught up reads what is new, and nothing of that is ever pruned
-                await require_lines(store.reader, after)
+                await require_entries(store.reader, after)
                 behind = len(lines) == page
             for line in lines:
                 yield line

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from stateward.access import Right
 from stateward.access.roles import ACTORS
-from stateward.engine import Accepted, LockWish, Request
+from stateward.engine import Accepted, LockRequest, Request
 from stateward.engine.accept import Verdict
 from stateward.errors import BadInput, StatewardError
 from stateward.locks.paths import parse_path
@@ -128,7 +128,7 @@ def asked(
         priority=ask.priority,
         not_before=ask.not_before.timestamp() if ask.not_before else 0.0,
         tree=ask.tree,
-        locks=[LockWish(str(parse_path(one.path, "locks.path")), one.mode) for one in ask.locks],
+        locks=[LockRequest(str(parse_path(one.path, "locks.path")), one.mode) for one in ask.locks],
         wait=ask.wait_for_locks,
     )
 

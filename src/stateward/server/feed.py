@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from stateward.access.tokens import ANY, SYSTEM
-from stateward.engine.horizon import require_lines
+from stateward.engine.horizon import require_entries
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from stateward.store.selection import JournalFilter
 
 log = logging.getLogger("stateward.feed")
@@ -65,7 +65,7 @@ class Interest(Struct, frozen=True):
         return opened and (self.only is None or ns in self.only) and self.kind in (None, kind)
 
 
-Encode = Callable[[Line, bool], str | None]
+Encode = Callable[[JournalEntry, bool], str | None]
 """Returns a line as it is sent to administrators (True) or to all others; None if they do not see it."""
 
 
@@ -74,7 +74,7 @@ class Note:
 
     __slots__ = ("_encode", "_line", "_texts", "kind", "ns", "seq", "size")
 
-    def __init__(self, line: Line, encode: Encode) -> None:
+    def __init__(self, line: JournalEntry, encode: Encode) -> None:
         self.seq, self.ns, self.kind = line.seq, line.ns, line.kind
         self.size = USUAL_SIZE + len(line.spec or "") + len(line.reason or "")
         self._line, self._encode = line, encode
@@ -107,7 +107,7 @@ class Feed:
         self._pages: dict[tuple[Interest, int], News] = {}
         self._wakening: asyncio.Future[None] | None = None
         self._told = asyncio.Event()
-        self._listeners: list[Callable[[Sequence[Line]], None]] = []
+        self._listeners: list[Callable[[Sequence[JournalEntry]], None]] = []
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
         self.readers = 0
@@ -117,7 +117,7 @@ class Feed:
 
     async def start(self) -> None:
         """Begin where the journal ends now."""
-        self.seq = self._first = await self._store.reader.last_line()
+        self.seq = self._first = await self._store.reader.last_journal_seq()
         self._unsubscribe = self._store.subscribe(self._hear)
         self._task = asyncio.create_task(self._following(), name="journal feed")
 
@@ -130,7 +130,7 @@ class Feed:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def listen(self, listener: Callable[[Sequence[Line]], None]) -> None:
+    def listen(self, listener: Callable[[Sequence[JournalEntry]], None]) -> None:
         """Call back with all lines that come in, in order."""
         self._listeners.append(listener)
 
@@ -159,13 +159,13 @@ class Feed:
 
     async def _older(self, interest: Interest, after: int) -> News:
         kept = self._first
-        lines = await self._store.reader.lines(after, PAGE, _filter(interest))
-        await require_lines(self._store.reader, after)
+        lines = await self._store.reader.journal(after, PAGE, _filter(interest))
+        await require_entries(self._store.reader, after)
         texts, seq = _fitting(interest, [self._note(line) for line in lines], after)
         everything = len(lines) < PAGE and (not lines or seq == lines[-1].seq)
         return _news(texts, max(kept, seq) if everything else seq)  # up to what was kept by then, nothing is missing
 
-    def _note(self, line: Line) -> Note:
+    def _note(self, line: JournalEntry) -> Note:
         return Note(line, self._encode)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Feed:
         while True:
             self._told.clear()
             try:
-                lines = await self._store.reader.lines(self.seq, PAGE, EVERYTHING)
+                lines = await self._store.reader.journal(self.seq, PAGE, EVERYTHING)
             except StoreError as error:
                 log.warning("the journal cannot be read: %s", error)
                 await asyncio.sleep(RETRY)
@@ -198,7 +198,7 @@ class Feed:
         except TimeoutError:
             return
 
-    def _take(self, lines: Sequence[Line]) -> None:
+    def _take(self, lines: Sequence[JournalEntry]) -> None:
         notes = [self._note(line) for line in lines]
         self._notes += notes
         self._size += sum(note.size for note in notes)

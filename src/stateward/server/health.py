@@ -53,7 +53,7 @@ async def ready(request: Call) -> Readiness:
 
 async def _worker(engine: Engine) -> str:
     reader = engine.store.reader
-    await reader.last_line()
+    await reader.last_journal_seq()
     if engine.worker is None:
         return "none here"
     now = await reader.time()

@@ -22,7 +22,7 @@ from stateward.server.presenting import Presenter
 from stateward.server.service import Call
 from stateward.server.wire import LinePage
 from stateward.store.port import Reader
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from stateward.store.selection import JournalFilter
 
 TAGS = ["journal"]
@@ -47,16 +47,16 @@ class Lines:
         self._grant = grant
         self._filters = _filters(grant, only)
 
-    async def page(self, after: int, limit: int) -> tuple[list[Line], int | None]:
+    async def page(self, after: int, limit: int) -> tuple[list[JournalEntry], int | None]:
         """Return lines that follow a number, and the number to go on from if there may be more."""
-        found: list[Line] = []
+        found: list[JournalEntry] = []
         for only in self._filters:
-            found += await self._reader.lines(after, limit, only)
+            found += await self._reader.journal(after, limit, only)
         found = sorted(found, key=attrgetter("seq"))[:limit]
         more = found[-1].seq if len(found) == limit else None
         return [line for line in found if self._grant.opens(line.ns)], more
 
-    async def all(self, after: int) -> AsyncIterator[Line]:
+    async def all(self, after: int) -> AsyncIterator[JournalEntry]:
         """Yield every line that follows a number."""
         more: int | None = after
         while more is not None:

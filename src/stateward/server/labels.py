@@ -9,7 +9,7 @@ from stateward.engine.requests import VersionMismatch
 from stateward.errors import BadInput
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
-from stateward.store.records import Key, Line, Object
+from stateward.store.records import JournalEntry, Key, Object
 
 
 async def relabel(
@@ -26,7 +26,7 @@ async def relabel(
     if text == found.labels:
         return found
     changed = replace(found, labels=text, version=found.version + 1)
-    line = Line(found.ns, found.id, found.kind, None, tx.now, actor, who, "labels changed", None, None, None)
+    line = JournalEntry(found.ns, found.id, found.kind, None, tx.now, actor, who, "labels changed", None, None, None)
     await tx.apply(Changes(objects=[changed], journal=[line]))
     return changed
 
@@ -34,6 +34,6 @@ async def relabel(
 def _keep(kinds: Kinds, found: Object, labels: dict[str, str]) -> None:
     """Refuse to take away, or to change, a label by which the object's domain finds it."""
     former: dict[str, str] = msgspec.json.decode(found.labels)
-    for name in sorted(kinds[found.kind].keeps & former.keys()):
+    for name in sorted(kinds[found.kind].reserved_labels & former.keys()):
         if labels.get(name) != former[name]:
             raise BadInput("labels", labels, f"all that it needs: {name}={former[name]} is how its domain finds it")

@@ -66,7 +66,7 @@ async def get_allowed(request: Call, ns: Ns, id: Id) -> AllowedView:  # noqa: A0
 async def get_history(request: Call, ns: Ns, id: Id, after: AfterNumber = 0, limit: Limit = 100) -> LinePage:  # noqa: A002
     """Return a page of the journal's lines about an object, removed ones included, oldest first."""
     service, most = request.service, request.service.page(limit)
-    lines = await service.reader.lines(after, most, JournalFilter(ns=ns, object=id))
+    lines = await service.reader.journal(after, most, JournalFilter(ns=ns, object=id))
     if not lines:
         await _known(service, Key(ns, id))
     pruned = await pruned_after(service.reader, after)

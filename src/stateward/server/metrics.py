@@ -40,7 +40,7 @@ from stateward.server.service import Call
 from stateward.server.survey import Survey
 from stateward.server.tally import Tally, Told
 from stateward.store.errors import StoreError
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter began is of no use here
 
@@ -118,7 +118,7 @@ class Metrics:
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
-    def hear(self, lines: Sequence[Line]) -> None:
+    def hear(self, lines: Sequence[JournalEntry]) -> None:
         """Count what lines of the journal tell."""
         for line in lines:
             told = self._tally.read(line)

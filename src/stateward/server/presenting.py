@@ -26,7 +26,7 @@ from stateward.server.wire import (
     object_view,
     operation_view,
 )
-from stateward.store.records import Key, Line, Object, Operation
+from stateward.store.records import JournalEntry, Key, Object, Operation
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -68,12 +68,12 @@ class Presenter(Struct, frozen=True):
         operation = None if accepted.operation is None else self.operation(accepted.operation)
         return AcceptedView(self.object(accepted.object), operation)
 
-    def lines(self, lines: Iterable[Line]) -> list[LineView]:
+    def lines(self, lines: Iterable[JournalEntry]) -> list[LineView]:
         """Return those lines of the journal that are shown."""
         return [shown for one in lines if (shown := present_line(self.disclosure, one)) is not None]
 
 
-def present_line(disclosure: Disclosure, line: Line) -> LineView | None:
+def present_line(disclosure: Disclosure, line: JournalEntry) -> LineView | None:
     """Return a line as it is shown; None if it is not. What is kept of tokens is never shown."""
     shown = disclosure.line(line)
     return None if shown is None else line_view(shown, bare=line.ns == SYSTEM)

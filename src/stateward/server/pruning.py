@@ -11,7 +11,7 @@ from litestar.params import JSONBody
 from msgspec import Struct
 
 from stateward.access import Right
-from stateward.engine.pruning import last_turn, prune
+from stateward.engine.pruning import last_prune_time, prune
 from stateward.server.answers import problems
 from stateward.server.asked import Prune
 from stateward.server.auth import needs
@@ -90,7 +90,7 @@ async def _turns(store: Store, older: float) -> None:
 async def _turn(store: Store, older: float) -> float:
     """Prune if nobody has done so for an hour; returns in how many seconds it is due again."""
     now = await store.reader.time()
-    since = now - await last_turn(store.reader)
+    since = now - await last_prune_time(store.reader)
     if since < HOUR:
         return HOUR - since
     done = await prune(store, now - older)

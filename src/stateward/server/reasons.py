@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stateward.engine.texts import time_text
 from stateward.store.port import LaneLoad
-from stateward.store.records import Lock, Object, Progress, Work, Worker, default_group, default_lane
+from stateward.store.records import Lock, Object, Progress, Worker, WorkItem, default_group, default_lane
 
 
 class Reason(StrEnum):
@@ -35,7 +35,7 @@ class Lanes(Struct, frozen=True):
     loads: dict[str, LaneLoad]
     groups: dict[str, int]
 
-    def load(self, work: Work) -> LaneLoad:
+    def load(self, work: WorkItem) -> LaneLoad:
         """Return the lane that a piece of work is in."""
         return self.loads.get(work.lane) or LaneLoad(default_lane(work.lane, work.grp), 0, True)
 
@@ -61,7 +61,7 @@ class Around(Struct, frozen=True):
     """What is known about the surroundings of a piece of work."""
 
     now: float
-    line: list[Work]  # its queue, in order
+    line: list[WorkItem]  # its queue, in order
     locks: Collection[Lock]  # of its tree
     lanes: Lanes
     workers: int  # that are alive
@@ -74,7 +74,7 @@ def describe_lost(worker: Worker) -> str:
     return f"has been silent since {time_text(worker.seen)} (lease {worker.lease:g} s)"
 
 
-def why_waiting(work: Work, around: Around) -> tuple[Reason, str]:
+def why_waiting(work: WorkItem, around: Around) -> tuple[Reason, str]:
     """Return what a piece of work waits for, as a code and as a sentence."""
     lost = around.lost.get(work.owner or "")
     if work.fenced:
@@ -83,7 +83,7 @@ def why_waiting(work: Work, around: Around) -> tuple[Reason, str]:
     if lost is not None:
         successor = "a living worker will take it over" if around.workers else "no worker is alive to take it over"
         return Reason.ORPHANED, f"its worker {lost.id} {describe_lost(lost)}; {successor}"
-    if work.spare:
+    if work.is_prefetched:
         return Reason.LANE, f"worker {work.owner} holds it ready, for the next place that it leaves in lane {work.lane}"
     if work.owner is not None:
         return Reason.RUNNING, f"worker {work.owner} works on it"
@@ -93,7 +93,7 @@ def why_waiting(work: Work, around: Around) -> tuple[Reason, str]:
     return _at_the_head(work, around) or _in_its_lane(work, around)
 
 
-def _at_the_head(work: Work, around: Around) -> tuple[Reason, str] | None:
+def _at_the_head(work: WorkItem, around: Around) -> tuple[Reason, str] | None:
     if any(lock.op == work.op and lock.waiting for lock in around.locks):
         holders = sorted({lock.op for lock in around.locks if lock.op != work.op and not lock.waiting})
         return Reason.LOCKS, f"locks are held by {', '.join(holders) or 'those who asked before'}"
@@ -109,7 +109,7 @@ def _at_the_head(work: Work, around: Around) -> tuple[Reason, str] | None:
     return None
 
 
-def _describe_party(work: Work, party: Reporting) -> str:
+def _describe_party(work: WorkItem, party: Reporting) -> str:
     """Return whom a piece of work is left to, since when, what was last heard of it, and how long it may take."""
     since = "" if party.since is None else f", which has it since {time_text(party.since)}"
     report, absent = party.last, party.absent
@@ -118,11 +118,11 @@ def _describe_party(work: Work, party: Reporting) -> str:
     return f"it waits for {party.name}{since}; {last}{away}{_until(work)}"
 
 
-def _until(work: Work) -> str:
+def _until(work: WorkItem) -> str:
     return "" if work.deadline is None else f"; it may take until {time_text(work.deadline)}"
 
 
-def _in_its_lane(work: Work, around: Around) -> tuple[Reason, str]:
+def _in_its_lane(work: WorkItem, around: Around) -> tuple[Reason, str]:
     load, name = around.lanes.load(work), work.lane or "(default)"
     if load.lane.back_off > around.now:
         return Reason.BACK_OFF, f"lane {name} is backed off until {time_text(load.lane.back_off)}"

@@ -20,12 +20,12 @@ from msgspec import Meta, Struct
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.tokens import SYSTEM
-from stateward.engine.horizon import LinesGone
+from stateward.engine.horizon import EntriesPruned
 from stateward.server.feed import Feed, Interest
 from stateward.server.names import Text
 from stateward.server.presenting import sees_internal
 from stateward.store.errors import StoreError
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 
 log = logging.getLogger("stateward.stream")
 
@@ -128,7 +128,7 @@ class Stream:
         """Tell whether a token that opened something here opens nothing any more."""
         return f"token-{token}" in self.taken_back
 
-    def _hear(self, lines: Sequence[Line]) -> None:
+    def _hear(self, lines: Sequence[JournalEntry]) -> None:
         over = (line.object for line in lines if line.kind == TOKEN.kind and line.target != TokenState.ACTIVE)
         self.taken_back.update(over)
 
@@ -188,7 +188,7 @@ class Reader:
         """Send what is new, or wait for it; whoever has missed something that was pruned begins anew, and is told."""
         try:
             news = await self._stream.feed.page(interest, self._after)
-        except LinesGone as gone:
+        except EntriesPruned as gone:
             await self._afresh(interest, {"gap": {"after": gone.after, "horizon": gone.horizon}})
             return
         await self._check()

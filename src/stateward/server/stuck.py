@@ -10,7 +10,7 @@ from litestar import get, post
 from msgspec import Struct
 
 from stateward.access import Right
-from stateward.engine.healer import bury_dead, settle_overdue
+from stateward.engine.healer import expedite_overdue, reap_dead_workers
 from stateward.server.answers import problems
 from stateward.server.auth import needs
 from stateward.server.names import Limit
@@ -86,8 +86,8 @@ async def heal(request: Call) -> HealedView:
     """Put back what dead workers held and settle what is overdue, now."""
     engine = request.service.engine
     me = "" if engine.worker is None else engine.worker.name
-    freed = await engine.store.transact(lambda tx: bury_dead(tx, me))
-    settled = await engine.store.transact(lambda tx: settle_overdue(tx, engine.kinds, me, MOST))
+    freed = await engine.store.transact(lambda tx: reap_dead_workers(tx, me))
+    settled = await engine.store.transact(lambda tx: expedite_overdue(tx, engine.kinds, me, MOST))
     return HealedView(freed, settled)
 
 

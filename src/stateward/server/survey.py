@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stateward.access.tokens import ANY, SYSTEM
 from stateward.server.feed import Interest
 from stateward.server.stream import Snapshot
-from stateward.store.port import Census, LaneLoad, LaneWork, Store
+from stateward.store.port import LaneLoad, LaneWork, StateCounts, Store
 from stateward.store.records import default_lane
 
 MOST_STUCK = 1_000
@@ -53,7 +53,7 @@ class Surveyor:
         now = await reader.time()
         work = {one.lane: one for one in await reader.work_by_lane(namespaces)}
         return Survey(
-            objects=_counts(await reader.census(sorted(namespaces))),
+            objects=_counts(await reader.count_by_namespace(sorted(namespaces))),
             lanes=_lanes([], work, now),
             stuck=len(await reader.stuck(MOST_STUCK, namespaces)),
             workers_alive=0,
@@ -69,7 +69,7 @@ class Surveyor:
         alive = [one.is_alive(now) for one in await reader.workers()]
         timers = await reader.timers(None, 1)
         return Survey(
-            objects=_counts(await reader.census(await reader.namespaces())),
+            objects=_counts(await reader.count_by_namespace(await reader.namespaces())),
             lanes=_lanes(loads, work, now),
             stuck=len(await reader.stuck(MOST_STUCK)),
             workers_alive=sum(alive),
@@ -79,7 +79,7 @@ class Surveyor:
 
     async def snapshot(self, interest: Interest) -> Snapshot:
         """Return how many objects there are for somebody, and the line after which exactly that is true."""
-        census = await self._store.reader.census(await self._names(interest), interest.kind)
+        census = await self._store.reader.count_by_namespace(await self._names(interest), interest.kind)
         found: dict[str, dict[str, dict[str, int]]] = {}
         for (ns, kind, state), count in census.counts.items():
             found.setdefault(ns, {}).setdefault(kind, {})[state] = count
@@ -91,7 +91,7 @@ class Surveyor:
         return [ns for ns in opened if interest.only is None or ns in interest.only]
 
 
-def _counts(census: Census) -> dict[tuple[str, str], int]:
+def _counts(census: StateCounts) -> dict[tuple[str, str], int]:
     """Return how many objects there are by kind and state, over all namespaces."""
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for (_, kind, state), count in census.counts.items():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from stateward.engine import Kind
 from stateward.lifecycle import TRANSITIONAL, UNKNOWN, Lifecycle, Meaning
 from stateward.lifecycle.rows import ENDINGS
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 
 REJECTED = "rejected: "
 PUT_BACK = "put back"
@@ -56,12 +56,12 @@ class Tally:
         }
         self._begun: dict[str, str] = {}  # actions by operation, until it has ended
 
-    def read(self, line: Line) -> Told:
+    def read(self, line: JournalEntry) -> Told:
         """Return what a line tells."""
         told = self._read(line)
         return told if told.action in self._words.get(line.kind, ENDINGS) else told._replace(action=OTHER)
 
-    def _read(self, line: Line) -> Told:
+    def _read(self, line: JournalEntry) -> Told:
         lifecycle = self._lifecycles.get(line.kind)
         if line.event.startswith(REJECTED):
             return Told(line.kind, line.event.removeprefix(REJECTED), "rejected")
@@ -73,7 +73,7 @@ class Tally:
         result = RESULTS[meaning] if line.event != UNKNOWN else "unknown"
         return Told(line.kind, self._named(line, lifecycle, meaning), result)
 
-    def _named(self, line: Line, lifecycle: Lifecycle | None, meaning: Meaning) -> str:
+    def _named(self, line: JournalEntry, lifecycle: Lifecycle | None, meaning: Meaning) -> str:
         """Return the action that a line is about, and remember or forget it."""
         if RESULTS[meaning] == "accepted":
             if line.op is not None:
@@ -86,7 +86,7 @@ class Tally:
             self._begun.pop(line.op, None)
         return action
 
-    def _action(self, line: Line, lifecycle: Lifecycle | None) -> str:
+    def _action(self, line: JournalEntry, lifecycle: Lifecycle | None) -> str:
         known = self._begun.get(line.op) if line.op is not None else None
         if known is not None or lifecycle is None:
             return known or line.event
@@ -99,7 +99,7 @@ class Tally:
         self._begun[op] = action
 
 
-def _meaning(lifecycle: Lifecycle | None, line: Line) -> Meaning | None:
+def _meaning(lifecycle: Lifecycle | None, line: JournalEntry) -> Meaning | None:
     """Return what an event meant, from the table; what no table has is told by the event alone."""
     if lifecycle is not None and line.source is not None:
         move = lifecycle.moves.get((line.source, line.event, line.actor))

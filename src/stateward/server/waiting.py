@@ -24,7 +24,7 @@ from stateward.server.wire import (
     lock_view,
     when_or_none,
 )
-from stateward.store.records import Key, Lock, Object, Operation, Status, Work, Worker
+from stateward.store.records import Key, Lock, Object, Operation, Status, Worker, WorkItem
 
 TAGS = ["objects"]
 MOST_PARENTS = 20
@@ -139,7 +139,7 @@ class Look(Struct, frozen=True):
 
     service: Service
     disclosure: Disclosure
-    line: list[Work]
+    line: list[WorkItem]
     operations: dict[Key, Operation]
     now: float
     lanes: Lanes
@@ -147,11 +147,11 @@ class Look(Struct, frozen=True):
     lost: Mapping[str, Worker]
 
     @property
-    def shown(self) -> list[Work]:
+    def shown(self) -> list[WorkItem]:
         """The work in the queue whose operations the readers see."""
         return [one for one in self.line if not self._hides(one)]
 
-    def _hides(self, work: Work) -> bool:
+    def _hides(self, work: WorkItem) -> bool:
         operation = self.operations.get(work.key)
         return operation is not None and self.disclosure.hides(operation)
 
@@ -160,7 +160,7 @@ class Look(Struct, frozen=True):
         shown = self.shown[: self.service.config.page_limit]
         return [await self._queued(number, work) for number, work in enumerate(shown)]
 
-    async def _queued(self, number: int, work: Work) -> QueuedView:
+    async def _queued(self, number: int, work: WorkItem) -> QueuedView:
         operation = self.operations.get(work.key)
         locks, reporting = await self.locks(operation), await self._reporting(work, operation)
         around = Around(self.now, self.line, locks, self.lanes, self.workers, self.lost, reporting)
@@ -187,7 +187,7 @@ class Look(Struct, frozen=True):
             text=text,
         )
 
-    async def _reporting(self, work: Work, operation: Operation | None) -> Reporting | None:
+    async def _reporting(self, work: WorkItem, operation: Operation | None) -> Reporting | None:
         """Return what is known of the other party that works on something, if one does."""
         if operation is None or not (work.remote or work.parked):
             return None
@@ -223,7 +223,7 @@ async def _look(request: Call, found: Object) -> Look:
     return Look(service, request.presenter.disclosure, line, operations, now, lanes, len(workers) - len(lost), lost)
 
 
-async def _children(request: Call, work: Work | None) -> list[OperationView]:
+async def _children(request: Call, work: WorkItem | None) -> list[OperationView]:
     """Return the children that have not ended."""
     if work is None or not work.children:
         return []

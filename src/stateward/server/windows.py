@@ -19,7 +19,7 @@ from stateward.server.refusals import NotReady
 from stateward.server.service import Connection
 from stateward.server.stream import Stream
 from stateward.server.survey import Surveyor
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 
 
 class Windows:
@@ -43,7 +43,7 @@ class Windows:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _hear(self, lines: Sequence[Line]) -> None:
+    def _hear(self, lines: Sequence[JournalEntry]) -> None:
         if any(line.kind == TOKEN.kind for line in lines):
             self.following.wake()  # the stream has heard of it already
 
@@ -53,7 +53,7 @@ class Windows:
         await self.feed.stop()
 
 
-def encode_line(kinds: Kinds, line: Line, internal: bool) -> str | None:
+def encode_line(kinds: Kinds, line: JournalEntry, internal: bool) -> str | None:
     """Return a line as JSON, as administrators (`internal`) or all others see it; None if they do not."""
     shown = present_line(kinds.disclosure(internal=internal), line)
     return None if shown is None else msgspec.json.encode(shown).decode()

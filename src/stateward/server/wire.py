@@ -13,7 +13,7 @@ from stateward.engine.requests import Blocker
 from stateward.lifecycle import StateClass
 from stateward.server.classes import StateClasses
 from stateward.store.port import LaneLoad
-from stateward.store.records import LaneGroup, Line, Lock, Object, Operation, Status, Timer, Worker
+from stateward.store.records import JournalEntry, LaneGroup, Lock, Object, Operation, Status, Timer, Worker
 
 Json = Annotated[Any, Meta(description="any JSON")]
 Moment = Annotated[datetime, Meta(tz=True)]
@@ -278,7 +278,7 @@ def operation_view(found: Operation) -> OperationView:
     )
 
 
-def line_view(line: Line, *, bare: bool = False) -> LineView:
+def line_view(line: JournalEntry, *, bare: bool = False) -> LineView:
     """Return a line of the journal as it is shown; `bare` leaves the spec out."""
     return LineView(
         seq=line.seq,

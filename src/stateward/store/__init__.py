@@ -2,7 +2,7 @@
 
 from stateward.store.changes import Changes, Ended
 from stateward.store.connect import open_store
-from stateward.store.port import EVERYTHING, LaneLoad, Program, Reader, Store, Topic, Tx
+from stateward.store.port import EVERYTHING, LaneLoad, Reader, Store, Topic, Tx, TxFunction
 from stateward.store.selection import JournalFilter, Page, Selector
 
 __all__ = [
@@ -12,11 +12,11 @@ __all__ = [
     "JournalFilter",
     "LaneLoad",
     "Page",
-    "Program",
     "Reader",
     "Selector",
     "Store",
     "Topic",
     "Tx",
+    "TxFunction",
     "open_store",
 ]

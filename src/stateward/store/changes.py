@@ -3,18 +3,18 @@
 from msgspec import Struct, field
 
 from stateward.store.records import (
-    Answer,
+    IdempotencyRecord,
+    JournalEntry,
     Key,
     Lane,
     LaneGroup,
-    Line,
     Lock,
     Object,
     Operation,
     Progress,
     Status,
     Timer,
-    Work,
+    WorkItem,
 )
 
 
@@ -43,23 +43,23 @@ class Changes(Struct):
     operations: list[Operation] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     steps: list[tuple[Key, str]] = field(default_factory=list)
-    recast: list[Operation] = field(default_factory=list)  # the states that these remember have other names now
-    new_work: list[Work] = field(default_factory=list)
-    work: list[Work] = field(default_factory=list)
-    begun: list[Work] = field(
+    renamed_states: list[Operation] = field(default_factory=list)  # the states that these remember have other names now
+    new_work: list[WorkItem] = field(default_factory=list)
+    work: list[WorkItem] = field(default_factory=list)
+    prefetch_started: list[WorkItem] = field(
         default_factory=list
     )  # spares, which get their deadline unless they have lost their owner
     work_gone: list[Key] = field(default_factory=list)
     children_ended: list[Key] = field(default_factory=list)  # parents, one entry for each child that ended
-    journal: list[Line] = field(default_factory=list)
+    journal: list[JournalEntry] = field(default_factory=list)
     progress: list[Progress] = field(default_factory=list)
     locks: list[Lock] = field(default_factory=list)
     locks_granted: list[Lock] = field(default_factory=list)
     locks_gone: list[Key] = field(default_factory=list)  # all locks of these operations
     timers: list[Timer] = field(default_factory=list)  # added, or replaced where the key exists
     timers_gone: list[Key] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    idempotency_records: list[IdempotencyRecord] = field(default_factory=list)
     lanes: list[Lane] = field(default_factory=list)
     groups: list[LaneGroup] = field(default_factory=list)
-    vacant: bool = True  # what is gone may have made room that others wait for
-    fences: bool = False  # a worker somewhere has to stop something
+    frees_capacity: bool = True  # what is gone may have made room that others wait for
+    fences_running_work: bool = False  # a worker somewhere has to stop something

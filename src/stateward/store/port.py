@@ -17,19 +17,19 @@ from msgspec import Struct
 from stateward.store.changes import Changes
 from stateward.store.pruning import Pruning
 from stateward.store.records import (
-    Answer,
     Claim,
+    IdempotencyRecord,
+    JournalEntry,
     Key,
     Lane,
     LaneGroup,
-    Line,
     Lock,
     Object,
     Operation,
     Progress,
     Timer,
-    Work,
     Worker,
+    WorkItem,
 )
 from stateward.store.selection import JournalFilter, Page, Selector
 
@@ -60,7 +60,7 @@ class LaneLoad(Struct, frozen=True, gc=False):
     waiting: bool
 
 
-class Census(Struct, frozen=True):
+class StateCounts(Struct, frozen=True):
     """How many objects there are by (namespace, kind, state), and after which line of the journal that is so."""
 
     seq: int
@@ -119,53 +119,53 @@ class Tx(Protocol):
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         """Return the operations there are."""
 
-    async def work(self, keys: Collection[Key]) -> dict[Key, Work]:
+    async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
         """Return the work there is for these operations."""
 
-    async def queues(self, keys: Collection[Key]) -> list[Work]:
+    async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
         """Return all work that stands in the queues of these objects, in the order of acceptance."""
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
         """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
 
-    async def answers(self, keys: Collection[Key]) -> dict[Key, Answer]:
+    async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
         """Return what these idempotency keys were answered with; the keys are locked."""
 
-    async def population(self, ns: str, kind: str, most: int) -> int:
+    async def count_objects(self, ns: str, kind: str, most: int) -> int:
         """Count the objects of a kind in a namespace, up to so many."""
 
-    async def under_way(self, ns: str, most: int) -> int:
+    async def count_open_operations(self, ns: str, most: int) -> int:
         """Count the operations of a namespace that have not ended, up to so many."""
 
     async def due_timers(self, limit: int) -> list[Timer]:
         """Return timers that are due, in order, locked; those locked by others are passed over."""
 
-    async def loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return the groups and lanes that have claimable or running work, locked against other claimers."""
 
-    async def take(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
+    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
         """Claim up to so many operations of each lane: highest priority first, then first come.
 
         Sets the owner, raises the epoch and the attempts, and sets the deadline if none was set. What follows in a lane
         is taken as its spares, which get no deadline; what has one already is none, and neither is what stands behind.
         """
 
-    async def overdue(self, limit: int) -> list[Work]:
+    async def overdue(self, limit: int) -> list[WorkItem]:
         """Return work whose deadline has passed and that no live worker owns."""
 
-    async def worker_seen(self, worker: Worker) -> None:
+    async def heartbeat(self, worker: Worker) -> None:
         """Record a worker's sign of life, at the store's time."""
 
-    async def worker_gone(self, worker: str) -> None:
+    async def remove_worker(self, worker: str) -> None:
         """Forget a worker that has stopped."""
 
     async def dead_workers(self) -> list[Worker]:
         """Return the workers whose lease has passed, locked; those locked by others are passed over."""
 
-    async def owned(self, worker: str) -> list[Work]:
+    async def owned(self, worker: str) -> list[WorkItem]:
         """Return the work that a worker owns."""
 
-    async def ahead(self, changes: Changes) -> bool:
+    async def flush_early(self, changes: Changes) -> bool:
         """Begin to write what is final, while the program goes on; tells whether it will be written.
 
         It is part of the transaction, and whatever is asked next finds it written. A store that would gain nothing by
@@ -191,7 +191,7 @@ class Reader(Protocol):
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
         """Return how many of the chosen objects there are by (kind, state)."""
 
-    async def census(self, namespaces: Sequence[str], kind: str | None = None) -> Census:
+    async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
         """Count the objects of some namespaces, and of one kind or of all, at one moment of the journal."""
 
     async def operation(self, key: Key) -> Operation | None:
@@ -206,13 +206,13 @@ class Reader(Protocol):
     async def children_of(self, key: Key) -> list[Operation]:
         """Return the operations that have this one as their parent."""
 
-    async def queue_of(self, key: Key) -> list[Work]:
+    async def queue_of(self, key: Key) -> list[WorkItem]:
         """Return the work that stands in an object's queue."""
 
-    async def lines(self, after: int, limit: int, only: JournalFilter) -> list[Line]:
+    async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         """Return journal lines that follow a number, in order."""
 
-    async def last_line(self) -> int:
+    async def last_journal_seq(self) -> int:
         """Return the number of the newest line that readers may rely on."""
 
     async def progress_of(self, key: Key, after: int) -> list[Progress]:
@@ -239,21 +239,21 @@ class Reader(Protocol):
     async def locks_of(self, tree: Key) -> list[Lock]:
         """Return the locks of a tree."""
 
-    async def next_wake(self) -> float | None:
+    async def next_due_time(self) -> float | None:
         """Return the earliest time at which a timer, a delayed operation or a deadline falls due."""
 
     async def time(self) -> float:
         """Return the store's clock."""
 
 
-Program = Callable[[Tx], Awaitable[T]]
+TxFunction = Callable[[Tx], Awaitable[T]]
 
 
 class Store(Protocol):
     """A database that holds everything."""
 
     @property
-    def takes_turns(self) -> bool:
+    def serializes_writes(self) -> bool:
         """Whether its transactions run one after the other, so that a longer one holds up nobody who could go on."""
 
     @property
@@ -270,11 +270,11 @@ class Store(Protocol):
     async def close(self) -> None:
         """Let go of everything, finishing what was begun."""
 
-    async def transact(self, program: Program[T]) -> T:
+    async def transact(self, program: TxFunction[T]) -> T:
         """Run a program as one durable transaction, again where it could not be committed for a passing reason."""
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
         """Call back on the event loop after commits, anybody's; returns how to stop. Calls may be lumped together."""
 
-    async def alone(self) -> bool:
+    async def is_sole_user(self) -> bool:
         """Tell whether this process is certainly the only one that uses the database."""

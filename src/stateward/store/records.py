@@ -91,7 +91,7 @@ class Operation(Struct, frozen=True, gc=False):
         return Key(self.ns, self.id)
 
 
-class Work(Struct, frozen=True, gc=False):
+class WorkItem(Struct, frozen=True, gc=False):
     """An operation that has not ended, as the claimers see it: a small row that comes and goes with the work.
 
     It is claimable when it is `ready` (the head of its queue, its locks granted, its children ended), not `remote`
@@ -125,7 +125,7 @@ class Work(Struct, frozen=True, gc=False):
         return Key(self.ns, self.op)
 
     @property
-    def spare(self) -> bool:
+    def is_prefetched(self) -> bool:
         return self.owner is not None and self.deadline is None
 
     @property
@@ -134,7 +134,7 @@ class Work(Struct, frozen=True, gc=False):
         return self.owner is None and self.deadline is not None and self.not_before >= self.deadline
 
 
-class Line(Struct, frozen=True, gc=False):
+class JournalEntry(Struct, frozen=True, gc=False):
     """A line of the journal: who, what, from, to, why, when. `seq` is given by the store, in the order of commits."""
 
     ns: str
@@ -228,7 +228,7 @@ class Lock(Struct, frozen=True, gc=False):
     seq: int  # the order of asking
 
 
-class Answer(Struct, frozen=True, gc=False):
+class IdempotencyRecord(Struct, frozen=True, gc=False):
     """What an idempotency key was answered with."""
 
     ns: str
@@ -254,6 +254,6 @@ class Progress(Struct, frozen=True, gc=False):
 class Claim(Struct, frozen=True, gc=False):
     """A claimed piece of work with all that its handler needs."""
 
-    work: Work
+    work: WorkItem
     operation: Operation
     object: Object

@@ -16,12 +16,12 @@ def topics_of(changes: Changes) -> int:
     topics = NOTHING
     moved = changes.work or changes.children_ended or changes.lanes or changes.groups
     # Whoever waits for an end looks when a line or work is announced: an end that wrote no line must be heard as well.
-    gone = changes.work_gone and (changes.vacant or not changes.journal)
+    gone = changes.work_gone and (changes.frees_capacity or not changes.journal)
     if moved or gone or any(one.owner is None for one in changes.new_work):
         topics |= WORK
     if changes.journal:
         topics |= JOURNAL
-    if changes.fences:
+    if changes.fences_running_work:
         topics |= FENCE
     if changes.timers or changes.timers_gone:
         topics |= TIMER

@@ -10,7 +10,7 @@ from tests.integration.cli.house import House
 
 
 def last(house: House) -> int:
-    return house.ask(house.engine.store.reader.last_line())
+    return house.ask(house.engine.store.reader.last_journal_seq())
 
 
 def test_watch_tells_what_has_happened_since_a_number(house: House) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stateward.engine import Ending, Handler, Job, Kind, Route, Seen
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Route
 from stateward.lifecycle import (
     BACK,
     CLOCK,
@@ -95,7 +95,7 @@ class Plant:
         self.busiest = 0  # the most that were at work at once, whatever the object
         self.lanes: dict[str, Route] = {}
         self.pause = 0.0  # how many seconds work takes at least
-        self.sights: list[Seen] = []  # what looks show, one each, instead of what is true
+        self.sights: list[ObservedOutcome] = []  # what looks show, one each, instead of what is true
         self.works: Callable[[Job], Awaitable[None]] | None = None  # what is done instead of the usual work
 
     def hold(self) -> None:
@@ -129,10 +129,10 @@ class Plant:
         finally:
             self.inside[job.object] -= 1
 
-    async def observe(self, job: Job) -> Seen:
+    async def observe(self, job: Job) -> ObservedOutcome:
         if self.sights:
             return self.sights.pop(0)
-        return Seen.DONE if job.key.id in self.true else Seen.NOT_DONE
+        return ObservedOutcome.DONE if job.key.id in self.true else ObservedOutcome.NOT_DONE
 
     def pump(self, *, observe: bool = True) -> Kind:
         """Return the kind of the pumps, worked by this plant."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from stateward.engine import Engine, Request
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.errors import Conflict
 from stateward.store.port import Store
 from stateward.store.records import Object
@@ -15,7 +15,7 @@ async def test_a_guard_that_meets_a_conflict_is_asked_again_and_the_request_is_a
 ) -> None:
     plant, asked = Plant(), list[str]()
 
-    async def guard(_desk: Desk, request: Request, _found: Object) -> None:
+    async def guard(_uow: UnitOfWork, request: Request, _found: Object) -> None:
         asked.append(request.action)
         if len(asked) == 1:
             raise Conflict("somebody else holds the row")

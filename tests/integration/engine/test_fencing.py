@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Request
 from stateward.engine.batching import Batcher
-from stateward.engine.endings import report
+from stateward.engine.endings import record_claim_reports
 from stateward.engine.handlers import Fenced
-from stateward.engine.healer import bury, bury_dead, settle_overdue
-from stateward.engine.holding import review
-from stateward.engine.notes import Notes
-from stateward.engine.outcomes import Phase, Report, Retry
-from stateward.engine.requests import Birth, LockWish
-from stateward.engine.troubles import Distances
+from stateward.engine.healer import expedite_overdue, reap_dead_workers, release_worker_claims
+from stateward.engine.holding import reconcile_owned_work
+from stateward.engine.notes import JobStore
+from stateward.engine.outcomes import ClaimReport, Phase, Retry
+from stateward.engine.requests import Creation, LockRequest
+from stateward.engine.troubles import GrowingIntervals
 from stateward.lifecycle import (
     BACK,
     CLOCK,
@@ -52,12 +52,12 @@ class Former:
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.store = engine, engine.store
-        reports: Batcher[Report, bool] = Batcher(self._report, Random(1))
-        self.notes = Notes(self.store, engine.kinds, OWNER, reports, Distances(lambda: 0.0))
+        reports: Batcher[ClaimReport, bool] = Batcher(self._report, Random(1))
+        self.notes = JobStore(self.store, engine.kinds, OWNER, reports, GrowingIntervals(lambda: 0.0))
 
     async def claim(self) -> Claim:
         """Claim the one operation that there is."""
-        (claim,) = await self.store.transact(lambda tx: tx.take({"": 10}, OWNER))
+        (claim,) = await self.store.transact(lambda tx: tx.claim({"": 10}, OWNER))
         return claim
 
     async def lose(self, claim: Claim, how: str) -> None:
@@ -69,11 +69,11 @@ class Former:
             assert (again.work.owner, again.work.epoch) == (OWNER, claim.work.epoch + 1)
 
     async def _report(self, reports: Any) -> list[bool]:
-        return await self.store.transact(lambda tx: report(tx, self.engine.kinds, reports))
+        return await self.store.transact(lambda tx: record_claim_reports(tx, self.engine.kinds, reports))
 
     async def says(self, claim: Claim, what: Ending | Phase | Retry) -> bool:
         """Report on a claim."""
-        (counted,) = await self._report([Report(claim.operation, OWNER, claim.work.epoch, what)])
+        (counted,) = await self._report([ClaimReport(claim.operation, OWNER, claim.work.epoch, what)])
         return counted
 
     async def rejected(self, name: str = "p1") -> list[str]:
@@ -114,7 +114,7 @@ async def test_notes_on_a_lost_claim_are_refused_though_the_owner_is_the_same(fo
 @pytest.mark.parametrize("how", LOST)
 async def test_the_former_holder_of_a_claim_begins_no_children(former: Former, how: str) -> None:
     claim = await former.claim()
-    child = Request("ns", "child", "build", "", birth=Birth(PUMP.kind))
+    child = Request("ns", "child", "build", "", creates=Creation(PUMP.kind))
     await former.lose(claim, how)
     with pytest.raises(Fenced):
         await former.notes.spawn(Job(claim, former.notes), "children", [child])
@@ -172,7 +172,7 @@ async def test_locks_are_granted_in_the_order_of_asking_whatever_the_operations_
         for name in names:
             await site.built(name)
         plant.hold()
-        wish = [LockWish("/a", "X")]
+        wish = [LockRequest("/a", "X")]
         asked = [await engine.act("ns", name, "pump", tree="t", locks=wish, wait=True) for name in names]
         await site.until(lambda: order == names[:1])
         plant.release()
@@ -276,7 +276,7 @@ async def test_cancelled_work_that_is_put_back_can_be_claimed_at_once(former: Fo
 
 async def test_cancelled_work_whose_worker_has_vanished_is_looked_at_before_it_ends(former: Former) -> None:
     claim = await former.claim()
-    await former.store.transact(lambda tx: bury(tx, [OWNER]))
+    await former.store.transact(lambda tx: release_worker_claims(tx, [OWNER]))
     await former.engine.cancel("ns", claim.operation.id)
     again = await former.claim()
     assert (again.work.cancelled, again.work.observe) == (True, True)
@@ -290,10 +290,10 @@ EXPIRED = Worker(OWNER, -1.0, 0.0, "here", 1)
 
 async def test_a_worker_that_the_store_takes_for_dead_does_not_take_its_own_work_from_itself(opening: Former) -> None:
     claim = await opening.claim()
-    await opening.store.transact(lambda tx: tx.worker_seen(EXPIRED))
-    assert await opening.store.transact(lambda tx: bury_dead(tx, OWNER)) == 0
+    await opening.store.transact(lambda tx: tx.heartbeat(EXPIRED))
+    assert await opening.store.transact(lambda tx: reap_dead_workers(tx, OWNER)) == 0
     assert await opening.store.reader.queue_of(Key("ns", "v1")) == [claim.work]
-    assert await opening.store.transact(lambda tx: bury_dead(tx, "other/1")) == 1
+    assert await opening.store.transact(lambda tx: reap_dead_workers(tx, "other/1")) == 1
     (work,) = await opening.store.reader.queue_of(Key("ns", "v1"))
     assert (work.owner, work.observe) == (None, True)
 
@@ -302,10 +302,10 @@ async def test_overdue_work_is_left_to_its_owner_and_taken_by_others_at_once(ope
     claim, kinds = await opening.claim(), opening.engine.kinds
     late = replace(claim.work, deadline=1.0, not_before=1e12)
     await opening.store.transact(lambda tx: tx.apply(Changes(work=[late])))
-    await opening.store.transact(lambda tx: tx.worker_seen(EXPIRED))
-    assert await opening.store.transact(lambda tx: settle_overdue(tx, kinds, OWNER, 10)) == 0
+    await opening.store.transact(lambda tx: tx.heartbeat(EXPIRED))
+    assert await opening.store.transact(lambda tx: expedite_overdue(tx, kinds, OWNER, 10)) == 0
     assert await opening.store.reader.queue_of(Key("ns", "v1")) == [late]
-    assert await opening.store.transact(lambda tx: settle_overdue(tx, kinds, "other/1", 10)) == 1
+    assert await opening.store.transact(lambda tx: expedite_overdue(tx, kinds, "other/1", 10)) == 1
     again = await opening.claim()
     assert (again.work.epoch, again.work.observe) == (claim.work.epoch + 1, True)
 
@@ -319,11 +319,11 @@ async def test_fenced_work_leaves_its_queue_when_its_worker_is_gone(opening: For
     assert (ghost.owner, ghost.fenced) == (OWNER, True)
     waiting = await opening.engine.act("ns", "v1", "open")
     if how == "dead":
-        await opening.store.transact(lambda tx: bury(tx, [OWNER]))
+        await opening.store.transact(lambda tx: release_worker_claims(tx, [OWNER]))
     elif how == "overdue":
-        await opening.store.transact(lambda tx: settle_overdue(tx, kinds, "other/1", 10))
+        await opening.store.transact(lambda tx: expedite_overdue(tx, kinds, "other/1", 10))
     else:
-        await opening.store.transact(lambda tx: review(tx, OWNER, lambda _: False, lambda _: None))
+        await opening.store.transact(lambda tx: reconcile_owned_work(tx, OWNER, lambda _: False, lambda _: None))
     (work,) = await opening.store.reader.queue_of(Key("ns", "v1"))
     assert (work.op, work.ready) == (waiting.op.id, True)
     assert "put back" not in [line.event for line in await opening.engine.history("ns", "v1")]

@@ -8,7 +8,7 @@ import pytest
 
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Request
 from stateward.engine.handlers import Parked
-from stateward.engine.requests import Birth
+from stateward.engine.requests import Creation
 from stateward.lifecycle import (
     CLOCK,
     CONTROLLER,
@@ -61,7 +61,7 @@ WORKS = declare(
 
 def pump(name: str) -> Request:
     """Ask for a new pump."""
-    return Request("ns", name, "build", "", birth=Birth(PUMP.kind, "works"))
+    return Request("ns", name, "build", "", creates=Creation(PUMP.kind, "works"))
 
 
 class Yard:
@@ -201,7 +201,7 @@ async def test_whoever_waits_for_children_goes_on_after_a_crash(new_store: Calla
     site = Site(first, plant)
     await site.until(lambda: plant.begun["build"] == MANY)
     assert first.worker is not None
-    for task in (*first.worker._seekers, *first.worker._keepers, *first.worker._tasks()):
+    for task in (*first.worker._claim_tasks, *first.worker._lease_tasks, *first.worker._tasks()):
         task.cancel()  # as if the process were gone: nothing is given back
     plant.release()
     async with Engine(new_store(), [plant.pump(), yard.kind()], lease=3.0) as second:

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from stateward.engine import Engine, Route
 from stateward.engine.accept import accept
-from stateward.engine.hands import Hands
-from stateward.engine.requests import Birth, Request
+from stateward.engine.hands import EagerClaims
+from stateward.engine.requests import Creation, Request
 from stateward.store.errors import Unavailable
-from stateward.store.port import Program, Store, Tx
+from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import UNLIMITED, Claim, Key, Lane, Status, Worker
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP, Plant
@@ -29,14 +29,14 @@ class Hall:
 
     def build(self, *names: str, not_before: float = 0.0, queue: str | None = None) -> list[Request]:
         """Return requests to build pumps."""
-        birth = Birth(PUMP.kind, queue=queue)
-        return [self.engine.request("ns", name, "build", birth=birth, not_before=not_before) for name in names]
+        birth = Creation(PUMP.kind, queue=queue)
+        return [self.engine.request("ns", name, "build", creates=birth, not_before=not_before) for name in names]
 
     async def take(self, requests: Sequence[Request], room: int = 10, silent: float = 0.0) -> list[Claim]:
         """Accept requests; returns what hands took, whose last sign of life was so many seconds ago."""
 
         async def program(tx: Tx) -> list[Claim]:
-            hands = Hands(Worker("w/1", LEASE, tx.now - silent, "here", 1), room)
+            hands = EagerClaims(Worker("w/1", LEASE, tx.now - silent, "here", 1), room)
             await accept(tx, self.engine.kinds, requests, hands)
             return hands.claims
 
@@ -101,7 +101,7 @@ async def test_what_was_taken_is_put_back_at_once_if_the_answer_was_lost(
     plant, store = Plant(), new_store()
     transact, lost = store.transact, list[str]()
 
-    async def lose_answer(program: Program[Any]) -> Any:
+    async def lose_answer(program: TxFunction[Any]) -> Any:
         answer = await transact(program)
         if not lost and (work := await store.reader.queue_of(Key("ns", "p1"))):
             lost.append(work[0].owner or "")
@@ -112,7 +112,7 @@ async def test_what_was_taken_is_put_back_at_once_if_the_answer_was_lost(
         worker = engine.worker
         assert worker is not None
         monkeypatch.setattr(store, "transact", lose_answer)
-        asked = engine.request("ns", "p1", "build", birth=Birth(PUMP.kind))
+        asked = engine.request("ns", "p1", "build", creates=Creation(PUMP.kind))
         with pytest.raises(Unavailable):
             await worker.accept([asked])
         assert lost == [worker.name]

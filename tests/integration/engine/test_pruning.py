@@ -9,7 +9,7 @@ import pytest
 from stateward.access.tokens import SYSTEM
 from stateward.engine import Engine, NotFound
 from stateward.engine.cancelling import NoSuchOperation
-from stateward.engine.horizon import HISTORY, PLACE, LinesGone, Past, horizon, state_at
+from stateward.engine.horizon import HISTORY, PLACE, EntriesPruned, PastState, horizon, state_at
 from stateward.engine.pruning import Pruned, history_kind, prune
 from stateward.lifecycle.check import check
 from stateward.store.port import Store
@@ -100,7 +100,7 @@ async def test_every_pruning_that_finds_something_is_journaled(site: Site) -> No
     await site.built("p3")
     await prune(store, limit, who="ann")
     await prune(store, limit, who="bob")
-    (line,) = await store.reader.lines(0, 10, JournalFilter(ns=SYSTEM))
+    (line,) = await store.reader.journal(0, 10, JournalFilter(ns=SYSTEM))
     assert (line.kind, line.event, line.who, line.target) == (HISTORY.kind, "prune", "ann", "kept")
     assert line.reason is not None
     assert line.reason.startswith("2 operations, 0 removed objects, 2 lines and 0 answers from before ")
@@ -143,7 +143,7 @@ async def test_whoever_watches_from_behind_the_horizon_is_told(site: Site) -> No
     store = site.engine.store
     await pruned(site)
     kept = await horizon(store.reader)
-    with pytest.raises(LinesGone) as told:
+    with pytest.raises(EntriesPruned) as told:
         await anext(site.engine.watch(0))
     assert (told.value.after, told.value.horizon) == (0, kept.seq)
     assert (await anext(site.engine.watch(kept.seq))).seq > kept.seq
@@ -166,12 +166,12 @@ async def test_the_state_at_a_time_is_not_guessed(site: Site) -> None:
     await site.built("p1")
     early = await now(site.engine.store)
     await site.ended(await site.engine.act("ns", "p1", "pump"))
-    assert await state_at(reader, Key("ns", "p1"), early) == Past("idle")
+    assert await state_at(reader, Key("ns", "p1"), early) == PastState("idle")
     await site.built("p2")
     await pruned(site)
-    assert await state_at(reader, Key("ns", "p1"), early) == Past(None, known=False)
-    assert await state_at(reader, Key("ns", "p1"), await reader.time()) == Past("idle")
-    assert await state_at(reader, Key("ns", "nobody"), await reader.time()) == Past(None)
+    assert await state_at(reader, Key("ns", "p1"), early) == PastState(None, known=False)
+    assert await state_at(reader, Key("ns", "p1"), await reader.time()) == PastState("idle")
+    assert await state_at(reader, Key("ns", "nobody"), await reader.time()) == PastState(None)
 
 
 async def test_an_engine_that_does_not_know_the_history_opens_a_pruned_database(

@@ -6,7 +6,7 @@ import pytest
 
 from stateward.engine import Engine, Handler, Job, Kind
 from stateward.engine.kinds import Kinds
-from stateward.engine.recasting import StillAtWork, Stranded, recast
+from stateward.engine.recasting import StillAtWork, UnknownStates, migrate_states
 from stateward.errors import BadInput
 from stateward.lifecycle import BACK, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare
 from stateward.store.port import Store
@@ -70,7 +70,7 @@ async def left_behind(new_store: NewStore) -> NewStore:
 
 
 async def test_a_database_with_states_that_are_gone_is_refused_and_tells_which(left_behind: NewStore) -> None:
-    with pytest.raises(Stranded) as raised:
+    with pytest.raises(UnknownStates) as raised:
         async with Engine(left_behind(), [now()]):
             pass
     assert raised.value.strays == {f"test.lamp:{state}": 1 for state in ("off", "dimmed", "glowing")}
@@ -80,7 +80,7 @@ async def test_a_database_with_states_that_are_gone_is_refused_and_tells_which(l
 async def test_mapped_objects_go_on_and_so_does_the_operation_that_was_under_way(left_behind: NewStore) -> None:
     store = left_behind()
     await store.open()
-    done = await recast(store, Kinds([now()]), WHOLE, "ann")
+    done = await migrate_states(store, Kinds([now()]), WHOLE, "ann")
     await store.close()
     assert done == {("test.lamp", state): 1 for state in ("off", "dimmed", "glowing")}
     async with Engine(left_behind(), [now()], lease=3.0) as engine:
@@ -95,8 +95,8 @@ async def test_mapped_objects_go_on_and_so_does_the_operation_that_was_under_way
 @pytest.mark.parametrize(
     ("mapped", "error"),
     [
-        ({"off": "dark", "dimmed": "dark"}, Stranded),
-        ({"off": "dark", "glowing": "shining"}, Stranded),
+        ({"off": "dark", "dimmed": "dark"}, UnknownStates),
+        ({"off": "dark", "glowing": "shining"}, UnknownStates),
         ({"off": "dark", "dimmed": "dark", "glowing": "dark"}, BadInput),
         ({"off": "shining", "dimmed": "dark", "glowing": "shining"}, BadInput),
         ({"off": "bright", "dimmed": "dark", "glowing": "shining"}, BadInput),
@@ -109,7 +109,7 @@ async def test_a_mapping_that_would_strand_anything_is_refused_and_changes_nothi
     store = left_behind()
     await store.open()
     with pytest.raises(error):
-        await recast(store, Kinds([now()]), {"test.lamp": mapped})
+        await migrate_states(store, Kinds([now()]), {"test.lamp": mapped})
     await store.close()
     async with Engine(left_behind(), [before()], works=False) as engine:
         assert [(await engine.get("ns", name)).state for name in ("a", "b", "c")] == ["off", "dimmed", "glowing"]
@@ -120,5 +120,5 @@ async def test_nothing_is_mapped_under_a_worker_that_is_still_at_work(new_store:
         store = new_store()
         await store.open()
         with pytest.raises(StillAtWork):
-            await recast(store, Kinds([now()]), WHOLE)
+            await migrate_states(store, Kinds([now()]), WHOLE)
         await store.close()

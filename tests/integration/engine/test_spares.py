@@ -9,18 +9,18 @@ from msgspec.structs import replace
 
 from stateward.engine import Engine, Job, Route, Throttled
 from stateward.engine.claiming import claim, throttle
-from stateward.engine.endings import report
-from stateward.engine.healer import bury
-from stateward.engine.holding import review
-from stateward.engine.outcomes import Ending, Report, Stopped, Untouched
+from stateward.engine.endings import record_claim_reports
+from stateward.engine.healer import release_worker_claims
+from stateward.engine.holding import reconcile_owned_work
+from stateward.engine.outcomes import ClaimReport, Ending, Interrupted, NotStarted
 from stateward.engine.requests import Accepted
-from stateward.engine.running import Running
-from stateward.engine.spares import Pace
+from stateward.engine.running import RunningOperation
+from stateward.engine.spares import PrefetchPlan
 from stateward.errors import StatewardError
 from stateward.lifecycle import FORCE
 from stateward.store.errors import ReadOnly
 from stateward.store.port import Store
-from stateward.store.records import Claim, Key, Lane, LaneGroup, Status, Work, Worker
+from stateward.store.records import Claim, Key, Lane, LaneGroup, Status, Worker, WorkItem
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP, Plant
 
@@ -42,16 +42,16 @@ class Yard:
 
     async def claimed(self, spares: int) -> tuple[Claim, list[Claim]]:
         """Claim what there is room for, and spares."""
-        catch = await self.engine.store.transact(lambda tx: claim(tx, ME, 10, Pace({}, {})))
-        more = await self.engine.store.transact(lambda tx: claim(tx, ME, 10, Pace({LANE: spares}, {})))
+        catch = await self.engine.store.transact(lambda tx: claim(tx, ME, 10, PrefetchPlan({}, {})))
+        more = await self.engine.store.transact(lambda tx: claim(tx, ME, 10, PrefetchPlan({LANE: spares}, {})))
         (first,) = catch.claims
-        return first, more.spares
+        return first, more.prefetched
 
-    async def say(self, *reports: Report) -> list[bool]:
+    async def say(self, *reports: ClaimReport) -> list[bool]:
         """Hand in reports, as one batch."""
-        return await self.engine.store.transact(lambda tx: report(tx, self.engine.kinds, reports))
+        return await self.engine.store.transact(lambda tx: record_claim_reports(tx, self.engine.kinds, reports))
 
-    async def work(self, name: str) -> Work | None:
+    async def work(self, name: str) -> WorkItem | None:
         """Return what stands first in an object's queue."""
         line = await self.engine.store.reader.queue_of(Key("ns", name))
         return line[0] if line else None
@@ -62,9 +62,9 @@ class Yard:
         return sum(one.running for one in loads if one.lane.lane == LANE)
 
 
-def told(one: Claim, says: Ending | Stopped | Untouched, successor: Claim | None = None) -> Report:
+def told(one: Claim, says: Ending | Interrupted | NotStarted, successor: Claim | None = None) -> ClaimReport:
     assert one.work.owner is not None
-    return Report(one.operation, one.work.owner, one.work.epoch, says, successor)
+    return ClaimReport(one.operation, one.work.owner, one.work.epoch, says, successor)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def test_the_report_of_an_end_begins_the_spare_in_its_place(yard: Yard) ->
     assert await yard.say(told(first, Ending(), spare)) == [True]
     work = await yard.work("p2")
     assert work is not None
-    assert not work.spare
+    assert not work.is_prefetched
     assert await yard.running() == 1
 
 
@@ -96,7 +96,7 @@ async def test_the_end_of_a_spare_may_stand_in_the_report_that_begins_it(yard: Y
 async def test_a_spare_that_is_put_back_in_that_report_keeps_the_deadline_it_got(yard: Yard) -> None:
     await yard.build("p1", "p2")
     first, (spare,) = await yard.claimed(spares=1)
-    await yard.say(told(first, Ending(), spare), told(spare, Stopped()))
+    await yard.say(told(first, Ending(), spare), told(spare, Interrupted()))
     work = await yard.work("p2")
     assert work is not None
     assert (work.owner, work.observe, work.deadline is None) == (None, True, False)
@@ -109,7 +109,7 @@ async def test_whoever_has_lost_its_claim_begins_no_spare(yard: Yard) -> None:
     assert await yard.say(told(stale, Ending(), spare)) == [False]
     work = await yard.work("p2")
     assert work is not None
-    assert work.spare
+    assert work.is_prefetched
 
 
 async def test_a_spare_that_was_never_counted_leaves_no_place_to_another(yard: Yard) -> None:
@@ -118,7 +118,7 @@ async def test_a_spare_that_was_never_counted_leaves_no_place_to_another(yard: Y
     assert await yard.say(told(second, Ending(), third)) == [True]
     work = await yard.work("p3")
     assert work is not None
-    assert work.spare
+    assert work.is_prefetched
     assert await yard.running() == 1
 
 
@@ -128,19 +128,19 @@ async def test_a_spare_does_not_begin_in_a_place_that_nobody_before_it_has_left(
     await yard.say(told(first, Ending()))  # without a word of its successor: the place may be another's
     await yard.engine.create("ns", "stray", PUMP.kind, "build")
     await yard.engine.store.transact(lambda tx: claim(tx, ME, 10))
-    begun = {spare.work.key: Running(spare, before=(first.work.key,))}
-    await yard.engine.store.transact(lambda tx: review(tx, ME.id, begun.__contains__, begun.get))
+    begun = {spare.work.key: RunningOperation(spare, predecessors=(first.work.key,))}
+    await yard.engine.store.transact(lambda tx: reconcile_owned_work(tx, ME.id, begun.__contains__, begun.get))
     stray, work = await yard.work("stray"), await yard.work("p2")
     assert stray is not None
     assert work is not None
-    assert (stray.owner, work.owner, work.spare) == (None, ME.id, True)
+    assert (stray.owner, work.owner, work.is_prefetched) == (None, ME.id, True)
 
 
 async def test_a_spare_that_is_given_back_is_as_it_was(yard: Yard) -> None:
     await yard.build("p1", "p2")
     before = await yard.work("p2")
     _, (spare,) = await yard.claimed(spares=1)
-    assert await yard.say(told(spare, Untouched())) == [True]
+    assert await yard.say(told(spare, NotStarted())) == [True]
     work = await yard.work("p2")
     assert before is not None
     assert work == replace(before, epoch=before.epoch + 1)
@@ -149,7 +149,7 @@ async def test_a_spare_that_is_given_back_is_as_it_was(yard: Yard) -> None:
 async def test_a_spare_of_a_dead_worker_is_looked_at_first(yard: Yard) -> None:
     await yard.build("p1", "p2")
     await yard.claimed(spares=1)
-    await yard.engine.store.transact(lambda tx: bury(tx, [ME.id]))
+    await yard.engine.store.transact(lambda tx: release_worker_claims(tx, [ME.id]))
     work = await yard.work("p2")
     assert work is not None
     assert (work.owner, work.observe) == (None, True)
@@ -159,7 +159,7 @@ async def test_a_fenced_spare_leaves_when_it_is_given_back(yard: Yard) -> None:
     await yard.build("p1", "p2")
     _, (spare,) = await yard.claimed(spares=1)
     await yard.engine.act("ns", "p2", "scrap", facts=(FORCE,))
-    assert await yard.say(told(spare, Untouched())) == [False]
+    assert await yard.say(told(spare, NotStarted())) == [False]
     work = await yard.work("p2")
     assert work is not None
     assert work.op != spare.work.op
@@ -207,7 +207,7 @@ async def asked(site: Site, *names: str) -> list[Accepted]:
     return [await site.engine.create("ns", name, PUMP.kind, "build") for name in names]
 
 
-async def stands(site: Site, name: str) -> Work:
+async def stands(site: Site, name: str) -> WorkItem:
     (work,) = await site.engine.store.reader.queue_of(Key("ns", name))
     return work
 
@@ -223,7 +223,7 @@ async def held_up(site: Site) -> list[Accepted]:
 
 async def until_spare(site: Site, name: str) -> None:
     async with asyncio.timeout(30):
-        while not (await stands(site, name)).spare:
+        while not (await stands(site, name)).is_prefetched:
             await asyncio.sleep(0.005)
 
 
@@ -253,7 +253,7 @@ async def test_a_spare_that_is_cancelled_is_never_begun(site: Site) -> None:
     builds = await held_up(site)
     await site.engine.cancel("ns", builds[1].op.id)
     async with asyncio.timeout(30):
-        while (work := await stands(site, "p2")).spare and work.epoch == 1:  # it may be one again
+        while (work := await stands(site, "p2")).is_prefetched and work.epoch == 1:  # it may be one again
             await asyncio.sleep(0.005)
     site.plant.release()
     assert (await site.ended(builds[1])).status is Status.CANCELLED
@@ -283,7 +283,7 @@ async def test_a_spare_keeps_the_place_though_nobody_before_it_could_tell_of_its
         await gates[job.object].wait()
         site.plant.true.add(job.key.id)
 
-    async def lose_reports(batch: Sequence[Report]) -> Sequence[bool | StatewardError]:
+    async def lose_reports(batch: Sequence[ClaimReport]) -> Sequence[bool | StatewardError]:
         names = {one.operation.object for one in batch}
         if names == {"x"}:
             await gates["report"].wait()
@@ -304,7 +304,7 @@ async def test_a_spare_keeps_the_place_though_nobody_before_it_could_tell_of_its
     await site.until(lambda: "p3" in begun)
     gates["report"].set()
     async with asyncio.timeout(30):
-        while (await stands(site, "p3")).spare:
+        while (await stands(site, "p3")).is_prefetched:
             await asyncio.sleep(0.005)
     gates["p3"].set()
     assert [(await site.ended(one)).status for one in builds] == [Status.SUCCEEDED] * 4

@@ -8,15 +8,15 @@ from msgspec.structs import replace
 from stateward.engine import (
     Accepted,
     Engine,
+    ExternalReport,
     Kind,
-    LockWish,
+    LockRequest,
+    ObservedOutcome,
     Permanent,
     Route,
-    Seen,
     Temporary,
     Throttled,
     Unknown,
-    Word,
     handlers,
 )
 from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
@@ -24,7 +24,7 @@ from stateward.engine.groups import NoneAllowed
 from stateward.engine.handlers import Job, Parked
 from stateward.engine.requests import Locked
 from stateward.store.changes import Changes
-from stateward.store.port import Program, Store, Tx
+from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Key, Lane, LaneGroup, Status, Timer
 from stateward.store.selection import JournalFilter, Selector
 from tests.integration.engine.conftest import Site
@@ -82,21 +82,21 @@ async def test_a_handler_that_waits_for_what_is_cancelled_is_not_called_again_wi
         await waited_for
 
     await site.built("p1")
-    site.engine.kinds[PUMP.kind].does("pump", attempts=2)(forsaken)
+    site.engine.kinds[PUMP.kind].handles("pump", attempts=2)(forsaken)
     ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
     assert (ended.error, site.plant.begun["pump"]) == ("something that its handler waited for was cancelled", 2)
 
 
 async def test_a_look_that_waits_for_what_is_cancelled_is_no_look(site: Site) -> None:
-    async def blind(_: Job) -> Seen:
+    async def blind(_: Job) -> ObservedOutcome:
         waited_for = asyncio.create_task(asyncio.sleep(60))
         waited_for.cancel()
         await waited_for
-        return Seen.DONE
+        return ObservedOutcome.DONE
 
     await site.built("p1")
     site.plant.hold()
-    site.engine.kinds[PUMP.kind].does("pump", observe=blind)(site.plant.run)
+    site.engine.kinds[PUMP.kind].handles("pump", observe=blind)(site.plant.run)
     accepted = await site.engine.act("ns", "p1", "pump")
     await site.until(lambda: site.plant.begun["pump"] == 1)
     await site.engine.cancel("ns", accepted.op.id)
@@ -111,14 +111,14 @@ async def test_after_an_unclear_answer_it_looks_before_it_works_again(site: Site
         site.plant.true.add(job.key.id)
         raise Unknown("no answer", after=0.01)
 
-    site.engine.kinds[PUMP.kind].does("pump", observe=site.plant.observe)(done_but_unheard)
+    site.engine.kinds[PUMP.kind].handles("pump", observe=site.plant.observe)(done_but_unheard)
     ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
     assert (ended.status, site.plant.begun["pump"]) == (Status.SUCCEEDED, 1)
 
 
 async def test_as_long_as_nobody_can_say_whether_it_was_done_it_is_looked_at_and_not_done_again(site: Site) -> None:
     await site.built("p1")
-    site.plant.sights = [Seen.UNKNOWN, Seen.DONE]
+    site.plant.sights = [ObservedOutcome.UNKNOWN, ObservedOutcome.DONE]
     site.plant.fail("pump", Unknown("no answer", after=0.01))
     ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
     assert (ended.status, site.plant.begun["pump"]) == (Status.SUCCEEDED, 1)
@@ -138,7 +138,7 @@ async def test_steps_that_were_done_are_not_done_again(site: Site) -> None:
             raise Temporary("interrupted", after=0.01)
         return [first, await job.once("fill", lambda: step("fill"))]
 
-    site.engine.kinds[PUMP.kind].does("pump")(in_steps)
+    site.engine.kinds[PUMP.kind].handles("pump")(in_steps)
     ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
     assert counted == ["drain", "fill"]
     assert ended.result == '["drain","fill"]'
@@ -151,7 +151,7 @@ async def test_progress_is_kept_in_order(site: Site) -> None:
         for number in range(3):
             await job.progress(f"stroke {number}", done=number + 1, total=3)
 
-    site.engine.kinds[PUMP.kind].does("pump")(talkative)
+    site.engine.kinds[PUMP.kind].handles("pump")(talkative)
     ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
     lines = await site.engine.store.reader.progress_of(ended.key, 0)
     assert [(line.text, line.done, line.total) for line in lines] == [(f"stroke {n}", n + 1, 3) for n in range(3)]
@@ -181,9 +181,9 @@ async def test_what_runs_is_stopped_when_cancelled_and_goes_back_if_it_was_not_d
     assert told.count(("cancel requested", "ann", accepted.op.id)) == 1
 
 
-@pytest.mark.parametrize("seen", [Seen.REPEATABLE, Seen.UNKNOWN])
+@pytest.mark.parametrize("seen", [ObservedOutcome.REPEATABLE, ObservedOutcome.UNKNOWN])
 async def test_what_is_cancelled_without_proof_that_it_was_not_done_is_not_told_as_not_done(
-    site: Site, seen: Seen
+    site: Site, seen: ObservedOutcome
 ) -> None:
     await site.built("p1")
     site.plant.hold()
@@ -297,7 +297,7 @@ async def test_to_wait_to_be_moved_on_is_no_trouble_however_often(site: Site) ->
 
 async def test_what_leaves_no_trace_is_done_again_by_whoever_takes_it_over(site: Site) -> None:
     await site.built("p1")
-    site.plant.sights = [Seen.REPEATABLE]
+    site.plant.sights = [ObservedOutcome.REPEATABLE]
     site.plant.fail("pump", Unknown("no answer"))
     ended = await site.ended(await site.engine.act("ns", "p1", "pump"))
     assert (ended.status, site.plant.begun["pump"]) == (Status.SUCCEEDED, 2)
@@ -386,7 +386,7 @@ async def test_limits_of_lanes_and_groups_hold(site: Site) -> None:
         await full.wait()
         site.plant.inside[lane] -= 1
 
-    site.engine.kinds[PUMP.kind].does("build")(counting)
+    site.engine.kinds[PUMP.kind].handles("build")(counting)
     created = [await site.engine.create("ns", f"p{number}", PUMP.kind, "build") for number in range(16)]
     for one in created:
         assert (await site.ended(one)).status is Status.SUCCEEDED
@@ -417,7 +417,7 @@ async def test_of_what_waits_in_a_lane_the_most_urgent_goes_first(site: Site) ->
         order.append(job.object)
         await site.plant.open.wait()
 
-    site.engine.kinds[PUMP.kind].does("build")(noting)
+    site.engine.kinds[PUMP.kind].handles("build")(noting)
     site.plant.hold()
     created = []
     for name, urgent in (("p1", 0), ("p2", 0), ("p3", 5)):
@@ -472,13 +472,15 @@ async def test_another_partys_report_counts_only_for_the_current_operation(site:
     site.engine.kinds._kinds[STATION.kind] = remote
     await site.engine.create("ns", "s1", STATION.kind, "found")
     asked = (await site.engine.act("ns", "s1", "pump")).op
-    assert not await site.engine.hear(Word("ns", "s1", "another", asked.generation, "calm", "controller"))
-    assert not await site.engine.hear(Word("ns", "s1", asked.id, asked.generation + 1, "calm", "controller"))
-    assert not await site.engine.hear(Word("ns", "s1", asked.id, asked.generation, "calm", "user"))
+    assert not await site.engine.report(ExternalReport("ns", "s1", "another", asked.generation, "calm", "controller"))
+    assert not await site.engine.report(
+        ExternalReport("ns", "s1", asked.id, asked.generation + 1, "calm", "controller")
+    )
+    assert not await site.engine.report(ExternalReport("ns", "s1", asked.id, asked.generation, "calm", "user"))
     assert await site.state("s1") == "working"
-    assert await site.engine.hear(Word("ns", "s1", asked.id, asked.generation, "calm", "controller"))
+    assert await site.engine.report(ExternalReport("ns", "s1", asked.id, asked.generation, "calm", "controller"))
     assert await site.state("s1") == "quiet"
-    assert not await site.engine.hear(Word("ns", "s1", asked.id, asked.generation, "calm", "controller"))
+    assert not await site.engine.report(ExternalReport("ns", "s1", asked.id, asked.generation, "calm", "controller"))
     rejected = [line for line in await site.engine.history("ns", "s1") if line.event.startswith("rejected")]
     assert len(rejected) == 4
 
@@ -487,8 +489,8 @@ async def test_whoever_waits_for_one_of_several_locks_holds_none_of_them(site: S
     for name in ("p1", "p2"):
         await site.built(name)
     site.plant.hold()
-    first = await site.engine.act("ns", "p1", "pump", tree="t", locks=[LockWish("/a", "X")])
-    both = [LockWish("/a", "X"), LockWish("/b", "X")]
+    first = await site.engine.act("ns", "p1", "pump", tree="t", locks=[LockRequest("/a", "X")])
+    both = [LockRequest("/a", "X"), LockRequest("/b", "X")]
     second = await site.engine.act("ns", "p2", "pump", tree="t", locks=both, wait=True)
     held = {(one.op, one.path): one.waiting for one in await site.engine.store.reader.locks_of(Key("ns", "t"))}
     assert held == {(first.op.id, "/a"): False, (second.op.id, "/a"): True, (second.op.id, "/b"): True}
@@ -500,14 +502,14 @@ async def test_locks_are_held_until_the_end_and_refused_or_waited_for(site: Site
     for name in ("p1", "p2", "p3"):
         await site.built(name)
     site.plant.hold()
-    upper, lower = LockWish("/a", "X"), LockWish("/a/b", "X")
+    upper, lower = LockRequest("/a", "X"), LockRequest("/a/b", "X")
     first = await site.engine.act("ns", "p1", "pump", tree="t", locks=[upper])
     with pytest.raises(Locked) as caught:
         await site.engine.act("ns", "p2", "pump", tree="t", locks=[lower])
     assert [(one.op, one.path, one.mode) for one in caught.value.blockers] == [(first.op.id, "/a", "X")]
     assert await site.state("p2") == "idle"
     waiting = await site.engine.act("ns", "p2", "pump", tree="t", locks=[lower], wait=True)
-    stranger = await site.engine.act("ns", "p3", "pump", tree="t", locks=[LockWish("/ab", "X")])
+    stranger = await site.engine.act("ns", "p3", "pump", tree="t", locks=[LockRequest("/ab", "X")])
     await site.until(lambda: site.plant.begun["pump"] == 2)
     site.plant.release()
     for one in (first, waiting, stranger):
@@ -526,11 +528,11 @@ async def test_the_journal_is_watched_without_gap_or_duplicate(site: Site) -> No
     task = asyncio.create_task(watching())
     for _ in range(20):
         await site.ended(await site.engine.act("ns", "p1", "pump"))
-    last = await site.engine.store.reader.last_line()
+    last = await site.engine.store.reader.last_journal_seq()
     await site.until(lambda: bool(seen) and seen[-1] == last)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    everything = [line.seq for line in await site.engine.store.reader.lines(0, 1000, JournalFilter())]
+    everything = [line.seq for line in await site.engine.store.reader.journal(0, 1000, JournalFilter())]
     assert seen == everything == sorted(set(everything))
 
 
@@ -551,8 +553,8 @@ async def test_a_worker_that_vanished_is_replaced_and_the_work_looked_at_first(
     await site.until(lambda: site.plant.begun["pump"] == 1)
     assert site.engine.worker is not None
     for task in (
-        *site.engine.worker._seekers,
-        *site.engine.worker._keepers,
+        *site.engine.worker._claim_tasks,
+        *site.engine.worker._lease_tasks,
     ):  # it claims nothing more and renews nothing
         task.cancel()
     site.plant.true.add(accepted.op.id)  # and yet its work has had its effect
@@ -574,7 +576,7 @@ async def test_what_nobody_reports_on_is_timed_out_and_stands_in_the_healers_rep
     await late(site, asked.key)
     ended = await site.engine.wait("ns", asked.id, 30)
     assert (ended.status, await site.state("s1")) == (Status.FAILED, "tired")
-    (settled,) = await site.engine.healed(before)
+    (settled,) = await site.engine.recovered(before)
     assert (settled.object, settled.op, settled.how, settled.state) == ("s1", asked.id, "timed out", "tired")
     assert settled.began == asked.created
     assert await site.engine.stuck() == []
@@ -604,7 +606,7 @@ async def test_a_worker_whose_store_is_silent_for_longer_than_its_lease_stops_wo
     plant, store, heard = Plant(), new_store(), asyncio.Event()
     transact = store.transact
 
-    async def silent(program: Program[T]) -> T:
+    async def silent(program: TxFunction[T]) -> T:
         await heard.wait()
         return await transact(program)
 
@@ -632,15 +634,15 @@ async def test_what_is_claimed_is_not_begun_if_the_answer_comes_after_the_lease(
         assert worker is not None
         await site.built("p1")
 
-        async def late(program: Program[T]) -> T:
+        async def late(program: TxFunction[T]) -> T:
             answer = await prompt(program)
-            await site.until(lambda: worker._left <= 0)
+            await site.until(lambda: worker._lease_left_s <= 0)
             return answer
 
         async def note(_: Job) -> None:
-            left.append(worker._left)
+            left.append(worker._lease_left_s)
 
-        engine.kinds[PUMP.kind].does("pump", observe=plant.observe)(note)
+        engine.kinds[PUMP.kind].handles("pump", observe=plant.observe)(note)
         monkeypatch.setattr(engine.store, "transact", late)
         accepted = await engine.act("ns", "p1", "pump")
         monkeypatch.setattr(engine.store, "transact", prompt)

@@ -70,7 +70,7 @@ async def test_what_is_restored_is_what_was_copied_and_goes_on(engine: Engine, d
     async with Engine(open_store(str(elsewhere)), all_kinds(), works=False) as other:
         assert len(await other.store.reader.list_objects(Selector("a"), Page(limit=100))) == 50
         await define(other, "new")
-        lines = await other.store.reader.lines(0, 100, JournalFilter())
+        lines = await other.store.reader.journal(0, 100, JournalFilter())
         assert [line.seq for line in lines] == list(range(1, 52))
 
 

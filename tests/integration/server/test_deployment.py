@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from stateward.engine import Route
 from stateward.engine.claiming import claim
-from stateward.engine.endings import report
-from stateward.engine.outcomes import Ending, Report
+from stateward.engine.endings import record_claim_reports
+from stateward.engine.outcomes import ClaimReport, Ending
 from stateward.engine.texts import time_text
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
@@ -71,7 +71,7 @@ async def test_what_a_dead_worker_holds_is_stuck_until_it_is_healed(idle_site: H
     store = idle_site.engine.store
     await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"})
     dead = Worker("gone/1", -1.0, 0.0, "host", 1)
-    await store.transact(lambda tx: tx.worker_seen(dead))
+    await store.transact(lambda tx: tx.heartbeat(dead))
     await store.transact(lambda tx: claim(tx, dead, 10))
     stuck = (await idle_site.get("/stuck")).json()
     assert [(one["ns"], one["object"], one["action"], one["owner"]) for one in stuck] == [(NS, "p1", "build", "gone/1")]
@@ -88,10 +88,12 @@ async def test_why_says_that_a_worker_is_dead_wherever_stuck_does(idle_site: Hou
     await idle_site.post(f"/ns/{NS}/objects", {"id": "s1", "kind": "test.station"})
     await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump", "parent": "s1"})
     alive = Worker("alive/1", 3600.0, 0.0, "host", 1)
-    await store.transact(lambda tx: tx.worker_seen(alive))
+    await store.transact(lambda tx: tx.heartbeat(alive))
     (building,) = (await store.transact(lambda tx: claim(tx, alive, 10))).claims
     await store.transact(
-        lambda tx: report(tx, idle_site.engine.kinds, [Report(building.operation, "alive/1", 1, Ending())])
+        lambda tx: record_claim_reports(
+            tx, idle_site.engine.kinds, [ClaimReport(building.operation, "alive/1", 1, Ending())]
+        )
     )
     body = {"selector": {"parent": "s1"}, "whole": {"object": "s1", "action": "pump"}}
     assert (await idle_site.post(f"/ns/{NS}/actions/pump", body)).status_code == 202
@@ -101,7 +103,7 @@ async def test_why_says_that_a_worker_is_dead_wherever_stuck_does(idle_site: Hou
     whole = (await idle_site.get(f"/ns/{NS}/objects/s1/why")).json()
     assert whole["text"] == "pump: 1 of its children have not ended"
     assert [part["operation"]["status"]] == [one["status"] for one in whole["children"]] == ["running"]
-    await store.transact(lambda tx: tx.worker_seen(replace(alive, lease=-1.0)))
+    await store.transact(lambda tx: tx.heartbeat(replace(alive, lease=-1.0)))
     (seen,) = [time_text(one.seen) for one in await store.reader.workers()]
     assert [one["object"] for one in (await idle_site.get("/stuck")).json()] == ["p1"]
     part = (await idle_site.get(f"/ns/{NS}/objects/p1/why")).json()
@@ -124,8 +126,8 @@ async def test_the_metric_the_route_and_the_engine_agree_on_what_is_stuck(idle_s
     }
 
     async def change(tx: Tx) -> None:
-        await tx.worker_seen(Worker("gone/1", -1.0, 0.0, "host", 1))
-        await tx.worker_seen(Worker("alive/1", 3600.0, 0.0, "host", 2))
+        await tx.heartbeat(Worker("gone/1", -1.0, 0.0, "host", 1))
+        await tx.heartbeat(Worker("alive/1", 3600.0, 0.0, "host", 2))
         work = [work for name in changes for work in await tx.queues([Key(NS, name)])]
         await tx.apply(Changes(work=[replace(one, **changes[one.object]) for one in work]))
 
@@ -173,7 +175,7 @@ async def test_a_server_without_a_worker_is_ready_too(idle_site: House) -> None:
 async def test_a_server_whose_worker_is_dead_is_not_ready(site: House) -> None:
     assert site.engine.worker is not None
     name = site.engine.worker.name
-    await site.engine.store.transact(lambda tx: tx.worker_gone(name))
+    await site.engine.store.transact(lambda tx: tx.remove_worker(name))
     async with site.client({}) as client:
         answer = await client.get("http://test/readyz")
     assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")

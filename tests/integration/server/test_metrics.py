@@ -45,7 +45,7 @@ def at(samples: Samples, name: str, **labels: str) -> float | None:
 
 async def seen(outpost: Outpost) -> None:
     """Wait until the feed has read what was written."""
-    last = await outpost.engine.store.reader.last_line()
+    last = await outpost.engine.store.reader.last_journal_seq()
     await until(lambda: outpost.windows.feed.seq >= last)
 
 

@@ -166,7 +166,7 @@ async def filled(store: Store) -> None:
         objects=[an_object("a")],
         operations=[an_operation("x", ended=200.0)],
         journal=[a_line("a", op="x"), a_line("a", op="x", at=200.0), a_line("a", at=now)],
-        answers=[an_answer("k")],
+        idempotency_records=[an_answer("k")],
     )
 
 

@@ -94,7 +94,7 @@ async def test_whoever_is_refused_has_changed_nothing_in_any_domain(tmp_path: Pa
         for who in ("viewer", "agent", "nobody"):
             await answers(house, who)
         for ns in (NS, OTHER):
-            assert await house.engine.store.reader.lines(0, 1_000, JournalFilter(ns=ns)) == []
+            assert await house.engine.store.reader.journal(0, 1_000, JournalFilter(ns=ns)) == []
 
 
 async def test_every_exception_is_a_route_that_there_is(tmp_path: Path) -> None:
@@ -126,4 +126,4 @@ async def test_nobody_makes_an_object_over_the_general_api_whose_kind_does_not_d
                 body = {"id": "x", "kind": kind.name, "spec": {"name": "x", "provider": "p", "region": "r"}}
                 answer = await house.post(f"/ns/{NS}/objects", body, who)
                 assert answer.status_code == (400 if kind.name.startswith("access.") else 403), kind.name
-        assert await house.engine.store.reader.lines(0, 1_000, JournalFilter(ns=NS)) == []
+        assert await house.engine.store.reader.journal(0, 1_000, JournalFilter(ns=NS)) == []

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.engine.claiming import Allotment, allot
-from stateward.engine.spares import TURN, Pace
+from stateward.engine.spares import LANE_TIME_SLICE_S, PrefetchPlan
 from stateward.store.port import LaneLoad
 from stateward.store.records import UNLIMITED, Lane, LaneGroup, default_lane
 
@@ -75,12 +75,15 @@ def test_a_lane_that_was_active_before_is_not_opened_anew() -> None:
 
 
 def test_a_lane_whose_turn_is_over_runs_dry_when_another_waits_for_its_place() -> None:
-    tired, fresh = load("a", running=1, opened=NOW - TURN - 1), load("b", running=1, opened=NOW - TURN + 1)
+    tired, fresh = (
+        load("a", running=1, opened=NOW - LANE_TIME_SLICE_S - 1),
+        load("b", running=1, opened=NOW - LANE_TIME_SLICE_S + 1),
+    )
     assert allotted([tired, fresh, load("c")], room=100, limit=2).rooms.keys() == {"b"}
 
 
 def test_a_lane_whose_turn_is_over_goes_on_while_nobody_waits_for_its_place() -> None:
-    tired = load("a", running=1, opened=NOW - TURN - 1)
+    tired = load("a", running=1, opened=NOW - LANE_TIME_SLICE_S - 1)
     assert allotted([tired, load("c")], room=100, limit=2).rooms.keys() == {"a", "c"}
 
 
@@ -164,7 +167,7 @@ def test_every_lane_gets_its_turn_however_small_the_room_is(capacities: list[int
 
 # --- spares and turns ------------------------------------------------------------------------------------------------
 
-SPARES = Pace({"a": 3}, {"a": 1.0, "b": 1.0})
+SPARES = PrefetchPlan({"a": 3}, {"a": 1.0, "b": 1.0})
 
 
 def with_spares(*loads: LaneLoad, limit: int = 10) -> Allotment:
@@ -173,12 +176,12 @@ def with_spares(*loads: LaneLoad, limit: int = 10) -> Allotment:
 
 def test_a_full_lane_gets_spares_alone() -> None:
     allotment = with_spares(load("a", running=5))
-    assert (allotment.rooms, allotment.spares) == ({}, {"a": 3})
+    assert (allotment.rooms, allotment.prefetched) == ({}, {"a": 3})
 
 
 def test_a_lane_with_room_gets_its_share_and_spares() -> None:
     allotment = with_spares(load("a", running=4))
-    assert (allotment.rooms, allotment.spares) == ({"a": 1}, {"a": 3})
+    assert (allotment.rooms, allotment.prefetched) == ({"a": 1}, {"a": 3})
 
 
 @pytest.mark.parametrize(
@@ -192,13 +195,13 @@ def test_a_lane_with_room_gets_its_share_and_spares() -> None:
     ids=["empty", "backed off", "too full", "closed"],
 )
 def test_no_spares_are_taken_of_a_lane_that_is(lane: LaneLoad) -> None:
-    assert with_spares(lane).spares == {}
+    assert with_spares(lane).prefetched == {}
 
 
 def test_no_spares_are_taken_of_a_lane_whose_turn_is_over() -> None:
     tired, waiting = load("a", running=5, opened=NOW - 2), load("z")
-    assert with_spares(tired, waiting, limit=2).spares == {"a": 3}
-    assert with_spares(tired, load("b", running=1, opened=NOW), waiting, limit=2).spares == {}
+    assert with_spares(tired, waiting, limit=2).prefetched == {"a": 3}
+    assert with_spares(tired, load("b", running=1, opened=NOW), waiting, limit=2).prefetched == {}
 
 
 def test_turns_are_short_only_where_few_others_wait() -> None:

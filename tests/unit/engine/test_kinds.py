@@ -22,7 +22,12 @@ def test_a_kind_with_other_handlers_is_the_same_in_all_else() -> None:
         """Do nothing."""
 
     privacy = Privacy(texts=True)
-    kind = Kind(VM, cancels=False, keeps=("name",), privacy=privacy)
+    kind = Kind(VM, cancels=False, reserved_labels=("name",), privacy=privacy)
     other = kind.with_handlers({"deploy": Handler(run)})
     assert (kind.handlers, list(other.handlers)) == ({}, ["deploy"])
-    assert (other.name, other.cancels, other.keeps, other.privacy) == ("ovc.vm", False, frozenset({"name"}), privacy)
+    assert (other.name, other.cancels, other.reserved_labels, other.privacy) == (
+        "ovc.vm",
+        False,
+        frozenset({"name"}),
+        privacy,
+    )

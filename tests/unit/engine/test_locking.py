@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stateward.engine.locking import clash, granted, in_the_way
+from stateward.engine.locking import conflicting_locks, conflicts, grantable_operations
 from stateward.locks import Conflict, LockQueue, LockTree, Mode, Waiting
 from stateward.store.records import Lock
 
@@ -17,48 +17,48 @@ def lock(op: str, path: str, mode: str, *, waiting: bool = False, seq: int = 0) 
 
 
 def test_locks_on_strangers_go_together() -> None:
-    assert not clash(lock("o1", "/a", "X"), lock("o2", "/ab", "X"))
+    assert not conflicts(lock("o1", "/a", "X"), lock("o2", "/ab", "X"))
 
 
 def test_a_lock_speaks_for_everything_below() -> None:
-    assert clash(lock("o1", "/a", "S"), lock("o2", "/a/b/c", "X"))
-    assert not clash(lock("o1", "/a", "S"), lock("o2", "/a/b/c", "S"))
+    assert conflicts(lock("o1", "/a", "S"), lock("o2", "/a/b/c", "X"))
+    assert not conflicts(lock("o1", "/a", "S"), lock("o2", "/a/b/c", "S"))
 
 
 def test_an_operation_is_never_in_its_own_way() -> None:
-    assert not clash(lock("o1", "/a", "X"), lock("o1", "/a/b", "X"))
+    assert not conflicts(lock("o1", "/a", "X"), lock("o1", "/a/b", "X"))
 
 
 def test_paths_are_compared_as_paths() -> None:
-    assert clash(lock("o1", "/a/", "X"), lock("o2", "//a", "X"))
+    assert conflicts(lock("o1", "/a/", "X"), lock("o2", "//a", "X"))
 
 
 def test_a_wish_waits_for_those_who_only_wait_too() -> None:
     earlier = lock("o1", "/a", "X", waiting=True)
-    assert in_the_way(lock("o2", "/a", "S"), [earlier]) == [earlier]
+    assert conflicting_locks(lock("o2", "/a", "S"), [earlier]) == [earlier]
 
 
 def test_an_operation_is_granted_all_of_its_wishes_or_none() -> None:
     held = lock("o1", "/a", "X")
     wishes = [lock("o2", "/a", "X", waiting=True), lock("o2", "/b", "X", waiting=True)]
-    assert granted([held, *wishes]) == []
-    assert granted(wishes) == ["o2"]
+    assert grantable_operations([held, *wishes]) == []
+    assert grantable_operations(wishes) == ["o2"]
 
 
 def test_a_wish_does_not_overtake_an_earlier_one_that_it_goes_against() -> None:
     held = lock("o1", "/a", "S")
     locks = [held, lock("o2", "/a", "X", waiting=True), lock("o3", "/a", "S", waiting=True)]
-    assert granted(locks) == []
+    assert grantable_operations(locks) == []
 
 
 def test_a_wish_that_meets_nobody_overtakes_freely() -> None:
     locks = [lock("o1", "/a", "S"), lock("o2", "/a", "X", waiting=True), lock("o3", "/b", "X", waiting=True)]
-    assert granted(locks) == ["o3"]
+    assert grantable_operations(locks) == ["o3"]
 
 
 def test_several_are_granted_at_once_that_go_together() -> None:
     locks = [lock("o1", "/a", "S", waiting=True), lock("o2", "/a", "S", waiting=True)]
-    assert granted(locks) == ["o1", "o2"]
+    assert grantable_operations(locks) == ["o1", "o2"]
 
 
 any_lock = st.builds(lock, st.sampled_from(OPS), st.sampled_from(PATHS), st.sampled_from(Mode).map(str))
@@ -73,7 +73,7 @@ def test_two_locks_clash_exactly_where_the_tree_refuses_the_second(one: Lock, ot
         refused = False
     except Conflict:
         refused = True
-    assert clash(one, other) == refused == clash(other, one)
+    assert conflicts(one, other) == refused == conflicts(other, one)
 
 
 wishes_of_all = st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from(Mode)), min_size=1, max_size=5)
@@ -86,12 +86,12 @@ def test_one_wish_each_is_granted_exactly_as_by_the_queue(wishes: list[tuple[str
     for op, (path, mode) in zip(OPS, wishes, strict=False):
         waits = isinstance(queue.request(op, path, mode), Waiting)
         wish = lock(op, path, mode)
-        rows.append(replace(wish, waiting=bool(in_the_way(wish, rows))))
+        rows.append(replace(wish, waiting=bool(conflicting_locks(wish, rows))))
         assert rows[-1].waiting == waits
     for op in data.draw(st.permutations([row.op for row in rows])):
         queue.release_all(op)
         rows = [row for row in rows if row.op != op]
-        lucky = granted(rows)
+        lucky = grantable_operations(rows)
         rows = [replace(row, waiting=row.waiting and row.op not in lucky) for row in rows]
         assert [row.op for row in rows if row.waiting] == [one.owner for one in queue.waiting()]
 
@@ -104,12 +104,12 @@ def test_what_is_granted_never_clashes_with_what_is_held(wishes: list[Lock]) -> 
         by_op.setdefault(wish.op, []).append(wish)
     rows: list[Lock] = []
     for mine in by_op.values():
-        waiting = any(in_the_way(wish, rows) for wish in mine)
+        waiting = any(conflicting_locks(wish, rows) for wish in mine)
         rows += [replace(wish, waiting=waiting) for wish in mine]
     while rows:
         held = [row for row in rows if not row.waiting]
         assert held, "somebody must be able to go on"
-        assert not any(clash(one, other) for one in held for other in held)
+        assert not any(conflicts(one, other) for one in held for other in held)
         rows = [row for row in rows if row.op != held[0].op]
-        lucky = granted(rows)
+        lucky = grantable_operations(rows)
         rows = [replace(row, waiting=row.waiting and row.op not in lucky) for row in rows]

@@ -11,14 +11,14 @@ from stateward.domains.ovc.lifecycle import DISK, VM
 from stateward.engine import Kind
 from stateward.engine.kinds import Kinds
 from stateward.engine.privacy import Privacy, internal_actions
-from stateward.store.records import Line, Object, Operation, Status
+from stateward.store.records import JournalEntry, Object, Operation, Status
 
 FOUND = Object("a", "vm-1", VM.kind, "RUNNING", 0.0, 1, 1, None, "vm-1", None, "{}", "{}", "broken", 0.0)
 WORK = Operation(
     "a", "op", "vm-1", VM.kind, "stop", "user", "ann", "[]", "{}", "RUNNING", "STOPPING", "HALTED", "RUNNING",
     False, 1.0, 1, None, None, None, Status.WAITING, 0, "{}", None, None, 0.0,
 )  # fmt: skip
-LINE = Line("a", "vm-1", VM.kind, "op", 0.0, "user", "ann", "stop", "RUNNING", "STOPPING", "why")
+LINE = JournalEntry("a", "vm-1", VM.kind, "op", 0.0, "user", "ann", "stop", "RUNNING", "STOPPING", "why")
 
 
 def _kinds(privacy: Privacy) -> Kinds:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from stateward.engine.horizon import PLACE, Past, horizon, state_at
+from stateward.engine.horizon import PLACE, PastState, horizon, state_at
 from stateward.engine.pruning import Pruned, prune
 from stateward.store import Changes, JournalFilter, Store
 from stateward.store.pruning import FIRST
-from stateward.store.records import Key, Line, Object, Operation, Status
+from stateward.store.records import JournalEntry, Key, Object, Operation, Status
 from stateward.store.sqlite import SqliteStore
 from tests.contract.hands import write
 from tests.contract.samples import NS, a_line, a_lock, a_timer, an_answer, an_object, an_operation, key, some_work
@@ -95,7 +95,7 @@ def changes_of(world: Any) -> Changes:
             a_timer(f"of {name}", 500.0, object=name) for name, life in zip(NAMES, found, strict=True) if life.timed
         ],
         locks=[a_lock("x", tree=name) for name, life in zip(NAMES, found, strict=True) if life.locked],
-        answers=[an_answer(f"{number}", at=at) for number, at in enumerate(answered)],
+        idempotency_records=[an_answer(f"{number}", at=at) for number, at in enumerate(answered)],
     )
 
 
@@ -130,7 +130,7 @@ class Kept(Struct, frozen=True):
     objects: dict[str, Object]
     operations: dict[str, Operation]
     work: list[str]
-    lines: list[Line]
+    lines: list[JournalEntry]
     answers: list[Key]
     timers: int
 
@@ -144,7 +144,7 @@ async def looked(store: Store, operations: int) -> Kept:
         objects=objects,
         operations={one.id: one for one in known.values()},
         work=[work.op for name in NAMES for work in await reader.queue_of(key(name))],
-        lines=[line for line in await reader.lines(0, 1000, JournalFilter()) if line.ns == NS],
+        lines=[line for line in await reader.journal(0, 1000, JournalFilter()) if line.ns == NS],
         answers=(await store.pruning.answers(FIRST, NOW * 10, 1000)).keys,
         timers=len(await reader.timers(NS, 100)),
     )
@@ -213,7 +213,7 @@ def test_what_goes_goes_as_a_whole_and_what_refers_to_it_keeps_it(world: Any, po
 @settings(max_examples=60, deadline=None)
 @given(worlds, st.integers(1, 7))
 def test_the_past_is_told_as_it_was_or_not_at_all(world: Any, portion: int) -> None:
-    async def told(store: Store) -> dict[tuple[str, int], Past]:
+    async def told(store: Store) -> dict[tuple[str, int], PastState]:
         return {(name, at): await state_at(store.reader, key(name), at) for name in NAMES for at in range(0, 100, 7)}
 
     async def test(store: Store) -> None:
@@ -222,7 +222,7 @@ def test_the_past_is_told_as_it_was_or_not_at_all(world: Any, portion: int) -> N
         left = {name for name in NAMES if await store.reader.object(key(name)) is not None}
         for (name, at), past in (await told(store)).items():
             if name in left:
-                assert past == before[name, at] or (at < LIMIT and past == Past(None, known=False))
+                assert past == before[name, at] or (at < LIMIT and past == PastState(None, known=False))
 
     on_a_store(world, test)
 

@@ -12,7 +12,7 @@ from stateward.server import feed as feeds
 from stateward.server.feed import Feed, Interest
 from stateward.store.errors import Unavailable
 from stateward.store.port import Topic
-from stateward.store.records import Key, Line
+from stateward.store.records import JournalEntry, Key
 from stateward.store.selection import JournalFilter
 
 EVERYBODY = Interest(frozenset({ANY}), system=True)
@@ -27,7 +27,7 @@ class Journal:
     """A store that is nothing but a journal, and counts how often it is read."""
 
     def __init__(self) -> None:
-        self.all: list[Line] = []
+        self.all: list[JournalEntry] = []
         self.asked = 0
         self.broken = False
         self._listeners: list[Callable[[Topic], None]] = []
@@ -37,11 +37,11 @@ class Journal:
         """Write lines, with gaps between their numbers, and tell of them."""
         for ns, kind in places:
             seq = self.all[-1].seq + 2 if self.all else 1
-            self.all.append(Line(ns, "o", kind, None, 0.0, "user", "", "e", None, None, None, None, seq))
+            self.all.append(JournalEntry(ns, "o", kind, None, 0.0, "user", "", "e", None, None, None, None, seq))
         for listener in self._listeners:
             listener(Topic.JOURNAL)
 
-    async def lines(self, after: int, limit: int, only: JournalFilter) -> list[Line]:
+    async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         self.asked += 1
         await asyncio.sleep(0)
         if self.broken:
@@ -52,7 +52,7 @@ class Journal:
     async def object(self, key: Key) -> None:
         """Tell that nothing was ever pruned."""
 
-    async def last_line(self) -> int:
+    async def last_journal_seq(self) -> int:
         return self.all[-1].seq if self.all else 0
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
@@ -60,7 +60,7 @@ class Journal:
         return lambda: self._listeners.remove(listener)
 
 
-def encoded(line: Line, internal: bool) -> str:
+def encoded(line: JournalEntry, internal: bool) -> str:
     return json.dumps({"seq": line.seq, "ns": line.ns, "kind": line.kind})
 
 

@@ -7,7 +7,7 @@ from stateward.engine import Kind
 from stateward.lifecycle import HEALER, USER, WORKER
 from stateward.server.metrics import Metrics, ProviderCalls
 from stateward.server.survey import LaneSurvey, Survey
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 
 SURVEY = Survey({("mci.vm", "Running"): 4}, [LaneSurvey("aws/eu", 2, 7, True, 3, 12.5)], 5, 2, 1, 33.0)
 KINDS = [Kind(one) for one in lifecycles()]
@@ -17,8 +17,8 @@ async def survey() -> Survey:
     return SURVEY
 
 
-def line(event: str, actor: str, source: str | None, target: str | None, seq: int) -> Line:
-    return Line("ns", "o", "mci.vm", "op", 0.0, actor, "", event, source, target, None, seq=seq)
+def line(event: str, actor: str, source: str | None, target: str | None, seq: int) -> JournalEntry:
+    return JournalEntry("ns", "o", "mci.vm", "op", 0.0, actor, "", event, source, target, None, seq=seq)
 
 
 def at(registry: CollectorRegistry, name: str, **labels: str) -> float | None:

@@ -3,7 +3,7 @@
 from msgspec.structs import asdict
 
 from stateward.engine import Handler, Job, Kind
-from stateward.engine.handlers import Seen
+from stateward.engine.handlers import ObservedOutcome
 from stateward.server.observing import observed
 from stateward.server.traces import NoTraces
 from tests.integration.engine.plant import PUMP
@@ -13,12 +13,12 @@ async def run(_job: Job) -> None:
     pass
 
 
-async def look(_job: Job) -> Seen:
-    return Seen.DONE
+async def look(_job: Job) -> ObservedOutcome:
+    return ObservedOutcome.DONE
 
 
-async def look_at_cancelled(_job: Job) -> Seen:
-    return Seen.NOT_DONE
+async def look_at_cancelled(_job: Job) -> ObservedOutcome:
+    return ObservedOutcome.NOT_DONE
 
 
 def test_an_observed_handler_keeps_its_looks_and_its_attempts() -> None:

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from stateward.server.reasons import Around, Lanes, Reason, Reporting, why_waiting
 from stateward.store.port import LaneLoad
-from stateward.store.records import Lane, Lock, Work, Worker
+from stateward.store.records import Lane, Lock, Worker, WorkItem
 
-WORK = Work(
+WORK = WorkItem(
     ns="ns",
     op="o1",
     object="a",
@@ -89,7 +89,7 @@ def lock(op: str, *, waiting: bool) -> Lock:
         (replace(WORK, children=3), around(line=[AHEAD, WORK]), Reason.QUEUE, "behind"),
     ],
 )
-def test_what_a_piece_of_work_waits_for(work: Work, surroundings: Around, reason: Reason, says: str) -> None:
+def test_what_a_piece_of_work_waits_for(work: WorkItem, surroundings: Around, reason: Reason, says: str) -> None:
     code, text = why_waiting(work, surroundings)
     assert code is reason
     assert says in text

@@ -8,13 +8,15 @@ from stateward.engine import Kind
 from stateward.lifecycle import HEALER, USER, WORKER
 from stateward.server import tally
 from stateward.server.tally import RESULTS, Tally, Told
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 
 KINDS = [Kind(one) for one in lifecycles()]
 
 
-def line(kind: str, actor: str, event: str, source: str | None, target: str | None, op: str | None = "op") -> Line:
-    return Line("ns", "o", kind, op, 0.0, actor, "", event, source, target, None)
+def line(
+    kind: str, actor: str, event: str, source: str | None, target: str | None, op: str | None = "op"
+) -> JournalEntry:
+    return JournalEntry("ns", "o", kind, op, 0.0, actor, "", event, source, target, None)
 
 
 def test_an_action_and_its_end_are_counted_under_the_actions_name() -> None:

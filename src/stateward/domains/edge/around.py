@@ -1,7 +1,7 @@
 """What stands around an instance, seen inside a transaction.
 
 The cloudlet's row is locked first by all that happens on it, so what is seen of it stays true until the end. What the
-desk has changed already in this transaction goes before what the store still shows.
+uow has changed already in this transaction goes before what the store still shows.
 """
 
 from stateward.domains.edge.book import ERRORS
@@ -9,7 +9,7 @@ from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, Clo
 from stateward.domains.edge.model import cloudlet_marks, cluster_id, marks_of, seat_of
 from stateward.domains.edge.refusals import BeingDeleted, Upgrading
 from stateward.engine import NotFound, Request
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CLOCK
 from stateward.store.records import Key, Object, Operation
 from stateward.store.selection import Selector
@@ -18,48 +18,48 @@ NOT_PRESENT = "NotPresent"
 GOING = ("DeletePrepare", "DeleteRequested", "Deleting")
 
 
-async def object_at(desk: Desk, ns: str, name: str, kind: str) -> Object:
+async def object_at(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object:
     """Return an object of a kind, locked, or raise if there is none."""
-    found = await maybe_at(desk, ns, name, kind)
+    found = await maybe_at(uow, ns, name, kind)
     if found is None:
         raise NotFound(ns, name)
     return found
 
 
-async def maybe_at(desk: Desk, ns: str, name: str, kind: str) -> Object | None:
+async def maybe_at(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object | None:
     """Return an object of a kind, locked, if there is one."""
     key = Key(ns, name)
-    if key not in desk.objects:
-        await desk.load([key])
-    found = desk.objects.get(key)
+    if key not in uow.objects:
+        await uow.load([key])
+    found = uow.objects.get(key)
     return None if found is None or found.removed or found.kind != kind else found
 
 
-async def open_cloudlet(desk: Desk, request: Request, name: str) -> Object:
+async def open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Object:
     """Return a cloudlet whose instances may be changed now; its own deletion may, and the clock asks again later."""
     ns, within = request.ns, request.parent
-    found = await object_at(desk, ns, name, CLOUDLET.kind)
+    found = await object_at(uow, ns, name, CLOUDLET.kind)
     if found.state == CloudletState.DELETE_PREPARE and (within is None or within != found.op):
         raise BeingDeleted(f"cloudlet {name}")
-    if found.state == CloudletState.UPDATE_ERROR or seat_of(found, await holder_of(desk, found)).upgrading:
+    if found.state == CloudletState.UPDATE_ERROR or seat_of(found, await holder_of(uow, found)).upgrading:
         raise Upgrading(name, found.state, patient=request.actor == CLOCK)
     return found
 
 
-async def holder_of(desk: Desk, found: Object) -> Operation | None:
+async def holder_of(uow: UnitOfWork, found: Object) -> Operation | None:
     """Return the operation that holds an object's state."""
     if found.op is None:
         return None
     key = Key(found.ns, found.op)
-    await desk.load_operations([key])
-    return desk.operations.get(key)
+    await uow.load_operations([key])
+    return uow.operations.get(key)
 
 
-async def on_cloudlet(desk: Desk, ns: str, cloudlet: str) -> list[Object]:
+async def on_cloudlet(uow: UnitOfWork, ns: str, cloudlet: str) -> list[Object]:
     """Return all instances on a cloudlet, locked."""
-    stored = {one.key: one for one in await desk.tx.select(Selector(ns, parent=cloudlet))}
-    await desk.load([], [one for key, one in stored.items() if key not in desk.objects])
-    found = sorted((key, one) for key, one in desk.objects.items() if one.ns == ns and one.parent == cloudlet)
+    stored = {one.key: one for one in await uow.tx.select(Selector(ns, parent=cloudlet))}
+    await uow.load([], [one for key, one in stored.items() if key not in uow.objects])
+    found = sorted((key, one) for key, one in uow.objects.items() if one.ns == ns and one.parent == cloudlet)
     return [one for _, one in found if not one.removed]
 
 

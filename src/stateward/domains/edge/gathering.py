@@ -16,7 +16,7 @@ from stateward.domains.edge.orphans import report_orphans
 from stateward.domains.edge.settling import NOTHING, Turn, settled
 from stateward.domains.edge.succession import Unwanted, gathered
 from stateward.domains.edge.writing import reject, write_seated, write_turn
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
@@ -48,58 +48,58 @@ class Settled(Struct, frozen=True):
 
 async def settle(tx: Tx, lists: Sequence[Gathering]) -> list[Settled]:
     """Settle complete lists against the records; that makes their agents ready."""
-    desk = await opened(tx, {Key(one.ns, one.cloudlet) for one in lists})
-    answers = [await _settle(desk, one) for one in lists]
-    await closed(desk)
+    uow = await opened(tx, {Key(one.ns, one.cloudlet) for one in lists})
+    answers = [await _settle(uow, one) for one in lists]
+    await closed(uow)
     return answers
 
 
-async def _settle(desk: Desk, listed: Gathering) -> Settled:
-    cloudlet = desk.objects.get(Key(listed.ns, listed.cloudlet))
+async def _settle(uow: UnitOfWork, listed: Gathering) -> Settled:
+    cloudlet = uow.objects.get(Key(listed.ns, listed.cloudlet))
     if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
         return Settled("there is no such cloudlet")
-    operation = await holder_of(desk, cloudlet)
+    operation = await holder_of(uow, cloudlet)
     seated = gathered(seat_of(cloudlet, operation), listed.notify, listed.version)
     if isinstance(seated, Unwanted):
-        reject(desk, cloudlet, AGENT, listed.version, "ready", seated)
+        reject(uow, cloudlet, AGENT, listed.version, "ready", seated)
         return Settled(seated)
     marks = cloudlet_marks(cloudlet)
     if seated.seat.serving != marks.serving:  # the heir serves from now on
         owner = listed.installation or None  # an heir without an identity gives up its owner's
         marks = replace(marks, controller=marks.heir_controller, heir_controller="", installation=owner)
-    cloudlet = write_seated(desk, CLOUDLET, cloudlet, operation, seated, listed.version, marks=marks)
-    return await _settle_things(desk, cloudlet, listed)
+    cloudlet = write_seated(uow, CLOUDLET, cloudlet, operation, seated, listed.version, marks=marks)
+    return await _settle_things(uow, cloudlet, listed)
 
 
-async def _settle_things(desk: Desk, cloudlet: Object, listed: Gathering) -> Settled:
+async def _settle_things(uow: UnitOfWork, cloudlet: Object, listed: Gathering) -> Settled:
     items = {one.name: one for one in listed.items}
-    things = {thing_of(one.id): one for one in await on_cloudlet(desk, cloudlet.ns, cloudlet.id)}
-    things |= await _removed_ones(desk, cloudlet, items.keys() - things.keys())
-    await desk.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
-    turns = {name: _settle_thing(desk, found, items.get(name, NOTHING), listed) for name, found in things.items()}
+    things = {thing_of(one.id): one for one in await on_cloudlet(uow, cloudlet.ns, cloudlet.id)}
+    things |= await _removed_ones(uow, cloudlet, items.keys() - things.keys())
+    await uow.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
+    turns = {name: _settle_thing(uow, found, items.get(name, NOTHING), listed) for name, found in things.items()}
     strange = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
     orphans = [*strange, *(items[name] for name, (turn, _) in turns.items() if turn.orphan)]
     return Settled(
         orders=tuple(order for turn, order in turns.values() if order is not None and not turn.at_work),
         at_work=tuple((name, items[name].operation) for name, (turn, _) in turns.items() if turn.at_work),
         missing=tuple(name for name, (turn, _) in turns.items() if turn.book.missing),
-        orphans=tuple(report_orphans(desk, cloudlet, things, orphans, listed.notify)),
+        orphans=tuple(report_orphans(uow, cloudlet, things, orphans, listed.notify)),
     )
 
 
-async def _removed_ones(desk: Desk, cloudlet: Object, names: Iterable[str]) -> dict[str, Object]:
+async def _removed_ones(uow: UnitOfWork, cloudlet: Object, names: Iterable[str]) -> dict[str, Object]:
     """Return the removed instances of these names: their numbers still tell what the agent may have been told."""
     keys = {Key(cloudlet.ns, f"{cloudlet.id}:{name}"): name for name in names}
-    await desk.load(keys)
-    found = {name: desk.objects.get(key) for key, name in keys.items()}
+    await uow.load(keys)
+    found = {name: uow.objects.get(key) for key, name in keys.items()}
     return {name: one for name, one in found.items() if one is not None and one.kind in INSTANCES}
 
 
-def _settle_thing(desk: Desk, found: Object, item: Item, listed: Gathering) -> tuple[Turn, Order | None]:
-    operation = desk.operations.get(Key(found.ns, found.op)) if found.op is not None else None
+def _settle_thing(uow: UnitOfWork, found: Object, item: Item, listed: Gathering) -> tuple[Turn, Order | None]:
+    operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
     rules, book = RULES[found.kind], book_of(found, operation, listed.notify)
     turn = settled(rules, book, item)
     if must_undo(turn.book):
         turn = Turn(undoing(rules, turn.book), "begins the undo")
-    changed = write_turn(desk, found, operation, turn, listed.cloudlet, "the agent lost the work")
+    changed = write_turn(uow, found, operation, turn, listed.cloudlet, "the agent lost the work")
     return turn, due(changed, turn.book, listed.notify)

@@ -71,8 +71,8 @@ from stateward.domains.edge.refusals import (
 )
 from stateward.domains.edge.reserving import reserve
 from stateward.engine import NotFound, Request
-from stateward.engine.change import journal
-from stateward.engine.desk import Desk
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import ADMIN, Move, decide
 from stateward.store.records import Object
@@ -89,27 +89,27 @@ COME_UP_WITHIN, MOST_WITHIN = 60.0, 600.0
 # --- clusters --------------------------------------------------------------------------------------------------------
 
 
-async def guard_cluster(desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check an action on a ClusterInst, and complete it."""
     if request.action not in BEGINNINGS:
         return None
     cloudlet, cluster = checked_parts(found.kind, found.id)
     _check_caller(request, cloudlet)
-    await open_cloudlet(desk, request, cloudlet)
-    apps = apps_in(await on_cloudlet(desk, found.ns, cloudlet), cloudlet, cluster)
+    await open_cloudlet(uow, request, cloudlet)
+    apps = apps_in(await on_cloudlet(uow, found.ns, cloudlet), cloudlet, cluster)
     _refuse_motion(apps, request)
     marks = marks_of(found)
     if request.action in REMOVALS:
         _refuse_use(f"ClusterInst {found.id}", apps, request, marks)
-        return await _completed(desk, request, found, None, marks)
-    spec = await _cluster_spec(desk, request, found, marks)
+        return await _completed(uow, request, found, None, marks)
+    spec = await _cluster_spec(uow, request, found, marks)
     if request.action == "create":
         args = msgspec.json.decode(request.args)
         marks = replace(marks, reserved_by=str(args.get("reserved_by", "")) if spec.reservable else "")
-    return await _completed(desk, request, found, spec, marks)
+    return await _completed(uow, request, found, spec, marks)
 
 
-async def _cluster_spec(desk: Desk, request: Request, found: Object, marks: Marks) -> ClusterInst:
+async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, marks: Marks) -> ClusterInst:
     if request.action == "re-create":
         return msgspec.json.decode(marks.spec or found.spec, type=ClusterInst)
     wanted = merged(request, found, ClusterInst)
@@ -119,12 +119,12 @@ async def _cluster_spec(desk: Desk, request: Request, found: Object, marks: Mark
         before = spec_of(found, ClusterInst)
         if any(getattr(wanted, name) != getattr(before, name) for name in FIXED):
             raise BadInput("flavor", wanted.flavor, "what can be changed: only nodes and autoscale can")
-        await check_references(desk, found, wanted, plain(before))
+        await check_references(uow, found, wanted, plain(before))
         return wanted
-    await check_references(desk, found, wanted, {})
+    await check_references(uow, found, wanted, {})
     if not wanted.flavor:
         return wanted
-    flavor = await object_at(desk, found.ns, record_id(FLAVOR.kind, wanted.flavor), FLAVOR.kind)
+    flavor = await object_at(uow, found.ns, record_id(FLAVOR.kind, wanted.flavor), FLAVOR.kind)
     return replace(wanted, size=spec_of(flavor, FlavorSpec).size)
 
 
@@ -140,63 +140,63 @@ def _refuse_use(what: str, apps: list[Object], request: Request, marks: Marks) -
 # --- apps ------------------------------------------------------------------------------------------------------------
 
 
-async def guard_app(desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check an action on an AppInst, and complete it."""
     if request.action not in BEGINNINGS:
         return None
     cloudlet, cluster, app = checked_parts(found.kind, found.id)
     _check_caller(request, cloudlet)
-    await open_cloudlet(desk, request, cloudlet)
+    await open_cloudlet(uow, request, cloudlet)
     if request.action == "create":
-        return await _create_app(desk, request, found, (cloudlet, cluster, app))
+        return await _create_app(uow, request, found, (cloudlet, cluster, app))
     marks = marks_of(found)
-    await _check_cluster(desk, request, found, cluster_id(cloudlet, marks.cluster))
+    await _check_cluster(uow, request, found, cluster_id(cloudlet, marks.cluster))
     if request.action in REMOVALS:
-        await _take_leave(desk, request, found, app)
-        return await _completed(desk, request, found, None, marks)
+        await _take_leave(uow, request, found, app)
+        return await _completed(uow, request, found, None, marks)
     if request.action == "re-create":
         spec = msgspec.json.decode(marks.spec or found.spec, type=AppInst)
     elif msgspec.json.decode(request.args).get("refresh"):
-        record = spec_of(await object_at(desk, found.ns, record_id(APP.kind, app), APP.kind), AppSpec)
+        record = spec_of(await object_at(uow, found.ns, record_id(APP.kind, app), APP.kind), AppSpec)
         spec = _app_spec(record, app, marks.cluster)
     else:
         spec = merged(request, found, AppInst)
-    return await _completed(desk, request, found, spec, marks)
+    return await _completed(uow, request, found, spec, marks)
 
 
-async def _create_app(desk: Desk, request: Request, found: Object, parts: tuple[str, str, str]) -> Request:
+async def _create_app(uow: UnitOfWork, request: Request, found: Object, parts: tuple[str, str, str]) -> Request:
     cloudlet, cluster, app = parts
-    record = await object_at(desk, found.ns, record_id(APP.kind, app), APP.kind)
+    record = await object_at(uow, found.ns, record_id(APP.kind, app), APP.kind)
     wanted = spec_of(record, AppSpec)
     automatic = cluster.startswith(AUTO)
     if automatic != (DEPENDENCIES in request.facts):
         raise BadInput("facts", sorted(request.facts), f"with {DEPENDENCIES!r} where the cluster is an {AUTO}")
     if automatic:
-        cluster = await reserve(desk, found.ns, cloudlet, cluster, wanted)
+        cluster = await reserve(uow, found.ns, cloudlet, cluster, wanted)
     else:
-        await _check_host(desk, request, found, cluster_id(cloudlet, cluster), wanted.organization)
-    policy = await _policy(desk, found.ns, wanted)
-    joined(desk, record, found.id, policy)
+        await _check_host(uow, request, found, cluster_id(cloudlet, cluster), wanted.organization)
+    policy = await _policy(uow, found.ns, wanted)
+    joined(uow, record, found.id, policy)
     marks = replace(marks_of(found), cluster=cluster)
-    return await _completed(desk, request, found, _app_spec(wanted, app, cluster), marks)
+    return await _completed(uow, request, found, _app_spec(wanted, app, cluster), marks)
 
 
 def _app_spec(app: AppSpec, name: str, cluster: str) -> AppInst:
     return AppInst(name, app.organization, cluster, app.command, app.setup, app.count, app.auto_delete)
 
 
-async def _check_host(desk: Desk, request: Request, found: Object, cluster: str, organization: str) -> None:
+async def _check_host(uow: UnitOfWork, request: Request, found: Object, cluster: str, organization: str) -> None:
     """Refuse a new app whose cluster is not there, not ready, or somebody else's."""
-    await _check_cluster(desk, request, found, cluster)
-    host = await object_at(desk, found.ns, cluster, CLUSTERINST.kind)
+    await _check_cluster(uow, request, found, cluster)
+    host = await object_at(uow, found.ns, cluster, CLUSTERINST.kind)
     reserved_by = marks_of(host).reserved_by
     if spec_of(host, ClusterInst).reservable and reserved_by != organization:
         raise Reserved(cluster, reserved_by)
 
 
-async def _check_cluster(desk: Desk, request: Request, found: Object, cluster: str) -> None:
+async def _check_cluster(uow: UnitOfWork, request: Request, found: Object, cluster: str) -> None:
     """Refuse an action while one runs on the cluster; only what is deleted with its cluster is part of that one."""
-    host = await maybe_at(desk, found.ns, cluster, CLUSTERINST.kind)
+    host = await maybe_at(uow, found.ns, cluster, CLUSTERINST.kind)
     if host is None:
         if request.action in REMOVALS:
             return
@@ -217,29 +217,29 @@ async def _check_cluster(desk: Desk, request: Request, found: Object, cluster: s
         raise NotReady(f"ClusterInst {cluster}", "missing on its cloudlet")
 
 
-async def _take_leave(desk: Desk, request: Request, found: Object, app: str) -> None:
-    record = await maybe_at(desk, found.ns, record_id(APP.kind, app), APP.kind)
+async def _take_leave(uow: UnitOfWork, request: Request, found: Object, app: str) -> None:
+    record = await maybe_at(uow, found.ns, record_id(APP.kind, app), APP.kind)
     if record is None:
         return
     wanted = spec_of(record, AppSpec)
     bound = request.parent is None and request.actor != ADMIN
     cloudlet = found.id.partition(":")[0]
-    policy = await _policy(desk, found.ns, wanted)
+    policy = await _policy(uow, found.ns, wanted)
     astray = policy is not None and cloudlet not in policy.cloudlets
-    leaving(desk, record, found.id, policy if bound and not astray else None)
+    leaving(uow, record, found.id, policy if bound and not astray else None)
 
 
-async def _policy(desk: Desk, ns: str, app: AppSpec) -> AutoprovSpec | None:
+async def _policy(uow: UnitOfWork, ns: str, app: AppSpec) -> AutoprovSpec | None:
     if not app.autoprov:
         return None
-    found = await maybe_at(desk, ns, record_id(AUTOPROV.kind, app.autoprov), AUTOPROV.kind)
+    found = await maybe_at(uow, ns, record_id(AUTOPROV.kind, app.autoprov), AUTOPROV.kind)
     return None if found is None else spec_of(found, AutoprovSpec)
 
 
 # --- cloudlets -------------------------------------------------------------------------------------------------------
 
 
-async def guard_cloudlet(desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check an action on a cloudlet, and complete it."""
     if request.action == "create":
         checked_parts(CLUSTERINST.kind, f"{found.id}:x")
@@ -247,23 +247,23 @@ async def guard_cloudlet(desk: Desk, request: Request, found: Object) -> Request
     if request.action == "change":
         return replace(request, spec=text_of(merged(request, found, CloudletSpec)))
     if request.action == "upgrade":
-        return await _upgrade(desk, request, found)
+        return await _upgrade(uow, request, found)
     if request.action == "handover":
-        return _hand_over(desk, request, found)
+        return _hand_over(uow, request, found)
     if request.action == "fix" and (SERVED in request.facts) != (cloudlet_marks(found).serving > 0):
         raise AgentMoved(found.id)
     if request.action == "delete":
         _check_caller(request, found.id)
-        instances = await on_cloudlet(desk, found.ns, found.id)
+        instances = await on_cloudlet(uow, found.ns, found.id)
         _refuse_motion(instances, request)
         keep = [one.id for one in instances if one.state != NOT_PRESENT and not _goes_along(one)]
         if keep:
             raise InUse(f"cloudlet {found.id}", keep)
-        return _leave_orphans(desk, request, found, instances)
+        return _leave_orphans(uow, request, found, instances)
     return None
 
 
-def _leave_orphans(desk: Desk, request: Request, found: Object, instances: list[Object]) -> Request | None:
+def _leave_orphans(uow: UnitOfWork, request: Request, found: Object, instances: list[Object]) -> Request | None:
     """Refuse to delete a cloudlet where orphans run; an administrator may leave them, and is told their names."""
     marks = cloudlet_marks(found)
     if IGNORE_AGENT not in request.facts:
@@ -273,7 +273,7 @@ def _leave_orphans(desk: Desk, request: Request, found: Object, instances: list[
     left = sorted({*marks.orphans, *(thing_of(one.id) for one in instances if one.state != NOT_PRESENT)})
     if not left:
         return None
-    journal(desk, found, request.op, request.actor, request.who, "orphans left", reason=", ".join(left))
+    journal(uow, found, request.op, request.actor, request.who, "orphans left", reason=", ".join(left))
     return replace(request, seen=text_of(replace(marks, orphans=tuple(left))))
 
 
@@ -284,7 +284,7 @@ def _goes_along(found: Object) -> bool:
     return spec_of(found, AppInst).auto_delete
 
 
-def _hand_over(desk: Desk, request: Request, found: Object) -> Request:
+def _hand_over(uow: UnitOfWork, request: Request, found: Object) -> Request:
     """Make a held installation the owner; the connection of the one before does not count any more."""
     marks = cloudlet_marks(found)
     held = [one.installation for one in marks.held]
@@ -294,13 +294,13 @@ def _hand_over(desk: Desk, request: Request, found: Object) -> Request:
     if wanted not in held:
         raise BadInput("installation", wanted, f"one that is held: {', '.join(map(repr, held)) or 'none is'}")
     why = f"from installation {marks.installation or 'without identity'} to {wanted or 'one without identity'}"
-    journal(desk, found, None, request.actor, request.who, "handed over", reason=why)
+    journal(uow, found, None, request.actor, request.who, "handed over", reason=why)
     others = tuple(one for one in marks.held if one.installation != wanted)
     after = replace(marks, installation=wanted, held=others, serving=0, heir=0, controller="", heir_controller="")
     return replace(request, seen=text_of(after))
 
 
-async def _upgrade(desk: Desk, request: Request, found: Object) -> Request:
+async def _upgrade(uow: UnitOfWork, request: Request, found: Object) -> Request:
     args = msgspec.json.decode(request.args)
     version, within = str(args.get("version", "")), args.get("within", COME_UP_WITHIN)
     marks = cloudlet_marks(found)
@@ -308,8 +308,8 @@ async def _upgrade(desk: Desk, request: Request, found: Object) -> Request:
         raise BadInput("within", within, f"a number of seconds, at most {MOST_WITHIN:g}")
     if version == marks.version or re.match(VERSION, version) is None:
         raise BadInput("version", version, f"another version than {marks.version}")
-    _refuse_motion(await on_cloudlet(desk, found.ns, found.id), request)
-    number = max(marks.operation + 1, int(desk.now * 1000))
+    _refuse_motion(await on_cloudlet(uow, found.ns, found.id), request)
+    number = max(marks.operation + 1, int(uow.now * 1000))
     return replace(request, seen=text_of(replace(marks, target=version, within=within, operation=number, heir=0)))
 
 
@@ -318,8 +318,8 @@ async def _upgrade(desk: Desk, request: Request, found: Object) -> Request:
 
 def _check_caller(request: Request, cloudlet: str) -> None:
     """Refuse overrides to those who are not administrators, and instances that are no part of their cloudlet."""
-    if request.birth is not None and request.birth.parent != cloudlet:
-        raise BadInput("parent", request.birth.parent, f"the cloudlet, {cloudlet}")
+    if request.creates is not None and request.creates.parent != cloudlet:
+        raise BadInput("parent", request.creates.parent, f"the cloudlet, {cloudlet}")
     asked = request.facts & OVERRIDES
     if asked and request.actor != ADMIN:
         raise AdminOnly(sorted(asked))
@@ -333,15 +333,15 @@ def _refuse_motion(others: list[Object], request: Request) -> None:
             raise InTheWay(one.id, one.state, one.op)
 
 
-async def _completed(desk: Desk, request: Request, found: Object, spec: Any, marks: Marks) -> Request:  # noqa: ANN401
+async def _completed(uow: UnitOfWork, request: Request, found: Object, spec: Any, marks: Marks) -> Request:  # noqa: ANN401
     """Number the operation, and the spec if there is a new one."""
-    book = book_of(found, await holder_of(desk, found))
-    former = desk.objects.get(found.key)
+    book = book_of(found, await holder_of(uow, found))
+    former = uow.objects.get(found.key)
     if former is not None and former.removed and former.kind == found.kind:  # no number is used in two lives
         book = replace(book, issued=marks_of(former).issued)
     move = decide(INSTANCES[found.kind], found.state, request.action, request.actor, request.facts)
     assert isinstance(move, Move)  # the engine has decided so before it asked us
-    after = begun(book, move, request.facts, int(desk.now * 1000))
+    after = begun(book, move, request.facts, int(uow.now * 1000))
     seen = replace(kept(marks, after), undo_of="")
     text = None if spec is None else text_of(replace(spec, revision=after.generation))
     return replace(request, spec=text, seen=text_of(seen))

@@ -46,10 +46,10 @@ from stateward.domains.edge.model import (
     thing_of,
 )
 from stateward.domains.edge.references import referenced
-from stateward.engine import Ending, Engine, Handler, Job, Kind, Request, Seen, Temporary
+from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Request, Temporary
 from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Party
-from stateward.engine.requests import Birth
+from stateward.engine.requests import Creation
 from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, TIMED_OUT, USER, Move, State
 from stateward.store.records import Key, Object
 from stateward.store.selection import Page, Selector
@@ -85,7 +85,7 @@ class Handlers:
                 CLUSTERINST,
                 {"create": asks, **common},
                 guard=guard_cluster,
-                company=referenced,
+                lock_set=referenced,
                 cancels=False,
                 general=True,
                 party=agent_of,
@@ -102,7 +102,7 @@ class Handlers:
                 CLOUDLET,
                 cloudlet,
                 guard=guard_cloudlet,
-                after=after_cloudlet,
+                on_end=after_cloudlet,
                 cancels=False,
                 general=True,
                 party=agent_of,
@@ -115,11 +115,11 @@ class Handlers:
         """Wait for the agent."""
         raise Parked(job.key.id)
 
-    async def overdue(self, job: Job) -> Seen | Ending:
+    async def overdue(self, job: Job) -> ObservedOutcome | Ending:
         """Say what the clock says; before the deadline, that nothing is known to be done."""
         deadline = job.claim.work.deadline
         if deadline is None or deadline > await self.engine.store.reader.time():
-            return Seen.NOT_DONE
+            return ObservedOutcome.NOT_DONE
         facts = facts_of(job.claim.operation) | ({UPGRADING} if job.action == "upgrade" else frozenset())
         return Ending(TIMED_OUT, CLOCK, facts, error="no sign of life from the agent before the deadline")
 
@@ -177,7 +177,7 @@ class Handlers:
     def _deletion(self, found: Object, facts: frozenset[str]) -> Request:
         actor = ADMIN if facts else USER
         return self.engine.request(
-            found.ns, found.id, "delete", actor=actor, who=WHO, facts=facts, beside=beside(found)
+            found.ns, found.id, "delete", actor=actor, who=WHO, facts=facts, also_locks=beside(found)
         )
 
     async def _apps_of(self, job: Job) -> list[Object]:
@@ -236,8 +236,8 @@ class Handlers:
             facts=facts,
             spec=plain(spec),
             args={"reserved_by": app.organization},
-            birth=birth(CLUSTERINST.kind, cloudlet) if former is None or former.removed else None,
-            beside=(cloudlet, job.object),
+            creates=birth(CLUSTERINST.kind, cloudlet) if former is None or former.removed else None,
+            also_locks=(cloudlet, job.object),
         )
 
     async def size_of(self, ns: str, flavor: str) -> str:
@@ -260,9 +260,9 @@ def agent_of(found: Object) -> Party:
     return Party(f"the agent of cloudlet {cloudlet}", cloudlet, NOT_SERVED)
 
 
-def birth(kind: str, cloudlet: str) -> Birth:
+def birth(kind: str, cloudlet: str) -> Creation:
     """Return what a new instance is made of: all of them are parts of their cloudlet."""
-    return Birth(kind, cloudlet, f'{{"cloudlet":"{cloudlet}"}}')
+    return Creation(kind, cloudlet, f'{{"cloudlet":"{cloudlet}"}}')
 
 
 def beside(found: Object) -> tuple[str, ...]:

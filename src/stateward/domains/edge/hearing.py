@@ -19,7 +19,7 @@ from stateward.domains.edge.orders import RULES, due
 from stateward.domains.edge.settling import Turn, heard, settled
 from stateward.domains.edge.succession import Unwanted, said
 from stateward.domains.edge.writing import reject, renew, write_seated, write_turn
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT
 from stateward.store import records
 from stateward.store.port import Tx
@@ -54,94 +54,94 @@ class Answer(Struct, frozen=True):
 
 async def hear(tx: Tx, words: Sequence[Word]) -> list[Answer]:
     """Take a batch of words; one that does not count is journaled as rejected."""
-    desk = await opened(tx, {key for word in words for key in (word.object, Key(word.ns, word.cloudlet))})
-    answers = [await _hear(desk, word) for word in words]
-    await closed(desk)
+    uow = await opened(tx, {key for word in words for key in (word.object, Key(word.ns, word.cloudlet))})
+    answers = [await _hear(uow, word) for word in words]
+    await closed(uow)
     return answers
 
 
-async def _hear(desk: Desk, word: Word) -> Answer:
-    cloudlet = desk.objects.get(Key(word.ns, word.cloudlet))
+async def _hear(uow: UnitOfWork, word: Word) -> Answer:
+    cloudlet = uow.objects.get(Key(word.ns, word.cloudlet))
     if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
         return Answer(False, "there is no such cloudlet")
     if not word.says.name:
-        return await _of_itself(desk, cloudlet, word)
-    found = desk.objects.get(word.object)
+        return await _of_itself(uow, cloudlet, word)
+    found = uow.objects.get(word.object)
     if found is None or found.kind not in INSTANCES:
-        reject(desk, cloudlet, AGENT, word.cloudlet, _event(word), f"nothing is known of {word.says.name}")
+        reject(uow, cloudlet, AGENT, word.cloudlet, _event(word), f"nothing is known of {word.says.name}")
         return Answer(False, "nothing is known of it")
-    operation = await holder_of(desk, found)
+    operation = await holder_of(uow, found)
     notify = cloudlet_marks(cloudlet).serving
     book = book_of(found, operation, notify)
     match word.says:
         case Progress():
-            return _progressed(desk, found, operation, book, word)
+            return _progressed(uow, found, operation, book, word)
         case Item():
-            return _changed(desk, found, operation, book, word)
+            return _changed(uow, found, operation, book, word)
         case Report():
             turn = heard(RULES[found.kind], book, word.says)
-            return _turned(desk, found, operation, turn, word)
+            return _turned(uow, found, operation, turn, word)
 
 
-def _turned(desk: Desk, found: Object, operation: Operation | None, turn: Turn, word: Word) -> Answer:
+def _turned(uow: UnitOfWork, found: Object, operation: Operation | None, turn: Turn, word: Word) -> Answer:
     assert isinstance(word.says, Report)
     if turn.refused is not None:
-        reject(desk, found, AGENT, word.cloudlet, word.says.event, turn.refused)
+        reject(uow, found, AGENT, word.cloudlet, word.says.event, turn.refused)
         return Answer(False, turn.refused.why if isinstance(turn.refused, Rejected) else str(turn.refused.reason))
-    changed = write_turn(desk, found, operation, turn, word.cloudlet, word.says.error)
+    changed = write_turn(uow, found, operation, turn, word.cloudlet, word.says.error)
     new = turn.book.operation and turn.book.operation != word.says.operation
     return Answer(True, again=turn.again, order=due(changed, turn.book, word.says.notify) if new else None)
 
 
-def _progressed(desk: Desk, found: Object, operation: Operation | None, book: Book, word: Word) -> Answer:
+def _progressed(uow: UnitOfWork, found: Object, operation: Operation | None, book: Book, word: Word) -> Answer:
     """Keep a line of progress, and give its operation time."""
     progress = word.says
     assert isinstance(progress, Progress)
     said = Report("progress", progress.operation, progress.generation, progress.notify)
     rejected = RULES[found.kind].fence(record_of(book), said)
     if rejected is not None:
-        reject(desk, found, AGENT, word.cloudlet, "progress", rejected)
+        reject(uow, found, AGENT, word.cloudlet, "progress", rejected)
         return Answer(False, rejected.why)
     op = operation.id if operation is not None else marks_of(found).undo_of
-    line = records.Progress(found.ns, op, desk.now, progress.text, progress.done, progress.total)
-    desk.changes.progress.append(line)
+    line = records.Progress(found.ns, op, uow.now, progress.text, progress.done, progress.total)
+    uow.changes.progress.append(line)
     if operation is not None:
-        renew(desk, operation, operation.within)
+        renew(uow, operation, operation.within)
     return Answer(True)
 
 
-def _changed(desk: Desk, found: Object, operation: Operation | None, book: Book, word: Word) -> Answer:
+def _changed(uow: UnitOfWork, found: Object, operation: Operation | None, book: Book, word: Word) -> Answer:
     """Take news of a thing that changed by itself; only where nothing is under way does that say anything."""
     item = word.says
     assert isinstance(item, Item)
     if item.notify != book.notify or item.operation or book.state != "Ready":
         return Answer(False, "it is news no more")
     turn = settled(RULES[found.kind], book, item)
-    write_turn(desk, found, operation, turn, word.cloudlet)
+    write_turn(uow, found, operation, turn, word.cloudlet)
     return Answer(True, missing=turn.book.missing)
 
 
-async def _of_itself(desk: Desk, cloudlet: Object, word: Word) -> Answer:
+async def _of_itself(uow: UnitOfWork, cloudlet: Object, word: Word) -> Answer:
     report = word.says
     if not isinstance(report, Report):
-        reject(desk, cloudlet, AGENT, word.version, _event(word), NAMELESS)
+        reject(uow, cloudlet, AGENT, word.version, _event(word), NAMELESS)
         return Answer(False, NAMELESS)
-    operation = await holder_of(desk, cloudlet)
+    operation = await holder_of(uow, cloudlet)
     seated = said(seat_of(cloudlet, operation), report.notify, word.version, report.event, report.operation)
     if isinstance(seated, Unwanted):
-        reject(desk, cloudlet, AGENT, word.version, report.event, seated)
+        reject(uow, cloudlet, AGENT, word.version, report.event, seated)
         return Answer(False, seated)
-    write_seated(desk, CLOUDLET, cloudlet, operation, seated, word.version, report.error)
+    write_seated(uow, CLOUDLET, cloudlet, operation, seated, word.version, report.error)
     return Answer(True)
 
 
 async def note_misconduct(tx: Tx, ns: str, cloudlet: str, who: str, why: str) -> None:
     """Journal that an agent was sent away for what it said."""
-    desk = await opened(tx, [Key(ns, cloudlet)])
-    found = desk.objects.get(Key(ns, cloudlet))
+    uow = await opened(tx, [Key(ns, cloudlet)])
+    found = uow.objects.get(Key(ns, cloudlet))
     if found is not None and not found.removed and found.kind == CLOUDLET.kind:
-        reject(desk, found, AGENT, who, "word", why)
-    await closed(desk)
+        reject(uow, found, AGENT, who, "word", why)
+    await closed(uow)
 
 
 def _event(word: Word) -> str:

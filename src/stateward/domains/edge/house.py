@@ -22,7 +22,7 @@ from stateward.domains.wing import Site, Wing
 from stateward.engine import Engine, Kind, NotFound
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from stateward.store.selection import JournalFilter
 
 log = logging.getLogger("stateward.edge")
@@ -55,7 +55,7 @@ class EdgeWing(Wing):
         self._lease, self._every = lease, every
         self._handlers = Handlers()
         records = [
-            Kind(one, guard=guard_record, company=referenced, general=True)
+            Kind(one, guard=guard_record, lock_set=referenced, general=True)
             for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
         ]
         kinds = [*self._handlers.kinds(), *records, Kind(LISTENER)]
@@ -81,7 +81,7 @@ class EdgeWing(Wing):
     @asynccontextmanager
     async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
         """Live beside an engine."""
-        self._after = await engine.store.reader.last_line()
+        self._after = await engine.store.reader.last_journal_seq()
         await self.presence.enter()
         await self.office.part(await self.presence.lost())
 
@@ -116,7 +116,7 @@ class EdgeWing(Wing):
         await show(self.service, self.office, self._site.chance)
 
 
-async def pages(store: Store, after: int) -> AsyncIterator[tuple[int, Sequence[Line]]]:
+async def pages(store: Store, after: int) -> AsyncIterator[tuple[int, Sequence[JournalEntry]]]:
     """Yield what is new of this domain in the journal, page by page, each with its last number, for ever."""
     news = asyncio.Event()
 
@@ -128,7 +128,7 @@ async def pages(store: Store, after: int) -> AsyncIterator[tuple[int, Sequence[L
     try:
         while True:
             news.clear()
-            lines = await store.reader.lines(after, PAGE, JournalFilter())
+            lines = await store.reader.journal(after, PAGE, JournalFilter())
             if lines:
                 after = lines[-1].seq
                 yield after, [one for one in lines if one.kind.startswith("edge.") or one.kind == TOKEN.kind]

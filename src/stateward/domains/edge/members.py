@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stateward.domains.edge.around import GOING, NOT_PRESENT
 from stateward.domains.edge.model import AppMarks, AutoprovSpec, text_of
 from stateward.domains.edge.refusals import Limit
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import Object
 
 
@@ -19,23 +19,23 @@ def app_marks(app: Object) -> AppMarks:
     return json.decode(app.seen, type=AppMarks)
 
 
-def joined(desk: Desk, app: Object, member: str, policy: AutoprovSpec | None) -> None:
+def joined(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
     """Add an instance, unless there are as many as there may be."""
     marks = app_marks(app)
     others = tuple(one for one in marks.members if one != member)
     if policy is not None and len(others) >= policy.max:
         raise Limit(f"app {app.id}", "at most", policy.max)
     gone = tuple(one for one in marks.leaving if one != member)
-    put_marks(desk, app, replace(marks, members=(*others, member), leaving=gone))
+    put_marks(uow, app, replace(marks, members=(*others, member), leaving=gone))
 
 
-def leaving(desk: Desk, app: Object, member: str, policy: AutoprovSpec | None) -> None:
+def leaving(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
     """Note that an instance goes, unless there are as few as there must be."""
     marks = app_marks(app)
     staying = [one for one in marks.members if one not in marks.leaving and one != member]
     if policy is not None and len(staying) < policy.min:
         raise Limit(f"app {app.id}", "at least", policy.min)
-    put_marks(desk, app, replace(marks, leaving=tuple(dict.fromkeys((*marks.leaving, member)))))
+    put_marks(uow, app, replace(marks, leaving=tuple(dict.fromkeys((*marks.leaving, member)))))
 
 
 def reviewed(marks: AppMarks, member: str, state: str | None) -> AppMarks:
@@ -48,8 +48,8 @@ def reviewed(marks: AppMarks, member: str, state: str | None) -> AppMarks:
     return marks
 
 
-def put_marks(desk: Desk, app: Object, marks: AppMarks) -> None:
+def put_marks(uow: UnitOfWork, app: Object, marks: AppMarks) -> None:
     """Write what is kept of an app."""
     seen = text_of(marks)
     if seen != app.seen:
-        desk.put(app.key, replace(app, seen=seen, version=desk.next_version(app.key)))
+        uow.save_object(app.key, replace(app, seen=seen, version=uow.next_version(app.key)))

@@ -50,8 +50,8 @@ from stateward.domains.edge.succession import hangs_up, upgrade_due
 from stateward.engine import Denied, Engine
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
+from stateward.store.records import JournalEntry as JournalLine
 from stateward.store.records import Key, Object, Operation
-from stateward.store.records import Line as JournalLine
 from stateward.store.selection import Page, Selector
 
 log = logging.getLogger("stateward.edge")
@@ -321,7 +321,7 @@ class Office:
             if found is None or found.removed:
                 continue
             try:
-                how = {"actor": CONTROLLER, "facts": {MISSING}, "beside": beside(found)}
+                how = {"actor": CONTROLLER, "facts": {MISSING}, "also_locks": beside(found)}
                 await self.engine.act(found.ns, found.id, "re-create", **how)
             except Denied as denied:
                 if denied.retry or "not_ready" in denied.code:

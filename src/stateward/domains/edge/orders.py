@@ -12,7 +12,7 @@ from stateward.domains.edge.desks import closed, opened
 from stateward.domains.edge.model import INSTANCES, book_of, cloudlet_marks, cloudlet_of, marks_of, thing_of
 from stateward.domains.edge.settling import Turn
 from stateward.domains.edge.writing import write_turn
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
 
@@ -21,22 +21,22 @@ RULES = {kind: Rules(lifecycle=lifecycle) for kind, lifecycle in INSTANCES.items
 
 async def tend(tx: Tx, keys: Sequence[Key]) -> list[Order | None]:
     """Begin the undos that are still to begin; returns the order that is due for each instance, if one is."""
-    desk = await opened(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
-    orders = [_tend(desk, key) for key in keys]
-    await closed(desk)
+    uow = await opened(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
+    orders = [_tend(uow, key) for key in keys]
+    await closed(uow)
     return orders
 
 
-def _tend(desk: Desk, key: Key) -> Order | None:
-    found, cloudlet = desk.objects.get(key), desk.objects.get(Key(key.ns, cloudlet_of(key.id)))
+def _tend(uow: UnitOfWork, key: Key) -> Order | None:
+    found, cloudlet = uow.objects.get(key), uow.objects.get(Key(key.ns, cloudlet_of(key.id)))
     if found is None or found.kind not in INSTANCES or cloudlet is None or found.state == NOT_PRESENT:
         return None
-    operation = desk.operations.get(Key(found.ns, found.op)) if found.op is not None else None
+    operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
     notify = cloudlet_marks(cloudlet).serving
     book = book_of(found, operation, notify)
     if must_undo(book):
         book = undoing(RULES[found.kind], book)
-        found = write_turn(desk, found, operation, Turn(book, "begins the undo"), "")
+        found = write_turn(uow, found, operation, Turn(book, "begins the undo"), "")
     return due(found, book, notify)
 
 

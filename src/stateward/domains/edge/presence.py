@@ -33,7 +33,7 @@ class Presence:
     async def enter(self) -> None:
         """Be there; alone on the database, those that were there before are known to be dead."""
         await self._renew()
-        if await self._engine.store.alone():
+        if await self._engine.store.is_sole_user():
             for other in await self._others():
                 await self._strike(other.id)
 

@@ -28,7 +28,7 @@ from stateward.domains.edge.model import (
 )
 from stateward.domains.edge.refusals import InUse
 from stateward.engine import Request
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Key, Object
@@ -50,7 +50,7 @@ FORMS: Mapping[str, type[Struct]] = {
 
 def referenced(request: Request, found: Object | None) -> Iterator[Key]:
     """Yield the records that a request names, for the transaction to lock; bad input is the guard's business."""
-    kind = request.birth.kind if request.birth is not None else found.kind if found is not None else ""
+    kind = request.creates.kind if request.creates is not None else found.kind if found is not None else ""
     try:
         asked = msgspec.json.decode(request.args).get("change") if request.spec is None else _decoded(request.spec)
     except (msgspec.DecodeError, AttributeError):
@@ -60,26 +60,26 @@ def referenced(request: Request, found: Object | None) -> Iterator[Key]:
             yield Key(request.ns, record_id(target.kind, name))
 
 
-async def check_references(desk: Desk, found: Object, wanted: Struct, before: Mapping[str, Any]) -> None:
+async def check_references(uow: UnitOfWork, found: Object, wanted: Struct, before: Mapping[str, Any]) -> None:
     """Refuse a spec that names a record which does not exist; what it named before is not asked for again."""
     for field, target in NAMED.get(found.kind, {}).items():
         name = getattr(wanted, field)
         if name and name != before.get(field):
-            await object_at(desk, found.ns, record_id(target.kind, name), target.kind)
+            await object_at(uow, found.ns, record_id(target.kind, name), target.kind)
 
 
-async def guard_record(desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a flavor, an app or a policy that is written; refuse to delete one that is in use."""
     if request.action == "delete":
-        await _refuse_use(desk, found)
+        await _refuse_use(uow, found)
         return None
     wanted = merged(request, found, FORMS[found.kind])
     if isinstance(wanted, AutoscaleSpec | AutoprovSpec) and wanted.min > wanted.max:
         raise BadInput("max", wanted.max, f"at least min, which is {wanted.min}")
     if isinstance(wanted, AutoscaleSpec):
         _check_targets(wanted)
-    before = {} if request.birth is not None else _decoded(found.spec)
-    await check_references(desk, found, wanted, before)
+    before = {} if request.creates is not None else _decoded(found.spec)
+    await check_references(uow, found, wanted, before)
     return msgspec.structs.replace(request, spec=text_of(wanted))
 
 
@@ -91,10 +91,10 @@ def _check_targets(policy: AutoscaleSpec) -> None:
             raise BadInput(field, target, f"0, or a number from {LEAST_TARGET:g} to {MOST_TARGET:.0f}")
 
 
-async def _refuse_use(desk: Desk, record: Object) -> None:
+async def _refuse_use(uow: UnitOfWork, record: Object) -> None:
     kind, _, name = record.id.partition(".")
-    await desk.load([Key(record.ns, one) for one in app_marks(record).members])
-    users = [await maybe_at(desk, record.ns, one, APPINST.kind) for one in app_marks(record).members]
+    await uow.load([Key(record.ns, one) for one in app_marks(record).members])
+    users = [await maybe_at(uow, record.ns, one, APPINST.kind) for one in app_marks(record).members]
     found = [f"AppInst {one.id}" for one in users if one is not None and one.state != NOT_PRESENT]
     for user_kind, fields in NAMED.items():
         named_by = [field for field, target in fields.items() if target.kind == record.kind]
@@ -102,17 +102,17 @@ async def _refuse_use(desk: Desk, record: Object) -> None:
             continue
         found += [
             _titled(user)
-            for user in await _all_of(desk, record.ns, user_kind)
+            for user in await _all_of(uow, record.ns, user_kind)
             if any(spec.get(field) == name for spec in _specs(user) for field in named_by)
         ]
     if found:
         raise InUse(f"{kind} {name}", found)
 
 
-async def _all_of(desk: Desk, ns: str, kind: str) -> list[Object]:
+async def _all_of(uow: UnitOfWork, ns: str, kind: str) -> list[Object]:
     """Return all objects of a kind; what this transaction has changed goes before what the store still shows."""
-    stored = {one.key: one for one in await desk.tx.select(Selector(ns, kind))}
-    changed = {key: one for key, one in desk.objects.items() if one.ns == ns and one.kind == kind}
+    stored = {one.key: one for one in await uow.tx.select(Selector(ns, kind))}
+    changed = {key: one for key, one in uow.objects.items() if one.ns == ns and one.kind == kind}
     return [one for one in (stored | changed).values() if not one.removed]
 
 

@@ -20,7 +20,7 @@ from stateward.domains.edge.model import (
     thing_of,
 )
 from stateward.domains.edge.reserving import set_free
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.port import Tx
 from stateward.store.records import Key
 
@@ -29,58 +29,58 @@ async def release(tx: Tx, ns: str, instance: str, cluster: str) -> None:
     """Take note of the state that an AppInst is in now; `cluster` is the one that it was last known to be in."""
     cloudlet = cloudlet_of(instance)
     record = Key(ns, record_id(APP.kind, instance.rpartition(":")[2]))
-    desk = await opened(tx, {record, Key(ns, cloudlet), Key(ns, cluster), Key(ns, instance)})
-    found, app = desk.objects.get(Key(ns, instance)), desk.objects.get(record)
+    uow = await opened(tx, {record, Key(ns, cloudlet), Key(ns, cluster), Key(ns, instance)})
+    found, app = uow.objects.get(Key(ns, instance)), uow.objects.get(record)
     state = None if found is None else found.state
     if app is not None and not app.removed:
         marks = reviewed(app_marks(app), instance, state)
         if state == AppInstState.CREATE_ERROR:
             marks = replace(marks, avoided=tuple(dict.fromkeys((*marks.avoided, cloudlet))))
-        put_marks(desk, app, marks)
+        put_marks(uow, app, marks)
     if state is None or state == AppInstState.NOT_PRESENT:
-        await _free(desk, Key(ns, cluster), cloudlet)
-    await closed(desk)
+        await _free(uow, Key(ns, cluster), cloudlet)
+    await closed(uow)
 
 
-async def _free(desk: Desk, key: Key, cloudlet: str) -> None:
-    cluster = desk.objects.get(key)
+async def _free(uow: UnitOfWork, key: Key, cloudlet: str) -> None:
+    cluster = uow.objects.get(key)
     if cluster is None or cluster.removed:
         return
     if not marks_of(cluster).reserved_by or not spec_of(cluster, ClusterInst).reservable:
         return
-    if not apps_in(await on_cloudlet(desk, key.ns, cloudlet), cloudlet, thing_of(key.id)):
-        set_free(desk, cluster)
+    if not apps_in(await on_cloudlet(uow, key.ns, cloudlet), cloudlet, thing_of(key.id)):
+        set_free(uow, cluster)
 
 
 async def retire(tx: Tx, keys: Sequence[Key]) -> None:
     """Remove the records of instances that do not exist."""
-    desk = await opened(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
+    uow = await opened(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
     for key in keys:
-        found = desk.objects.get(key)
+        found = uow.objects.get(key)
         if found is not None and found.state == AppInstState.NOT_PRESENT and not found.removed:
-            desk.put(key, replace(found, removed=True, version=desk.next_version(key)))
-    await closed(desk)
+            uow.save_object(key, replace(found, removed=True, version=uow.next_version(key)))
+    await closed(uow)
 
 
 async def idle_again(tx: Tx, key: Key) -> None:
     """Let a cluster that nobody uses, and that could not be removed, be idle for another while."""
-    desk = await opened(tx, {Key(key.ns, cloudlet_of(key.id)), key})
-    found = desk.objects.get(key)
+    uow = await opened(tx, {Key(key.ns, cloudlet_of(key.id)), key})
+    found = uow.objects.get(key)
     is_ready = found is not None and found.state == ClusterInstState.READY
     if found is not None and is_ready and spec_of(found, ClusterInst).reservable and not marks_of(found).reserved_by:
-        set_free(desk, found)
-    await closed(desk)
+        set_free(uow, found)
+    await closed(uow)
 
 
 async def count_interval(tx: Tx, ns: str, app: str, requests: dict[str, int]) -> None:
     """Count an interval of an app's demand."""
     record = Key(ns, record_id(APP.kind, app))
-    desk = await opened(tx, [record])
-    found = desk.objects.get(record)
+    uow = await opened(tx, [record])
+    found = uow.objects.get(record)
     if found is not None and not found.removed and (name := spec_of(found, AppSpec).autoprov):
         policy = Key(ns, record_id(AUTOPROV.kind, name))
-        await desk.load([policy])
-        wanted = desk.objects.get(policy)
+        await uow.load([policy])
+        wanted = uow.objects.get(policy)
         if wanted is not None and not wanted.removed:
-            put_marks(desk, found, interval(spec_of(wanted, AutoprovSpec), app_marks(found), requests))
-    await closed(desk)
+            put_marks(uow, found, interval(spec_of(wanted, AutoprovSpec), app_marks(found), requests))
+    await closed(uow)

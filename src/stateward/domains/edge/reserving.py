@@ -16,23 +16,23 @@ from stateward.domains.edge.model import (
     thing_of,
 )
 from stateward.domains.edge.refusals import Limit, Reserved
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import Key, Object, Timer
 
 IDLE = 30 * 60.0
 """How many seconds a reservable cluster is kept that nobody uses."""
 
 
-async def reserve(desk: Desk, ns: str, cloudlet: str, auto: str, app: AppSpec) -> str:
+async def reserve(uow: UnitOfWork, ns: str, cloudlet: str, auto: str, app: AppSpec) -> str:
     """Return the cluster that an app on an autocluster is to be in: reserved from now on, or still to be made."""
-    instances = await on_cloudlet(desk, ns, cloudlet)
+    instances = await on_cloudlet(uow, ns, cloudlet)
     shared = _shared(instances, cloudlet, auto, app.organization)
     if shared is not None:
         return shared
     for found in clusters(instances):
         if _is_free(found, app.flavor):
-            _mark(desk, found, app.organization)
-            desk.changes.timers_gone.append(Key(ns, idle_timer(found.id)))
+            _mark(uow, found, app.organization)
+            uow.changes.timers_gone.append(Key(ns, idle_timer(found.id)))
             return thing_of(found.id)
     taken = {thing_of(one.id) for one in clusters(instances)} | _promised(instances)
     name = next((one for n in range(MOST_RESERVABLE) if (one := f"{RESERVABLE}{n}") not in taken), None)
@@ -70,15 +70,15 @@ def _is_free(found: Object, flavor: str) -> bool:
     return ready and spec.reservable and not marks.reserved_by and spec.flavor == flavor
 
 
-def _mark(desk: Desk, found: Object, organization: str) -> None:
-    put_instance_marks(desk, found, replace(marks_of(found), reserved_by=organization))
+def _mark(uow: UnitOfWork, found: Object, organization: str) -> None:
+    put_instance_marks(uow, found, replace(marks_of(found), reserved_by=organization))
 
 
-def put_instance_marks(desk: Desk, found: Object, marks: Marks) -> None:
+def put_instance_marks(uow: UnitOfWork, found: Object, marks: Marks) -> None:
     """Write what is kept of an instance."""
     seen = text_of(marks)
     if seen != found.seen:
-        desk.put(found.key, replace(found, seen=seen, version=desk.next_version(found.key)))
+        uow.save_object(found.key, replace(found, seen=seen, version=uow.next_version(found.key)))
 
 
 def idle_timer(cluster: str) -> str:
@@ -86,8 +86,8 @@ def idle_timer(cluster: str) -> str:
     return f"idle {cluster}"
 
 
-def set_free(desk: Desk, found: Object) -> None:
+def set_free(uow: UnitOfWork, found: Object) -> None:
     """Give a reservable cluster back that nobody uses any more; it goes when nobody wants it for long."""
-    _mark(desk, found, "")
-    timer = Timer(found.ns, idle_timer(found.id), desk.now + IDLE, 0, found.id, "expire", "[]", "{}")
-    desk.changes.timers.append(timer)
+    _mark(uow, found, "")
+    timer = Timer(found.ns, idle_timer(found.id), uow.now + IDLE, 0, found.id, "expire", "[]", "{}")
+    uow.changes.timers.append(timer)

@@ -143,8 +143,8 @@ class Service:
         Those are two requests, and a key has one verdict: the second one is tried only if the key belongs to it.
         """
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "spec": spec, "key": by.key}
-        how["beside"] = tuple(around)
-        new = self.engine.request(ns, id_, "create", birth=birth(kind, cloudlet_of(id_)), **how)
+        how["also_locks"] = tuple(around)
+        new = self.engine.request(ns, id_, "create", creates=birth(kind, cloudlet_of(id_)), **how)
         again = self.engine.request(ns, id_, "create", **how)
         found = await self.engine.store.reader.object(Key(ns, id_))
         is_there = found is not None and not found.removed and found.kind == kind
@@ -162,7 +162,7 @@ class Service:
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "args": args, "key": by.key}
         around = beside(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
         try:
-            return await self.engine.act(ns, id_, action, beside=around, **how)
+            return await self.engine.act(ns, id_, action, also_locks=around, **how)
         except Refused:
             if found.state == NOT_PRESENT:  # a record of an earlier version
                 raise NotFound(ns, id_) from None

@@ -20,7 +20,7 @@ from stateward.domains.edge.service import Caller, Service
 from stateward.engine import Denied
 from stateward.engine.troubles import FaultIsolation
 from stateward.store.errors import StoreError
-from stateward.store.records import Key, Line, Object
+from stateward.store.records import JournalEntry, Key, Object
 from stateward.store.selection import Page, Selector
 
 log = logging.getLogger("stateward.edge")
@@ -42,7 +42,7 @@ class Steward:
         self._reader = service.engine.store.reader
         self._faults = FaultIsolation(log)
 
-    async def news(self, lines: Sequence[Line]) -> None:
+    async def news(self, lines: Sequence[JournalEntry]) -> None:
         """Take note of instances that have come to rest."""
         for key in dict.fromkeys(
             Key(one.ns, one.object) for one in lines if one.kind == APPINST.kind and one.target in AT_REST

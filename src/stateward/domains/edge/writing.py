@@ -6,20 +6,22 @@ from stateward.domains.edge.book import ERRORS, Book
 from stateward.domains.edge.model import CloudletMarks, Marks, cloudlet_marks, kept, marks_of, text_of, with_seat
 from stateward.domains.edge.settling import Turn
 from stateward.domains.edge.succession import Event, Seated
-from stateward.engine.change import change_state, journal, void
-from stateward.engine.desk import Desk
 from stateward.engine.endings import STATUSES
+from stateward.engine.transitions import change_state, fence_work, journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import TRANSITIONAL, Lifecycle, Meaning, Move, decide
 from stateward.store.records import Object, Operation
 
 GOOD = (Meaning.SUCCESS, Meaning.STEP)
 
 
-def write_turn(desk: Desk, found: Object, operation: Operation | None, turn: Turn, who: str, error: str = "") -> Object:
+def write_turn(
+    uow: UnitOfWork, found: Object, operation: Operation | None, turn: Turn, who: str, error: str = ""
+) -> Object:
     """Write what a turn made of an instance; returns the instance after it."""
     marks = marks_of(found)
     if turn.move is None:
-        return put_seen(desk, found, text_of(_marked(marks, turn.book, operation)))
+        return put_seen(uow, found, text_of(_marked(marks, turn.book, operation)))
     move, good = turn.move, turn.move.meaning in GOOD
     seen = _marked(marks, turn.book, operation)
     spec = _spec_after(found, operation, move, marks)
@@ -27,9 +29,9 @@ def write_turn(desk: Desk, found: Object, operation: Operation | None, turn: Tur
         seen = replace(seen, spec=spec or found.spec)
     op = None if operation is None else operation.id
     why = None if good else error or move.event
-    changed = change_state(desk, found, move, who, op, spec=spec, seen=text_of(seen), error=why)
+    changed = change_state(uow, found, move, who, op, spec=spec, seen=text_of(seen), error=why)
     if operation is not None:
-        end_or_renew(desk, operation, move, why)
+        end_or_renew(uow, operation, move, why)
     return changed
 
 
@@ -49,37 +51,37 @@ def _spec_after(found: Object, operation: Operation | None, move: Move, marks: M
     return marks.spec if undone and marks.spec != found.spec else None
 
 
-def end_or_renew(desk: Desk, operation: Operation, move: Move, error: str | None) -> None:
+def end_or_renew(uow: UnitOfWork, operation: Operation, move: Move, error: str | None) -> None:
     """End an operation, or give it the time that the state entered has: a sign of life renews the deadline."""
-    work = desk.work(operation.key)
+    work = uow.work(operation.key)
     if move.target.state_class is not TRANSITIONAL:
-        desk.end(operation, STATUSES[move.meaning], work, None, error)
+        uow.record_end(operation, STATUSES[move.meaning], work, None, error)
         if work is not None:
-            void(desk, work)
+            fence_work(uow, work)
     elif move.within is not None:
-        renew(desk, operation, move.within)
+        renew(uow, operation, move.within)
 
 
-def renew(desk: Desk, operation: Operation, within: float) -> None:
+def renew(uow: UnitOfWork, operation: Operation, within: float) -> None:
     """Begin the time of an operation anew."""
-    work = desk.work(operation.key)
+    work = uow.work(operation.key)
     if work is None:
         return
-    deadline = desk.now + within
-    desk.change(replace(work, deadline=deadline, not_before=deadline if work.parked else work.not_before))
+    deadline = uow.now + within
+    uow.update_work(replace(work, deadline=deadline, not_before=deadline if work.parked else work.not_before))
 
 
-def put_seen(desk: Desk, found: Object, seen: str) -> Object:
+def put_seen(uow: UnitOfWork, found: Object, seen: str) -> Object:
     """Write what is kept of an object, without a move."""
     if seen == found.seen:
         return found
-    changed = replace(found, seen=seen, version=desk.next_version(found.key))
-    desk.put(found.key, changed)
+    changed = replace(found, seen=seen, version=uow.next_version(found.key))
+    uow.save_object(found.key, changed)
     return changed
 
 
 def write_seated(
-    desk: Desk,
+    uow: UnitOfWork,
     lifecycle: Lifecycle,
     found: Object,
     operation: Operation | None,
@@ -92,12 +94,12 @@ def write_seated(
     seen = text_of(with_seat(marks or cloudlet_marks(found), seated.seat))
     move = None if seated.event is None else decided(lifecycle, found, operation, seated.event)
     if not isinstance(move, Move):
-        return put_seen(desk, found, seen)
+        return put_seen(uow, found, seen)
     why = None if move.meaning in GOOD else error or move.event
     op = None if operation is None else operation.id
-    changed = change_state(desk, found, move, who, op, seen=seen, error=why, reason=error or why)
+    changed = change_state(uow, found, move, who, op, seen=seen, error=why, reason=error or why)
     if operation is not None:
-        end_or_renew(desk, operation, move, why)
+        end_or_renew(uow, operation, move, why)
     return changed
 
 
@@ -107,6 +109,6 @@ def decided(lifecycle: Lifecycle, found: Object, operation: Operation | None, ev
     return decide(lifecycle, found.state, event.name, event.actor, event.facts, origin)
 
 
-def reject(desk: Desk, found: Object, actor: str, who: str, event: str, why: object) -> None:
+def reject(uow: UnitOfWork, found: Object, actor: str, who: str, event: str, why: object) -> None:
     """Journal a word that does not count."""
-    journal(desk, found, found.op, actor, who, f"rejected: {event}", reason=str(why))
+    journal(uow, found, found.op, actor, who, f"rejected: {event}", reason=str(why))

@@ -13,8 +13,8 @@ from stateward.domains.leases.ledger import Change, GiveBack, HandOver, Held, wr
 from stateward.domains.leases.model import Holding, host_key
 from stateward.engine import Job, Temporary
 from stateward.engine.batching import Batcher
-from stateward.engine.desk import Desk
 from stateward.engine.handlers import Fenced
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key
@@ -63,20 +63,20 @@ class HostBooks:
 
 async def written(tx: Tx, entries: Sequence[Entry]) -> list[StatewardError | None]:
     """Write entries; what cannot be kept of one is its answer, and the others are written."""
-    desk = Desk(tx)
-    await desk.load({entry.lease for entry in entries})
-    await desk.load({host_key(entry.lease.ns, name) for entry in entries for name, _ in entry.changes})
-    answers = [_answer(desk, entry) for entry in entries]
-    await desk.apply()
+    uow = UnitOfWork(tx)
+    await uow.load({entry.lease for entry in entries})
+    await uow.load({host_key(entry.lease.ns, name) for entry in entries for name, _ in entry.changes})
+    answers = [_answer(uow, entry) for entry in entries]
+    await uow.apply()
     return answers
 
 
-def _answer(desk: Desk, entry: Entry) -> StatewardError | None:
-    work = desk.work(entry.op)
+def _answer(uow: UnitOfWork, entry: Entry) -> StatewardError | None:
+    work = uow.work(entry.op)
     if work is None or work.fenced or work.owner is None or work.epoch != entry.epoch:
         return Fenced(entry.op.id)
     try:
-        write(desk, entry.lease.ns, entry.changes, entry.op.id, entry.lease.id)
+        write(uow, entry.lease.ns, entry.changes, entry.op.id, entry.lease.id)
     except StatewardError as error:
         return error
     return None

@@ -9,21 +9,21 @@ from msgspec.structs import replace
 
 from stateward.domains.leases.lifecycle import EVENT, RESERVATION
 from stateward.domains.leases.model import EventType, LeaseSeen, Moved, event_id
-from stateward.engine.desk import Desk
-from stateward.store.records import Key, Line
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.store.records import JournalEntry, Key
 
 _EVENTS = frozenset(EventType)
 
 
-def tell(desk: Desk, lease: Key, seen: LeaseSeen, op: str | None, who: str) -> LeaseSeen:
+def tell(uow: UnitOfWork, lease: Key, seen: LeaseSeen, op: str | None, who: str) -> LeaseSeen:
     """Write down what has happened to the parts of a lease; returns them with nothing left to tell."""
     for one in seen.moves:
-        desk.write(_line(desk.now, lease, one, op, who))
+        uow.append_journal(_line(uow.now, lease, one, op, who))
     return replace(seen, moves=()) if seen.moves else seen
 
 
-def _line(now: float, lease: Key, moved: Moved, op: str | None, who: str) -> Line:
+def _line(now: float, lease: Key, moved: Moved, op: str | None, who: str) -> JournalEntry:
     is_event = moved.part in _EVENTS
     part = event_id(lease.id, EventType(moved.part)) if is_event else moved.part
     kind = EVENT.kind if is_event else RESERVATION.kind
-    return Line(lease.ns, part, kind, op, now, moved.actor, who, moved.event, None, None, moved.why or None)
+    return JournalEntry(lease.ns, part, kind, op, now, moved.actor, who, moved.event, None, None, moved.why or None)

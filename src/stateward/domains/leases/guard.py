@@ -36,8 +36,8 @@ from stateward.domains.leases.model import (
 from stateward.domains.leases.notices import notice_key, queue_notice
 from stateward.domains.leases.resources import Resources
 from stateward.engine import Denied, Request
-from stateward.engine.desk import Desk
 from stateward.engine.requests import Occupied, blocker_of
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import Key, Object
 
 L = LeaseState
@@ -89,9 +89,9 @@ class BeingDeleted(Occupied):
 
 
 class Asked(NamedTuple):
-    """A request about a lease, on a desk."""
+    """A request about a lease, on a unit of work."""
 
-    desk: Desk
+    uow: UnitOfWork
     request: Request
     found: Object
 
@@ -129,12 +129,12 @@ class LeaseGuard:
             seen = read_lease_seen(found.seen) if looks and found is not None else None
         return [host_key(request.ns, name) for name in seen.booked] if seen is not None else ()
 
-    async def __call__(self, desk: Desk, request: Request, found: Object) -> Request | None:
+    async def __call__(self, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
         """Check a request, and complete it."""
-        seen = await self._rules[request.action](Asked(desk, request, found))
+        seen = await self._rules[request.action](Asked(uow, request, found))
         if seen is None:
             return None
-        return replace(request, seen=written(tell(desk, found.key, seen, request.op, request.who)))
+        return replace(request, seen=written(tell(uow, found.key, seen, request.op, request.who)))
 
     # --- users -------------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class LeaseGuard:
         parts.agree(L.CREATING, lease.seen)
         parts.agree(L.PENDING, lease.seen)
         self._book(asked, lease, {one: seen.hosts for one, seen in lease.seen.reservations.items()})
-        asked.desk.changes.timers += armed(lease, EventType.START)
+        asked.uow.changes.timers += armed(lease, EventType.START)
         return lease.seen
 
     async def _update(self, asked: Asked) -> LeaseSeen | None:
@@ -159,14 +159,14 @@ class LeaseGuard:
         parts.agree(status_of(asked.found), lease.seen)
         planned = {one: seen.proposed for one, seen in lease.seen.reservations.items() if seen.proposed is not None}
         self._book(asked, lease, planned)
-        asked.desk.changes.timers += rung(lease, before)
+        asked.uow.changes.timers += rung(lease, before)
         return lease.seen
 
     async def _delete(self, asked: Asked) -> LeaseSeen | None:
         """Begin to delete a lease; a delete under way goes on, because each anew would end the resources once more."""
         if status_of(asked.found) is L.DELETING and asked.found.op is not None:
-            raise BeingDeleted("delete", blocker_of(asked.desk.operations[Key(asked.found.ns, asked.found.op)]))
-        asked.desk.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
+            raise BeingDeleted("delete", blocker_of(asked.uow.operations[Key(asked.found.ns, asked.found.op)]))
+        asked.uow.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
         return self._notified(asked, asked.lease.seen, L.DELETING)
 
     async def _recover(self, asked: Asked) -> LeaseSeen | None:
@@ -175,9 +175,9 @@ class LeaseGuard:
         seen = parts.settled(lease.seen)
         status = derived_status(seen.events.get(EventType.START), seen.events.get(EventType.END))
         told = f"derived={status}" in asked.request.facts and parts.agreeing(status, seen)
-        if not told or not all(_as_booked(asked.desk, lease, one, mine) for one, mine in lease.reservations()):
+        if not told or not all(_as_booked(asked.uow, lease, one, mine) for one, mine in lease.reservations()):
             raise NotRecoverable(status)
-        asked.desk.changes.timers += armed(replace(lease, seen=seen), *AHEAD.get(status, ()))
+        asked.uow.changes.timers += armed(replace(lease, seen=seen), *AHEAD.get(status, ()))
         return seen
 
     def _book(self, asked: Asked, lease: Lease, plan: dict[str, dict[str, int]]) -> None:
@@ -189,78 +189,78 @@ class LeaseGuard:
                 continue
             for name, count in plan.get(one.id, {}).items():
                 changes.append((name, Book(demand.booking(asked.request.object, one.id, lease.spec.window, count))))
-        write(asked.desk, asked.request.ns, changes, asked.request.op, asked.request.object)
+        write(asked.uow, asked.request.ns, changes, asked.request.op, asked.request.object)
 
     # --- the clock ---------------------------------------------------------------------------------------------------
 
     async def _start(self, asked: Asked) -> LeaseSeen | None:
         lease = asked.lease
-        NotYet.unless_due(lease.spec.start, asked.desk.now)
-        await self._wait_for_hosts(asked.desk, lease)
-        asked.desk.changes.timers += armed(lease, EventType.BEFORE_END, EventType.END)
+        NotYet.unless_due(lease.spec.start, asked.uow.now)
+        await self._wait_for_hosts(asked.uow, lease)
+        asked.uow.changes.timers += armed(lease, EventType.BEFORE_END, EventType.END)
         return parts.agree(L.STARTING, parts.fired(lease.seen, EventType.START))
 
     async def _before_end(self, asked: Asked) -> LeaseSeen | None:
         lease = asked.lease
         if lease.spec.before_end is not None:
-            NotYet.unless_due(lease.spec.before_end, asked.desk.now)
+            NotYet.unless_due(lease.spec.before_end, asked.uow.now)
         fired = parts.fired(lease.seen, EventType.BEFORE_END)
         return parts.agree(L.ACTIVE, parts.done(fired, EventType.BEFORE_END))
 
     async def _end(self, asked: Asked) -> LeaseSeen | None:
         """Begin the end, also of a lease whose start has failed: what was handed over is to be taken back."""
         lease = asked.lease
-        NotYet.unless_due(lease.spec.end, asked.desk.now)
+        NotYet.unless_due(lease.spec.end, asked.uow.now)
         seen = parts.given_up(lease.seen, EventType.START)
         if seen.events[EventType.END] is EventState.IN_PROGRESS:  # left behind by an end that ran out of time
             seen = parts.settled(seen)
         for one in lease.spec.reservations:
             if seen.reservations[one.id].status is ReservationState.PENDING:
                 seen = parts.broken(seen, one.id, "the lease never started")
-        asked.desk.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
+        asked.uow.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
         ending = parts.agree(L.TERMINATING, parts.fired(seen, EventType.END))
         return self._notified(asked, ending, L.TERMINATING)
 
     def _notified(self, asked: Asked, seen: LeaseSeen, status: LeaseState) -> LeaseSeen:
         """Queue what the policy service is to be told, if there is one."""
-        return queue_notice(asked.desk, asked.found, seen, status, asked.request.op) if self._notifies else seen
+        return queue_notice(asked.uow, asked.found, seen, status, asked.request.op) if self._notifies else seen
 
     async def _heal(self, asked: Asked) -> LeaseSeen | None:
         return parts.agree(L.UPDATING, asked.lease.seen)
 
-    async def _wait_for_hosts(self, desk: Desk, lease: Lease) -> None:
+    async def _wait_for_hosts(self, uow: UnitOfWork, lease: Lease) -> None:
         """Refuse while somebody holds a host, or comes before on it, and is not over: after a downtime, all are late.
 
         Nobody waits for ever: whoever is not over has a deadline, or a timer of its own.
         """
         for one, seen in lease.reservations():
             for name in seen.hosts:
-                await self._wait_for_host(desk, lease, one.id, name)
+                await self._wait_for_host(uow, lease, one.id, name)
 
-    async def _wait_for_host(self, desk: Desk, lease: Lease, id_: str, name: str) -> None:
-        host, mine = _booked(desk, lease, id_, name)
+    async def _wait_for_host(self, uow: UnitOfWork, lease: Lease, id_: str, name: str) -> None:
+        host, mine = _booked(uow, lease, id_, name)
         if host is None or mine is None:
             return
         holder = holder_in_the_way(host.seen, id_, whole=mine.share is None)
         before = [one.lease for one in predecessors(host.seen, mine)] + ([holder.lease] if holder is not None else [])
-        await desk.load({Key(lease.object.ns, one) for one in before})
+        await uow.load({Key(lease.object.ns, one) for one in before})
         for one in before:
-            other = desk.objects.get(Key(lease.object.ns, one))
+            other = uow.objects.get(Key(lease.object.ns, one))
             if other is not None and not other.removed and other.kind == LEASE.kind and other.state not in OVER:
                 raise NotReady(name, one)
 
 
-def _booked(desk: Desk, lease: Lease, id_: str, name: str) -> tuple[Host | None, Booking | None]:
+def _booked(uow: UnitOfWork, lease: Lease, id_: str, name: str) -> tuple[Host | None, Booking | None]:
     """Return a host, and what it has promised to a reservation."""
-    found = desk.objects.get(host_key(lease.object.ns, name))
+    found = uow.objects.get(host_key(lease.object.ns, name))
     if found is None or found.removed:
         return None, None
     host = host_of(found)
     return host, next((one for one in host.seen.bookings if one.reservation == id_), None)
 
 
-def _as_booked(desk: Desk, lease: Lease, spec: ReservationSpec, seen: ReservationSeen) -> bool:
+def _as_booked(uow: UnitOfWork, lease: Lease, spec: ReservationSpec, seen: ReservationSeen) -> bool:
     """Tell whether the hosts have promised what the lease says: a change that failed half-way may have left it."""
     window = lease.spec.window
-    bookings = [_booked(desk, lease, spec.id, name)[1] for name in seen.hosts]
+    bookings = [_booked(uow, lease, spec.id, name)[1] for name in seen.hosts]
     return all(one is not None and (one.start, one.end) == (window.start, window.end) for one in bookings)

@@ -8,8 +8,8 @@ from stateward.domains.leases.clock import heal_all
 from stateward.domains.leases.model import Booking, Host, HostSpec, Share, host_key, host_of, written
 from stateward.domains.leases.numbers import MOST_MINUTES, MOST_SIZE, read_whole_number
 from stateward.engine import Denied, Request
-from stateward.engine.desk import Desk
 from stateward.engine.requests import EMPTY
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.records import Object
 
@@ -28,24 +28,24 @@ class StillBooked(Denied):
         return f"host {self.host} is promised to {', '.join(self.leases[:3])}{more}"
 
 
-async def host_guard(desk: Desk, request: Request, found: Object) -> Request | None:
+async def host_guard(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about a host, and complete it."""
-    if request.birth is not None or request.spec is not None:
+    if request.creates is not None or request.spec is not None:
         _check_spec(request.spec or EMPTY, found)
-    if request.birth is not None:
+    if request.creates is not None:
         return None
     host = host_of(found)
     match request.action:
         case "update":
             _refuse_to_shrink(host, request)
         case "remove":
-            _refuse_to_go(host, desk.now)
+            _refuse_to_go(host, uow.now)
         case "fail":
-            concerned = [one.lease for one in host.seen.bookings if one.until > desk.now]
+            concerned = [one.lease for one in host.seen.bookings if one.until > uow.now]
             held = [one.lease for one in host.seen.held]
-            desk.changes.timers += heal_all(request.ns, [*concerned, *held], host.spec.name, desk.now)
+            uow.changes.timers += heal_all(request.ns, [*concerned, *held], host.spec.name, uow.now)
         case "recover":
-            desk.changes.timers += heal_all(request.ns, host.seen.missed, host.spec.name, desk.now)
+            uow.changes.timers += heal_all(request.ns, host.seen.missed, host.spec.name, uow.now)
             return replace(request, seen=written(replace(host.seen, missed=())))
     return None
 

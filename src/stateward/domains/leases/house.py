@@ -57,7 +57,9 @@ class LeasesWing(Wing):
         guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
-            Kind(LEASE, handlers, guard=guard, company=guard.company, after=come_to_rest, cancels=False, general=True),
+            Kind(
+                LEASE, handlers, guard=guard, lock_set=guard.company, on_end=come_to_rest, cancels=False, general=True
+            ),
             Kind(RESERVATION),
             Kind(EVENT),
             Kind(HOST, guard=host_guard, general=True),

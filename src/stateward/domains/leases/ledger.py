@@ -15,8 +15,8 @@ from stateward.domains.leases.lifecycle import HOST, HostState
 from stateward.domains.leases.model import Booking, Holding, Host, HostSeen, host_key, host_of, written
 from stateward.domains.leases.times import short_time
 from stateward.engine import Denied
-from stateward.engine.change import journal
-from stateward.engine.desk import Desk
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Key
 
@@ -131,9 +131,9 @@ Changes: TypeAlias = Sequence[tuple[str, Change]]
 """Hosts by name, and what is to be done to each, in turn."""
 
 
-def write(desk: Desk, ns: str, changes: Changes, op: str | None, lease: str) -> None:
-    """Write changes on hosts that are on the desk, all of them or none; a host that is gone gives nothing back."""
-    hosts: dict[str, Host | None] = {name: _host(desk, ns, name) for name, _ in changes}
+def write(uow: UnitOfWork, ns: str, changes: Changes, op: str | None, lease: str) -> None:
+    """Write changes of loaded hosts, all of them or none; a host that is gone gives nothing back."""
+    hosts: dict[str, Host | None] = {name: _host(uow, ns, name) for name, _ in changes}
     said: dict[str, list[str]] = {}
     lacking: list[str] = []
     for name, change in changes:
@@ -154,15 +154,15 @@ def write(desk: Desk, ns: str, changes: Changes, op: str | None, lease: str) -> 
     for name, events in said.items():
         found = hosts[name]
         assert found is not None
-        _put(desk, found, ", ".join(events), op, lease)
+        _put(uow, found, ", ".join(events), op, lease)
 
 
-def _host(desk: Desk, ns: str, name: str) -> Host | None:
-    found = desk.objects.get(host_key(ns, name))
+def _host(uow: UnitOfWork, ns: str, name: str) -> Host | None:
+    found = uow.objects.get(host_key(ns, name))
     return None if found is None or found.removed or found.kind != HOST.kind else host_of(found)
 
 
-def _put(desk: Desk, host: Host, event: str, op: str | None, lease: str) -> None:
+def _put(uow: UnitOfWork, host: Host, event: str, op: str | None, lease: str) -> None:
     key: Key = host.object.key
-    desk.put(key, replace(host.object, seen=written(host.seen), version=desk.next_version(key)))
-    journal(desk, host.object, op, CONTROLLER, f"lease {lease}", event)
+    uow.save_object(key, replace(host.object, seen=written(host.seen), version=uow.next_version(key)))
+    journal(uow, host.object, op, CONTROLLER, f"lease {lease}", event)

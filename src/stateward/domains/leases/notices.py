@@ -19,8 +19,8 @@ from stateward.domains.leases.model import EventType, Host, Lease, LeaseSeen, ho
 from stateward.domains.leases.policy import Undelivered
 from stateward.domains.leases.workshop import Workshop
 from stateward.engine import Job, Temporary
-from stateward.engine.change import journal
-from stateward.engine.desk import Desk
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Key, Object, Timer
 
@@ -43,7 +43,7 @@ def notice_key(ns: str, lease: str) -> Key:
     return Key(ns, f"notice-{lease}")
 
 
-def queue_notice(desk: Desk, found: Object, seen: LeaseSeen, status: LeaseState, op: str) -> LeaseSeen:
+def queue_notice(uow: UnitOfWork, found: Object, seen: LeaseSeen, status: LeaseState, op: str) -> LeaseSeen:
     """Write the notice of a lease that is about to end or to go; returns its parts, which remember that."""
     if seen.notified or not seen.events or seen.events[EventType.END] is EventState.DONE:
         return seen
@@ -54,8 +54,8 @@ def queue_notice(desk: Desk, found: Object, seen: LeaseSeen, status: LeaseState,
         id=key.id,
         kind=NOTICE.kind,
         state=NoticeState.QUEUED.word,
-        since=desk.now,
-        version=desk.next_version(key),
+        since=uow.now,
+        version=uow.next_version(key),
         generation=1,
         op=None,
         queue=key.id,
@@ -63,11 +63,11 @@ def queue_notice(desk: Desk, found: Object, seen: LeaseSeen, status: LeaseState,
         spec=written(Notice(lease)),
         labels=msgspec.json.encode({"lease": found.id}).decode(),
         error=None,
-        created=desk.now,
+        created=uow.now,
     )
-    desk.put(key, notice)
-    journal(desk, notice, op, CONTROLLER, f"lease {found.id}", "queue", None, notice.state)
-    desk.changes.timers.append(Timer(key.ns, f"{key.id}/deliver", desk.now, RANK, key.id, "deliver", "[]", "{}"))
+    uow.save_object(key, notice)
+    journal(uow, notice, op, CONTROLLER, f"lease {found.id}", "queue", None, notice.state)
+    uow.changes.timers.append(Timer(key.ns, f"{key.id}/deliver", uow.now, RANK, key.id, "deliver", "[]", "{}"))
     return replace(seen, notified=True)
 
 

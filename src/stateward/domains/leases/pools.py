@@ -72,11 +72,11 @@ class Pools:
 
     async def _keep_up(self) -> None:
         if not self._pools:
-            self._line = await self._reader.last_line()
+            self._line = await self._reader.last_journal_seq()
             return
         await self._begin_anew_if_pruned()
         while True:
-            lines = await self._reader.lines(self._line, PAGE, JournalFilter(kind=HOST.kind))
+            lines = await self._reader.journal(self._line, PAGE, JournalFilter(kind=HOST.kind))
             await self._reread({Key(line.ns, line.object) for line in lines if line.ns in self._pools})
             if lines:
                 self._line = lines[-1].seq
@@ -88,7 +88,7 @@ class Pools:
         now = asyncio.get_running_loop().time()
         long_ago, self._looked = now - self._looked > LONG, now
         if long_ago and self._line < (await horizon(self._reader)).seq:
-            self._line = await self._reader.last_line()
+            self._line = await self._reader.last_journal_seq()
             for ns in list(self._pools):
                 self._pools[ns] = await self._load(ns)
 

@@ -23,7 +23,7 @@ from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpe
 from stateward.domains.leases.planning import changed_spec, new_spec
 from stateward.domains.leases.workshop import Workshop
 from stateward.engine import Accepted, Denied, Engine, NotFound
-from stateward.engine.requests import Birth, VersionMismatch
+from stateward.engine.requests import Creation, VersionMismatch
 from stateward.lifecycle import USER
 from stateward.store.records import Key, Operation, Status
 from stateward.store.selection import Page, Selector
@@ -120,7 +120,7 @@ class Leases:
             plan = finding.new()
             seen = parts.new_parts({one.id: ReservationSeen(hosts=plan.get(one.id, {})) for one in spec.reservations})
             request = self.engine.request(
-                caller.ns, id_, "create", spec=spec, seen=seen, birth=Birth(LEASE.kind),
+                caller.ns, id_, "create", spec=spec, seen=seen, creates=Creation(LEASE.kind),
                 actor=caller.actor, who=caller.who,
             )  # fmt: skip
             return await self._submit(caller.ns, lambda: self.engine.submit(request))

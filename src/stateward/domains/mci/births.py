@@ -21,9 +21,9 @@ from stateward.domains.mci.parts import where_of
 from stateward.domains.mci.plans import find_plan
 from stateward.domains.mci.preflight import check_plans, check_resources
 from stateward.engine import Request
-from stateward.engine.desk import Desk
 from stateward.engine.kinds import Guard
 from stateward.engine.requests import EMPTY
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.records import Key, Object
 
@@ -43,50 +43,50 @@ class BirthGuard:
     def after(self, guard: Guard) -> Guard:
         """Return a guard that completes new objects which the other guard accepts."""
 
-        async def both(desk: Desk, request: Request, found: Object) -> Request | None:
-            completed = await guard(desk, request, found)
+        async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+            completed = await guard(uow, request, found)
             if request.parent is not None:
                 return completed
             if found.kind == MCI.kind:
-                await self._check_new_groups(desk, completed or request, found)
-            if request.birth is None or found.kind == MCI.kind:
+                await self._check_new_groups(uow, completed or request, found)
+            if request.creates is None or found.kind == MCI.kind:
                 return completed
             want = read(found.kind, request.spec or EMPTY)
             complete = self._complete_vm if found.kind == VM.kind else self._complete_part
-            return with_own_uid(request, await complete(desk, request.ns, found.kind, want))
+            return with_own_uid(request, await complete(uow, request.ns, found.kind, want))
 
         return both
 
-    async def _check_new_groups(self, desk: Desk, request: Request, found: Object) -> None:
+    async def _check_new_groups(self, uow: UnitOfWork, request: Request, found: Object) -> None:
         """Refuse subgroups that are new with a request, and name what is not there or does not fit."""
         if request.spec is None:
             return
         wanted: MciSpec = read(found.kind, request.spec)
-        born = request.birth is not None
+        born = request.creates is not None
         first = 0 if born else len(mci_of(found).groups)
         groups, field = wanted.groups[first:], "spec.groups[{}]." if born else f"spec.groups[{first}]."  # one is new
-        await desk.peek(list(dict.fromkeys(key for one in groups for key in _named_records(request.ns, one))))
+        await uow.peek(list(dict.fromkeys(key for one in groups for key in _named_records(request.ns, one))))
         try:
-            await check_plans(self._catalogue.within(desk), request.ns, groups, field)
+            await check_plans(self._catalogue.within(uow), request.ns, groups, field)
         except BadInput as error:
             place, _, name = error.field.rpartition(".")
             state = None if born else found.state
             raise BadInput(f"{place}.{FIELDS.get(name, name)}", error.value, error.allowed, state=state) from error
 
-    async def _complete_vm(self, desk: Desk, ns: str, _kind: str, vm: VmSpec) -> VmSpec:
+    async def _complete_vm(self, uow: UnitOfWork, ns: str, _kind: str, vm: VmSpec) -> VmSpec:
         """Return a VM whose place, size, image and native ids are those of what it names."""
         names = SubGroup(
             vm.group, 1, vm.spec, vm.image, vm.connection, vm.network, vm.subnet, vm.groups, vm.key, zone=vm.zone
         )
-        await desk.peek(_named_records(ns, names))
+        await uow.peek(_named_records(ns, names))
         keys = _named_resources(ns, names)
-        known = self._catalogue.within(desk)
+        known = self._catalogue.within(uow)
         try:
             planned = await find_plan(known, ns, names)
             await check_resources(known, ns, planned)
         except BadInput as error:
             raise BadInput(f"spec.{FIELDS.get(error.field, error.field)}", error.value, error.allowed) from error
-        found = dict(zip(keys, await desk.peek(list(keys.values())), strict=True))
+        found = dict(zip(keys, await uow.peek(list(keys.values())), strict=True))
         for (word, name), one in found.items():
             if one is None or one.state != PartState.AVAILABLE:
                 field = {"vNet": "network", "securityGroup": "groups", "sshKey": "key"}[word]
@@ -104,10 +104,10 @@ class BirthGuard:
             parts=native_ids(vm.subnet, found.get(("vNet", vm.network)), groups, found.get(("sshKey", vm.key))),
         )
 
-    async def _complete_part(self, desk: Desk, ns: str, kind: str, part: Any) -> Any:  # noqa: ANN401 - the record
+    async def _complete_part(self, uow: UnitOfWork, ns: str, kind: str, part: Any) -> Any:  # noqa: ANN401 - the record
         """Return a part at the place of its connection; a security group belongs to a network of its namespace."""
         network = Key(ns, part_id("vNet", part.network if kind == SECURITY_GROUP.kind else ""))
-        record, of_group = await desk.peek([Key(HOME, part_id("connection", part.connection)), network])
+        record, of_group = await uow.peek([Key(HOME, part_id("connection", part.connection)), network])
         place = self._catalogue.read_connection(part.connection, record)
         if place is None:
             raise BadInput("spec.connection", part.connection, "a known connection")

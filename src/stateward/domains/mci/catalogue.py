@@ -14,7 +14,7 @@ from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, SPEC
 from stateward.domains.mci.model import HOME, Connection, Image, Spec, part_id
 from stateward.drivers.process.sizes import NAMED
 from stateward.drivers.simulated.catalogue import IMAGES, REGIONS, SPECS
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
@@ -61,24 +61,24 @@ class Catalogue:
         self.reader: Reader | None = None
         self._on_host, self._local = on_host, local
         self._known: dict[Key, Object | None] | None = None
-        self._desk: Desk | None = None
+        self._uow: UnitOfWork | None = None
 
     def snapshot(self) -> "Catalogue":
         """Return a catalogue that reads each record once: whoever resolves 400 subgroups reads a few."""
         found = Catalogue(self._on_host, local=self._local)
-        found.reader, found._known, found._desk = self.reader, {}, self._desk
+        found.reader, found._known, found._uow = self.reader, {}, self._uow
         return found
 
-    def within(self, desk: Desk) -> "Catalogue":
+    def within(self, uow: UnitOfWork) -> "Catalogue":
         """Return a catalogue that reads records in a transaction."""
         found = Catalogue(self._on_host, local=self._local)
-        found._desk = desk
+        found._uow = uow
         return found
 
     async def record(self, key: Key) -> Object | None:
         """Return a record, as it is or as it was when it was first read here."""
-        if self._desk is not None:
-            return (await self._desk.peek([key]))[0]
+        if self._uow is not None:
+            return (await self._uow.peek([key]))[0]
         if self._known is None:
             return await self._reader.object(key)
         if key not in self._known:
@@ -113,7 +113,7 @@ class Catalogue:
     async def all_connections(self) -> list[Connection]:
         """Return all connections, by name, and those too that were turned off or removed."""
         known = {name: self._resolve(one) for name, one in BUILT_IN.items()}
-        if self._desk is not None:  # only hints for an error need this list, and a transaction lists nothing for them
+        if self._uow is not None:  # only hints for an error need this list, and a transaction lists nothing for them
             return list(known.values())
         async for found in objects(self._reader, Selector(HOME, CONNECTION.kind)):
             one = msgspec.json.decode(found.spec, type=Connection)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.lifecycle import VmState
 from stateward.drivers import MachineState, Observation
-from stateward.engine import Seen
+from stateward.engine import ObservedOutcome
 
 V, M = VmState, MachineState
 
@@ -102,7 +102,7 @@ def hopeless(action: str, look: Look) -> bool:
     return look.shown is not None and look.shown.state in HOPELESS[action]
 
 
-def conclude(action: str, token: str, look: Look, since: float, *, taken: bool, shows_tokens: bool) -> Seen:
+def conclude(action: str, token: str, look: Look, since: float, *, taken: bool, shows_tokens: bool) -> ObservedOutcome:
     """Return what a look proves about an action that ends now, cancelled or overdue; UNKNOWN may become clear later.
 
     `taken` says that the provider has accepted the action: then it is under way until its end is shown. `shows_tokens`
@@ -110,25 +110,25 @@ def conclude(action: str, token: str, look: Look, since: float, *, taken: bool, 
     """
     look = proven(action, look, since)
     if look.sight is Sight.UNKNOWN:
-        return Seen.UNKNOWN
+        return ObservedOutcome.UNKNOWN
     if action == "reboot":
         return _conclude_reboot(token, look.shown, taken=taken, shows_tokens=shows_tokens)
     if reached(action, look):
-        return Seen.DONE
+        return ObservedOutcome.DONE
     if taken:
-        return Seen.UNKNOWN
+        return ObservedOutcome.UNKNOWN
     if action == "create":  # a machine that is there, in whatever state, must keep its record
-        return Seen.NOT_DONE if look.sight is Sight.ABSENT else Seen.UNKNOWN
+        return ObservedOutcome.NOT_DONE if look.sight is Sight.ABSENT else ObservedOutcome.UNKNOWN
     at_rest = look.shown is not None and look.shown.state in EVENTS
-    return Seen.NOT_DONE if at_rest else Seen.UNKNOWN
+    return ObservedOutcome.NOT_DONE if at_rest else ObservedOutcome.UNKNOWN
 
 
-def _conclude_reboot(token: str, shown: Observation | None, *, taken: bool, shows_tokens: bool) -> Seen:
+def _conclude_reboot(token: str, shown: Observation | None, *, taken: bool, shows_tokens: bool) -> ObservedOutcome:
     if shown is None:
-        return Seen.UNKNOWN
+        return ObservedOutcome.UNKNOWN
     if taken or token in shown.tokens:
-        return Seen.DONE if shown.state is M.RUNNING else Seen.UNKNOWN
-    return Seen.NOT_DONE if shows_tokens and shown.begun != token else Seen.REPEATABLE
+        return ObservedOutcome.DONE if shown.state is M.RUNNING else ObservedOutcome.UNKNOWN
+    return ObservedOutcome.NOT_DONE if shows_tokens and shown.begun != token else ObservedOutcome.REPEATABLE
 
 
 def drift(state: str, look: Look) -> str | None:

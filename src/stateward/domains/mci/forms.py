@@ -22,8 +22,8 @@ from stateward.domains.mci.model import (
     part_id,
 )
 from stateward.engine import Request
-from stateward.engine.desk import Desk
 from stateward.engine.requests import EMPTY
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.records import Object
 
@@ -53,14 +53,14 @@ FORMS = {
 }  # fmt: skip
 
 
-async def guard_form(_desk: Desk, request: Request, found: Object) -> None:
+async def guard_form(_uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse a spec that is none, or is that of something else."""
     check_form(request, found)
 
 
 def check_form(request: Request, found: Object) -> None:
     """Refuse a spec that is none, or is that of something else; most requests have no spec."""
-    if request.birth is not None:
+    if request.creates is not None:
         _check_name(FORMS[found.kind], read(found.kind, request.spec or EMPTY), found)
     elif request.spec is not None:
         _check_fixed(FORMS[found.kind], read(found.kind, request.spec, found.state), found)

@@ -18,8 +18,8 @@ from stateward.domains.mci.forms import read
 from stateward.domains.mci.lifecycle import MCI, SPEC
 from stateward.domains.mci.model import HOME, Connection, MciSpec, Scale, Spec, SubGroup, part_id
 from stateward.engine import Denied, Request
-from stateward.engine.desk import Desk
 from stateward.engine.kinds import Guard
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.store.records import Key, Object
 
@@ -93,31 +93,31 @@ class GrantGuard:
     def after(self, guard: Guard) -> Guard:
         """Return a guard that checks grants too, on the request as the other guard has completed it."""
 
-        async def both(desk: Desk, request: Request, found: Object) -> Request | None:
-            completed = await guard(desk, request, found)
-            if request.birth is not None or request.action in (*MAKING, NAMING):
-                await self._check(desk, completed or request, found)
+        async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+            completed = await guard(uow, request, found)
+            if request.creates is not None or request.action in (*MAKING, NAMING):
+                await self._check(uow, completed or request, found)
             return completed
 
         return both
 
-    async def _check(self, desk: Desk, request: Request, found: Object) -> None:
+    async def _check(self, uow: UnitOfWork, request: Request, found: Object) -> None:
         wanted = read(found.kind, request.spec or found.spec)
-        names = await self._used(desk, request, wanted) if found.kind == MCI.kind else [wanted.connection]
+        names = await self._used(uow, request, wanted) if found.kind == MCI.kind else [wanted.connection]
         keys = [Key(HOME, part_id("connection", name)) for name in names]
-        for name, record in zip(names, await desk.peek(keys), strict=True):
+        for name, record in zip(names, await uow.peek(keys), strict=True):
             connection = self._catalogue.read_connection(name, record)
             if connection is not None:  # nothing can be made at one that nobody knows
                 check_grant(connection, request.ns)
 
-    async def _used(self, desk: Desk, request: Request, mci: MciSpec) -> list[str]:
+    async def _used(self, uow: UnitOfWork, request: Request, mci: MciSpec) -> list[str]:
         """Return the connections at which an MCI is to get VMs by a request."""
         groups = mci.groups
-        if request.birth is None:
+        if request.creates is None:
             scale = msgspec.json.decode(request.args, type=Scale)
             groups = tuple(one for one in groups if one.name == scale.group)
         unnamed = [one.spec for one in groups if not one.connection]
-        records = await desk.peek([Key(request.ns, part_id("spec", id_)) for id_ in unnamed])
+        records = await uow.peek([Key(request.ns, part_id("spec", id_)) for id_ in unnamed])
         homes = {id_: _home_of(id_, record) for id_, record in zip(unnamed, records, strict=True)}
         return list(dict.fromkeys(filter(None, (_connection_of(one, homes) for one in groups))))
 

@@ -14,8 +14,8 @@ from stateward.domains.mci.scaling import SIGNS, scaled
 from stateward.domains.mci.subgroups import WITH_MCI, drop_empty_subgroup
 from stateward.domains.mci.wishes import check_wish
 from stateward.engine import Denied, Request
-from stateward.engine.desk import Desk
 from stateward.engine.requests import EMPTY
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.records import Object
 from stateward.store.selection import Selector
@@ -54,15 +54,15 @@ class Meanwhile(Denied):
         return f"MCI {self.mci!r} has got VMs meanwhile"
 
 
-async def guard_mci(desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Refuse what could not be done, and what would leave VMs behind."""
     check_form(request, found)
-    if request.birth is not None:
+    if request.creates is not None:
         want = read(found.kind, request.spec or EMPTY)
         check_wish(want)
         return with_own_uid(request, want) if request.parent is None else None
     if request.action == "delete":
-        await _guard_delete(desk, request, found)
+        await _guard_delete(uow, request, found)
     if request.action in SIGNS:
         return scaled(request, found)
     if request.spec is not None and read(found.kind, request.spec).groups != mci_of(found).groups:
@@ -78,12 +78,12 @@ def with_own_uid(request: Request, want: Any) -> Request:  # noqa: ANN401 - the 
     return replace(request, spec=text(replace(want, uid=uid_of(request.op, request.object))))
 
 
-async def _guard_delete(desk: Desk, request: Request, found: Object) -> None:
+async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse to delete an MCI whose VMs are not deleted with it, unless they are to be terminated first."""
     if TERMINATE_FIRST in request.facts and found.state != MciState.TERMINATED:
         return
-    vms = await desk.tx.select(Selector(found.ns, VM.kind, found.id))
-    left = [one for one in vms if not desk.objects.get(one.key, one).removed]
+    vms = await uow.tx.select(Selector(found.ns, VM.kind, found.id))
+    left = [one for one in vms if not uow.objects.get(one.key, one).removed]
     alive = {one.id: one.state for one in left if one.state not in SETTLED}
     if alive and FORGET not in request.facts:
         raise StillAlive(found.id, alive)
@@ -91,14 +91,14 @@ async def _guard_delete(desk: Desk, request: Request, found: Object) -> None:
         raise Meanwhile(found.id)
 
 
-async def guard_vm(desk: Desk, request: Request, found: Object) -> None:
+async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse a VM that is not part of the MCI which it says it is: nobody would see it there, nor end it with it."""
     check_form(request, found)
     if request.action == "remove":
-        note_remains(desk, request, found)
+        note_remains(uow, request, found)
         if WITH_MCI not in request.facts:
-            await drop_empty_subgroup(desk, request.who, found)
-    if request.birth is None:
+            await drop_empty_subgroup(uow, request.who, found)
+    if request.creates is None:
         return
     want = read(found.kind, request.spec or EMPTY)
     if found.id != vm_id(want.mci, want.name):
@@ -107,7 +107,7 @@ async def guard_vm(desk: Desk, request: Request, found: Object) -> None:
         raise BadInput("parent", found.parent, f"{want.mci!r}, the MCI in its spec")
 
 
-async def guard_key(_desk: Desk, request: Request, found: Object) -> None:
+async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse a key whose public half nobody can read: its VMs could not be logged in to."""
     check_form(request, found)
     if request.spec is not None:
@@ -116,7 +116,7 @@ async def guard_key(_desk: Desk, request: Request, found: Object) -> None:
             check_public_key("spec.public_key", public)
 
 
-async def guard_network(_desk: Desk, request: Request, found: Object) -> None:
+async def guard_network(_uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse to reshape a network without saying into what."""
     check_form(request, found)
     if request.action == "reshape" and request.spec is None:

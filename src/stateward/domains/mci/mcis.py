@@ -21,7 +21,7 @@ from stateward.domains.mci.vms import GrantedCloudOf
 from stateward.engine import Ending, Handler, Job, Kind, Request
 from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Guard
-from stateward.engine.requests import Birth
+from stateward.engine.requests import Creation
 from stateward.lifecycle import CANCELLED, CONTROLLER, FORCE, NO_FACTS
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object, Status
@@ -113,9 +113,9 @@ class Mcis:
         vm = vm_spec(mci, one, number, job.key.id, parts, names)
         labels = {"mci": mci.name, "subgroup": vm.group, "provider": vm.provider, "region": vm.region}
         labels |= {"connection": vm.connection}
-        birth = Birth(VM.kind, job.object, msgspec.json.encode(labels).decode())
+        birth = Creation(VM.kind, job.object, msgspec.json.encode(labels).decode())
         operation = job.claim.operation
-        return Request(job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=text(vm), birth=birth)
+        return Request(job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=text(vm), creates=birth)
 
     async def _judged(
         self, job: Job, mci: MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()

@@ -31,7 +31,7 @@ from stateward.domains.mci.own_keys import OWNED_BY
 from stateward.domains.mci.vms import CloudOf, GrantedCloudOf
 from stateward.domains.outcomes import answered
 from stateward.drivers import Accepted, Already, Driver, Outcome, Part, PartKind, Refused, Why
-from stateward.engine import Ending, Handler, Job, Kind, Permanent, Route, Seen, Temporary
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
 from stateward.engine.kinds import Guard
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Key, Object
@@ -75,7 +75,7 @@ class Parts:
                 self._handlers(word, make[word]),
                 _route,
                 complete(guards[word]),
-                keeps=(MADE_FOR, SHARED, OWNED_BY),
+                reserved_labels=(MADE_FOR, SHARED, OWNED_BY),
                 general=True,
             )
             for word, lifecycle in KINDS.items()
@@ -88,10 +88,10 @@ class Parts:
             handlers["reshape"] = Handler(make)  # one that is cancelled is taken back: see `leftovers`
         return handlers
 
-    async def _observe(self, job: Job) -> Seen:
+    async def _observe(self, job: Job) -> ObservedOutcome:
         """Say that no look tells how far it got, unless it never began; whatever is done to a part can be repeated."""
         driver = await self._driver(where_of(job.claim.object).connection)
-        return Seen.NOT_DONE if job.is_untried or not driver.caps.parts else Seen.REPEATABLE
+        return ObservedOutcome.NOT_DONE if job.is_untried or not driver.caps.parts else ObservedOutcome.REPEATABLE
 
     async def _network(self, job: Job) -> Ending:
         """Make a network with the subnets that it is to have, and no others."""

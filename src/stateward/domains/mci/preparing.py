@@ -31,7 +31,7 @@ from stateward.domains.mci.own_keys import OWNED_BY, own_key_name, owner_of
 from stateward.domains.mci.parts import KINDS, MADE_FOR, SHARED, where_of
 from stateward.domains.mci.plans import Planned, uid_of
 from stateward.engine import Job, Request, Temporary
-from stateward.engine.requests import Birth
+from stateward.engine.requests import Creation
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Reader
@@ -173,8 +173,8 @@ class Preparation:
         else:
             want = KeySpec(name=names.key, public_key=one.group.public_key, **common)
         labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
-        birth = Birth(KINDS[word].kind, labels=msgspec.json.encode(labels).decode())
-        return Request(job.ns, part_id(word, want.name), "create", "", CONTROLLER, spec=text(want), birth=birth)
+        birth = Creation(KINDS[word].kind, labels=msgspec.json.encode(labels).decode())
+        return Request(job.ns, part_id(word, want.name), "create", "", CONTROLLER, spec=text(want), creates=birth)
 
 
 def named(ns: str, mci: MciSpec, one: Planned) -> SubGroup:

@@ -17,8 +17,8 @@ from stateward.domains.mci.lifecycle import VmState
 from stateward.domains.mci.model import vm_of, vm_seen
 from stateward.drivers import MachineState
 from stateward.engine import Request
-from stateward.engine.change import journal
-from stateward.engine.desk import Desk
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
 from stateward.store.records import Object
 
@@ -70,10 +70,10 @@ def _is_gone(look: Look) -> bool:
     return look.sight is Sight.ABSENT or (look.shown is not None and look.shown.state is MachineState.TERMINATED)
 
 
-def note_remains(desk: Desk, request: Request, found: Object) -> None:
+def note_remains(uow: UnitOfWork, request: Request, found: Object) -> None:
     """Write into the journal what a removed VM may leave at its provider, unless that is known to be gone."""
     vm, seen = vm_of(found), vm_seen(found)
     if found.state != VmState.TERMINATED and gone_fact(vm.uid) not in request.facts:
         machine = f"key {vm.uid}, native id {seen.native_id or 'not known'}"
         reason = f"a machine may be left at {vm.connection}: {machine}; the VM was {found.state}"
-        journal(desk, found, None, request.actor, request.who, "left behind", reason=reason)
+        journal(uow, found, None, request.actor, request.who, "left behind", reason=reason)

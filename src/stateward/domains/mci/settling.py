@@ -13,8 +13,8 @@ from random import Random
 from stateward.domains.mci.lifecycle import MCI, VM, MciState
 from stateward.domains.mci.mcis import told
 from stateward.engine import Denied, Engine
-from stateward.engine.horizon import LinesGone
-from stateward.engine.pacing import back_off
+from stateward.engine.horizon import EntriesPruned
+from stateward.engine.pacing import backoff_delay
 from stateward.lifecycle import CONTROLLER, TRANSITIONAL
 from stateward.store.errors import StoreError
 from stateward.store.records import Key
@@ -62,16 +62,16 @@ class Settling:
                 await self._read()
             except StoreError as error:
                 log.warning("the journal is read again soon: %s", error)
-            except LinesGone as gone:  # no VM had news for so long that all since then was pruned but what is new
+            except EntriesPruned as gone:  # no VM had news for so long that all since then was pruned but what is new
                 self._last = gone.horizon
             except Exception:
                 log.exception("the reading of the journal has failed and goes on")
             failures = 1 if self._last != before else failures + 1
-            await sleep(back_off(failures, self._chance, FIRST_PAUSE, LONGEST_PAUSE))
+            await sleep(backoff_delay(failures, self._chance, FIRST_PAUSE, LONGEST_PAUSE))
 
     async def _read(self) -> None:
         if self._last is None:
-            self._last = await self._engine.store.reader.last_line()
+            self._last = await self._engine.store.reader.last_journal_seq()
         async for line in self._engine.watch(self._last, JournalFilter(kind=VM.kind)):
             self._last = line.seq
             if line.target is not None and line.source != line.target:

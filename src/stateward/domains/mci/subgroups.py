@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from stateward.domains.mci.lifecycle import MCI, VM
 from stateward.domains.mci.model import Scale, mci_of, text, vm_of
 from stateward.engine import Request
-from stateward.engine.change import journal
-from stateward.engine.desk import Desk
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Ended
 from stateward.store.records import Key, Object, Operation, Status
@@ -31,53 +31,53 @@ def mci_beside(request: Request, found: Object | None) -> Iterable[Key]:
     return (Key(found.ns, found.parent),) if removed and found is not None and found.parent else ()
 
 
-async def after_delete(desk: Desk, operation: Operation, ended: Ended) -> None:
+async def after_delete(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
     """Take the subgroup of a VM that was deleted out of the MCI's record, if it was the last one."""
-    vm = desk.objects.get(Key(operation.ns, operation.object)) if operation.action == "delete" else None
+    vm = uow.objects.get(Key(operation.ns, operation.object)) if operation.action == "delete" else None
     if vm is None or not vm.removed or ended.status is not Status.SUCCEEDED:
         return
     mci = Key(vm.ns, vm.parent or "")
-    await desk.load([mci])
-    holder = desk.objects[mci].op if mci in desk.objects else None
-    await desk.load_operations([Key(vm.ns, holder)] if holder else [])
-    await drop_empty_subgroup(desk, operation.who, vm)
+    await uow.load([mci])
+    holder = uow.objects[mci].op if mci in uow.objects else None
+    await uow.load_operations([Key(vm.ns, holder)] if holder else [])
+    await drop_empty_subgroup(uow, operation.who, vm)
 
 
-async def drop_empty_subgroup(desk: Desk, who: str, vm: Object) -> None:
+async def drop_empty_subgroup(uow: UnitOfWork, who: str, vm: Object) -> None:
     """Take the subgroup of a VM that is removed out of the MCI's record, if it was the last one."""
-    mci = desk.objects.get(Key(vm.ns, vm.parent or ""))
+    mci = uow.objects.get(Key(vm.ns, vm.parent or ""))
     if mci is None or mci.kind != MCI.kind or mci.removed:
         return
     group, wanted = vm_of(vm).group, mci_of(mci)
-    if await _count_others(desk, vm, group) or _is_growing(desk, mci, group):
+    if await _count_others(uow, vm, group) or _is_growing(uow, mci, group):
         return
     left = tuple(one for one in wanted.groups if one.name != group)
     if len(left) < len(wanted.groups):
         spec = text(replace(wanted, groups=left))
-        desk.put(mci.key, replace(mci, spec=spec, version=desk.next_version(mci.key)))
+        uow.save_object(mci.key, replace(mci, spec=spec, version=uow.next_version(mci.key)))
         reason = f"subgroup {group} has no VM left"
-        journal(desk, mci, None, CONTROLLER, who, "subgroup removed", reason=reason, spec=spec)
+        journal(uow, mci, None, CONTROLLER, who, "subgroup removed", reason=reason, spec=spec)
 
 
-async def _count_others(desk: Desk, vm: Object, group: str) -> int:
+async def _count_others(uow: UnitOfWork, vm: Object, group: str) -> int:
     """Return how many VMs a subgroup has beside one that is removed; the VMs of an MCI are read once for a batch.
 
     They are counted as they were before the transaction, and each one that it removes is taken off here. The others of
-    a batch may be removed on the desk already, and are taken off when it is their turn.
+    a batch may be removed on the uow already, and are taken off when it is their turn.
     """
     counted = ("VMs of", vm.ns, vm.parent or "")
-    if counted not in desk.tally:
-        desk.tally[counted] = 1
-        for one in await desk.tx.select(Selector(vm.ns, VM.kind, vm.parent)):
+    if counted not in uow.counts:
+        uow.counts[counted] = 1
+        for one in await uow.tx.select(Selector(vm.ns, VM.kind, vm.parent)):
             key = (*counted, vm_of(one).group)
-            desk.tally[key] = desk.tally.get(key, 0) + 1
-    desk.tally[*counted, group] -= 1
-    return desk.tally[*counted, group]
+            uow.counts[key] = uow.counts.get(key, 0) + 1
+    uow.counts[*counted, group] -= 1
+    return uow.counts[*counted, group]
 
 
-def _is_growing(desk: Desk, mci: Object, group: str) -> bool:
+def _is_growing(uow: UnitOfWork, mci: Object, group: str) -> bool:
     """Tell whether VMs are being added to a subgroup: who does it needs the record, and VMs are to come."""
-    operation = None if mci.op is None else desk.operations.get(Key(mci.ns, mci.op))
+    operation = None if mci.op is None else uow.operations.get(Key(mci.ns, mci.op))
     if operation is None or operation.action != "scale out":
         return False
     return msgspec.json.decode(operation.args, type=Scale).group == group

@@ -26,7 +26,7 @@ from stateward.domains.mci.own_keys import remove_ownerless_keys
 from stateward.domains.mci.settling import MEANING, Settling
 from stateward.drivers import Observation
 from stateward.engine import AlreadyExists, Denied, Engine
-from stateward.engine.troubles import Distances, FaultIsolation
+from stateward.engine.troubles import FaultIsolation, GrowingIntervals
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
 from stateward.store.errors import StoreError
@@ -74,7 +74,7 @@ class Upkeep:
         self._chance, self._saved, self._every = chance, saved, every
         self.settling = Settling(engine, chance)
         self._leftovers = Leftovers()
-        self._told = Distances(monotonic)
+        self._told = GrowingIntervals(monotonic)
         self._faults = FaultIsolation(log)
         self._unread = False  # the record of a VM could not be read
 

@@ -19,7 +19,7 @@ from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_o
 from stateward.domains.mci.subgroups import after_delete, mci_beside
 from stateward.domains.outcomes import answered
 from stateward.drivers import Accepted, Already, Deed, MachineState, Ref, Refused, Throttled, Transient, Want, Why
-from stateward.engine import Ending, Engine, Handler, Job, Kind, Permanent, Route, Seen, Temporary, Unknown
+from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary, Unknown
 from stateward.engine.kinds import Guard
 from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.store.records import Object
@@ -79,9 +79,9 @@ class Vms:
             handlers,
             _route,
             guard=guard,
-            company=mci_beside,
-            after=after_delete,
-            keeps=FOUND_BY,
+            lock_set=mci_beside,
+            on_end=after_delete,
+            reserved_labels=FOUND_BY,
             general=True,
         )
 
@@ -137,10 +137,10 @@ class Vms:
                 if not limit.expired():
                     raise
             if trouble:
-                await job.tell_trouble(trouble)
+                await job.report_trouble(trouble)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _observe(self, job: Job) -> Seen | Ending:
+    async def _observe(self, job: Job) -> ObservedOutcome | Ending:
         vm = errand_of(job.claim.object)
         cloud = await self._cloud_of(vm.connection)
         if job.is_ending:
@@ -149,33 +149,33 @@ class Vms:
         if look.sight is Sight.UNKNOWN:
             raise Unknown(look.trouble)
         if look.sight is Sight.ABSENT and await self._is_young(job):
-            return Seen.REPEATABLE  # it may not be shown yet: that proves no termination
+            return ObservedOutcome.REPEATABLE  # it may not be shown yet: that proves no termination
         if reached(job.action, look) and job.action != "reboot":
             return _done(job, look)
-        return Seen.REPEATABLE  # a deed is known by its token: to ask again does it no second time
+        return ObservedOutcome.REPEATABLE  # a deed is known by its token: to ask again does it no second time
 
-    async def _conclude(self, cloud: Cloud, job: Job, vm: Errand) -> Seen | Ending:
+    async def _conclude(self, cloud: Cloud, job: Job, vm: Errand) -> ObservedOutcome | Ending:
         """Say how an operation ends that ends now: what the provider has taken is waited for, within bounds."""
         if job.is_untried or (job.attempt <= 1 and not job.claim.work.observe and _denied(job)):
-            return Seen.NOT_DONE
+            return ObservedOutcome.NOT_DONE
         if job.is_calling:
-            return Seen.UNKNOWN
+            return ObservedOutcome.UNKNOWN
         taken = any(isinstance(one, Accepted | Already) for one in job.answers)
         since, shows_tokens = cloud.clock() + cloud.driver.caps.lag, cloud.driver.caps.shows_tokens
 
-        def read(look: Look) -> Seen:
+        def read(look: Look) -> ObservedOutcome:
             return conclude(job.action, job.key.id, look, since, taken=taken, shows_tokens=shows_tokens)
 
         try:
             async with asyncio.timeout(SETTLES):
                 if not job.sent:
                     await self._resume_reboot(cloud, job, vm)
-                look = await cloud.until(vm.uid, lambda look: read(look) is not Seen.UNKNOWN)
+                look = await cloud.until(vm.uid, lambda look: read(look) is not ObservedOutcome.UNKNOWN)
         except TimeoutError:
-            return Seen.UNKNOWN
+            return ObservedOutcome.UNKNOWN
         if look.sight is Sight.ABSENT and await self._is_young(job):
-            return Seen.UNKNOWN  # a machine that another worker has asked for may be about to appear
-        return _done(job, look) if read(look) is Seen.DONE else read(look)
+            return ObservedOutcome.UNKNOWN  # a machine that another worker has asked for may be about to appear
+        return _done(job, look) if read(look) is ObservedOutcome.DONE else read(look)
 
     async def _resume_reboot(self, cloud: Cloud, job: Job, vm: Errand) -> None:
         """Bring a reboot to its end whose worker has vanished in the middle: the machine would stay down."""

@@ -31,8 +31,8 @@ from stateward.domains.ovc.model import (
     vm_seen,
 )
 from stateward.domains.ovc.writing import let_go, put, put_seen
-from stateward.engine.change import journal
-from stateward.engine.desk import Desk
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Ended
 from stateward.store.records import Key, Object, Operation, Status
@@ -46,62 +46,62 @@ CLEAN = '"clean"'
 """The result of a migration that has failed and left nothing behind."""
 
 
-async def after(desk: Desk, operation: Operation, ended: Ended) -> None:
+async def after(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
     """Do what follows from the end of an operation of any kind."""
-    found = desk.objects[Key(operation.ns, operation.object)]
+    found = uow.objects[Key(operation.ns, operation.object)]
     queue = Key(found.ns, found.queue)  # before a disk leaves its VM
     of_its_kind = FOLLOWING.get(found.kind)
     if of_its_kind is not None:
-        await of_its_kind(desk, operation, ended)
-    await settle_stay(desk, desk.objects[found.key])
-    _queue_gone(desk, queue)
+        await of_its_kind(uow, operation, ended)
+    await settle_stay(uow, uow.objects[found.key])
+    _queue_gone(uow, queue)
 
 
-def _queue_gone(desk: Desk, queue: Key) -> None:
-    host = desk.objects[queue]
+def _queue_gone(uow: UnitOfWork, queue: Key) -> None:
+    host = uow.objects[queue]
     seen = seen_of(host)
-    if seen.closing and not desk.queue(queue):
-        put_seen(desk, host, replace(seen, closing=False))
+    if seen.closing and not uow.queue(queue):
+        put_seen(uow, host, replace(seen, closing=False))
 
 
 # --- VMs -------------------------------------------------------------------------------------------------------------
 
 
-async def _after_vm(desk: Desk, operation: Operation, ended: Ended) -> None:
+async def _after_vm(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
     key, good = Key(operation.ns, operation.object), ended.status is Status.SUCCEEDED
-    disks = await _let_disks_go(desk, operation, ended)
-    found = desk.objects[key]
-    seen = _moved(desk, operation, ended) if operation.hidden else _powered(operation, vm_seen(found), good=good)
-    put_seen(desk, found, replace(seen, disks=_disks_of(seen, disks)))
+    disks = await _let_disks_go(uow, operation, ended)
+    found = uow.objects[key]
+    seen = _moved(uow, operation, ended) if operation.hidden else _powered(operation, vm_seen(found), good=good)
+    put_seen(uow, found, replace(seen, disks=_disks_of(seen, disks)))
     if good and operation.action == "destroy":
-        await _nobody_stands_on(desk, desk.objects[key])
+        await _nobody_stands_on(uow, uow.objects[key])
 
 
-async def _let_disks_go(desk: Desk, operation: Operation, ended: Ended) -> list[Object]:
+async def _let_disks_go(uow: UnitOfWork, operation: Operation, ended: Ended) -> list[Object]:
     """Bring the disks to rest that the operation took along; returns them."""
-    ns, seen = operation.ns, vm_seen(desk.objects[Key(operation.ns, operation.object)])
+    ns, seen = operation.ns, vm_seen(uow.objects[Key(operation.ns, operation.object)])
     named = str(msgspec.json.decode(operation.args).get("disk", ""))
     keys = [Key(ns, id_) for id_ in {*seen.disks, new_disk_of(operation.id), named} if id_]
-    await desk.load(keys)
-    held = [one for key in keys if (one := desk.objects.get(key)) is not None and one.op == operation.id]
-    return [await _let_go(desk, one, operation, ended) for one in held]
+    await uow.load(keys)
+    held = [one for key in keys if (one := uow.objects.get(key)) is not None and one.op == operation.id]
+    return [await _let_go(uow, one, operation, ended) for one in held]
 
 
-async def _let_go(desk: Desk, disk: Object, operation: Operation, ended: Ended) -> Object:
-    rested = let_go(desk, disk, operation, ended)
+async def _let_go(uow: UnitOfWork, disk: Object, operation: Operation, ended: Ended) -> Object:
+    rested = let_go(uow, disk, operation, ended)
     if rested.state == DiskState.CREATED or (rested.state == DiskState.ERROR and operation.action == "add disk"):
-        rested = _on_its_own(desk, rested)
-    await settle_stay(desk, rested)
-    return desk.objects[rested.key]
+        rested = _on_its_own(uow, rested)
+    await settle_stay(uow, rested)
+    return uow.objects[rested.key]
 
 
-def _on_its_own(desk: Desk, disk: Object) -> Object:
+def _on_its_own(uow: UnitOfWork, disk: Object) -> Object:
     """Part a disk from its VM; a boot disk stays with it whatever happens."""
     spec, seen = spec_of(disk, DiskSpec), disk_seen(disk)
     if spec.boot:
         return disk
-    alone = put(desk, disk, parent=spec.account, queue=disk.id)
-    return put_seen(desk, alone, replace(seen, vm="", slot=0))
+    alone = put(uow, disk, parent=spec.account, queue=disk.id)
+    return put_seen(uow, alone, replace(seen, vm="", slot=0))
 
 
 def _disks_of(seen: VmSeen, changed: list[Object]) -> dict[str, int]:
@@ -129,38 +129,38 @@ def _powered(operation: Operation, seen: VmSeen, *, good: bool) -> VmSeen:
     return seen
 
 
-def _moved(desk: Desk, operation: Operation, ended: Ended) -> VmSeen:
+def _moved(uow: UnitOfWork, operation: Operation, ended: Ended) -> VmSeen:
     """Return what is known of a VM after a migration, which shows nowhere else."""
-    found = desk.objects[Key(operation.ns, operation.object)]
+    found = uow.objects[Key(operation.ns, operation.object)]
     seen = vm_seen(found)
     there, cold = Spot(seen.to, machine_of(found.id, operation.id)), operation.origin == VmState.HALTED
     if ended.status is not Status.SUCCEEDED:
         left = () if cold or ended.result == CLEAN else (there,)
         return replace(seen, to="", leftovers=(*seen.leftovers, *left))
-    journal(desk, found, operation.id, CONTROLLER, operation.who, "migrated", reason=f"{seen.node} to {seen.to}")
+    journal(uow, found, operation.id, CONTROLLER, operation.who, "migrated", reason=f"{seen.node} to {seen.to}")
     return replace(seen, node=there.node, machine=seen.machine if cold else there.machine, to="")
 
 
-async def _nobody_stands_on(desk: Desk, found: Object) -> None:
+async def _nobody_stands_on(uow: UnitOfWork, found: Object) -> None:
     """Take a VM that is destroyed off what it stood on: its image, and the VM that it was cloned from."""
     spec = spec_of(found, VmSpec)
     keys = Key(found.ns, spec.image), Key(found.ns, spec.clone_of)
-    await desk.load([key for key in keys if key.id])
-    image, source = (desk.objects.get(key) for key in keys)
+    await uow.load([key for key in keys if key.id])
+    image, source = (uow.objects.get(key) for key in keys)
     if image is not None and image.kind == IMAGE.kind:
         used = image_seen(image)
-        put_seen(desk, image, replace(used, users=max(0, used.users - 1)))
+        put_seen(uow, image, replace(used, users=max(0, used.users - 1)))
     if source is not None and source.kind == VM.kind:
         seen = vm_seen(source)
-        put_seen(desk, source, replace(seen, clones=tuple(one for one in seen.clones if one != found.id)))
+        put_seen(uow, source, replace(seen, clones=tuple(one for one in seen.clones if one != found.id)))
 
 
 # --- firewalls -------------------------------------------------------------------------------------------------------
 
 
-async def _after_box(desk: Desk, operation: Operation, ended: Ended) -> None:
+async def _after_box(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
     """Follow what became of a cloudspace's firewall: where it is, or what may be left of one that did not come up."""
-    found, good = desk.objects[Key(operation.ns, operation.object)], ended.status is Status.SUCCEEDED
+    found, good = uow.objects[Key(operation.ns, operation.object)], ended.status is Status.SUCCEEDED
     seen, ours = box_seen(found), machine_of(operation.object, operation.id)
     if operation.hidden:
         there = Spot(seen.to, ours)
@@ -175,34 +175,34 @@ async def _after_box(desk: Desk, operation: Operation, ended: Ended) -> None:
         seen = replace(seen, leftovers=())
     elif not good and seen.machine == ours:
         seen = replace(seen, node="", machine="", leftovers=(*seen.leftovers, Spot(seen.node, ours)))
-    put_seen(desk, found, seen)
+    put_seen(uow, found, seen)
 
 
 # --- disks and nodes -------------------------------------------------------------------------------------------------
 
 
-async def _after_disk(desk: Desk, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
+async def _after_disk(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
     """Follow what was done to a disk alone: one that is destroyed, or was made anew, is no longer its VM's."""
-    disk = desk.objects[Key(operation.ns, operation.object)]
+    disk = uow.objects[Key(operation.ns, operation.object)]
     vm = disk_seen(disk).vm
     if not vm or disk.state not in (DiskState.DESTROYED, DiskState.CREATED):
         return
-    await desk.load([Key(disk.ns, vm)])
-    host = desk.objects[Key(disk.ns, vm)]
+    await uow.load([Key(disk.ns, vm)])
+    host = uow.objects[Key(disk.ns, vm)]
     seen = vm_seen(host)
-    put_seen(desk, host, replace(seen, disks={id_: slot for id_, slot in seen.disks.items() if id_ != disk.id}))
-    _on_its_own(desk, disk)
+    put_seen(uow, host, replace(seen, disks={id_: slot for id_, slot in seen.disks.items() if id_ != disk.id}))
+    _on_its_own(uow, disk)
 
 
-async def _after_node(desk: Desk, operation: Operation, ended: Ended) -> None:
-    found = desk.objects[Key(operation.ns, operation.object)]
+async def _after_node(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
+    found = uow.objects[Key(operation.ns, operation.object)]
     if ended.result is None:
         return
     facts = msgspec.json.decode(ended.result, type=NodeFacts)
-    put_seen(desk, found, replace(node_seen(found), report=facts.report, away=facts.away))
+    put_seen(uow, found, replace(node_seen(found), report=facts.report, away=facts.away))
 
 
-FOLLOWING: dict[str, Callable[[Desk, Operation, Ended], Awaitable[Any]]] = {
+FOLLOWING: dict[str, Callable[[UnitOfWork, Operation, Ended], Awaitable[Any]]] = {
     VM.kind: _after_vm,
     CLOUDSPACE.kind: _after_box,
     DISK.kind: _after_disk,

@@ -12,7 +12,7 @@ from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
 from stateward.domains.ovc.model import RETENTION, SPECS, AccountSpec, Stay, seen_of, spec_of
 from stateward.domains.ovc.validation import TRANSITION_STATES
 from stateward.domains.ovc.writing import put_seen
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import Key, Object, Timer
 from stateward.store.selection import Selector
 
@@ -35,7 +35,7 @@ def bin_timer(found: Object, due: float) -> Timer:
     return Timer(found.ns, timer_key(found).id, due, RANKS[found.kind], found.id, "destroy", "[]", "{}")
 
 
-async def settle_stay(desk: Desk, found: Object) -> None:
+async def settle_stay(uow: UnitOfWork, found: Object) -> None:
     """Begin or end a stay, by the state that an object has come to rest in; what it keeps below it follows.
 
     An object that is in transition has not come to rest: hidden work on it has ended, and its deletion, which has noted
@@ -46,26 +46,26 @@ async def settle_stay(desk: Desk, found: Object) -> None:
     stay = seen_of(found).bin
     if found.state in IN_THE_BIN:
         if stay is None:
-            stay = Stay(desk.now)
-            put_seen(desk, found, replace(seen_of(found), bin=stay))
-        await _arm(desk, found, stay)
+            stay = Stay(uow.now)
+            put_seen(uow, found, replace(seen_of(found), bin=stay))
+        await _arm(uow, found, stay)
     elif stay is not None:
-        put_seen(desk, found, replace(seen_of(found), bin=None))
-        _set(desk, found, None)
+        put_seen(uow, found, replace(seen_of(found), bin=None))
+        _set(uow, found, None)
     if found.kind in CONTAINERS:
-        await _settle_below(desk, found)
+        await _settle_below(uow, found)
 
 
-async def _arm(desk: Desk, found: Object, stay: Stay) -> None:
-    if stay.along and await _sees_to_it(desk, Key(found.ns, stay.along)):
-        _set(desk, found, None)
+async def _arm(uow: UnitOfWork, found: Object, stay: Stay) -> None:
+    if stay.along and await _sees_to_it(uow, Key(found.ns, stay.along)):
+        _set(uow, found, None)
     else:
-        _set(desk, found, stay.since + await retention_of(desk, found))
+        _set(uow, found, stay.since + await retention_of(uow, found))
 
 
-def _set(desk: Desk, found: Object, due: float | None) -> None:
+def _set(uow: UnitOfWork, found: Object, due: float | None) -> None:
     """Set the timer of a stay, or take it back; what was said of it before in this transaction does not count."""
-    key, changes = timer_key(found), desk.changes
+    key, changes = timer_key(found), uow.changes
     changes.timers = [one for one in changes.timers if one.key != key]
     changes.timers_gone = [one for one in changes.timers_gone if one != key]
     if due is None:
@@ -74,31 +74,31 @@ def _set(desk: Desk, found: Object, due: float | None) -> None:
         changes.timers.append(bin_timer(found, due))
 
 
-async def _sees_to_it(desk: Desk, parent: Key) -> bool:
+async def _sees_to_it(uow: UnitOfWork, parent: Key) -> bool:
     """Tell whether the parent will take it along."""
-    await desk.load([parent])
-    found = desk.objects.get(parent)
+    await uow.load([parent])
+    found = uow.objects.get(parent)
     return found is not None and not found.removed and found.state in SEES_TO_IT
 
 
-async def _settle_below(desk: Desk, parent: Object) -> None:
+async def _settle_below(uow: UnitOfWork, parent: Object) -> None:
     """Let the parent's timer stand for those that went down with it, or give them their own."""
-    for child in await _went_along(desk, parent):
+    for child in await _went_along(uow, parent):
         stay = seen_of(child).bin
         assert stay is not None
-        await _arm(desk, child, stay)
+        await _arm(uow, child, stay)
 
 
-async def _went_along(desk: Desk, parent: Object) -> Iterable[Object]:
-    below = await desk.tx.select(Selector(parent.ns, parent=parent.id, states=IN_THE_BIN))
+async def _went_along(uow: UnitOfWork, parent: Object) -> Iterable[Object]:
+    below = await uow.tx.select(Selector(parent.ns, parent=parent.id, states=IN_THE_BIN))
     return [one for one in below if (stay := seen_of(one).bin) is not None and stay.along == parent.id]
 
 
-async def retention_of(desk: Desk, found: Object) -> float:
+async def retention_of(uow: UnitOfWork, found: Object) -> float:
     """Return how many seconds an object may lie in the bin: what its account says."""
     if found.kind == ACCOUNT.kind:
         return spec_of(found, AccountSpec).retention
     account = getattr(spec_of(found, SPECS[found.kind]), "account", "")
-    await desk.load([Key(found.ns, account)])
-    owner = desk.objects.get(Key(found.ns, account))
+    await uow.load([Key(found.ns, account)])
+    owner = uow.objects.get(Key(found.ns, account))
     return RETENTION if owner is None or owner.kind != ACCOUNT.kind else spec_of(owner, AccountSpec).retention

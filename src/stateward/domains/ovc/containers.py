@@ -14,8 +14,8 @@ from stateward.domains.ovc.model import box_seen, seen_of, text, vm_seen
 from stateward.domains.ovc.nodes import Power
 from stateward.domains.ovc.overdue import Run, in_time
 from stateward.domains.ovc.small import is_done, nothing
-from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request, Seen
-from stateward.engine.kinds import After, Company, Guard
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
+from stateward.engine.kinds import EndHook, Guard, LockSet
 from stateward.lifecycle import CONTROLLER, Lifecycle
 from stateward.store.port import Reader
 from stateward.store.records import Object
@@ -36,14 +36,14 @@ class Containers:
         self._firewalls = firewalls
         self.reader: Reader | None = None
 
-    def accounts(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
+    def accounts(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
         """Return the kind of accounts, with its handlers."""
         handlers = _bookish(lifecycle) | {
             action: Handler(self._take_along, cancelled=self._look) for action in ("delete", "restore", "destroy")
         }
-        return Kind(lifecycle, handlers, guard=guard, company=company, after=after, general=True)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after, general=True)
 
-    def cloudspaces(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
+    def cloudspaces(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
         """Return the kind of cloudspaces, with its handlers."""
         walls = self._firewalls
         powering: dict[str, Run] = {"deploy": walls.on, "resume": walls.on, "pause": walls.off, "reset": walls.reset}
@@ -54,7 +54,7 @@ class Containers:
             "destroy": Handler(self._down, cancelled=self._look),
             "place firewall": Handler(walls.place, cancelled=walls.look_placed),
         }
-        return Kind(lifecycle, handlers, guard=guard, company=company, after=after, general=True)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after, general=True)
 
     async def _down(self, job: Job) -> None:
         await self._take_along(job)
@@ -69,7 +69,7 @@ class Containers:
             await self._firewalls.off(job)
             raise
 
-    async def _look(self, job: Job) -> Seen | Ending:
+    async def _look(self, job: Job) -> ObservedOutcome | Ending:
         """Say what became of work that was cancelled: done, not done if all is as it was, or half done."""
         found, power = job.claim.object, Power.OFF
         had_power = wants_power = False
@@ -77,11 +77,11 @@ class Containers:
             power, wants_power = await self._firewalls.power(job), job.action == "restore"
             had_power = bool(box_seen(found).machine) and not wants_power
         if power is (Power.ON if had_power else Power.OFF) and await none_done(job, self._reader):
-            return Seen.NOT_DONE
+            return ObservedOutcome.NOT_DONE
         if power is Power.UNKNOWN:
-            return Seen.UNKNOWN
+            return ObservedOutcome.UNKNOWN
         left = [one for kind in BELOW[found.kind] for one in await self._below(job, kind.kind)]
-        return Seen.DONE if not left and power is (Power.ON if wants_power else Power.OFF) else HALF_DONE
+        return ObservedOutcome.DONE if not left and power is (Power.ON if wants_power else Power.OFF) else HALF_DONE
 
     async def _take_along(self, job: Job) -> None:
         """Do to all that are concerned what is done to their parent; one that will not go keeps it from going."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from stateward.domains.ovc.looking import last_error
 from stateward.domains.ovc.validation import TRANSITION_STATES
-from stateward.engine import Ending, Job, Request, Seen, Temporary
+from stateward.engine import Ending, Job, ObservedOutcome, Request, Temporary
 from stateward.lifecycle import FAILED
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object, Status
@@ -82,9 +82,9 @@ async def none_done(job: Job, reader: Reader) -> bool:
     return all(one.status is Status.CANCELLED for one in await reader.children_of(job.key))
 
 
-async def look_undone(job: Job, reader: Reader) -> Seen | Ending:
+async def look_undone(job: Job, reader: Reader) -> ObservedOutcome | Ending:
     """Say what became of cancelled work that others do."""
-    return Seen.NOT_DONE if await none_done(job, reader) else HALF_DONE
+    return ObservedOutcome.NOT_DONE if await none_done(job, reader) else HALF_DONE
 
 
 async def _why(reader: Reader, one: Object) -> str:

@@ -8,7 +8,7 @@ from stateward.domains.ovc.lifecycle import CloudspaceState
 from stateward.domains.ovc.model import BoxSeen, CloudspaceSpec, box_seen, machine_of, spec_of
 from stateward.domains.ovc.nodes import Machine, Nodes, Power
 from stateward.domains.ovc.proof import judge_power, judge_reset, power_seen
-from stateward.engine import Job, Seen
+from stateward.engine import Job, ObservedOutcome
 
 SIZE = "tiny"
 GUARDED = (CloudspaceState.DEPLOYED, CloudspaceState.DISABLED)
@@ -51,7 +51,7 @@ class Firewalls:
             await self._start(job, seen.to, machine_of(job.object, job.key.id))
         await self._stop(job, seen)
 
-    async def look(self, job: Job) -> Seen:
+    async def look(self, job: Job) -> ObservedOutcome:
         """Say whether a firewall is as the job is to leave it."""
         seen, wanted = box_seen(job.claim.object), REACHED.get(job.action)
         if wanted is None:
@@ -63,22 +63,24 @@ class Firewalls:
         seen = box_seen(job.claim.object)
         return await self._power_at(job, seen.node, seen.machine)
 
-    async def look_placed(self, job: Job) -> Seen:
+    async def look_placed(self, job: Job) -> ObservedOutcome:
         """Say whether a firewall is where it is to be; as long as it has power where it was, it is not."""
         seen = box_seen(job.claim.object)
         here = await self.power(job)
         there = await self._power_at(job, seen.to, machine_of(job.object, job.key.id) if seen.to else "")
         if here is Power.OFF and there is (Power.ON if seen.to else Power.OFF):
-            return Seen.DONE
-        return Seen.NOT_DONE if here is (Power.ON if seen.machine else Power.OFF) else Seen.UNKNOWN
+            return ObservedOutcome.DONE
+        return (
+            ObservedOutcome.NOT_DONE if here is (Power.ON if seen.machine else Power.OFF) else ObservedOutcome.UNKNOWN
+        )
 
     async def _power_at(self, job: Job, node: str, machine: str) -> Power:
         return await power_seen(await self._nodes.of(job.ns, node), machine, job) if machine else Power.OFF
 
-    async def _look_reset(self, job: Job, seen: BoxSeen) -> Seen:
+    async def _look_reset(self, job: Job, seen: BoxSeen) -> ObservedOutcome:
         """Say whether a firewall was booted anew; one that had no power is a new machine, made by this operation."""
         if not seen.machine:
-            return Seen.REPEATABLE
+            return ObservedOutcome.REPEATABLE
         node = await self._nodes.of(job.ns, seen.node)
         if seen.machine == machine_of(job.object, job.key.id):
             return judge_power(await power_seen(node, seen.machine, job), Power.ON)

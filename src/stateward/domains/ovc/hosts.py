@@ -15,8 +15,8 @@ from stateward.domains.ovc.looking import objects
 from stateward.domains.ovc.model import Away, NodeFacts, NodeReport, Placed, box_seen, node_seen, text
 from stateward.domains.ovc.nodes import Nodes
 from stateward.domains.ovc.rules.node import vm_action
-from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request, Seen
-from stateward.engine.kinds import After, Guard
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
+from stateward.engine.kinds import EndHook, Guard
 from stateward.lifecycle import CONTROLLER, FAILED, Lifecycle
 from stateward.store.port import Reader
 from stateward.store.records import Object
@@ -34,7 +34,7 @@ class Hosts:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
 
-    def kind(self, lifecycle: Lifecycle, guard: Guard, after: After) -> Kind:
+    def kind(self, lifecycle: Lifecycle, guard: Guard, after: EndHook) -> Kind:
         """Return the kind of nodes, with its handlers."""
         handlers = {
             "register": Handler(self._register),
@@ -42,9 +42,9 @@ class Hosts:
             "enable": Handler(self._fill, cancelled=self._look),
             "decommission": Handler(self._leave, cancelled=self._look),
         }
-        return Kind(lifecycle, handlers, guard=guard, after=after)
+        return Kind(lifecycle, handlers, guard=guard, on_end=after)
 
-    async def _look(self, job: Job) -> Seen | Ending:
+    async def _look(self, job: Job) -> ObservedOutcome | Ending:
         return await look_undone(job, self._reader)
 
     async def _register(self, job: Job) -> None:

@@ -55,7 +55,7 @@ class OvcWing(Wing):
             Hosts(self.nodes).kind(by[NODE.kind], guard_node, after),
         ]
         for kind in kinds:
-            kind.keeps, kind.privacy = FOUND_BY, PRIVACY.get(kind.name, PUBLIC)
+            kind.reserved_labels, kind.privacy = FOUND_BY, PRIVACY.get(kind.name, PUBLIC)
         super().__init__([without_nodes_in_errors(kind, self.nodes) for kind in kinds], routes())
 
     def attach(self, engine: Engine) -> None:

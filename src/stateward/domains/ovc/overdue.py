@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stateward.engine import Ending, Job, Seen
+from stateward.engine import Ending, Job, ObservedOutcome
 from stateward.lifecycle import FAILED, HEALER
 
 Run = Callable[[Job], Awaitable[Any]]
-Look = Callable[[Job], Awaitable[Seen | Ending]]
+Look = Callable[[Job], Awaitable[ObservedOutcome | Ending]]
 
 MARGIN = 0.1
 """What part of the time for an action is left for the look."""
@@ -36,7 +36,7 @@ def in_time(run: Run, look: Look) -> Run:
         seen = await look(job)
         if isinstance(seen, Ending):
             return replace(seen, actor=HEALER)
-        if seen is Seen.DONE:
+        if seen is ObservedOutcome.DONE:
             return Ending(actor=HEALER)
         error = f"not done {job.claim.operation.within:g} s after it was begun, and found {seen}"
         return Ending(FAILED, HEALER, error=error)

@@ -15,7 +15,7 @@ from stateward.domains.ovc.looking import objects
 from stateward.domains.ovc.model import file_name_of
 from stateward.domains.ovc.nodes import Nodes
 from stateward.engine import Handler, Job, Kind, Permanent
-from stateward.engine.conduct import UNCLEAR
+from stateward.engine.conduct import UNCLEAR_ERRORS
 from stateward.engine.handlers import Run, Unknown, WorkError
 from stateward.engine.privacy import Privacy, internal_actions
 from stateward.errors import StatewardError
@@ -65,7 +65,7 @@ def _anonymous(run: Run, nodes: Nodes) -> Run:
             log.warning("operation %s on %s failed at its node: %s", job.key.id, job.object, told)
             if isinstance(error, WorkError):
                 raise type(error)(text, after=error.after) from error
-            raise (Unknown if isinstance(error, UNCLEAR) else Permanent)(text) from error
+            raise (Unknown if isinstance(error, UNCLEAR_ERRORS) else Permanent)(text) from error
 
     return anonymous
 

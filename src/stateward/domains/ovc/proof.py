@@ -10,7 +10,7 @@ Invariant: NOT_DONE is only told of a machine that is at rest, and of a reset wh
 import asyncio
 
 from stateward.domains.ovc.nodes import Hypervisor, Power
-from stateward.engine import Job, Seen
+from stateward.engine import Job, ObservedOutcome
 
 SETTLES = 15.0
 """How many seconds a look that ends an operation waits, at most, for a machine that is changing."""
@@ -30,23 +30,23 @@ async def _outlast_lag(node: Hypervisor, job: Job) -> None:
         await asyncio.sleep(node.lag)
 
 
-def judge_power(power: Power, wanted: Power) -> Seen:
+def judge_power(power: Power, wanted: Power) -> ObservedOutcome:
     """Return what a machine's power proves about an action that was to bring it to another one."""
     match power:
         case Power.UNKNOWN:
-            return Seen.UNKNOWN
+            return ObservedOutcome.UNKNOWN
         case Power.CHANGING:
-            return Seen.REPEATABLE
+            return ObservedOutcome.REPEATABLE
         case _:
-            return Seen.DONE if power is wanted else Seen.NOT_DONE
+            return ObservedOutcome.DONE if power is wanted else ObservedOutcome.NOT_DONE
 
 
-async def judge_reset(node: Hypervisor, key: str, job: Job) -> Seen:
+async def judge_reset(node: Hypervisor, key: str, job: Job) -> ObservedOutcome:
     """Return what a node's tokens prove about a reset."""
     await _outlast_lag(node, job)
     was_reset = await node.was_reset(key, job.key.id)
     if was_reset is None:
-        return Seen.REPEATABLE
+        return ObservedOutcome.REPEATABLE
     if not was_reset:
-        return Seen.NOT_DONE
+        return ObservedOutcome.NOT_DONE
     return judge_power(await power_seen(node, key, job), Power.ON)

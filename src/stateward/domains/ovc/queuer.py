@@ -15,7 +15,7 @@ from stateward.domains.ovc.model import seen_of
 from stateward.domains.ovc.validation import TRANSITION_STATES
 from stateward.domains.ovc.writing import put_seen
 from stateward.engine import Engine, NotFound
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation
 from stateward.store.selection import Selector
@@ -72,12 +72,12 @@ class Queuer:
 
 async def _close(tx: Tx, keys: Sequence[Key]) -> list[str]:
     """Mark those queues that are there; returns whose they are."""
-    desk = Desk(tx)
-    await desk.load(keys)
-    closed = [one for key in keys if (one := desk.objects.get(key)) is not None and desk.queue(key)]
+    uow = UnitOfWork(tx)
+    await uow.load(keys)
+    closed = [one for key in keys if (one := uow.objects.get(key)) is not None and uow.queue(key)]
     for one in closed:
-        put_seen(desk, one, replace(seen_of(one), closing=True))
-    await desk.apply()
+        put_seen(uow, one, replace(seen_of(one), closing=True))
+    await uow.apply()
     return [one.id for one in closed]
 
 

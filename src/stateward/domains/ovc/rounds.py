@@ -29,9 +29,9 @@ from stateward.domains.ovc.nodes import Hypervisor, Nodes, NoVault, Power, Vault
 from stateward.domains.ovc.strangers import Strangers, note_strangers
 from stateward.domains.ovc.writing import put_seen
 from stateward.engine import Denied, Engine
-from stateward.engine.desk import Desk
 from stateward.engine.handlers import WorkError
 from stateward.engine.troubles import FaultIsolation
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.store.errors import StoreError
 from stateward.store.port import Tx
@@ -200,21 +200,21 @@ def _is_ours(one: Watched) -> bool:
 
 
 async def _taken(tx: Tx, node: Key, rest: float) -> NodeSeen | None:
-    desk = Desk(tx)
-    await desk.load([node])
-    found = desk.objects.get(node)
-    if found is None or found.kind != NODE.kind or node_seen(found).looked > desk.now - rest:
+    uow = UnitOfWork(tx)
+    await uow.load([node])
+    found = uow.objects.get(node)
+    if found is None or found.kind != NODE.kind or node_seen(found).looked > uow.now - rest:
         return None
-    seen = replace(node_seen(found), looked=desk.now)
-    put_seen(desk, found, seen)
-    await desk.apply()
+    seen = replace(node_seen(found), looked=uow.now)
+    put_seen(uow, found, seen)
+    await uow.apply()
     return seen
 
 
 async def _noted(tx: Tx, node: Key, trouble: str) -> None:
-    desk = Desk(tx)
-    await desk.load([node])
-    found = desk.objects.get(node)
+    uow = UnitOfWork(tx)
+    await uow.load([node])
+    found = uow.objects.get(node)
     if found is not None and node_seen(found).trouble != trouble:
-        put_seen(desk, found, replace(node_seen(found), trouble=trouble))
-        await desk.apply()
+        put_seen(uow, found, replace(node_seen(found), trouble=trouble))
+        await uow.apply()

@@ -27,10 +27,10 @@ from stateward.domains.ovc.model import (
 from stateward.domains.ovc.queuer import KINDS, Queuer
 from stateward.domains.ovc.validation import OBJECT_TYPES
 from stateward.engine import Accepted, Engine, NotFound, Refused, Request
-from stateward.engine.healing import Healed
+from stateward.engine.healing import Recovered
 from stateward.engine.ids import new_id
 from stateward.engine.privacy import Disclosure
-from stateward.engine.requests import Birth
+from stateward.engine.requests import Creation
 from stateward.engine.verdicts import RefusedBefore, bare_key, is_former, scope_key
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER, Meaning, Reason
@@ -63,7 +63,7 @@ class Healing(Struct, frozen=True):
     """
 
     stuck: list[StuckWork]
-    healed: list[Healed]
+    healed: list[Recovered]
     strangers: list[tuple[str, Stranger]]
 
 
@@ -142,8 +142,8 @@ class Service:
     ) -> Request:
         plain = msgspec.to_builtins(spec)
         labels = {"name": plain["name"], **({"account": plain["account"]} if kind == DISK.kind else {})}
-        birth = Birth(kind, parent, text(labels))
-        return self._request(ns, id_, action, caller, key=key, spec=plain, birth=birth)
+        birth = Creation(kind, parent, text(labels))
+        return self._request(ns, id_, action, caller, key=key, spec=plain, creates=birth)
 
     def _request(self, ns: str, id_: str, action: str, caller: Caller, **how: Any) -> Request:  # noqa: ANN401 - as engine
         key = how.pop("key", None)
@@ -227,7 +227,7 @@ class Service:
         It is told as far as the reader sees it; an administrator sees all of it.
         """
         disclosure = disclosure or self.engine.kinds.disclosure(internal=True)
-        healed = [one for one in await self.engine.healed(since, ns, disclosure.line) if one.kind in KINDS]
+        healed = [one for one in await self.engine.recovered(since, ns, disclosure.line) if one.kind in KINDS]
         settled = sorted([*healed, *await self._shown(ns, since, disclosure)], key=lambda one: one.at)
         stuck = [one for one in await self.engine.stuck(namespaces=[ns]) if one.kind in KINDS]
         shown = [one for one in stuck if not disclosure.hides_action(one.kind, one.action)]
@@ -243,13 +243,15 @@ class Service:
             for one in node_seen(node).strangers
         ]
 
-    async def _shown(self, ns: str, since: float, disclosure: Disclosure) -> list[Healed]:
+    async def _shown(self, ns: str, since: float, disclosure: Disclosure) -> list[Recovered]:
         """Return what has changed because a node showed it, and nobody had asked for it."""
         chosen = JournalFilter(ns=ns, actor=PROVIDER, since=since)
-        found = [disclosure.line(line) for line in await self.engine.store.reader.lines(0, MOST_LINES, chosen)]
+        found = [disclosure.line(line) for line in await self.engine.store.reader.journal(0, MOST_LINES, chosen)]
         lines = [line for line in found if line is not None and line.kind in KINDS and line.target is not None]
         return [
-            Healed(ns, one.object, one.kind, None, None, one.at, one.event, one.target, f"on {one.who or 'its node'}")
+            Recovered(
+                ns, one.object, one.kind, None, None, one.at, one.event, one.target, f"on {one.who or 'its node'}"
+            )
             for one in lines
         ]
 

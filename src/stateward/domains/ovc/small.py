@@ -5,8 +5,8 @@ from typing import Any
 
 from stateward.domains.ovc.model import DiskSpec, ImageSpec, disk_seen, file_name_of, spec_of, vm_seen
 from stateward.domains.ovc.nodes import Hypervisor, Nodes, Plugged, Vault
-from stateward.engine import Handler, Job, Kind, Seen
-from stateward.engine.kinds import After, Company, Guard
+from stateward.engine import Handler, Job, Kind, ObservedOutcome
+from stateward.engine.kinds import EndHook, Guard, LockSet
 from stateward.lifecycle import Lifecycle
 from stateward.store.records import Key
 
@@ -15,9 +15,9 @@ async def nothing(_: Job) -> None:
     """Do nothing: it is a matter of the books."""
 
 
-async def is_done(_: Job) -> Seen:
+async def is_done(_: Job) -> ObservedOutcome:
     """Say that it is done: there is nothing that could be otherwise."""
-    return Seen.DONE
+    return ObservedOutcome.DONE
 
 
 class Disks:
@@ -26,7 +26,7 @@ class Disks:
     def __init__(self, nodes: Nodes, vault: Vault) -> None:
         self._nodes, self._vault = nodes, vault
 
-    def kind(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
+    def kind(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
         """Return the kind of disks, with its handlers."""
         runs: dict[str, Callable[[Job], Awaitable[Any]]] = {
             "create": self._create,
@@ -35,7 +35,7 @@ class Disks:
             "destroy": self._destroy,
         }
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
-        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after)
 
     async def _create(self, job: Job) -> None:
         await self._vault.make(file_name_of(job.claim.object), spec_of(job.claim.object, DiskSpec).gib)
@@ -67,18 +67,18 @@ class Disks:
         file = self._vault.file(file_name_of(job.claim.object))
         return node, vm_seen(vm).machine, Plugged(job.object, file, seen.slot)
 
-    async def _observe(self, job: Job) -> Seen:
+    async def _observe(self, job: Job) -> ObservedOutcome:
         kept = await self._vault.has(file_name_of(job.claim.object))
         if job.action in ("create", "destroy") and kept == (job.action == "create"):
-            return Seen.DONE
+            return ObservedOutcome.DONE
         there = None if job.action == "create" else await self._machine(job)
         if there is None:
-            return Seen.NOT_DONE
+            return ObservedOutcome.NOT_DONE
         node, key, disk = there
         has = await node.has_disk(key, disk)
         if job.action == "destroy":
-            return Seen.NOT_DONE if has else Seen.REPEATABLE
-        return Seen.DONE if has == (job.action == "restore") else Seen.NOT_DONE
+            return ObservedOutcome.NOT_DONE if has else ObservedOutcome.REPEATABLE
+        return ObservedOutcome.DONE if has == (job.action == "restore") else ObservedOutcome.NOT_DONE
 
 
 class Images:
@@ -87,12 +87,12 @@ class Images:
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
 
-    def kind(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
+    def kind(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
         """Return the kind of images, with its handlers."""
         handlers = {action: Handler(nothing, is_done) for action in ("disable", "enable", "delete", "restore")}
         runs = {"create": self._create, "destroy": self._destroy}
         handlers |= {action: Handler(run, self._observe) for action, run in runs.items()}
-        return Kind(lifecycle, handlers, guard=guard, company=company, after=after)
+        return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after)
 
     async def _create(self, job: Job) -> None:
         await self._vault.keep_image(file_name_of(job.claim.object), spec_of(job.claim.object, ImageSpec).source)
@@ -100,6 +100,6 @@ class Images:
     async def _destroy(self, job: Job) -> None:
         await self._vault.remove(file_name_of(job.claim.object))
 
-    async def _observe(self, job: Job) -> Seen:
+    async def _observe(self, job: Job) -> ObservedOutcome:
         kept = await self._vault.has(file_name_of(job.claim.object))
-        return Seen.DONE if kept == (job.action == "create") else Seen.NOT_DONE
+        return ObservedOutcome.DONE if kept == (job.action == "create") else ObservedOutcome.NOT_DONE

@@ -26,8 +26,8 @@ from stateward.domains.ovc.model import (
 )
 from stateward.domains.ovc.nodes import Hypervisor, Vault
 from stateward.domains.ovc.writing import put_seen
-from stateward.engine.change import journal
-from stateward.engine.desk import Desk
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import PROVIDER
 from stateward.store.port import Reader, Tx
 from stateward.store.records import Key, Object
@@ -113,15 +113,15 @@ def _named_in(file: str) -> set[str]:
 
 async def note_strangers(tx: Tx, node: Key, found: Collection[Strange], *, complete: bool) -> None:
     """Write down the strangers of a node; where not all could be seen, those that were known stay."""
-    desk = Desk(tx)
-    await desk.load([node])
-    host = desk.objects[node]
+    uow = UnitOfWork(tx)
+    await uow.load([node])
+    host = uow.objects[node]
     before = {one.who: one for one in node_seen(host).strangers}
     now = sorted({*found} if complete else {*found, *before})[:MOST]
     if set(now) == before.keys():
         return
     for one in (who for who in now if who not in before):
-        journal(desk, host, None, PROVIDER, node.id, "stranger", reason=f"{one.what} {one.name} belongs to nobody")
-    strangers = tuple(before.get(one) or Stranger(one, desk.now) for one in now)
-    put_seen(desk, host, replace(node_seen(host), strangers=strangers))
-    await desk.apply()
+        journal(uow, host, None, PROVIDER, node.id, "stranger", reason=f"{one.what} {one.name} belongs to nobody")
+    strangers = tuple(before.get(one) or Stranger(one, uow.now) for one in now)
+    put_seen(uow, host, replace(node_seen(host), strangers=strangers))
+    await uow.apply()

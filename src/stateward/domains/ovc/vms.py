@@ -26,8 +26,8 @@ from stateward.domains.ovc.nodes import Hypervisor, Machine, Nodes, Plugged, Pow
 from stateward.domains.ovc.overdue import in_time
 from stateward.domains.ovc.placement import LANES
 from stateward.domains.ovc.proof import judge_power, judge_reset, power_seen
-from stateward.engine import Ending, Handler, Job, Kind, Permanent, Seen
-from stateward.engine.kinds import After, Company, Guard, Route
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent
+from stateward.engine.kinds import EndHook, Guard, LockSet, Route
 from stateward.lifecycle import FAILED, Lifecycle
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
@@ -47,7 +47,7 @@ class Vms:
     def __init__(self, nodes: Nodes, vault: Vault) -> None:
         self._nodes, self._vault = nodes, vault
 
-    def kind(self, lifecycle: Lifecycle, guard: Guard, company: Company, after: After) -> Kind:
+    def kind(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
         """Return the kind of VMs, with its handlers."""
         runs: dict[str, Callable[[Job], Awaitable[Any]]] = {
             "deploy": self._deploy,
@@ -225,24 +225,24 @@ class Vms:
             return Ending()
         return Ending(FAILED, result=CLEAN, error=why)
 
-    async def _observe_move(self, job: Job) -> Seen | Ending:
+    async def _observe_move(self, job: Job) -> ObservedOutcome | Ending:
         """Look whether a VM has moved. Where its operation ends with this look, the move is stopped as well."""
         seen, work = vm_seen(job.claim.object), job.claim.work
         if job.origin == VmState.HALTED:
-            return Seen.DONE
+            return ObservedOutcome.DONE
         source, target = await self._nodes.of(job.ns, seen.node), await self._nodes.of(job.ns, seen.to)
         machine = await self._machine(job, seen, machine_of(job.object, job.key.id))
         if await source.has_moved(seen.machine, target, machine):
-            return Seen.DONE
+            return ObservedOutcome.DONE
         goes_on = work.observe and not work.cancelled and (work.deadline or 0.0) > time.time()
         if goes_on:
-            return Seen.NOT_DONE
+            return ObservedOutcome.NOT_DONE
         ending = await self._given_up(job, "cancelled")
-        return Seen.DONE if ending.event != FAILED else Seen.NOT_DONE
+        return ObservedOutcome.DONE if ending.event != FAILED else ObservedOutcome.NOT_DONE
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    async def _observe(self, job: Job) -> Seen:
+    async def _observe(self, job: Job) -> ObservedOutcome:
         seen = vm_seen(job.claim.object)
         if job.action in ("add disk", "attach disk", "detach disk"):
             return await self._observe_disk(job, seen)
@@ -255,35 +255,35 @@ class Vms:
             return judge_power(await self._power(job, seen), REACHED[job.action])
         if job.action == "destroy":
             return await self._observe_destroyed(job, seen)
-        return Seen.NOT_DONE if job.action == "restore" else Seen.REPEATABLE
+        return ObservedOutcome.NOT_DONE if job.action == "restore" else ObservedOutcome.REPEATABLE
 
     async def _power(self, job: Job, seen: VmSeen) -> Power:
         if not seen.machine:
             return Power.OFF
         return await power_seen(await self._nodes.of(job.ns, seen.node), seen.machine, job)
 
-    async def _observe_disk(self, job: Job, seen: VmSeen) -> Seen:
+    async def _observe_disk(self, job: Job, seen: VmSeen) -> ObservedOutcome:
         adds = job.action == "add disk"
         id_ = new_disk_of(job.key.id) if adds else str(job.args["disk"])
         there = not adds or await self._vault.has(await self._file_name(job.ns, id_))
         if adds and not (seen.machine and there):
-            return Seen.DONE if there else Seen.NOT_DONE
+            return ObservedOutcome.DONE if there else ObservedOutcome.NOT_DONE
         if not seen.machine:
-            return Seen.DONE
+            return ObservedOutcome.DONE
         node, disk = await self._nodes.of(job.ns, seen.node), await self._plugged(job.ns, id_)
         has = await node.has_disk(seen.machine, disk[0])
-        return Seen.DONE if has == (job.action != "detach disk") else Seen.NOT_DONE
+        return ObservedOutcome.DONE if has == (job.action != "detach disk") else ObservedOutcome.NOT_DONE
 
-    async def _observe_destroyed(self, job: Job, seen: VmSeen) -> Seen:
+    async def _observe_destroyed(self, job: Job, seen: VmSeen) -> ObservedOutcome:
         """Say whether nothing is left; it is not done only if the machine and all files are as they were."""
         judged = judge_power(await self._power(job, seen), Power.OFF)
-        if judged is not Seen.DONE:
+        if judged is not ObservedOutcome.DONE:
             return judged
         kept = await self._kept(job.ns, seen)
         left = [name for name in kept if await self._vault.has(name)]
         if not left and not seen.leftovers:
-            return Seen.DONE
-        return Seen.REPEATABLE if seen.machine or len(left) < len(kept) else Seen.NOT_DONE
+            return ObservedOutcome.DONE
+        return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE
 
     @property
     def _reader(self) -> Reader:

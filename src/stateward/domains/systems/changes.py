@@ -10,7 +10,7 @@ from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, NodePoolState
 from stateward.domains.systems.names import path_of, pool_id, service_id
 from stateward.domains.systems.specs import Picture, Wanted, encoded, spec_of
 from stateward.engine import Request
-from stateward.engine.requests import EMPTY, Birth
+from stateward.engine.requests import EMPTY, Creation
 from stateward.lifecycle import CONTROLLER
 from stateward.locks.paths import parse_path
 from stateward.store.records import Object
@@ -53,8 +53,8 @@ class Asker:
         return (self._request(one.id, "delete") for one in now if kept is not None and one.id not in kept)
 
     def _asked(self, object_id: str, event: str, kind: str, spec: str) -> Request:
-        birth = Birth(kind, self._system) if event == "define" else None
-        return replace(self._request(object_id, event), spec=spec, birth=birth)
+        birth = Creation(kind, self._system) if event == "define" else None
+        return replace(self._request(object_id, event), spec=spec, creates=birth)
 
     def _request(self, object_id: str, event: str) -> Request:
         return Request(self._ns, object_id, event, "", CONTROLLER, self._who, args=self._args)

@@ -67,7 +67,7 @@ class RollUps:
     async def run(self) -> None:
         """Follow the journal, for ever; several news of one system are one."""
         engine = self._premises.engine
-        after = await engine.store.reader.last_line()
+        after = await engine.store.reader.last_journal_seq()
         # All systems at first: something may have changed while nobody followed.
         dirty = {Home(one.ns, one.id): None for one in await self._premises.systems()}
         news, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -113,7 +113,7 @@ class Watch:
 
     async def run(self) -> None:
         """Follow the backend, and the node pools, for ever."""
-        after = await self._premises.engine.store.reader.last_line()
+        after = await self._premises.engine.store.reader.last_journal_seq()
         await self._sweep()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listening())

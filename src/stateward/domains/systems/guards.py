@@ -14,8 +14,8 @@ from stateward.domains.systems.names import system_of
 from stateward.domains.systems.patience import patience, patience_of
 from stateward.domains.systems.settings import Settings
 from stateward.domains.systems.specs import LOCAL, ChangeSpec, SystemSpec
-from stateward.engine import Denied, LockWish, NotFound, Request
-from stateward.engine.desk import Desk
+from stateward.engine import Denied, LockRequest, NotFound, Request
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.locks.modes import Mode
 from stateward.store.changes import Ended
 from stateward.store.records import Key, Object, Operation
@@ -78,9 +78,9 @@ def check_host(settings: Settings, ns: str, system: Object | None, spec: str | N
         raise HostNotGranted(ns)
 
 
-def exclusive(path: str) -> tuple[LockWish, ...]:
+def exclusive(path: str) -> tuple[LockRequest, ...]:
     """Return the lock that a change of a path needs; its intentions on what is above follow from it."""
-    return (LockWish(path, Mode.X.value),)
+    return (LockRequest(path, Mode.X.value),)
 
 
 def system_beside(request: Request, found: Object | None) -> Iterable[Key]:  # noqa: ARG001 - the company of a guard
@@ -88,7 +88,7 @@ def system_beside(request: Request, found: Object | None) -> Iterable[Key]:  # n
     return [Key(request.ns, system_of(request.object))]
 
 
-async def guard_change(settings: Settings, desk: Desk, request: Request, found: Object) -> None:
+async def guard_change(settings: Settings, uow: UnitOfWork, request: Request, found: Object) -> None:
     """Accept a deploy or a teardown only with its lock, and only of a system that lives."""
     if request.action not in BEGINNINGS:
         return
@@ -100,31 +100,31 @@ async def guard_change(settings: Settings, desk: Desk, request: Request, found: 
             raise Unlocked(system, request.action) from None
     if request.tree != system or request.locks != exclusive(path):
         raise Unlocked(system, request.action)
-    _check_living(desk, Key(found.ns, system))
+    _check_living(uow, Key(found.ns, system))
     if request.action == "deploy":
-        check_host(settings, found.ns, desk.objects.get(Key(found.ns, system)))
+        check_host(settings, found.ns, uow.objects.get(Key(found.ns, system)))
     if request.wait:
         seconds = float(msgspec.json.decode(request.args).get(WAIT, 0.0))
-        desk.changes.timers.append(patience(found.ns, found.id, desk.now + seconds))
+        uow.changes.timers.append(patience(found.ns, found.id, uow.now + seconds))
 
 
-async def stop_waiting(desk: Desk, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - what follows an end
+async def stop_waiting(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - what follows an end
     """Take back the timer of a change that has ended, however: while it waited, or after it began."""
     if WAIT in msgspec.json.decode(operation.args):
-        desk.changes.timers_gone.append(Key(operation.ns, patience_of(operation.object)))
+        uow.changes.timers_gone.append(Key(operation.ns, patience_of(operation.object)))
 
 
-def _check_living(desk: Desk, key: Key) -> None:
-    system = desk.objects.get(key)
+def _check_living(uow: UnitOfWork, key: Key) -> None:
+    system = uow.objects.get(key)
     if system is None or system.removed or system.kind != SYSTEM.kind:
         raise NotFound(*key)
     if system.state not in LIVING:
         raise NotLiving(key.id, system.state)
 
 
-async def guard_system(settings: Settings, desk: Desk, request: Request, found: Object) -> None:  # noqa: ARG001
+async def guard_system(settings: Settings, uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001
     """Accept a deletion only with the lock on the whole system, and a system on this host only with a grant."""
-    if request.birth is not None:
+    if request.creates is not None:
         check_host(settings, found.ns, None, request.spec)
     if request.action == "delete" and (request.tree != found.id or request.locks != exclusive("/")):
         raise Unlocked(found.id, request.action)

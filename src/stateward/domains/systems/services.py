@@ -16,8 +16,8 @@ from stateward.domains.systems.names import path_of, pool_id, system_of
 from stateward.domains.systems.premises import Premises
 from stateward.domains.systems.rolling import Deeds, is_done, next_deeds, score
 from stateward.domains.systems.specs import LOCAL, SECRET_ENV, ChangeSeen, Wanted, seen_of, spec_of
-from stateward.engine import Denied, Ending, Handler, Job, Kind, Permanent, Request, Seen
-from stateward.engine.desk import Desk
+from stateward.engine import Denied, Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT
 from stateward.store.records import Object
 
@@ -45,7 +45,7 @@ class Busy(Denied):
         return f"operation {self.op} is at work on {self.object}"
 
 
-async def refuse_second_spec(desk: Desk, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
+async def refuse_second_spec(uow: UnitOfWork, request: Request, found: Object) -> None:  # noqa: ARG001 - a guard
     """Refuse a new spec while the last one is being worked: the work under way would never see it."""
     if request.spec is not None and found.op is not None and request.action != "delete":
         raise Busy(found.id, found.op)
@@ -100,12 +100,12 @@ class Services:
             await backend.pause(ref, PAUSE)
         await backend.forget(ref)
 
-    async def look_ended(self, job: Job) -> Seen:
+    async def look_ended(self, job: Job) -> ObservedOutcome:
         """Say whether the end of a service that was cancelled had begun: an instance that was told to stop, stops."""
         ref, wanted = ref_of(job), spec_of(job.claim.object, Wanted)
         present = [one.present for one in await (await self._premises.backend(ref.home)).instances(ref)]
         is_whole = wanted is not None and all(present) and len(present) >= wanted.service.instances
-        return Seen.NOT_DONE if is_whole else Seen.UNKNOWN
+        return ObservedOutcome.NOT_DONE if is_whole else ObservedOutcome.UNKNOWN
 
     # --- node pools --------------------------------------------------------------------------------------------------
 

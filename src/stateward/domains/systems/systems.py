@@ -9,7 +9,7 @@ from stateward.domains.systems.lifecycle import SYSTEM
 from stateward.domains.systems.premises import Premises
 from stateward.domains.systems.records import Records
 from stateward.domains.systems.specs import Lives, SystemSpec, encoded, spec_of
-from stateward.engine import Ending, Handler, Job, Kind, Permanent, Seen, Temporary
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Temporary
 from stateward.errors import UnknownName
 from stateward.store.records import Status
 
@@ -50,8 +50,8 @@ class Systems:
         await job.call((await self._premises.backend(home)).remove(home))
         await self._records.clear(home)
 
-    async def look_removed(self, job: Job) -> Seen:
+    async def look_removed(self, job: Job) -> ObservedOutcome:
         """Say whether anything was removed of a system whose removal was cancelled: its services go first."""
         children = await self._premises.engine.store.reader.children_of(job.key)
         undone = all(one.status is Status.CANCELLED for one in children) if children else job.is_untried
-        return Seen.NOT_DONE if undone else Seen.UNKNOWN
+        return ObservedOutcome.NOT_DONE if undone else ObservedOutcome.UNKNOWN

@@ -102,9 +102,9 @@ WITH chosen AS MATERIALIZED (
             coalesce(w.deadline, $4 + (SELECT within FROM operations o WHERE o.ns = w.ns AND o.id = w.op)) END
     FROM wanted c
     WHERE {w.ns==c.ns} AND w.op = c.op
-    RETURNING {Work:w}
+    RETURNING {WorkItem:w}
 )
-SELECT {Work:t} FROM taken t ORDER BY t.deadline IS NULL, t.priority DESC, t.seq
+SELECT {WorkItem:t} FROM taken t ORDER BY t.deadline IS NULL, t.priority DESC, t.seq
 """,
     claimable=CLAIMABLE,
 )

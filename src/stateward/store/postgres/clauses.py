@@ -92,14 +92,14 @@ ENDED = clause(
 ENQUEUED = clause(
     "enqueued",
     "work",
-    "INSERT INTO work SELECT {Work:r}, r.delayed FROM unnest({rows}::work_row[]) r RETURNING 1",
+    "INSERT INTO work SELECT {WorkItem:r}, r.delayed FROM unnest({rows}::work_row[]) r RETURNING 1",
     number="coalesce(nullif(r.seq, 0), nextval('work_seq'))",
 )
 REQUEUED = clause(
     "requeued",
     "work",
     """
-    UPDATE work w SET {Work=r}, delayed = r.delayed
+    UPDATE work w SET {WorkItem=r}, delayed = r.delayed
     FROM unnest({rows}::work_row[]) r WHERE {w.ns==r.ns} AND w.op = r.op
     RETURNING 1
     """,
@@ -182,7 +182,8 @@ TIMED = clause(
 ANSWERED = clause(
     "answered",
     "answers",
-    "INSERT INTO answers SELECT {Answer:r} FROM unnest({rows}::answers_row[]) r ON CONFLICT DO NOTHING RETURNING 1",
+    """INSERT INTO answers SELECT {IdempotencyRecord:r} FROM unnest({rows}::answers_row[]) r
+    ON CONFLICT DO NOTHING RETURNING 1""",
     exact=True,
 )
 LANED = clause(
@@ -210,11 +211,11 @@ JOURNALED = clause(
     spelled(
         """
     INSERT INTO journal
-    SELECT {Line:r} FROM turn, unnest({rows}::journal_row[]) WITH ORDINALITY AS r(<columns>, place)
+    SELECT {JournalEntry:r} FROM turn, unnest({rows}::journal_row[]) WITH ORDINALITY AS r(<columns>, place)
     ORDER BY r.place
     RETURNING 1
     """,
-        columns=", ".join(RECORDS["Line"]),
+        columns=", ".join(RECORDS["JournalEntry"]),
     ),
     number="nextval('journal_seq')",
 )

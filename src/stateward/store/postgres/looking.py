@@ -20,8 +20,8 @@ OPERATIONS_OF = spelled(
     "<shown> WHERE o.ns || '' = $1 AND o.object = $2 ORDER BY o.created DESC, o.id DESC LIMIT $3", shown=SHOWN
 )
 CHILDREN_OF = spelled("<shown> WHERE o.ns = $1 AND o.parent = $2 ORDER BY o.created, o.id", shown=SHOWN)
-QUEUE_OF = spelled("SELECT {Work:w} FROM work w WHERE w.ns || '' = $1 AND w.queue = $2 ORDER BY w.seq")
-LINES = spelled("SELECT {Line:j} FROM journal j WHERE <chosen> ORDER BY j.seq LIMIT ")
+QUEUE_OF = spelled("SELECT {WorkItem:w} FROM work w WHERE w.ns || '' = $1 AND w.queue = $2 ORDER BY w.seq")
+LINES = spelled("SELECT {JournalEntry:j} FROM journal j WHERE <chosen> ORDER BY j.seq LIMIT ")
 LAST_LINE = "SELECT coalesce(max(seq), 0) FROM journal"
 CENSUS = """
 SELECT l.seq, o.ns, o.kind, o.state, o.count

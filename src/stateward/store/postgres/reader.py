@@ -2,13 +2,24 @@
 
 from collections.abc import Collection, Sequence
 
-from stateward.store.port import Census, LaneLoad, LaneWork, StuckWork
+from stateward.store.port import LaneLoad, LaneWork, StateCounts, StuckWork
 from stateward.store.postgres import claiming, looking
 from stateward.store.postgres.choosing import chosen_lines, chosen_objects
 from stateward.store.postgres.connections import Connections
 from stateward.store.postgres.reading import NOW, OPERATIONS, PEEKED
 from stateward.store.postgres.rows import operation
-from stateward.store.records import Key, LaneGroup, Line, Lock, Object, Operation, Progress, Timer, Work, Worker
+from stateward.store.records import (
+    JournalEntry,
+    Key,
+    LaneGroup,
+    Lock,
+    Object,
+    Operation,
+    Progress,
+    Timer,
+    Worker,
+    WorkItem,
+)
 from stateward.store.selection import JournalFilter, Page, Selector
 
 
@@ -43,10 +54,12 @@ class PostgresReader:
         rows = await self._connections.fetch(looking.STATES.replace("<chosen>", str(chosen)), *chosen.values)
         return {(kind, state): count for kind, state, count in rows}
 
-    async def census(self, namespaces: Sequence[str], kind: str | None = None) -> Census:
+    async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
         """Count the objects of some namespaces, and of one kind or of all, at one moment of the journal."""
         rows = await self._connections.fetch(looking.CENSUS, list(namespaces), kind)
-        return Census(rows[0][0], {(ns, kind, state): count for _, ns, kind, state, count in rows if ns is not None})
+        return StateCounts(
+            rows[0][0], {(ns, kind, state): count for _, ns, kind, state, count in rows if ns is not None}
+        )
 
     async def operation(self, key: Key) -> Operation | None:
         """Return one operation; one that is being worked on is shown as running."""
@@ -66,19 +79,19 @@ class PostgresReader:
         """Return the operations that have this one as their parent."""
         return [operation(row) for row in await self._connections.fetch(looking.CHILDREN_OF, key.ns, key.id)]
 
-    async def queue_of(self, key: Key) -> list[Work]:
+    async def queue_of(self, key: Key) -> list[WorkItem]:
         """Return the work that stands in an object's queue."""
-        return [Work(*row) for row in await self._connections.fetch(looking.QUEUE_OF, key.ns, key.id)]
+        return [WorkItem(*row) for row in await self._connections.fetch(looking.QUEUE_OF, key.ns, key.id)]
 
-    async def lines(self, after: int, limit: int, only: JournalFilter) -> list[Line]:
+    async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         """Return journal lines that follow a number, in order."""
         chosen = chosen_lines(only)
         chosen.add("j.seq > ?", after)
         place = chosen.place(limit)
         rows = await self._connections.fetch(looking.LINES.replace("<chosen>", str(chosen)) + place, *chosen.values)
-        return [Line(*row) for row in rows]
+        return [JournalEntry(*row) for row in rows]
 
-    async def last_line(self) -> int:
+    async def last_journal_seq(self) -> int:
         """Return the number of the newest line; the journal's lock makes sure that no smaller one can follow."""
         return int((await self._connections.fetch(looking.LAST_LINE))[0][0])
 
@@ -117,7 +130,7 @@ class PostgresReader:
         """Return the locks of a tree."""
         return [Lock(*row) for row in await self._connections.fetch(looking.LOCKS_OF, tree.ns, tree.id)]
 
-    async def next_wake(self) -> float | None:
+    async def next_due_time(self) -> float | None:
         """Return the earliest time at which a timer, a delayed operation or a deadline falls due."""
         wake: float | None = (await self._connections.fetch(looking.NEXT_WAKE))[0][0]
         return wake

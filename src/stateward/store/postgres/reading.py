@@ -36,15 +36,15 @@ OPERATIONS = spelled("""
 SELECT {Operation:o} FROM unnest($1::row_key[]) k JOIN operations o ON {o.ns==k.ns} AND o.id = k.id
 """)
 WORK = spelled("""
-SELECT {Work:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns==k.ns} AND w.op = k.id
+SELECT {WorkItem:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns==k.ns} AND w.op = k.id
 ORDER BY w.seq FOR UPDATE OF w
 """)
 QUEUES = spelled("""
-SELECT {Work:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns || ''==k.ns} AND w.queue = k.id
+SELECT {WorkItem:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns || ''==k.ns} AND w.queue = k.id
 ORDER BY w.seq FOR UPDATE OF w
 """)
 ANSWERS = spelled("""
-SELECT {Answer:a} FROM unnest($1::row_key[]) k JOIN answers a ON {a.ns==k.ns} AND a.key = k.id
+SELECT {IdempotencyRecord:a} FROM unnest($1::row_key[]) k JOIN answers a ON {a.ns==k.ns} AND a.key = k.id
 """)
 
 POPULATION = """
@@ -91,7 +91,7 @@ JOIN (SELECT ns, object AS id FROM late UNION SELECT ns, queue FROM late) l ON {
 ORDER BY l.ns, l.id FOR UPDATE OF o SKIP LOCKED
 """)
 OVERDUE = spelled("""
-SELECT {Work:w} FROM work w
+SELECT {WorkItem:w} FROM work w
 WHERE w.deadline <= $1
   AND NOT EXISTS (SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= $1)
   AND NOT EXISTS (
@@ -111,7 +111,7 @@ SELECT FROM objects o
 JOIN (SELECT ns, object AS id FROM mine UNION SELECT ns, queue FROM mine) l ON {o.ns==l.ns} AND o.id = l.id
 ORDER BY l.ns, l.id FOR UPDATE OF o
 """)
-OWNED = spelled("SELECT {Work:w} FROM work w WHERE w.owner = $1 ORDER BY w.seq FOR UPDATE OF w")
+OWNED = spelled("SELECT {WorkItem:w} FROM work w WHERE w.owner = $1 ORDER BY w.seq FOR UPDATE OF w")
 
 SEEN = """
 INSERT INTO workers VALUES ($1, $2, $3, $4, $5)

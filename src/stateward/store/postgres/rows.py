@@ -4,23 +4,23 @@ import re
 
 from stateward.store.postgres.connections import Row
 from stateward.store.records import (
-    Answer,
     Claim,
+    IdempotencyRecord,
+    JournalEntry,
     Lane,
-    Line,
     Lock,
     Object,
     Operation,
     Progress,
     Status,
     Timer,
-    Work,
     Worker,
+    WorkItem,
 )
 
 RECORDS = {
     record.__name__: record.__struct_fields__
-    for record in (Answer, Lane, Line, Lock, Object, Operation, Progress, Timer, Work, Worker)
+    for record in (IdempotencyRecord, Lane, JournalEntry, Lock, Object, Operation, Progress, Timer, WorkItem, Worker)
 }
 STATUS = Operation.__struct_fields__.index("status")
 OPERATION_WIDTH = len(Operation.__struct_fields__)
@@ -53,6 +53,6 @@ def operation(row: Row) -> Operation:
     return Operation(*values)
 
 
-def claim(work: Work, row: Row) -> Claim:
+def claim(work: WorkItem, row: Row) -> Claim:
     """Make a claim of the work and of a row that holds its operation and then its object."""
     return Claim(work, operation(row[:OPERATION_WIDTH]), Object(*row[OPERATION_WIDTH:]))

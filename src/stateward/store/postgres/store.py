@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stateward.store.closing import close_each
 from stateward.store.errors import Conflict, Unavailable
-from stateward.store.port import Program, Topic
+from stateward.store.port import Topic, TxFunction
 from stateward.store.postgres import schema as schemas
 from stateward.store.postgres.connections import Address, Connection, Connections, Row, let_go, within
 from stateward.store.postgres.faults import FAULTS, fault, is_lost, is_worth_another
@@ -45,7 +45,7 @@ class PostgresStore:
     everything is reported as changed every `poll_every` seconds.
     """
 
-    takes_turns = False
+    serializes_writes = False
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class PostgresStore:
         """Finish what was begun and let go of all connections, whatever becomes of one of them."""
         await close_each(self._listener.close, self._writers.close, self._readers.close, self._pruners.close)
 
-    async def transact(self, program: Program[T]) -> T:
+    async def transact(self, program: TxFunction[T]) -> T:
         """Run a program as one durable transaction, again where it lost a race, all within one limit."""
         async with within(self._writers.answer_within):
             return await self._attempt(program)
 
-    async def _attempt(self, program: Program[T]) -> T:
+    async def _attempt(self, program: TxFunction[T]) -> T:
         for attempt in range(1, ATTEMPTS):
             try:
                 return await self._once(program)
@@ -119,11 +119,11 @@ class PostgresStore:
 
         return stop
 
-    async def alone(self) -> bool:
+    async def is_sole_user(self) -> bool:
         """Tell that there may be others."""
         return False
 
-    async def _once(self, program: Program[T]) -> T:
+    async def _once(self, program: TxFunction[T]) -> T:
         for _ in range(self._writers.size + 1):
             async with self._writers.lent() as connection:
                 begun = await _begun(connection, self._writers.begin)
@@ -131,7 +131,7 @@ class PostgresStore:
                     return await self._run(PostgresTx(connection, self._names, *begun), connection, program)
         raise Unavailable("connections are lost as soon as they are made")
 
-    async def _run(self, tx: PostgresTx, connection: Connection, program: Program[T]) -> T:
+    async def _run(self, tx: PostgresTx, connection: Connection, program: TxFunction[T]) -> T:
         try:
             result = await program(tx)
             await tx.commit()

@@ -16,16 +16,16 @@ from stateward.store.postgres.names import Names
 from stateward.store.postgres.rows import claim, operation
 from stateward.store.postgres.writing import Part, parts_of, statement, waves
 from stateward.store.records import (
-    Answer,
     Claim,
+    IdempotencyRecord,
     Key,
     LaneGroup,
     Lock,
     Object,
     Operation,
     Timer,
-    Work,
     Worker,
+    WorkItem,
 )
 from stateward.store.selection import Selector
 from stateward.store.topics import NOTHING, topics_of
@@ -84,12 +84,12 @@ class PostgresTx:
         rows = await self._fetch(reading.OPERATIONS, list(set(keys)))
         return {Key(row[0], row[1]): operation(row) for row in rows}
 
-    async def work(self, keys: Collection[Key]) -> dict[Key, Work]:
+    async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
         """Return the work there is for these operations, locked."""
         rows = await self._fetch(reading.WORK, list(set(keys)))
-        return {Key(row[0], row[1]): Work(*row) for row in rows}
+        return {Key(row[0], row[1]): WorkItem(*row) for row in rows}
 
-    async def queues(self, keys: Collection[Key]) -> list[Work]:
+    async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
         """Return all work that stands in the queues of these objects, in the order of acceptance, locked.
 
         Whoever appends to a queue locks its object first. So do we, and read in a later statement: nothing that was
@@ -98,7 +98,7 @@ class PostgresTx:
         wanted = set(keys)
         if not wanted <= self._held:
             await self._lock(reading.LOCK_OBJECTS, wanted - self._held)
-        return [Work(*row) for row in await self._fetch(reading.QUEUES, list(wanted))]
+        return [WorkItem(*row) for row in await self._fetch(reading.QUEUES, list(wanted))]
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
         """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
@@ -108,19 +108,19 @@ class PostgresTx:
             await self._fetch(reading.PLANT_TREES, wanted)
         return [Lock(*row) for row in await self._fetch(reading.LOCKS, wanted)]
 
-    async def answers(self, keys: Collection[Key]) -> dict[Key, Answer]:
+    async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
         """Return what these idempotency keys were answered with.
 
         They need no lock: of two who answer the same key the later one is in `Conflict`, and reads again.
         """
         rows = await self._fetch(reading.ANSWERS, list(set(keys)))
-        return {Key(row[0], row[1]): Answer(*row) for row in rows}
+        return {Key(row[0], row[1]): IdempotencyRecord(*row) for row in rows}
 
-    async def population(self, ns: str, kind: str, most: int) -> int:
+    async def count_objects(self, ns: str, kind: str, most: int) -> int:
         """Count the objects of a kind in a namespace, up to so many."""
         return int((await self._fetch(reading.POPULATION, ns, kind, most))[0][0])
 
-    async def under_way(self, ns: str, most: int) -> int:
+    async def count_open_operations(self, ns: str, most: int) -> int:
         """Count the operations of a namespace that have not ended, up to so many."""
         return int((await self._fetch(reading.UNDER_WAY, ns, most))[0][0])
 
@@ -129,35 +129,35 @@ class PostgresTx:
         held = await self._fetch(reading.LOCK_DUE, self._now, limit)
         return [Timer(*row) for row in await self._fetch(reading.DUE, self._now, limit, self._hold(held))]
 
-    async def loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return the groups and lanes that have claimable or running work, locked against other claimers."""
         self._ripened = True
         args = (self._now, claiming.RIPE_AT_ONCE, self._names.groups_seed)
         locked = {row[0] for row in await self._fetch(claiming.LOCK_GROUPS, *args)}
         return claiming.loads_of(await self._fetch(claiming.LOADS), locked)
 
-    async def take(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
+    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
         """Claim up to so many operations of each lane, and hold those that follow as spares."""
         if not self._ripened:
             await self._fetch(claiming.RIPEN, self._now, claiming.RIPE_AT_ONCE)
         lanes = list({**rooms, **spares})
         room, spare = ([wanted.get(lane, 0) for lane in lanes] for wanted in (rooms, spares))
-        taken = [Work(*row) for row in await self._fetch(claiming.TAKE, lanes, room, owner, self._now, spare)]
+        taken = [WorkItem(*row) for row in await self._fetch(claiming.TAKE, lanes, room, owner, self._now, spare)]
         if not taken:
             return []
         rows = await self._fetch(claiming.TAKEN, [one.key for one in taken])
         return [claim(work, row) for work, row in zip(taken, rows, strict=True)]
 
-    async def overdue(self, limit: int) -> list[Work]:
+    async def overdue(self, limit: int) -> list[WorkItem]:
         """Return work whose deadline has passed and that no live worker owns, locked with its objects."""
         held = await self._fetch(reading.LOCK_OVERDUE, self._now, limit)
-        return [Work(*row) for row in await self._fetch(reading.OVERDUE, self._now, limit, self._hold(held))]
+        return [WorkItem(*row) for row in await self._fetch(reading.OVERDUE, self._now, limit, self._hold(held))]
 
-    async def worker_seen(self, worker: Worker) -> None:
+    async def heartbeat(self, worker: Worker) -> None:
         """Record a worker's sign of life, at the database's time."""
         await self._fetch(reading.SEEN, worker.id, worker.lease, self._now, worker.host, worker.pid)
 
-    async def worker_gone(self, worker: str) -> None:
+    async def remove_worker(self, worker: str) -> None:
         """Forget a worker that has stopped."""
         await self._fetch(reading.GONE, worker)
 
@@ -165,12 +165,12 @@ class PostgresTx:
         """Return the workers whose lease has passed, locked; those locked by others are passed over."""
         return [Worker(*row) for row in await self._fetch(reading.DEAD, self._now)]
 
-    async def owned(self, worker: str) -> list[Work]:
+    async def owned(self, worker: str) -> list[WorkItem]:
         """Return the work that a worker owns, locked with its objects."""
         await self._fetch(reading.LOCK_OWNED, worker)
-        return [Work(*row) for row in await self._fetch(reading.OWNED, worker)]
+        return [WorkItem(*row) for row in await self._fetch(reading.OWNED, worker)]
 
-    async def ahead(self, changes: Changes) -> bool:
+    async def flush_early(self, changes: Changes) -> bool:
         """Begin to write what is final, while the program goes on; tells whether it will be written."""
         if self._writing is not None and not self._writing.done():
             await asyncio.sleep(0)  # what is large goes out piece by piece, whenever the loop has a moment

@@ -21,7 +21,7 @@ from msgspec.structs import astuple
 from stateward.store.changes import Changes
 from stateward.store.postgres import clauses
 from stateward.store.postgres.clauses import Clause
-from stateward.store.records import Key, Object, Work
+from stateward.store.records import Key, Object, WorkItem
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
 Known: TypeAlias = Mapping[Key, Object]
@@ -53,18 +53,18 @@ def _all_rows(changes: Changes, known: Known, now: float) -> Iterator[tuple[Clau
     yield clauses.ACCEPTED, _tuples(changes.operations)
     yield clauses.ENDED, _tuples(changes.ended)
     yield clauses.STEPPED, [(key.ns, key.id, steps) for key, steps in changes.steps]
-    yield clauses.RECAST, _tuples(changes.recast)
+    yield clauses.RECAST, _tuples(changes.renamed_states)
     yield clauses.DEQUEUED, changes.work_gone
     yield clauses.ENQUEUED, _work(changes.new_work, now)
     yield clauses.REQUEUED, _work(changes.work, now)
-    yield clauses.BEGUN, _work(changes.begun, now)
+    yield clauses.BEGUN, _work(changes.prefetch_started, now)
     yield clauses.RELIEVED, changes.children_ended
     yield clauses.UNLOCKED, changes.locks_gone
     yield clauses.LOCKED, _tuples(changes.locks)
     yield clauses.GRANTED, _tuples(changes.locks_granted)
     yield clauses.STOPPED, changes.timers_gone
     yield clauses.TIMED, _tuples({one.key: one for one in changes.timers}.values())
-    yield clauses.ANSWERED, sorted(_tuples(changes.answers), key=_first_two)
+    yield clauses.ANSWERED, sorted(_tuples(changes.idempotency_records), key=_first_two)
     yield clauses.LANED, sorted(_tuples({one.lane: one for one in changes.lanes}.values()))
     yield clauses.GROUPED, sorted(_tuples({one.grp: one for one in changes.groups}.values()))
     yield clauses.PROGRESSED, _tuples(changes.progress)
@@ -104,7 +104,7 @@ def _tuples(records: Iterable[Any]) -> Rows:
     return list(map(astuple, records))
 
 
-def _work(work: Iterable[Work], now: float) -> Rows:
+def _work(work: Iterable[WorkItem], now: float) -> Rows:
     return [(*astuple(one), one.not_before > now) for one in work]
 
 

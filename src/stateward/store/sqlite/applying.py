@@ -60,7 +60,8 @@ class Pen:
         self._put(orders.FINISHED, [row(one, values.ENDED) for one in changes.ended])
         self._put(orders.STEPPED, [[*key, steps] for key, steps in changes.steps])
         self._put(
-            orders.RECAST, [[one.ns, one.id, one.origin, one.via, one.desired, one.failing] for one in changes.recast]
+            orders.RECAST,
+            [[one.ns, one.id, one.origin, one.via, one.desired, one.failing] for one in changes.renamed_states],
         )
 
     def _work(self, changes: Changes) -> None:
@@ -70,7 +71,9 @@ class Pen:
             given = iter(self._numbers.give("work", len(changes.new_work)))
             self._put(orders.ENQUEUED, [work_row(one, one.seq or next(given), now) for one in changes.new_work])
         self._put(orders.REQUEUED, [work_row(one, one.seq, now) for one in changes.work])
-        self._put(orders.BEGUN, [[one.ns, one.op, one.owner, one.epoch, one.deadline] for one in changes.begun])
+        self._put(
+            orders.BEGUN, [[one.ns, one.op, one.owner, one.epoch, one.deadline] for one in changes.prefetch_started]
+        )
         if changes.children_ended:
             self._put(orders.RELIEVED, [[*key, times] for key, times in Counter(changes.children_ended).items()])
 
@@ -84,7 +87,7 @@ class Pen:
     def _rest(self, changes: Changes) -> None:
         self._put(orders.STOPPED, [[*key] for key in changes.timers_gone])
         self._put(orders.TIMED, [list(astuple(one)) for one in changes.timers])
-        self._put(orders.ANSWERED, [row(one, values.ANSWER) for one in changes.answers])
+        self._put(orders.ANSWERED, [row(one, values.ANSWER) for one in changes.idempotency_records])
         self._put(orders.LANED, [list(astuple(one)) for one in changes.lanes])
         self._put(orders.GROUPED, [list(astuple(one)) for one in changes.groups])
 

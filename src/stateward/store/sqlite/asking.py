@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec.json import encode
 
-from stateward.store.records import Answer, Key, Lock, Object, Operation, Work
+from stateward.store.records import IdempotencyRecord, Key, Lock, Object, Operation, WorkItem
 from stateward.store.selection import Selector
 from stateward.store.sqlite.choosing import chosen_objects, source_of
 from stateward.store.sqlite.rows import Row, answer_of, fetched, lock_of, object_of, operation_of, work_of
@@ -19,10 +19,10 @@ OBJECT = spelled("SELECT {Object} FROM objects WHERE ns = ? AND id = ?")
 OBJECTS = packed("{Object}", "FROM objects WHERE ns = ? AND id <among> ORDER BY id", among=AMONG)
 SELECTED = packed("{Object}", "FROM <source> WHERE <chosen> ORDER BY id")
 OPERATIONS = packed("{Operation}", "FROM operations WHERE ns = ? AND id <among>", among=AMONG)
-WORK = packed("{Work}", "FROM work WHERE ns = ? AND op <among>", among=AMONG)
-QUEUES = packed("{Work}", "FROM work WHERE ns = ? AND queue <among>", among=AMONG)
+WORK = packed("{WorkItem}", "FROM work WHERE ns = ? AND op <among>", among=AMONG)
+QUEUES = packed("{WorkItem}", "FROM work WHERE ns = ? AND queue <among>", among=AMONG)
 LOCKS = packed("{Lock}", "FROM locks WHERE ns = ? AND tree <among>", among=AMONG)
-ANSWERS = packed("{Answer}", "FROM answers WHERE ns = ? AND key <among>", among=AMONG)
+ANSWERS = packed("{IdempotencyRecord}", "FROM answers WHERE ns = ? AND key <among>", among=AMONG)
 
 
 def an_object(connection: sqlite3.Connection, key: Key) -> Object | None:
@@ -48,12 +48,12 @@ def operations(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Op
     return list(_asked(connection, OPERATIONS, keys, operation_of))
 
 
-def work(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Work]:
+def work(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkItem]:
     """Return the work there is for these operations."""
     return list(_asked(connection, WORK, keys, work_of))
 
 
-def queues(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Work]:
+def queues(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkItem]:
     """Return the work in these queues, in the order of acceptance."""
     return sorted(_asked(connection, QUEUES, keys, work_of), key=lambda one: one.seq)
 
@@ -63,7 +63,7 @@ def locks(connection: sqlite3.Connection, trees: Collection[Key]) -> list[Lock]:
     return sorted(_asked(connection, LOCKS, trees, lock_of), key=lambda one: one.seq)
 
 
-def answers(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Answer]:
+def answers(connection: sqlite3.Connection, keys: Collection[Key]) -> list[IdempotencyRecord]:
     """Return what these idempotency keys were answered with."""
     return list(_asked(connection, ANSWERS, keys, answer_of))
 

@@ -40,7 +40,7 @@ GROUPS = spelled("SELECT {LaneGroup} FROM lane_groups")
 GROUPS_AMONG = spelled("SELECT {LaneGroup} FROM lane_groups WHERE grp IN (SELECT value FROM json_each(?))")
 
 CANDIDATES = packed(
-    "{Work:w}, {Operation:p}, {Object:o}",
+    "{WorkItem:w}, {Operation:p}, {Object:o}",
     """
 FROM work w
 CROSS JOIN operations p ON p.ns = w.ns AND p.id = w.op

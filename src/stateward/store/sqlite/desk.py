@@ -16,7 +16,7 @@ from stateward.store.sqlite.transactions import Transactions
 from stateward.store.sqlite.turns import begin
 
 
-class Desk(Struct, frozen=True):
+class WriterConnection(Struct, frozen=True):
     """Everything that whoever writes has before them; a database in memory has no lock file."""
 
     connection: sqlite3.Connection
@@ -30,7 +30,7 @@ class Desk(Struct, frozen=True):
             self.lock.close()
 
 
-def furnish(settings: Settings, clock: Callable[[], float], files: FileIdentity) -> Desk:
+def open_writer_connection(settings: Settings, clock: Callable[[], float], files: FileIdentity) -> WriterConnection:
     """Open a database, bring it to this version's schema, and join its users."""
     connection, lock = open_writer(settings), None
     try:
@@ -49,4 +49,4 @@ def furnish(settings: Settings, clock: Callable[[], float], files: FileIdentity)
         if lock is not None:
             lock.close()
         raise (fault(error) if isinstance(error, sqlite3.Error) else error) from None
-    return Desk(connection, Transactions(connection, clock, settings.busy_timeout, files), lock)
+    return WriterConnection(connection, Transactions(connection, clock, settings.busy_timeout, files), lock)

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.json import decode, encode
 
-from stateward.store.port import Program, Tx
+from stateward.store.port import Tx, TxFunction
 from stateward.store.pruning import PORTION, Old, Span, Walked, everything, walked
 from stateward.store.records import Key
 from stateward.store.sqlite.reading import Reading
@@ -216,7 +216,7 @@ def _answer(connection: sqlite3.Connection, sql: str, values: tuple[object, ...]
     return connection.execute(sql, values).fetchone()[0]
 
 
-def _dropping(sql: str, values: tuple[object, ...]) -> Program[int]:
+def _dropping(sql: str, values: tuple[object, ...]) -> TxFunction[int]:
     async def dropping(tx: Tx) -> int:
         assert isinstance(tx, SqliteTx)
         return tx.drop(sql, values)

@@ -7,18 +7,18 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from stateward.store.port import Census, LaneLoad, LaneWork, StuckWork
+from stateward.store.port import LaneLoad, LaneWork, StateCounts, StuckWork
 from stateward.store.records import (
+    JournalEntry,
     Key,
     LaneGroup,
-    Line,
     Lock,
     Object,
     Operation,
     Progress,
     Timer,
-    Work,
     Worker,
+    WorkItem,
 )
 from stateward.store.selection import JournalFilter, Page, Selector
 from stateward.store.sqlite import asking
@@ -50,7 +50,7 @@ OPERATION = _shown("o.id = ?")
 OPERATIONS_OF = _shown("o.object = ? ORDER BY o.rowid DESC LIMIT ?")
 CHILDREN_OF = _shown("o.parent = ? ORDER BY o.rowid")
 STATES = "SELECT kind, state, count(*) FROM <source> WHERE <chosen> GROUP BY kind, state"
-LINES = packed("{Line}", "FROM journal WHERE seq > ? AND <chosen> ORDER BY seq LIMIT ?")
+LINES = packed("{JournalEntry}", "FROM journal WHERE seq > ? AND <chosen> ORDER BY seq LIMIT ?")
 LAST_LINE = "SELECT coalesce(max(seq), 0) FROM journal"
 PROGRESS_OF = packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
 WORKERS = packed("{Worker}", "FROM workers ORDER BY id")
@@ -138,11 +138,11 @@ class SqliteReader:
         rows = await self._reading.ask(lambda connection: connection.execute(sql, chosen.values).fetchall())
         return {(kind, state): count for kind, state, count in rows}
 
-    async def census(self, namespaces: Sequence[str], kind: str | None = None) -> Census:
-        def question(connection: sqlite3.Connection) -> Census:
+    async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
+        def question(connection: sqlite3.Connection) -> StateCounts:
             with snapshot(connection):
                 (seq,) = connection.execute(LAST_LINE).fetchone()
-                return Census(seq, dict(states for ns in namespaces for states in _counted(connection, ns, kind)))
+                return StateCounts(seq, dict(states for ns in namespaces for states in _counted(connection, ns, kind)))
 
         return await self._reading.ask(question)
 
@@ -161,14 +161,14 @@ class SqliteReader:
     async def children_of(self, key: Key) -> list[Operation]:
         return await self._all(operation_of, CHILDREN_OF, *key)
 
-    async def queue_of(self, key: Key) -> list[Work]:
+    async def queue_of(self, key: Key) -> list[WorkItem]:
         return await self._reading.ask(lambda connection: asking.queues(connection, (key,)))
 
-    async def lines(self, after: int, limit: int, only: JournalFilter) -> list[Line]:
+    async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         chosen = chosen_lines(only)
         return await self._all(line_of, spelled(LINES, chosen=str(chosen)), after, *chosen.values, limit)
 
-    async def last_line(self) -> int:
+    async def last_journal_seq(self) -> int:
         last: int = await self._one(LAST_LINE)
         return last
 
@@ -205,7 +205,7 @@ class SqliteReader:
     async def locks_of(self, tree: Key) -> list[Lock]:
         return await self._reading.ask(lambda connection: asking.locks(connection, (tree,)))
 
-    async def next_wake(self) -> float | None:
+    async def next_due_time(self) -> float | None:
         wake: float | None = await self._one(NEXT_WAKE, self._clock())
         return wake
 

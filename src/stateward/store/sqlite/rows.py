@@ -6,17 +6,17 @@ from typing import Any, TypeAlias
 from msgspec.json import decode
 
 from stateward.store.records import (
-    Answer,
     Claim,
-    Line,
+    IdempotencyRecord,
+    JournalEntry,
     Lock,
     Object,
     Operation,
     Progress,
     Status,
     Timer,
-    Work,
     Worker,
+    WorkItem,
 )
 from stateward.store.sqlite.values import (
     ANSWER,
@@ -47,14 +47,14 @@ def fetched(connection: sqlite3.Connection, packed: str, values: tuple[object, .
     return rows
 
 
-def answer_of(row: Row) -> Answer:
+def answer_of(row: Row) -> IdempotencyRecord:
     """Make an answer of a row."""
-    return Answer(*_plain(row, ANSWER))
+    return IdempotencyRecord(*_plain(row, ANSWER))
 
 
-def line_of(row: Row) -> Line:
+def line_of(row: Row) -> JournalEntry:
     """Make a line of the journal of a row."""
-    return Line(*_plain(row, LINE))
+    return JournalEntry(*_plain(row, LINE))
 
 
 def lock_of(row: Row) -> Lock:
@@ -83,9 +83,9 @@ def timer_of(row: Row) -> Timer:
     return Timer(*_plain(row, TIMER))
 
 
-def work_of(row: Row) -> Work:
+def work_of(row: Row) -> WorkItem:
     """Make work of a row."""
-    return Work(*_plain(row, WORK))
+    return WorkItem(*_plain(row, WORK))
 
 
 def worker_of(row: Row) -> Worker:
@@ -110,7 +110,7 @@ def claim_of(row: Row, owner: str, now: float | None = None) -> Claim:
     work[ATTEMPTS] += 1
     if work[DEADLINE] is None and now is not None:
         work[DEADLINE] = now + operation.within
-    return Claim(Work(*work), operation, object_of(row[OBJECT_AT:]))
+    return Claim(WorkItem(*work), operation, object_of(row[OBJECT_AT:]))
 
 
 def _plain(row: Row, shape: Shape) -> Row:

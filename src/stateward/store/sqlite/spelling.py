@@ -12,22 +12,34 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from stateward.store.records import (
-    Answer,
+    IdempotencyRecord,
+    JournalEntry,
     Lane,
     LaneGroup,
-    Line,
     Lock,
     Object,
     Operation,
     Progress,
     Timer,
-    Work,
     Worker,
+    WorkItem,
 )
 
 RECORDS: dict[str, type[Struct]] = {
     record.__name__: record
-    for record in (Answer, Lane, LaneGroup, Line, Lock, Object, Operation, Progress, Timer, Work, Worker)
+    for record in (
+        IdempotencyRecord,
+        Lane,
+        LaneGroup,
+        JournalEntry,
+        Lock,
+        Object,
+        Operation,
+        Progress,
+        Timer,
+        WorkItem,
+        Worker,
+    )
 }
 COLUMNS = re.compile(r"\{(\w+)(?::(\w+))?\}")
 PACKED = "SELECT '[' || group_concat(row, ',') || ']' FROM (SELECT json_array(<columns>) AS row <rest>)"

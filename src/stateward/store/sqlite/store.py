@@ -7,10 +7,10 @@ from os import PathLike, fspath
 from typing import TypeVar
 
 from stateward.store.errors import Busy
-from stateward.store.port import Program, Reader, Topic, Tx
+from stateward.store.port import Reader, Topic, Tx, TxFunction
 from stateward.store.pruning import Pruning
 from stateward.store.sqlite.checkpoints import Checkpoints
-from stateward.store.sqlite.desk import furnish
+from stateward.store.sqlite.desk import open_writer_connection
 from stateward.store.sqlite.identity import FileIdentity
 from stateward.store.sqlite.listeners import Listeners
 from stateward.store.sqlite.pruning import SqlitePruning
@@ -32,7 +32,7 @@ class SqliteStore:
 
     reader: Reader
     pruning: Pruning
-    takes_turns = True
+    serializes_writes = True
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class SqliteStore:
         self.settings = Settings(fspath(path), synchronous, busy_timeout, max_bytes, log_bytes=log_bytes)
         self._listeners = Listeners()
         files = FileIdentity(self.settings)
-        desk = partial(furnish, self.settings, clock, files)
+        desk = partial(open_writer_connection, self.settings, clock, files)
         self._writing: Writing
         self._reading: Reading
         if inline or self.settings.in_memory:
             self._writing = InlineWriting(desk, self._listeners.tell)
-            self._reading = InlineReading(lambda: self._writing.desk.connection)
+            self._reading = InlineReading(lambda: self._writing.writer_connection.connection)
         else:
             self._writing = Writer(desk, self._listeners.tell, Checkpoints(self.settings, files), files)
             self._reading = Pool(self.settings, readers, files)
@@ -68,14 +68,14 @@ class SqliteStore:
         await self._writing.stop()
         await self._reading.close()
 
-    async def transact(self, program: Program[T]) -> T:
+    async def transact(self, program: TxFunction[T]) -> T:
         return await self._writing.run(program)
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
         return self._listeners.add(listener)
 
-    async def alone(self) -> bool:
-        lock = self._writing.desk.lock
+    async def is_sole_user(self) -> bool:
+        lock = self._writing.writer_connection.lock
         if lock is None or lock.undisturbed():
             return True
 

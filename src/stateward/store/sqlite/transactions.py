@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from stateward.store.errors import Conflict, Full
-from stateward.store.port import Program
+from stateward.store.port import TxFunction
 from stateward.store.sqlite.faults import fault
 from stateward.store.sqlite.identity import FileIdentity
 from stateward.store.sqlite.numbers import Numbers
@@ -22,7 +22,7 @@ from stateward.store.topics import NOTHING
 ATTEMPTS = 5
 """How often a program is run that finds its rows changed; it sees them as they are, so a second time should do."""
 
-AnyProgram: TypeAlias = Program[Any]
+AnyProgram: TypeAlias = TxFunction[Any]
 
 
 class Outcome(Struct, frozen=True):

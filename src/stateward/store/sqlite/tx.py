@@ -7,16 +7,16 @@ from stateward.store.changes import Changes
 from stateward.store.port import NONE, LaneLoad
 from stateward.store.records import (
     UNLIMITED,
-    Answer,
     Claim,
+    IdempotencyRecord,
     Key,
     LaneGroup,
     Lock,
     Object,
     Operation,
     Timer,
-    Work,
     Worker,
+    WorkItem,
 )
 from stateward.store.selection import Selector
 from stateward.store.sqlite import asking, claiming
@@ -29,7 +29,7 @@ from stateward.store.topics import NOTHING, topics_of
 
 TIMERS = packed("{Timer}", "FROM timers WHERE due <= ? ORDER BY due, rank, ns, id LIMIT ?")
 LATE = packed(
-    "{Work}",
+    "{WorkItem}",
     """
 FROM work
 WHERE deadline <= ?1
@@ -50,7 +50,7 @@ UNDER_WAY = "SELECT count(*) FROM (SELECT 1 FROM work INDEXED BY work_by_queue W
 LIMITED = f"SELECT 1 FROM lanes WHERE lane = '' AND (grp <> '' OR capacity <> {UNLIMITED} OR back_off > ?)"  # noqa: S608
 GONE = "DELETE FROM workers WHERE id = ?"
 DEAD = packed("{Worker}", "FROM workers WHERE seen + lease < ? ORDER BY id")
-OWNED = packed("{Work}", "FROM work INDEXED BY work_owned WHERE owner = ? ORDER BY seq")
+OWNED = packed("{WorkItem}", "FROM work INDEXED BY work_owned WHERE owner = ? ORDER BY seq")
 
 
 class SqliteTx:
@@ -87,51 +87,51 @@ class SqliteTx:
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         return {one.key: one for one in asking.operations(self._connection, keys)}
 
-    async def work(self, keys: Collection[Key]) -> dict[Key, Work]:
+    async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
         return {one.key: one for one in asking.work(self._connection, keys)}
 
-    async def queues(self, keys: Collection[Key]) -> list[Work]:
+    async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
         return asking.queues(self._connection, keys)
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
         return asking.locks(self._connection, trees)
 
-    async def answers(self, keys: Collection[Key]) -> dict[Key, Answer]:
+    async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
         return {Key(one.ns, one.key): one for one in asking.answers(self._connection, keys)}
 
-    async def population(self, ns: str, kind: str, most: int) -> int:
+    async def count_objects(self, ns: str, kind: str, most: int) -> int:
         return self._count(POPULATION, ns, kind, most)
 
-    async def under_way(self, ns: str, most: int) -> int:
+    async def count_open_operations(self, ns: str, most: int) -> int:
         return self._count(UNDER_WAY, ns, most)
 
     async def due_timers(self, limit: int) -> list[Timer]:
         return [timer_of(row) for row in fetched(self._connection, TIMERS, (self.now, limit))]
 
-    async def loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+    async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         claiming.promote(self._connection, self.now)
         return claiming.busy_lanes(self._connection)
 
-    async def take(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
+    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
         claiming.promote(self._connection, self.now)
         return claiming.take(self._connection, rooms, owner, self.now, spares)
 
-    async def overdue(self, limit: int) -> list[Work]:
+    async def overdue(self, limit: int) -> list[WorkItem]:
         return [work_of(row) for row in fetched(self._connection, LATE, (self.now, limit))]
 
-    async def worker_seen(self, worker: Worker) -> None:
+    async def heartbeat(self, worker: Worker) -> None:
         self._connection.execute(SEEN, (worker.id, worker.lease, self.now, worker.host, worker.pid))
 
-    async def worker_gone(self, worker: str) -> None:
+    async def remove_worker(self, worker: str) -> None:
         self._connection.execute(GONE, (worker,))
 
     async def dead_workers(self) -> list[Worker]:
         return [worker_of(row) for row in fetched(self._connection, DEAD, (self.now,))]
 
-    async def owned(self, worker: str) -> list[Work]:
+    async def owned(self, worker: str) -> list[WorkItem]:
         return [work_of(row) for row in fetched(self._connection, OWNED, (worker,))]
 
-    async def ahead(self, changes: Changes) -> bool:
+    async def flush_early(self, changes: Changes) -> bool:
         """Say no: a program and its statements are on one thread."""
         del changes
         return False

@@ -12,7 +12,17 @@ from msgspec import Struct
 from msgspec.structs import astuple, fields
 
 from stateward.store.changes import Ended
-from stateward.store.records import Answer, Line, Lock, Object, Operation, Progress, Timer, Work, Worker
+from stateward.store.records import (
+    IdempotencyRecord,
+    JournalEntry,
+    Lock,
+    Object,
+    Operation,
+    Progress,
+    Timer,
+    Worker,
+    WorkItem,
+)
 
 Values: TypeAlias = list[Any]
 
@@ -51,15 +61,15 @@ def shape_of(record: type[Struct]) -> Shape:
     )
 
 
-ANSWER = shape_of(Answer)
+ANSWER = shape_of(IdempotencyRecord)
 ENDED = shape_of(Ended)
-LINE = shape_of(Line)
+LINE = shape_of(JournalEntry)
 LOCK = shape_of(Lock)
 OBJECT = shape_of(Object)
 OPERATION = shape_of(Operation)
 PROGRESS = shape_of(Progress)
 TIMER = shape_of(Timer)
-WORK = shape_of(Work)
+WORK = shape_of(WorkItem)
 WORKER = shape_of(Worker)
 
 LINE_SEQ = LINE.columns.index("seq")
@@ -91,7 +101,7 @@ def numbered(record: Struct, shape: Shape, at: int, seq: int) -> Values:
     return values
 
 
-def work_row(one: Work, seq: int, now: float) -> Values:
+def work_row(one: WorkItem, seq: int, now: float) -> Values:
     """Return the values of work, which say also whether it lies ahead."""
     values = numbered(one, WORK, WORK_SEQ, seq)
     values.append(1 if one.not_before > now else 0)

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from stateward.store.errors import StoreError, Unavailable
-from stateward.store.port import Program
+from stateward.store.port import TxFunction
 from stateward.store.sqlite.checkpoints import Checkpoints
-from stateward.store.sqlite.desk import Desk
+from stateward.store.sqlite.desk import WriterConnection
 from stateward.store.sqlite.identity import FileIdentity
 from stateward.store.sqlite.others import Others
 from stateward.store.sqlite.transactions import AnyProgram, Outcome
@@ -50,7 +50,7 @@ class Writer:
 
     def __init__(
         self,
-        furnish: Callable[[], Desk],
+        furnish: Callable[[], WriterConnection],
         tell: Callable[[int], None],
         checkpoints: Checkpoints,
         files: FileIdentity,
@@ -60,12 +60,12 @@ class Writer:
         self._tell = tell
         self._checkpoints = checkpoints
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._desk: Desk | None = None
+        self._desk: WriterConnection | None = None
         self._loop: AbstractEventLoop
         self._thread: Thread
 
     @property
-    def desk(self) -> Desk:
+    def writer_connection(self) -> WriterConnection:
         if self._desk is None:
             raise Unavailable("the store is closed")
         return self._desk
@@ -73,12 +73,12 @@ class Writer:
     async def start(self) -> None:
         setswitchinterval(min(SWITCH_EVERY, getswitchinterval()))
         self._loop = get_running_loop()
-        ready: Future[Desk] = self._loop.create_future()
+        ready: Future[WriterConnection] = self._loop.create_future()
         self._thread = Thread(target=self._main, args=(ready,), name="stateward-writer", daemon=True)
         self._thread.start()
         self._desk = await ready
 
-    async def run(self, program: Program[T]) -> T:
+    async def run(self, program: TxFunction[T]) -> T:
         if self._desk is None:
             raise Unavailable("the store is closed")
         future: Future[T] = self._loop.create_future()
@@ -91,7 +91,7 @@ class Writer:
             self._jobs.put(None)
             await self._loop.run_in_executor(None, self._thread.join)
 
-    def _main(self, ready: Future[Desk]) -> None:
+    def _main(self, ready: Future[WriterConnection]) -> None:
         try:
             desk = self._opened()
         except BaseException as error:
@@ -104,7 +104,7 @@ class Writer:
             self._checkpoints.stop()
             desk.close()
 
-    def _opened(self) -> Desk:
+    def _opened(self) -> WriterConnection:
         desk = self._furnish()
         try:
             self._checkpoints.start(desk.connection)
@@ -113,7 +113,7 @@ class Writer:
             raise
         return desk
 
-    def _work(self, desk: Desk) -> None:
+    def _work(self, desk: WriterConnection) -> None:
         """Do all that is queued; when there is nothing, look what others have done."""
         assert desk.lock is not None, "only a file has a thread of its own"
         others = Others(desk.connection, desk.lock)
@@ -138,7 +138,7 @@ class Writer:
                 self._later(self._deliver, jobs, outcomes, topics)
             self._checkpoints.look(desk.connection)
 
-    def _empty_log(self, desk: Desk) -> None:
+    def _empty_log(self, desk: WriterConnection) -> None:
         """Bring the log into the file that was opened, when that is not the one that it now stands beside.
 
         Whoever opens the file that was put there would take the log for its own, and damage it. The file that was

@@ -34,8 +34,8 @@ from stateward.domains.wing import Site
 from stateward.engine import Accepted, Engine, NotFound
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
+from stateward.store.records import JournalEntry as JournalLine
 from stateward.store.records import Key, Object, Operation
-from stateward.store.records import Line as JournalLine
 from tests.stores import fresh_store
 
 NS = "lab"

@@ -172,7 +172,7 @@ async def widows(database: str) -> list[str]:
     """Return the moments, by the journal, in which an app was there and its cluster was not."""
     store = open_store(database)
     await store.open()
-    lines = await store.reader.lines(0, 100_000, JournalFilter(ns="lab"))
+    lines = await store.reader.journal(0, 100_000, JournalFilter(ns="lab"))
     await store.close()
     present: dict[str, bool] = {}
     found = []

@@ -13,7 +13,7 @@ from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import ClusterInst, Marks, text_of
 from stateward.store import open_store
 from stateward.store.changes import Changes
-from stateward.store.port import Program
+from stateward.store.port import TxFunction
 from stateward.store.records import Object
 from tests.integration.server.processes import Served
 
@@ -38,7 +38,7 @@ async def furnished(file: Path, cloudlets: list[str]) -> dict[str, dict[str, int
     return things
 
 
-def applying(rows: list[Object]) -> Program[None]:
+def applying(rows: list[Object]) -> TxFunction[None]:
     return lambda tx: tx.apply(Changes(objects=rows))
 
 

@@ -10,7 +10,7 @@ from stateward.config import Config
 from stateward.domains.edge.model import ClusterInst
 from stateward.engine.texts import time_text
 from stateward.server.app import create_app
-from stateward.store.records import Key, Work
+from stateward.store.records import Key, WorkItem
 from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, House, hold
 
 C1 = "munich:c1"
@@ -28,7 +28,7 @@ async def why(house: House) -> Any:
     return answer.json()
 
 
-async def parked(house: House) -> Work:
+async def parked(house: House) -> WorkItem:
     """Wait until the work on the cluster is left to the agent."""
     async with asyncio.timeout(PATIENT):
         while True:

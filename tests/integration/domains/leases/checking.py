@@ -9,7 +9,7 @@ from stateward.domains.leases.combination import violations
 from stateward.domains.leases.lifecycle import HOST, LEASE
 from stateward.domains.leases.model import EventType, Host, host_of, lease_of, status_of
 from stateward.store.changes import Changes
-from stateward.store.port import Program, Store, Tx
+from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Object
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class CheckedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def transact(self, program: Program[T]) -> T:
+    async def transact(self, program: TxFunction[T]) -> T:
         async def checked(tx: Tx) -> T:
             return await program(cast("Tx", _CheckedTx(tx)))
 

@@ -1,7 +1,7 @@
 """Every reservation and event has a history of its own, and what waited for a lease to come to rest rings then."""
 
 from stateward.domains.leases.model import EventType, Lease, event_id
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, thing
 from tests.integration.domains.leases.things import never
 
@@ -10,7 +10,7 @@ async def told(site: Leasing, part: str) -> list[tuple[str, str, str | None]]:
     return [(line.event, line.actor, line.reason) for line in await lines(site, part)]
 
 
-async def lines(site: Leasing, part: str) -> list[Line]:
+async def lines(site: Leasing, part: str) -> list[JournalEntry]:
     return await site.engine.history(NS, part)
 
 

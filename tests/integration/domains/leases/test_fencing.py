@@ -9,7 +9,7 @@ from stateward.domains.leases.model import Booking, Holding, Lease
 from stateward.engine.handlers import Fenced
 from stateward.errors import StatewardError
 from stateward.store.port import Tx
-from stateward.store.records import Key, Work
+from stateward.store.records import Key, WorkItem
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, hosts, thing
 
 
@@ -31,17 +31,17 @@ async def _holds(site: Leasing, lease: Lease) -> bool:
     return [one.lease for one in (await site.host("h1")).seen.held] == [lease.object.id]
 
 
-async def claimed(site: Leasing, lease: Lease) -> Work:
+async def claimed(site: Leasing, lease: Lease) -> WorkItem:
     """Return the claim on a lease, as its worker has it."""
 
-    async def program(tx: Tx) -> list[Work]:
+    async def program(tx: Tx) -> list[WorkItem]:
         return list(await tx.queues([lease.object.key]))
 
     (work,) = await site.engine.store.transact(program)
     return work
 
 
-def entry(lease: Lease, work: Work) -> Entry:
+def entry(lease: Lease, work: WorkItem) -> Entry:
     """Return all that the books can be asked for, on behalf of a claim."""
     mine = next(iter(lease.seen.reservations))
     booking = Booking(lease.object.id, mine, lease.spec.start, lease.spec.end)

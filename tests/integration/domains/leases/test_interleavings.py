@@ -19,7 +19,7 @@ from stateward.engine import Denied, Engine, NotFound, Permanent, Temporary
 from stateward.errors import BadInput
 from stateward.store import open_store
 from stateward.store.changes import Changes
-from stateward.store.port import Program, Tx
+from stateward.store.port import Tx, TxFunction
 from tests.integration.domains.leases.checking import CheckedStore, Forbidden, check
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, hosts, thing
 from tests.integration.domains.leases.things import Things
@@ -35,7 +35,7 @@ class Witness(CheckedStore):
         super().__init__(open_store(str(path)))
         self._seen = seen
 
-    async def transact(self, program: Program[object]) -> object:  # type: ignore[override]
+    async def transact(self, program: TxFunction[object]) -> object:  # type: ignore[override]
         async def watched(tx: Tx) -> object:
             return await program(_WitnessedTx(tx, self._seen))  # type: ignore[arg-type]
 

@@ -118,7 +118,7 @@ async def test_a_failed_start_is_tried_again_and_succeeds(site: Leasing) -> None
 async def test_if_one_of_three_reservations_fails_the_others_go_on(site: Leasing) -> None:
     await site.hosts("h1")
     site.things.fail["lamp"] = never()
-    lease = await site.lease("three", thing("lamp"), thing("desk"), hosts())
+    lease = await site.lease("three", thing("lamp"), thing("uow"), hosts())
     failed = await site.until(lease, "ERROR")
     statuses = [seen.status for _, seen in failed.reservations()]
     assert statuses == [ReservationState.ERROR, ReservationState.ACTIVE, ReservationState.ACTIVE]
@@ -130,7 +130,7 @@ async def test_if_one_of_three_reservations_fails_the_others_go_on(site: Leasing
     assert ended.object.state == "ERROR"  # its start had failed: it never was what it was to be
     assert {seen.status for _, seen in ended.reservations()} == {ReservationState.DELETED}
     assert (await site.host("h1")).seen.held == ()
-    assert site.things.back == {"lamp": 1, "desk": 1}
+    assert site.things.back == {"lamp": 1, "uow": 1}
 
 
 async def _ended(site: Leasing, id_: str) -> bool:
@@ -191,16 +191,16 @@ async def _true(value: bool) -> bool:
 async def test_a_delete_that_fails_half_way_can_be_repeated_and_finishes(site: Leasing) -> None:
     await site.hosts("h1")
     site.things.fail["end of lamp"] = never()
-    lease = await site.lease("half", thing("lamp"), hosts(), thing("desk"))
+    lease = await site.lease("half", thing("lamp"), hosts(), thing("uow"))
     await site.until(lease, "ACTIVE")
     await site.wing.leases.delete(ME, lease.object.id)
     await site.until(lease, "ERROR")
-    assert site.things.back == {"desk": 1}
+    assert site.things.back == {"uow": 1}
     assert (await site.host("h1")).seen.bookings == ()
     site.things.fail.clear()
     await site.wing.leases.delete(ME, lease.object.id)
     await site.gone(lease)
-    assert site.things.back == {"desk": 1, "lamp": 1}
+    assert site.things.back == {"uow": 1, "lamp": 1}
 
 
 async def test_a_delete_during_a_delete_joins_it(site: Leasing) -> None:

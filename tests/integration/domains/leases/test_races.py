@@ -18,7 +18,7 @@ from stateward.domains.leases.model import (
     host_of,
     lease_of,
 )
-from stateward.engine.requests import Birth
+from stateward.engine.requests import Creation
 from stateward.store.selection import JournalFilter, Page, Selector
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, hosts
 from tests.integration.domains.leases.things import Things
@@ -84,7 +84,7 @@ async def _submitted(site: Leasing, id_: str, spec: LeaseSpec, on: dict[str, int
     seen = parts.new_parts(
         {one.id: ReservationSeen(hosts=on if "min" in one.details else {}) for one in spec.reservations}
     )
-    request = site.engine.request(NS, id_, "create", spec=spec, seen=seen, birth=Birth(LEASE.kind))
+    request = site.engine.request(NS, id_, "create", spec=spec, seen=seen, creates=Creation(LEASE.kind))
     await site.engine.submit(request)
 
 
@@ -124,7 +124,7 @@ async def test_after_an_hours_downtime_all_is_done_in_the_right_order(opening: O
     async with opening() as site:
         third_lease = await site.wing.leases.get(NS, "third")
         await site.until(third_lease, "ACTIVE")
-        lines = await site.engine.store.reader.lines(0, 1000, JournalFilter(ns=NS, kind=LEASE.kind))
+        lines = await site.engine.store.reader.journal(0, 1000, JournalFilter(ns=NS, kind=LEASE.kind))
         happened = [(line.object, line.event) for line in lines if line.actor == "clock" and line.target is not None]
         assert happened == [
             ("first", "start"),

@@ -137,7 +137,7 @@ async def test_a_reservation_that_has_failed_cannot_be_changed(site: Leasing) ->
     await site.until(lease, "ERROR")
     failed = lease.spec.reservations[0].id
     with pytest.raises(NotChangeable, match="is error"):
-        await changed(site, lease, reservations=[{"id": failed, "thing": "desk"}])
+        await changed(site, lease, reservations=[{"id": failed, "thing": "uow"}])
 
 
 async def test_end_date_now_ends_a_lease_at_once(site: Leasing) -> None:

@@ -24,7 +24,7 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
 
 async def everything(api: ApiHouse) -> int:
     """Return the number of the newest line: whatever changes anything writes one."""
-    return await api.engine.store.reader.last_line()
+    return await api.engine.store.reader.last_journal_seq()
 
 
 async def test_reading_what_has_just_changed_asks_no_provider_and_changes_nothing(api: ApiHouse) -> None:

@@ -66,7 +66,7 @@ async def test_what_is_well_is_kept_in_motion_within_bounds(house: House) -> Non
             await user.look_after(LAB)
             await at_rest(house, "lab")
             assert len(await house.service.vms(NS, "lab")) <= LAB.groups[0].size + SPARE + 1
-            lines = await house.engine.store.reader.lines(0, 10_000, JournalFilter(ns=NS))
+            lines = await house.engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS))
             events = {line.event for line in lines}
 
 

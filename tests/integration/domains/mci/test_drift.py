@@ -22,7 +22,7 @@ from stateward.engine.sightings import Sighting
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER
 from stateward.store.port import Store
-from stateward.store.records import Line, Status
+from stateward.store.records import JournalEntry, Status
 from stateward.store.selection import JournalFilter
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci, open_house
 
@@ -43,7 +43,7 @@ async def uid(house: House, vm: str, name: str = "m1") -> str:
     return vm_of(await house.service.vm(NS, name, vm)).uid
 
 
-async def last_line(house: House, vm: str) -> Line:
+async def last_line(house: House, vm: str) -> JournalEntry:
     return (await house.engine.history(NS, f"m1.{vm}"))[-1]
 
 
@@ -94,10 +94,10 @@ async def test_a_vm_that_is_shown_no_longer_is_undefined(house: House) -> None:
 
 async def test_a_look_around_where_nothing_changed_writes_nothing(house: House) -> None:
     await house.created(mci())
-    before = await house.engine.store.reader.last_line()
+    before = await house.engine.store.reader.last_journal_seq()
     for _ in range(3):
         assert await house.wing.upkeep.look_around() == []
-    assert await house.engine.store.reader.last_line() == before
+    assert await house.engine.store.reader.last_journal_seq() == before
 
 
 async def test_what_is_terminated_or_failed_is_not_looked_at(house: House) -> None:
@@ -119,9 +119,9 @@ async def test_an_observation_that_is_older_than_an_action_does_not_count(house:
     before = await house.engine.store.reader.time()
     for action in ("suspend", "resume"):
         await house.ended(await house.service.control_vm(NS, "m1", "g1-1", action, ANN))
-    lines = await house.engine.store.reader.last_line()
+    lines = await house.engine.store.reader.last_journal_seq()
     assert await house.engine.observe([shows("shows suspended", before)]) == [False]
-    assert (await states(house), await house.engine.store.reader.last_line()) == (
+    assert (await states(house), await house.engine.store.reader.last_journal_seq()) == (
         {"g1-1": "Running", "g1-2": "Running"},
         lines,
     )
@@ -153,11 +153,11 @@ async def test_an_observation_does_not_count_while_an_operation_is_at_work(house
 
 async def test_what_a_listing_shows_of_many_is_one_transaction_and_keeps_the_reason(house: House) -> None:
     await house.created(mci("m1", group("g1", 30)))
-    now, last = await house.engine.store.reader.time(), await house.engine.store.reader.last_line()
+    now, last = await house.engine.store.reader.time(), await house.engine.store.reader.last_journal_seq()
     told = [shows("cannot say", now, f"g1-{number}", "no answer") for number in range(1, 31)]
     assert await house.engine.observe(told) == [True] * 30
     assert await house.engine.observe(told) == [False] * 30
-    lines = await house.engine.store.reader.lines(last, 100, JournalFilter(actor=PROVIDER))
+    lines = await house.engine.store.reader.journal(last, 100, JournalFilter(actor=PROVIDER))
     assert {(one.target, one.reason) for one in lines} == {("Undefined", "no answer")}
     assert (len(lines), len({one.at for one in lines})) == (30, 1)
     assert {one.error for one in await house.service.vms(NS, "m1")} == {"no answer"}

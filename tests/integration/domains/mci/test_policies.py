@@ -39,7 +39,7 @@ from stateward.drivers import Refused as No
 from stateward.drivers.simulated.machine import state_at
 from stateward.drivers.simulated.temper import CALM, Temper
 from stateward.engine import Refused
-from stateward.engine.requests import Birth
+from stateward.engine.requests import Creation
 from stateward.store.records import Object, Operation, Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 from tests.integration.drivers.local.host import kill_all_in
@@ -338,7 +338,7 @@ async def test_a_static_mci_stands_on_the_parts_that_it_names(house: House) -> N
 
 async def created_unchecked(house: House, wanted: MciSpec) -> Operation:
     """Make an MCI as another operation does, long after somebody has looked up what is named."""
-    request = house.engine.request(NS, wanted.name, "create", spec=plain(wanted), birth=Birth(MCI.kind))
+    request = house.engine.request(NS, wanted.name, "create", spec=plain(wanted), creates=Creation(MCI.kind))
     return await house.ended(await house.engine.submit(replace(request, parent="of a lease")))
 
 

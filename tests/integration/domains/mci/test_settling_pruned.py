@@ -4,13 +4,13 @@ import asyncio
 from random import Random
 
 from stateward.domains.mci.settling import Settling
-from stateward.engine.horizon import LinesGone
+from stateward.engine.horizon import EntriesPruned
 from tests.integration.domains.mci.conftest import PATIENT, House
 from tests.integration.domains.mci.test_settling import Unwell, no_time
 
 
 async def test_who_comes_back_after_a_pruning_goes_on_behind_the_horizon(house: House) -> None:
-    engine = Unwell(house, watch=[LinesGone(0, 7)])
+    engine = Unwell(house, watch=[EntriesPruned(0, 7)])
     task = asyncio.create_task(Settling(engine, Random(1)).follow(no_time))  # type: ignore[arg-type]
     try:
         async with asyncio.timeout(PATIENT):

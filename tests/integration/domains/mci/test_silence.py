@@ -15,7 +15,7 @@ from stateward.domains.mci.lifecycle import MciState
 from stateward.drivers import Place
 from stateward.drivers.simulated.temper import Temper
 from stateward.engine.troubles import is_worth_telling
-from stateward.store.records import Line, Status
+from stateward.store.records import JournalEntry, Status
 from tests.integration.domains.mci.conftest import ANN, NS, group, mci
 from tests.integration.domains.mci.test_evidence import LONGEST, made, states
 from tests.integration.domains.mci.weather import World, live
@@ -27,11 +27,11 @@ ROUND = 40.0
 """A round over all connections comes at the latest after this many seconds."""
 
 
-async def history(world: World, id_: str) -> list[Line]:
+async def history(world: World, id_: str) -> list[JournalEntry]:
     return await world.house.engine.history(NS, id_)
 
 
-def are_growing(lines: list[Line]) -> bool:
+def are_growing(lines: list[JournalEntry]) -> bool:
     """Tell whether each distance between lines is at least that of the one before, but for jitter."""
     gaps = [later.at - earlier.at for earlier, later in pairwise(lines)]
     return all(later > earlier for earlier, later in pairwise(gaps))
@@ -54,9 +54,11 @@ def test_vms_of_a_dead_region_are_undefined_after_a_while_and_come_back_as_what_
         assert "has not shown it for" in str(lines[0].reason)
         found = await world.house.service.vm(NS, "m1", "a-2")
         assert found.error == lines[1].reason
-        last = await world.store.reader.last_line()
+        last = await world.store.reader.last_journal_seq()
         await asyncio.sleep(3600.0)
-        assert await world.store.reader.last_line() - last <= 130  # a round takes its turn, and no VM is told again
+        assert (
+            await world.store.reader.last_journal_seq() - last <= 130
+        )  # a round takes its turn, and no VM is told again
         assert (await history(world, "m1.a-2"))[-1] == lines[1]
         world.cloud.set_temper(SEOUL, FAIR)
         await asyncio.sleep(2 * ROUND)

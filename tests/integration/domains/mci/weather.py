@@ -64,7 +64,7 @@ class SharedStore:
     async def close(self) -> None:
         """Leave it open."""
 
-    async def alone(self) -> bool:
+    async def is_sole_user(self) -> bool:
         """Never be sure of that."""
         return False
 

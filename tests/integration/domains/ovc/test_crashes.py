@@ -15,7 +15,7 @@ from stateward.domains.ovc.lifecycle import NODE
 from stateward.domains.ovc.model import vm_seen
 from stateward.domains.ovc.nodes.emulated import Emulated
 from stateward.drivers.qemu.monitor import MonitorError
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import HEALER
 from stateward.store import open_store
 from stateward.store.port import Tx
@@ -207,12 +207,12 @@ async def _is_stuck(cloud: Cloud, vm: str) -> bool:
 
 async def _late(tx: Tx, vm: Key, op: Key) -> None:
     """Let the time of an operation be over."""
-    desk = Desk(tx)
-    await desk.load([vm])
-    work = desk.work(op)
+    uow = UnitOfWork(tx)
+    await uow.load([vm])
+    work = uow.work(op)
     assert work is not None
-    desk.change(replace(work, deadline=desk.now - 1.0))
-    await desk.apply()
+    uow.update_work(replace(work, deadline=uow.now - 1.0))
+    await uow.apply()
 
 
 async def test_a_worker_that_is_slow_and_alive_is_left_alone(postgres_server: PostgresServer, folder: Path) -> None:

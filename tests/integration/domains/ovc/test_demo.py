@@ -24,8 +24,8 @@ async def test_the_demos_cloud_is_made_once_and_does_not_rest(world: Cloud) -> N
     await show.furnish()
     counts = [await count(world, kind) for kind in (NODE.kind, VM.kind, DISK.kind)]
     assert counts == [NODES, MACHINES, MACHINES + DISKS]
-    before = await world.engine.store.reader.last_line()
+    before = await world.engine.store.reader.last_journal_seq()
     for _ in range(60):
         await show.act_once()
-    assert await world.engine.store.reader.last_line() > before + 20
+    assert await world.engine.store.reader.last_journal_seq() > before + 20
     await world.service.queuer.terminate(NS)

@@ -10,7 +10,7 @@ from stateward.domains.ovc.denials import ParentNotReady
 from stateward.domains.ovc.lifecycle import DISK, IMAGE
 from stateward.domains.ovc.model import DiskSpec, ImageSpec, text
 from stateward.engine import Accepted, Denied
-from stateward.engine.requests import Birth
+from stateward.engine.requests import Creation
 from stateward.store.selection import JournalFilter
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
 
@@ -74,8 +74,8 @@ async def test_nothing_is_made_or_powered_below_an_account(cloud: Cloud) -> None
 async def described(cloud: Cloud, kind: str, id_: str, spec: DiskSpec | ImageSpec) -> str:
     """Describe something over the general API, and do not make it yet."""
     labels = {"name": spec.name, **({"account": spec.account} if kind == DISK.kind else {})}
-    birth = Birth(kind, spec.account, text(labels))
-    await cloud.engine.submit(cloud.engine.request(cloud.ns, id_, "define", who="ann", spec=spec, birth=birth))
+    birth = Creation(kind, spec.account, text(labels))
+    await cloud.engine.submit(cloud.engine.request(cloud.ns, id_, "define", who="ann", spec=spec, creates=birth))
     return id_
 
 
@@ -90,7 +90,7 @@ async def test_in_a_race_with_disabling_nothing_is_accepted_afterwards(cloud: Cl
             ignoring(cloud.disk()),
         )
         await cloud.did(cloud.account, "enable")
-    lines = await cloud.engine.store.reader.lines(0, 10_000, JournalFilter(ns=cloud.ns))
+    lines = await cloud.engine.store.reader.journal(0, 10_000, JournalFilter(ns=cloud.ns))
     disabled, times = False, 0
     for line in lines:
         if line.object == cloud.account and line.event in ("disable", "enable"):

@@ -27,7 +27,7 @@ async def hurried(
 async def healed(cloud: Cloud) -> list[tuple[str, str, str | None, str | None]]:
     """Return what stands in the report: what, how it was settled, its state since, and why."""
     found = (await cloud.service.healing(cloud.ns, 0.0)).healed
-    lines = await cloud.engine.store.reader.lines(0, 1000, JournalFilter(ns=cloud.ns, actor=HEALER))
+    lines = await cloud.engine.store.reader.journal(0, 1000, JournalFilter(ns=cloud.ns, actor=HEALER))
     assert [line.object for line in lines] == [one.object for one in found]
     return [(one.object, one.how, one.state, one.reason) for one in found]
 

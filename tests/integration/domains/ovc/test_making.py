@@ -8,9 +8,9 @@ import pytest
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
 from stateward.domains.ovc.model import CloudspaceSpec, DiskSpec, ImageSpec, text
 from stateward.engine import Accepted, Denied
-from stateward.engine.requests import Birth, KeyReused
+from stateward.engine.requests import Creation, KeyReused
 from stateward.engine.verdicts import RefusedBefore
-from stateward.store.records import Line
+from stateward.store.records import JournalEntry
 from stateward.store.selection import JournalFilter, Selector
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
 
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MADE = (CLOUDSPACE.kind, VM.kind, DISK.kind, IMAGE.kind)
 
 
-async def lines_of(cloud: Cloud, *kinds: str) -> list[Line]:
+async def lines_of(cloud: Cloud, *kinds: str) -> list[JournalEntry]:
     """Return what the journal has about some kinds of objects."""
-    lines = await cloud.engine.store.reader.lines(0, 10_000, JournalFilter(ns=cloud.ns))
+    lines = await cloud.engine.store.reader.journal(0, 10_000, JournalFilter(ns=cloud.ns))
     return [line for line in lines if line.kind in kinds]
 
 
@@ -95,8 +95,8 @@ async def test_the_refusal_of_a_creation_is_repeated_under_its_key(cloud: Cloud)
 
 async def test_a_creation_whose_answer_was_lost_is_known_by_its_operation(cloud: Cloud) -> None:
     engine, spec = cloud.engine, DiskSpec("lost", cloud.account)
-    birth = Birth(DISK.kind, cloud.account, text({"name": spec.name, "account": spec.account}))
-    first = engine.request(cloud.ns, "disk-lost", "define", spec=spec, birth=birth)
+    birth = Creation(DISK.kind, cloud.account, text({"name": spec.name, "account": spec.account}))
+    first = engine.request(cloud.ns, "disk-lost", "define", spec=spec, creates=birth)
     requests = [first, engine.request(cloud.ns, "disk-lost", "create")]
     made = await engine.submit_sequence(requests)
     again = await engine.submit_sequence(requests)

@@ -18,7 +18,7 @@ from stateward.domains.ovc.placement import without_nodes_in_errors
 from stateward.domains.wing import Site
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.temper import CALM
-from stateward.engine import Handler, Job, Kind, Seen, Temporary
+from stateward.engine import Handler, Job, Kind, ObservedOutcome, Temporary
 from stateward.server.windows import Windows, encode_line
 from stateward.store import open_store
 from stateward.store.records import Key
@@ -153,7 +153,7 @@ async def test_administrators_see_all_of_it(scene: Scene) -> None:
 @pytest.mark.parametrize("internal", [False, True])
 async def test_the_stream_tells_it_to_administrators_alone(scene: Scene, internal: bool) -> None:
     engine = scene.cloud.engine
-    lines = await engine.store.reader.lines(0, 10_000, JournalFilter(ns=NS))
+    lines = await engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS))
     texts = [text for line in lines if (text := encode_line(engine.kinds, line, internal)) is not None]
     others = {scene.vm, scene.stopped, scene.failed, scene.cloud.box}
     found = [one for text in texts for one in _said(msgspec.json.decode(text), set(scene.cloud.nodes), others)]
@@ -193,7 +193,7 @@ async def test_what_stands_behind_a_migration_waits_for_other_work(scene: Scene)
 
 async def test_metrics_name_no_node_and_no_internal_operation_to_others(scene: Scene) -> None:
     windows: Windows = scene.app.state["windows"]
-    windows.metrics.hear(await scene.cloud.engine.store.reader.lines(0, 10_000, JournalFilter(ns=NS)))
+    windows.metrics.hear(await scene.cloud.engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS)))
     for namespaces in (None, frozenset({NS})):
         public = await windows.metrics.text(namespaces, internal=False)
         whole = await windows.metrics.text(namespaces)
@@ -211,7 +211,7 @@ async def test_the_error_of_a_public_action_names_no_node(scene: Scene) -> None:
 async def test_the_error_of_a_look_names_no_node_either(scene: Scene) -> None:
     node = scene.cloud.nodes[0]
 
-    async def fail(_: Job) -> Seen:
+    async def fail(_: Job) -> ObservedOutcome:
         raise Temporary(f"region {node} has no answer", after=7.0)
 
     kind = without_nodes_in_errors(Kind(VM, {"pause": Handler(fail, fail, cancelled=fail)}), scene.cloud.wing.nodes)

@@ -21,7 +21,7 @@ from stateward.domains.systems.definition import Service, Tree
 from stateward.domains.systems.house import SystemsWing
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
 from stateward.engine import Accepted, Denied, Engine
-from stateward.engine.locking import clash
+from stateward.engine.locking import conflicts
 from stateward.locks.paths import parse_path
 from stateward.store import open_store
 from stateward.store.records import Lock
@@ -158,7 +158,7 @@ async def look_on(store: str) -> None:
         while True:
             assert await connection.fetch(ORPHANS) == []
             held = [Lock(*row) for row in await connection.fetch(HELD)]
-            assert [pair for pair in combinations(held, 2) if clash(*pair)] == []
+            assert [pair for pair in combinations(held, 2) if conflicts(*pair)] == []
             await asyncio.sleep(0.002)
     finally:
         await connection.close()
@@ -166,7 +166,7 @@ async def look_on(store: str) -> None:
 
 async def spans_of(engine: Engine) -> list[Span]:
     """Return when each deploy and teardown was at work, in the order of commits."""
-    lines = await engine.store.reader.lines(0, 1_000_000, JournalFilter(ns=NS))
+    lines = await engine.store.reader.journal(0, 1_000_000, JournalFilter(ns=NS))
     changes = [line for line in lines if line.kind in (DEPLOY.kind, TEARDOWN.kind)]
     ended = {line.object: line.seq for line in changes if line.target in ("succeeded", "failed", "cancelled")}
     begun: dict[str, int] = {}

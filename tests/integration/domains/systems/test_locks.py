@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.engine import Locked, LockWish
+from stateward.engine import Locked, LockRequest
 from stateward.store.records import Status
 from tests.integration.domains.systems.conftest import NS, Stand, service
 from tests.integration.engine.plant import PUMP
@@ -43,7 +43,7 @@ async def test_while_a_teardown_is_active_all_attempts_to_deploy_or_teardown_fai
     held = await stand.ended(teardown)
     assert held.status is Status.SUCCEEDED
     stand.plant.hold()  # a teardown that stands still: another action that holds X on the root
-    await stand.engine.create(NS, "pump", PUMP.kind, "build", tree="shop", locks=[LockWish("/", "X")])
+    await stand.engine.create(NS, "pump", PUMP.kind, "build", tree="shop", locks=[LockRequest("/", "X")])
     for path in ("/", "/a", "/x/y/z"):
         assert [one.path for one in (await refused(stand, path)).blockers] == ["/"]
     with pytest.raises(Locked):
@@ -105,7 +105,7 @@ async def test_the_same_action_asked_for_twice_is_one_action_with_one_lock(stand
 
 async def test_one_action_may_hold_two_paths_and_gives_both_back(stand: Stand) -> None:
     stand.plant.hold()
-    two = [LockWish("/a", "X"), LockWish("/b/c", "X"), LockWish("/a", "X")]
+    two = [LockRequest("/a", "X"), LockRequest("/b/c", "X"), LockRequest("/a", "X")]
     accepted = await stand.engine.create(NS, "pump", PUMP.kind, "build", tree="shop", locks=two)
     assert await stand.locks() == [("/a", "X", False), ("/b/c", "X", False)]
     assert [one.path for one in (await refused(stand, "/b")).blockers] == ["/b/c"]
@@ -117,7 +117,7 @@ async def test_one_action_may_hold_two_paths_and_gives_both_back(stand: Stand) -
 async def test_who_cannot_have_one_of_its_locks_has_none_and_leaves_the_others_as_they_were(stand: Stand) -> None:
     first = await begun(stand, "/b")
     before = await stand.locks()
-    wishes = [LockWish("/a", "X"), LockWish("/b", "X"), LockWish("/c", "X")]
+    wishes = [LockRequest("/a", "X"), LockRequest("/b", "X"), LockRequest("/c", "X")]
     with pytest.raises(Locked) as caught:
         await stand.engine.create(NS, "pump", PUMP.kind, "build", tree="shop", locks=wishes)
     assert [one.path for one in caught.value.blockers] == ["/b"]

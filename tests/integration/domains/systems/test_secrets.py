@@ -81,7 +81,7 @@ async def test_no_way_out_has_a_value_of_an_environment(scene: Scene, role: Role
 
 
 async def test_the_stream_has_no_value_of_an_environment(scene: Scene) -> None:
-    lines = await scene.engine.store.reader.lines(0, 10_000, JournalFilter(ns=NS))
+    lines = await scene.engine.store.reader.journal(0, 10_000, JournalFilter(ns=NS))
     for internal in (False, True):
         texts = [encode_line(scene.engine.kinds, line, internal) or "" for line in lines]
         assert any("PASSWORD" in text for text in texts)

@@ -16,7 +16,7 @@ from stateward.domains.leases.model import ReservationSpec
 from stateward.domains.leases.resources.port import Task, text
 from stateward.domains.templates import Template
 from stateward.engine import Permanent, Request
-from stateward.engine.requests import Birth
+from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.store.records import Key, Object
@@ -69,8 +69,8 @@ class Mcis:
             return ()
         spec = self._spec(task.spec)
         labels = {**spec.get("label", {}), LEASE: task.lease.object.id, RESERVATION: task.spec.id}
-        birth = Birth(self._templates[self.name].kind, labels=msgspec.json.encode(labels).decode())
-        return [self._request(task, "create", spec=msgspec.json.encode(spec).decode(), birth=birth)]
+        birth = Creation(self._templates[self.name].kind, labels=msgspec.json.encode(labels).decode())
+        return [self._request(task, "create", spec=msgspec.json.encode(spec).decode(), creates=birth)]
 
     async def start(self, task: Task) -> None:
         """See whether it runs."""

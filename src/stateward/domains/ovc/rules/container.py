@@ -22,7 +22,7 @@ from stateward.domains.ovc.rules.placing import some_node, wanted_node
 from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
 from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
 from stateward.engine import Request
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER, USER, moving
 from stateward.store.records import Key, Object
@@ -39,80 +39,80 @@ ACCOUNT_ACTIONS = ("define", "enable", *POWERING)
 
 def company_of_container(request: Request, found: Object | None) -> Iterable[Key]:
     """Return the account that a request about a cloudspace looks at."""
-    parent = request.birth.parent if request.birth is not None else None if found is None else found.parent
+    parent = request.creates.parent if request.creates is not None else None if found is None else found.parent
     return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
 
 
-async def guard_cloudspace(desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_cloudspace(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about a cloudspace."""
-    found = heed(desk, request, found)
+    found = heed(uow, request, found)
     ns, action = request.ns, request.action
     if action == "define":
         spec = new_spec(request.spec, CloudspaceSpec)
         if found.parent != spec.account or found.queue != found.id:
             raise BadInput("parent", found.parent, f"the cloudspace's account, {spec.account}")
-        ready(desk, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-        await refuse_taken(desk, ns, CLOUDSPACE, spec.name, parent=spec.account)
+        ready(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+        await refuse_taken(uow, ns, CLOUDSPACE, spec.name, parent=spec.account)
     elif action in ACCOUNT_ACTIONS:
         if action == "restore" and request.actor != CONTROLLER:
-            refuse_below_bin(known(desk, ns, found.parent or "", ACCOUNT))
-        require_enabled(desk, request, found.parent or "")
+            refuse_below_bin(known(uow, ns, found.parent or "", ACCOUNT))
+        require_enabled(uow, request, found.parent or "")
     elif action in ("delete", "destroy"):
-        await _go(desk, request, found, [found.id])
+        await _go(uow, request, found, [found.id])
     if action in POWERING:
-        await _place(desk, request, desk.objects[found.key])
+        await _place(uow, request, uow.objects[found.key])
     elif action == "place firewall":
-        await _place_anew(desk, request, found)
+        await _place_anew(uow, request, found)
     return None
 
 
-async def _place(desk: Desk, request: Request, found: Object) -> None:
+async def _place(uow: UnitOfWork, request: Request, found: Object) -> None:
     """Choose where a cloudspace's firewall gets power; one that has some, and is only to be reset, stays as it is."""
     seen = box_seen(found)
     if request.action == "reset" and seen.machine:
         return
-    node = await some_node(desk, found, present=seen.node)
-    put_seen(desk, found, replace(seen, node=node, machine=machine_of(found.id, request.op)))
+    node = await some_node(uow, found, present=seen.node)
+    put_seen(uow, found, replace(seen, node=node, machine=machine_of(found.id, request.op)))
 
 
-async def _place_anew(desk: Desk, request: Request, found: Object) -> None:
+async def _place_anew(uow: UnitOfWork, request: Request, found: Object) -> None:
     """Choose where a firewall goes: where it is, if that is in service, or elsewhere; and else it waits for a node."""
     seen, node = box_seen(found), str(args_of(request).get("node", ""))
     try:
-        to = await (wanted_node(desk, found.ns, node, back=True) if node else some_node(desk, found, present=seen.node))
+        to = await (wanted_node(uow, found.ns, node, back=True) if node else some_node(uow, found, present=seen.node))
     except NoNode:
         if not seen.machine:
             raise
         to = ""
-    put_seen(desk, found, replace(seen, to=to))
+    put_seen(uow, found, replace(seen, to=to))
 
 
-async def guard_account(desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_account(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about an account."""
-    found = heed(desk, request, found)
-    if request.birth is not None:
+    found = heed(uow, request, found)
+    if request.creates is not None:
         spec = new_spec(request.spec, AccountSpec)
         if found.parent is not None or found.queue != found.id:
             raise BadInput("parent", found.parent, "nothing: accounts are on top")
-        await refuse_taken(desk, request.ns, ACCOUNT, spec.name)
+        await refuse_taken(uow, request.ns, ACCOUNT, spec.name)
     elif request.action in ("delete", "destroy"):
-        below = await desk.tx.select(Selector(request.ns, CLOUDSPACE.kind, found.id))
-        await _go(desk, request, found, [one.id for one in below])
+        below = await uow.tx.select(Selector(request.ns, CLOUDSPACE.kind, found.id))
+        await _go(uow, request, found, [one.id for one in below])
     return None
 
 
-async def _go(desk: Desk, request: Request, found: Object, boxes: list[str]) -> None:
+async def _go(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
     if request.actor == USER:
-        await _refuse_running(desk, request, found, boxes)
+        await _refuse_running(uow, request, found, boxes)
     if request.action == "delete":
         along = str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
-        put_seen(desk, found, replace(seen_of(found), bin=Stay(desk.now, along)))
+        put_seen(uow, found, replace(seen_of(found), bin=Stay(uow.now, along)))
 
 
-async def _refuse_running(desk: Desk, request: Request, found: Object, boxes: list[str]) -> None:
+async def _refuse_running(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
     """Refuse a user who would take down VMs that run."""
     for box in boxes:
-        running = await desk.tx.select(Selector(request.ns, VM.kind, box, RUNNING))
+        running = await uow.tx.select(Selector(request.ns, VM.kind, box, RUNNING))
         if running:
             some = ", ".join(one.id for one in running[:SHOWN])
             raise HasRunning(kind=short(found.kind), id=found.id, vms=some)

@@ -12,7 +12,7 @@ from stateward.domains.ovc.rules.parents import require_enabled
 from stateward.domains.ovc.rules.vm import args_of, refuse_below_bin
 from stateward.domains.ovc.writing import known, put_seen, ready, refuse_taken
 from stateward.engine import Request
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Key, Object
@@ -36,41 +36,41 @@ def company_of_disk(request: Request, found: Object | None) -> Iterable[Key]:
     return [Key(request.ns, found.parent or "")] if request.action == "restore" else ()
 
 
-async def guard_disk(desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about a disk."""
-    found = heed(desk, request, found)
+    found = heed(uow, request, found)
     if request.action in TOGETHER:
         raise OnItsVm(id=found.id, action=TOGETHER[request.action])
     match request.action:
         case "define":
-            await _define(desk, request, found)
+            await _define(uow, request, found)
             return replace(request, seen=text(DiskSeen(scoped=True)))
         case "create":
-            require_enabled(desk, request, spec_of(found, DiskSpec).account)
+            require_enabled(uow, request, spec_of(found, DiskSpec).account)
         case "delete" | "destroy":
-            _go(desk, request, found)
+            _go(uow, request, found)
         case "restore":
-            _restore(desk, request, found)
+            _restore(uow, request, found)
     return None
 
 
-async def _define(desk: Desk, request: Request, found: Object) -> None:
+async def _define(uow: UnitOfWork, request: Request, found: Object) -> None:
     spec = new_spec(request.spec, DiskSpec)
     if spec.boot or found.parent != spec.account or found.queue != found.id:
         raise BadInput("spec", request.spec, "a disk without a VM, below its account")
-    ready(desk, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-    await refuse_taken(desk, request.ns, DISK, spec.name, account=spec.account)
+    ready(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+    await refuse_taken(uow, request.ns, DISK, spec.name, account=spec.account)
 
 
-def _go(desk: Desk, request: Request, found: Object) -> None:
+def _go(uow: UnitOfWork, request: Request, found: Object) -> None:
     seen = disk_seen(found)
     if spec_of(found, DiskSpec).boot:
         raise BootDisk(id=found.id, vm=seen.vm)
     if request.action == "delete":
         along = str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
-        put_seen(desk, found, replace(seen, bin=Stay(desk.now, along)))
+        put_seen(uow, found, replace(seen, bin=Stay(uow.now, along)))
 
 
-def _restore(desk: Desk, request: Request, found: Object) -> None:
+def _restore(uow: UnitOfWork, request: Request, found: Object) -> None:
     if request.actor != CONTROLLER:
-        refuse_below_bin(known(desk, request.ns, found.parent or "", VM if disk_seen(found).vm else ACCOUNT))
+        refuse_below_bin(known(uow, request.ns, found.parent or "", VM if disk_seen(found).vm else ACCOUNT))

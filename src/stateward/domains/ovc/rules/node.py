@@ -11,7 +11,7 @@ from stateward.domains.ovc.nodes.options import check_options
 from stateward.domains.ovc.rules.vm import args_of
 from stateward.domains.ovc.writing import refuse_taken
 from stateward.engine import Request
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.store.records import Object
 from stateward.store.selection import Selector
@@ -20,9 +20,9 @@ RESERVED = frozenset({"folder", "program"})
 """Options of drivers that are not for whoever registers a node: where on this host it is, and what it runs."""
 
 
-async def guard_node(desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_node(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about a node."""
-    found = heed(desk, request, found)
+    found = heed(uow, request, found)
     match request.action:
         case "register":
             spec = new_spec(request.spec, NodeSpec)
@@ -31,12 +31,12 @@ async def guard_node(desk: Desk, request: Request, found: Object) -> Request | N
             check_options(spec)
             if found.parent is not None or found.queue != found.id:
                 raise BadInput("parent", found.parent, "nothing: nodes are on top")
-            await refuse_taken(desk, request.ns, NODE, spec.name)
+            await refuse_taken(uow, request.ns, NODE, spec.name)
             return replace(request, seen=text(NodeSeen(scoped=True)))
         case "maintenance":
             vm_action(args_of(request))
         case "decommission":
-            enabled = await desk.tx.select(Selector(request.ns, NODE.kind, states=(NodeState.ENABLED,)))
+            enabled = await uow.tx.select(Selector(request.ns, NODE.kind, states=(NodeState.ENABLED,)))
             if all(one.id == found.id for one in enabled):
                 raise LastNode(id=found.id)
     return None

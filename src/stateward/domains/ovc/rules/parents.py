@@ -9,7 +9,7 @@ from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, AccountState, C
 from stateward.domains.ovc.model import short
 from stateward.domains.ovc.writing import known, ready
 from stateward.engine import Request
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER
 
 C = CloudspaceState
@@ -17,12 +17,12 @@ IN_SERVICE = (C.DEPLOYED, C.PAUSING, C.PAUSED, C.RESUMING, C.RESETTING)
 """The states of a cloudspace that is not disabled; an administrator may just be at its firewall."""
 
 
-def require_enabled(desk: Desk, request: Request, account: str, cloudspace: str = "") -> None:
+def require_enabled(uow: UnitOfWork, request: Request, account: str, cloudspace: str = "") -> None:
     """Refuse a request below a parent that is disabled; the controller only gives back what there was."""
     if request.actor == CONTROLLER:
         return
     if cloudspace:
-        found = known(desk, request.ns, cloudspace, CLOUDSPACE)
+        found = known(uow, request.ns, cloudspace, CLOUDSPACE)
         if found.state not in IN_SERVICE:
             raise ParentNotReady(kind=short(found.kind), id=found.id, state=found.state, wanted=str(C.DEPLOYED))
-    ready(desk, request.ns, account, ACCOUNT, AccountState.CONFIRMED)
+    ready(uow, request.ns, account, ACCOUNT, AccountState.CONFIRMED)

@@ -5,7 +5,7 @@ from hashlib import blake2b
 from stateward.domains.ovc.denials import NodeNotReady, NoNode
 from stateward.domains.ovc.lifecycle import NODE, NodeState
 from stateward.domains.ovc.writing import known
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import Key, Object
 from stateward.store.selection import Selector
 
@@ -13,18 +13,18 @@ FILLING = (NodeState.ENABLED, NodeState.ENABLING)
 """The states in which a node takes back the VMs that it had."""
 
 
-async def wanted_node(desk: Desk, ns: str, node: str, *, back: bool = False) -> str:
+async def wanted_node(uow: UnitOfWork, ns: str, node: str, *, back: bool = False) -> str:
     """Return the node that was asked for, if it takes VMs; `back`: those that it had, while it is being enabled."""
-    await desk.load([Key(ns, node)])
-    found = known(desk, ns, node, NODE)
+    await uow.load([Key(ns, node)])
+    found = known(uow, ns, node, NODE)
     if found.state not in (FILLING if back else FILLING[:1]):
         raise NodeNotReady(id=node, state=found.state)
     return node
 
 
-async def some_node(desk: Desk, vm: Object, *, present: str = "", avoid: str = "") -> str:
+async def some_node(uow: UnitOfWork, vm: Object, *, present: str = "", avoid: str = "") -> str:
     """Return the node that a VM is on, if that takes VMs, and else another one."""
-    nodes = {one.id for one in await desk.tx.select(Selector(vm.ns, NODE.kind, states=(NodeState.ENABLED,)))}
+    nodes = {one.id for one in await uow.tx.select(Selector(vm.ns, NODE.kind, states=(NodeState.ENABLED,)))}
     if present in nodes:
         return present
     nodes.discard(avoid)

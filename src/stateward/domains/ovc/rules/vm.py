@@ -53,12 +53,12 @@ from stateward.domains.ovc.rules.placing import some_node, wanted_node
 from stateward.domains.ovc.writing import hold, known, may, new_disk, put_seen, ready, refuse_taken
 from stateward.drivers.process.sizes import size_of
 from stateward.engine import Request
-from stateward.engine.desk import Desk
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER, USER
 from stateward.store.records import Key, Object
 
-Rule = Callable[[Desk, Request, Object], Awaitable[Request | None]]
+Rule = Callable[[UnitOfWork, Request, Object], Awaitable[Request | None]]
 
 BINNED = ("DELETING", "DELETED", "RESTORING", "DESTROYING", "DESTROYED")
 """The states of a parent in which nothing below it can be restored on its own."""
@@ -72,11 +72,11 @@ def args_of(request: Request) -> dict[str, Any]:
     return args
 
 
-async def guard_vm(desk: Desk, request: Request, found: Object) -> Request | None:
+async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check a request about a VM, and carry out what it means for others."""
-    found = heed(desk, request, found)
+    found = heed(uow, request, found)
     rule = RULES.get(request.action)
-    return None if rule is None else await rule(desk, request, found)
+    return None if rule is None else await rule(uow, request, found)
 
 
 def company_of_vm(request: Request, found: Object | None) -> Iterable[Key]:
@@ -114,35 +114,35 @@ def _around(request: Request, found: Object) -> set[str]:
 # --- coming ----------------------------------------------------------------------------------------------------------
 
 
-async def _define(desk: Desk, request: Request, found: Object) -> Request | None:
+async def _define(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     spec, ns = new_spec(request.spec, VmSpec), request.ns
     if size_of(spec.size) is None:
         raise BadInput("size", spec.size, "a size: tiny, small, medium, large, or such as 2c512m")
     if found.parent != spec.cloudspace or found.queue != found.id:
         raise BadInput("parent", found.parent, f"the VM's cloudspace, {spec.cloudspace}")
-    box = ready(desk, ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
+    box = ready(uow, ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
     if box.parent != spec.account:
         raise OtherAccount(kind="cloudspace", id=box.id, other=spec.account)
-    ready(desk, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
-    image = ready(desk, ns, spec.image, IMAGE, ImageState.CREATED)
+    ready(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+    image = ready(uow, ns, spec.image, IMAGE, ImageState.CREATED)
     _same_account(image, image.parent or "", spec.account)
-    source = _source(desk, ns, spec)
-    await refuse_taken(desk, ns, VM, spec.name, parent=spec.cloudspace)
+    source = _source(uow, ns, spec)
+    await refuse_taken(uow, ns, VM, spec.name, parent=spec.cloudspace)
     if source is not None:
         seen = vm_seen(source)
-        put_seen(desk, source, replace(seen, clones=(*seen.clones, found.id)))
+        put_seen(uow, source, replace(seen, clones=(*seen.clones, found.id)))
     used = image_seen(image)
-    put_seen(desk, image, replace(used, users=used.users + 1))
+    put_seen(uow, image, replace(used, users=used.users + 1))
     boot = boot_disk_of(found.id)
-    new_disk(desk, request, boot, DiskSpec(f"{spec.name}-boot", spec.account, spec.gib, boot=True), found.id, 0)
+    new_disk(uow, request, boot, DiskSpec(f"{spec.name}-boot", spec.account, spec.gib, boot=True), found.id, 0)
     return replace(request, seen=text(VmSeen(disks={boot: 0})))
 
 
-def _source(desk: Desk, ns: str, spec: VmSpec) -> Object | None:
+def _source(uow: UnitOfWork, ns: str, spec: VmSpec) -> Object | None:
     """Return the VM that is to be cloned: it must not run while its disk becomes the base of both."""
     if not spec.clone_of:
         return None
-    source = ready(desk, ns, spec.clone_of, VM, VmState.HALTED)
+    source = ready(uow, ns, spec.clone_of, VM, VmState.HALTED)
     of = spec_of(source, VmSpec)
     _same_account(source, of.account, spec.account)
     if of.image != spec.image:
@@ -155,65 +155,65 @@ def _same_account(found: Object, account: str, other: str) -> None:
         raise OtherAccount(kind=short(found.kind), id=found.id, other=other)
 
 
-def _lively(desk: Desk, request: Request, spec: VmSpec) -> None:
+def _lively(uow: UnitOfWork, request: Request, spec: VmSpec) -> None:
     """Refuse to give power to what is below something disabled; the controller only gives back what there was."""
     if request.actor != CONTROLLER:
-        ready(desk, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
-        ready(desk, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+        ready(uow, request.ns, spec.cloudspace, CLOUDSPACE, CloudspaceState.DEPLOYED)
+        ready(uow, request.ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
 
 
-async def _enabled(desk: Desk, request: Request, found: Object) -> Request | None:
+async def _enabled(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     spec = spec_of(found, VmSpec)
-    require_enabled(desk, request, spec.account, spec.cloudspace)
+    require_enabled(uow, request, spec.account, spec.cloudspace)
     return None
 
 
-async def _deploy(desk: Desk, request: Request, found: Object) -> Request | None:
-    boot, spec = known(desk, request.ns, boot_disk_of(found.id), DISK), spec_of(found, VmSpec)
+async def _deploy(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    boot, spec = known(uow, request.ns, boot_disk_of(found.id), DISK), spec_of(found, VmSpec)
     if spec.clone_of:
-        ready(desk, request.ns, spec.clone_of, VM, VmState.HALTED)
-    move = None if boot.state == DiskState.ASSIGNED else may(desk, boot, "assign")
-    await _start(desk, request, found)
+        ready(uow, request.ns, spec.clone_of, VM, VmState.HALTED)
+    move = None if boot.state == DiskState.ASSIGNED else may(uow, boot, "assign")
+    await _start(uow, request, found)
     if move is not None:
-        hold(desk, request, boot, move)
+        hold(uow, request, boot, move)
     return None
 
 
-async def _start(desk: Desk, request: Request, found: Object) -> Request | None:
-    _lively(desk, request, spec_of(found, VmSpec))
+async def _start(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    _lively(uow, request, spec_of(found, VmSpec))
     seen, node = vm_seen(found), str(args_of(request).get("node", ""))
-    for clone in (known(desk, request.ns, id_, VM) for id_ in seen.clones):
+    for clone in (known(uow, request.ns, id_, VM) for id_ in seen.clones):
         if clone.state == VmState.DEPLOYING:  # it is just being made of this one's disk
             raise HasClones(id=found.id, clones=clone.id)
     if node and request.actor == USER:
         raise NodeIsInternal(id=found.id)
     if node:
-        node = await wanted_node(desk, request.ns, node, back=request.actor == CONTROLLER)
+        node = await wanted_node(uow, request.ns, node, back=request.actor == CONTROLLER)
     else:
-        node = await some_node(desk, found, present=seen.node)
-    put_seen(desk, found, replace(seen, node=node, machine=machine_of(found.id, request.op)))
+        node = await some_node(uow, found, present=seen.node)
+    put_seen(uow, found, replace(seen, node=node, machine=machine_of(found.id, request.op)))
     return None
 
 
 # --- going -----------------------------------------------------------------------------------------------------------
 
 
-def _clones(desk: Desk, found: Object, *, living: bool) -> None:
+def _clones(uow: UnitOfWork, found: Object, *, living: bool) -> None:
     """Refuse while there are clones: living ones, or also those in the recycle bin."""
-    clones = [desk.objects[Key(found.ns, id_)] for id_ in vm_seen(found).clones]
+    clones = [uow.objects[Key(found.ns, id_)] for id_ in vm_seen(found).clones]
     standing = [one.id for one in clones if not living or one.state not in OUT]
     if standing:
         raise HasClones(id=found.id, clones=", ".join(standing))
 
 
-async def _delete(desk: Desk, request: Request, found: Object) -> Request | None:
-    _clones(desk, found, living=True)
+async def _delete(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    _clones(uow, found, living=True)
     seen = vm_seen(found)
-    disks = [known(desk, request.ns, id_, DISK) for id_ in seen.disks]
-    taken = [(one, may(desk, one, "delete")) for one in disks if one.state not in LEFT_ALONE]
+    disks = [known(uow, request.ns, id_, DISK) for id_ in seen.disks]
+    taken = [(one, may(uow, one, "delete")) for one in disks if one.state not in LEFT_ALONE]
     for disk, move in taken:
-        hold(desk, request, disk, move, bin=Stay(desk.now, found.id))
-    put_seen(desk, found, replace(seen, bin=Stay(desk.now, _along(request))))
+        hold(uow, request, disk, move, bin=Stay(uow.now, found.id))
+    put_seen(uow, found, replace(seen, bin=Stay(uow.now, _along(request))))
     return None
 
 
@@ -226,15 +226,15 @@ def _along(request: Request) -> str:
     return str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
 
 
-async def _restore(desk: Desk, request: Request, found: Object) -> Request | None:
+async def _restore(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     spec, seen = spec_of(found, VmSpec), vm_seen(found)
     if request.actor != CONTROLLER:
         for id_, lifecycle in ((spec.cloudspace, CLOUDSPACE), (spec.account, ACCOUNT)):
-            refuse_below_bin(known(desk, request.ns, id_, lifecycle))
-    disks = [known(desk, request.ns, id_, DISK) for id_ in seen.disks]
+            refuse_below_bin(known(uow, request.ns, id_, lifecycle))
+    disks = [known(uow, request.ns, id_, DISK) for id_ in seen.disks]
     back = [one for one in disks if (stay := disk_seen(one).bin) is not None and stay.along == found.id]
-    for disk, move in [(one, may(desk, one, "restore")) for one in back]:
-        hold(desk, request, disk, move)
+    for disk, move in [(one, may(uow, one, "restore")) for one in back]:
+        hold(uow, request, disk, move)
     return None
 
 
@@ -244,11 +244,11 @@ def refuse_below_bin(parent: Object) -> None:
         raise InTheBin(kind=short(parent.kind), id=parent.id, state=parent.state)
 
 
-async def _destroy(desk: Desk, request: Request, found: Object) -> Request | None:
-    _clones(desk, found, living=False)
-    disks = [known(desk, request.ns, id_, DISK) for id_ in vm_seen(found).disks]
-    for disk, move in [(one, may(desk, one, "destroy")) for one in disks]:
-        hold(desk, request, disk, move)
+async def _destroy(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    _clones(uow, found, living=False)
+    disks = [known(uow, request.ns, id_, DISK) for id_ in vm_seen(found).disks]
+    for disk, move in [(one, may(uow, one, "destroy")) for one in disks]:
+        hold(uow, request, disk, move)
     return None
 
 
@@ -261,35 +261,35 @@ def _free_slot(found: Object, seen: VmSeen) -> int:
     return next(slot for slot in range(MOST_DISKS) if slot not in seen.disks.values())
 
 
-async def _add_disk(desk: Desk, request: Request, found: Object) -> Request | None:
-    await _enabled(desk, request, found)
+async def _add_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    await _enabled(uow, request, found)
     args, account = args_of(request), spec_of(found, VmSpec).account
     spec = new_spec(text({"name": args.get("name", ""), "gib": args.get("gib", 1), "account": account}), DiskSpec)
     slot = _free_slot(found, vm_seen(found))
-    await refuse_taken(desk, request.ns, DISK, spec.name, account=account)
-    disk = new_disk(desk, request, new_disk_of(request.op), spec, found.id, slot)
-    hold(desk, request, disk, may(desk, disk, "assign"))
+    await refuse_taken(uow, request.ns, DISK, spec.name, account=account)
+    disk = new_disk(uow, request, new_disk_of(request.op), spec, found.id, slot)
+    hold(uow, request, disk, may(uow, disk, "assign"))
     return None
 
 
-async def _attach_disk(desk: Desk, request: Request, found: Object) -> Request | None:
-    await _enabled(desk, request, found)
-    disk = known(desk, request.ns, str(args_of(request).get("disk", "")), DISK)
+async def _attach_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    await _enabled(uow, request, found)
+    disk = known(uow, request.ns, str(args_of(request).get("disk", "")), DISK)
     spec = spec_of(disk, DiskSpec)
     _same_account(disk, spec.account, spec_of(found, VmSpec).account)
     _no_boot_disk(disk, spec)
     slot = _free_slot(found, vm_seen(found))
-    held = hold(desk, request, disk, may(desk, disk, "attach"), vm=found.id, slot=slot)
-    desk.put(held.key, replace(held, parent=found.id, queue=found.id))
+    held = hold(uow, request, disk, may(uow, disk, "attach"), vm=found.id, slot=slot)
+    uow.save_object(held.key, replace(held, parent=found.id, queue=found.id))
     return None
 
 
-async def _detach_disk(desk: Desk, request: Request, found: Object) -> Request | None:
-    disk = known(desk, request.ns, str(args_of(request).get("disk", "")), DISK)
+async def _detach_disk(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    disk = known(uow, request.ns, str(args_of(request).get("disk", "")), DISK)
     if disk.id not in vm_seen(found).disks:
         raise NotAttached(disk=disk.id, id=found.id)
     _no_boot_disk(disk, spec_of(disk, DiskSpec))
-    hold(desk, request, disk, may(desk, disk, "detach"))
+    hold(uow, request, disk, may(uow, disk, "detach"))
     return None
 
 
@@ -301,29 +301,29 @@ def _no_boot_disk(disk: Object, spec: DiskSpec) -> None:
 # --- moving ----------------------------------------------------------------------------------------------------------
 
 
-async def _migrate(desk: Desk, request: Request, found: Object) -> Request | None:
+async def _migrate(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     seen, node = vm_seen(found), str(args_of(request).get("node", ""))
     if node and node == seen.node:
         raise Already(id=found.id, node=node)
     if node:
-        node = await wanted_node(desk, request.ns, node, back=request.actor == CONTROLLER)
+        node = await wanted_node(uow, request.ns, node, back=request.actor == CONTROLLER)
     else:
-        node = await some_node(desk, found, avoid=seen.node)
-    put_seen(desk, found, replace(seen, to=node))
+        node = await some_node(uow, found, avoid=seen.node)
+    put_seen(uow, found, replace(seen, to=node))
     return None
 
 
 # --- what its node shows ---------------------------------------------------------------------------------------------
 
 
-async def _shown(desk: Desk, request: Request, found: Object) -> Request | None:
+async def _shown(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Take what a node shows of a VM at rest; what one without power may have left behind is swept later."""
-    if desk.queue(Key(found.ns, found.queue)):
+    if uow.queue(Key(found.ns, found.queue)):
         raise NotAtRest(kind=short(found.kind), id=found.id)
     seen = vm_seen(found)
     if request.action == "shows off" and seen.machine:
         lost = Spot(seen.node, seen.machine)
-        put_seen(desk, found, replace(seen, machine="", leftovers=(*seen.leftovers, lost)))
+        put_seen(uow, found, replace(seen, machine="", leftovers=(*seen.leftovers, lost)))
     return None
 
 

@@ -18,14 +18,14 @@ from stateward.domains.systems.backends.local.files import GATE, Files, Lodge, w
 from stateward.domains.systems.backends.local.ward import Ward
 from stateward.domains.systems.backends.port import Ref
 from stateward.drivers.confinement import Confinement
-from stateward.engine.troubles import Distances
+from stateward.engine.troubles import GrowingIntervals
 
 log = logging.getLogger("stateward.systems")
 
 TICK = 0.05
 """How many seconds pass between two rounds, at most."""
 
-TURN = 0.5
+LANE_TIME_SLICE_S = 0.5
 """How many seconds pass between two tries to become the keeper."""
 
 
@@ -37,7 +37,7 @@ class Keeper:
         self._wards: dict[str, Ward] = {}
         self._ready: dict[Ref, list[int]] = {}
         self._nudge = asyncio.Event()
-        self._log_distances = Distances(time.monotonic)
+        self._log_distances = GrowingIntervals(time.monotonic)
         self.news: asyncio.Queue[Ref] = asyncio.Queue()
 
     def nudge(self) -> None:
@@ -80,7 +80,7 @@ class Keeper:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(handle)
-                await asyncio.sleep(TURN)
+                await asyncio.sleep(LANE_TIME_SLICE_S)
             else:
                 return handle
 

@@ -2,14 +2,14 @@
 
 from msgspec.structs import replace
 
-from stateward.engine.desk import Desk
-from stateward.engine.texts import told
+from stateward.engine.texts import sanitize_text
+from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import TRANSITIONAL, Move
-from stateward.store.records import Key, Line, Object, Status, Work
+from stateward.store.records import JournalEntry, Key, Object, Status, WorkItem
 
 
 def change_state(
-    desk: Desk,
+    uow: UnitOfWork,
     found: Object,
     move: Move,
     who: str,
@@ -33,23 +33,23 @@ def change_state(
     changed = replace(
         found,
         state=move.target.word,
-        since=desk.now,
-        version=desk.next_version(key),
+        since=uow.now,
+        version=uow.next_version(key),
         op=op if holds else kept,
         spec=found.spec if spec is None else spec,
         generation=found.generation if generation is None else generation,
-        error=told(error),
+        error=sanitize_text(error),
         removed=move.target.is_absent,
         seen=found.seen if seen is None else seen,
     )
-    desk.put(key, changed)
+    uow.save_object(key, changed)
     renewed = spec if spec is not None and spec != found.spec else None
-    journal(desk, found, op, move.actor, who, move.event, found.state, changed.state, reason or error, renewed)
+    journal(uow, found, op, move.actor, who, move.event, found.state, changed.state, reason or error, renewed)
     return changed
 
 
 def journal(
-    desk: Desk,
+    uow: UnitOfWork,
     about: Object,
     op: str | None,
     actor: str,
@@ -61,12 +61,14 @@ def journal(
     spec: str | None = None,
 ) -> None:
     """Write a line about an object; without a source and a target it tells of something that changed no state."""
-    desk.write(
-        Line(about.ns, about.id, about.kind, op, desk.now, actor, who, event, source, target, told(reason), spec)
+    uow.append_journal(
+        JournalEntry(
+            about.ns, about.id, about.kind, op, uow.now, actor, who, event, source, target, sanitize_text(reason), spec
+        )
     )
 
 
-def fence(desk: Desk, found: Object, why: str) -> None:
+def fence_operation(uow: UnitOfWork, found: Object, why: str) -> None:
     """Void the operation that holds an object's state: whatever it still reports no longer counts.
 
     While a worker may still be at it, its work row stays in the queue as a ghost, so that the next operation does not
@@ -74,17 +76,17 @@ def fence(desk: Desk, found: Object, why: str) -> None:
     """
     if found.op is None:
         return
-    operation = desk.operations[Key(found.ns, found.op)]
-    work = desk.work(operation.key)
-    desk.end(operation, Status.CANCELLED, work, None, why)
+    operation = uow.operations[Key(found.ns, found.op)]
+    work = uow.work(operation.key)
+    uow.record_end(operation, Status.CANCELLED, work, None, why)
     if work is not None:
-        void(desk, work)
+        fence_work(uow, work)
 
 
-def void(desk: Desk, work: Work) -> None:
+def fence_work(uow: UnitOfWork, work: WorkItem) -> None:
     """Take work away whose operation has ended; a worker that may still be at it leaves a ghost behind."""
     if work.owner is None:
-        desk.drop(work)
+        uow.remove_work(work)
     else:
-        desk.change(replace(work, fenced=True))
-        desk.changes.fences = True
+        uow.update_work(replace(work, fenced=True))
+        uow.changes.fences_running_work = True

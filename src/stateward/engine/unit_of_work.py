@@ -1,8 +1,8 @@
-"""The desk: what one transaction has before it, and what it has written so far.
+"""The unit of work: the rows that one transaction has loaded, and the changes that it has made so far.
 
-A batch of requests is decided one after the other on the same desk, so that the second one sees what the first one
-did; in the end everything is applied as sets. Whatever is looked at must have been loaded first (the rows are locked
-by then), except what the desk itself has put there.
+A batch of requests is decided one after the other in the same unit of work, so that the second one sees the changes
+of the first. At the end all changes are applied as sets. A row must be loaded (and so locked) before it is read,
+unless the unit of work itself has added it.
 """
 
 from collections import defaultdict
@@ -10,17 +10,17 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from stateward.engine.locking import granted
-from stateward.engine.texts import told
+from stateward.engine.locking import grantable_operations
+from stateward.engine.texts import sanitize_text
 from stateward.store.changes import Changes, Ended
 from stateward.store.port import Tx
-from stateward.store.records import Claim, Key, Line, Lock, Object, Operation, Status, Work
+from stateward.store.records import Claim, JournalEntry, Key, Lock, Object, Operation, Status, WorkItem
 
-AHEAD = 500
+EARLY_FLUSH_OPERATIONS = 500
 """From how many new operations on a store may write them while more is decided: a few are sooner written at once."""
 
 
-class Desk:
+class UnitOfWork:
     """Rows loaded and changed in one transaction; on a `dry` one nothing is ever written."""
 
     def __init__(self, tx: Tx, *, dry: bool = False) -> None:
@@ -30,15 +30,15 @@ class Desk:
         self.changes = Changes()
         self.objects: dict[Key, Object] = {}
         self.operations: dict[Key, Operation] = {}
-        self.tally: dict[tuple[str, ...], int] = {}
+        self.counts: dict[tuple[str, ...], int] = {}
         """What an admission has counted so far in this transaction."""
         self._peeked: dict[Key, Object | None] = {}
         self._loaded: dict[Key, int] = {}
         self._changed: dict[Key, Object] = {}
-        self._queues: dict[Key, list[Work]] = defaultdict(list)
-        self._work: dict[Key, Work] = {}
-        self._new_work: dict[Key, Work] = {}
-        self._work_changed: dict[Key, Work] = {}
+        self._queues: dict[Key, list[WorkItem]] = defaultdict(list)
+        self._work: dict[Key, WorkItem] = {}
+        self._new_work: dict[Key, WorkItem] = {}
+        self._work_changed: dict[Key, WorkItem] = {}
         self._work_gone: dict[Key, None] = {}
         self._vacant = False  # work has left a lane that may have limits
         self._left: dict[Key, Key] = {}  # operations whose work is gone, with the queue that they have left
@@ -96,25 +96,25 @@ class Desk:
         """Return the version of an object that is changed: one more in a transaction, however often it changes."""
         return self._loaded.get(key, 0) + 1
 
-    def put(self, key: Key, changed: Object) -> None:
-        """Put a changed object on the desk."""
+    def save_object(self, key: Key, changed: Object) -> None:
+        """Put a changed object on the unit of work."""
         self.objects[key] = self._changed[key] = changed
 
     # --- work --------------------------------------------------------------------------------------------------------
 
-    def queue(self, key: Key) -> list[Work]:
+    def queue(self, key: Key) -> list[WorkItem]:
         """Return the work that stands in an object's queue, in order."""
         return self._queues[key]
 
-    def standing(self) -> set[Key]:
-        """Return the operations that stand in the queues on the desk."""
+    def queued_operations(self) -> set[Key]:
+        """Return the operations that stand in the queues on the unit of work."""
         return set(self._work)
 
-    def work(self, key: Key) -> Work | None:
+    def work(self, key: Key) -> WorkItem | None:
         """Return the work of an operation, if it has not ended."""
         return self._work.get(key)
 
-    def enqueue(self, queue: Key, operation: Operation, work: Work) -> None:
+    def enqueue(self, queue: Key, operation: Operation, work: WorkItem) -> None:
         """Add an operation and its work, at the end of a queue."""
         key = operation.key
         self.operations[key] = operation
@@ -122,7 +122,7 @@ class Desk:
         self._queues[queue].append(work)
         self._work[key] = self._new_work[key] = work
 
-    def change(self, work: Work) -> None:
+    def update_work(self, work: WorkItem) -> None:
         """Replace a work row."""
         key = work.key
         self._work[key] = work
@@ -132,11 +132,11 @@ class Desk:
         line[:] = [work if one.op == work.op else one for one in line]
 
     @property
-    def new_work(self) -> Collection[Work]:
+    def new_work(self) -> Collection[WorkItem]:
         """The work that was added here."""
         return self._new_work.values()
 
-    def hand_over(self, work: Work, owner: str) -> Claim:
+    def assign_owner(self, work: WorkItem, owner: str) -> Claim:
         """Give new work an owner, as a claim does; the last thing that is done with it before it is written."""
         operation = self.operations[work.key]
         deadline = self.now + operation.within if work.deadline is None else work.deadline
@@ -144,16 +144,16 @@ class Desk:
         self._new_work[work.key] = taken
         return Claim(taken, operation, self.objects[Key(work.ns, work.object)])
 
-    def begin(self, spare: Claim) -> None:
+    def start_prefetched(self, spare: Claim) -> None:
         """Let the time of a spare begin, if it is still its owner's: it runs from now on."""
         claimed, deadline = spare.work, self.now + spare.operation.within
         work = self._work.get(claimed.key)
-        if work is None:  # it is not on this desk, and the store sees to it
-            self.changes.begun.append(replace(claimed, deadline=deadline))
-        elif work.spare and (work.owner, work.epoch) == (claimed.owner, claimed.epoch):
-            self.change(replace(work, deadline=deadline))
+        if work is None:  # it is not on this unit of work, and the store sees to it
+            self.changes.prefetch_started.append(replace(claimed, deadline=deadline))
+        elif work.is_prefetched and (work.owner, work.epoch) == (claimed.owner, claimed.epoch):
+            self.update_work(replace(work, deadline=deadline))
 
-    def drop(self, work: Work) -> None:
+    def remove_work(self, work: WorkItem) -> None:
         """Remove a work row with its locks; `bring_forward` sees to whoever waited behind it."""
         key = work.key
         self._vacant |= bool(work.lane or work.grp)
@@ -164,9 +164,9 @@ class Desk:
         queue = self._left[key] = Key(work.ns, work.queue)
         line = self._queues[queue]
         line[:] = [one for one in line if one.op != work.op]
-        self.release(key)
+        self.release_locks(key)
 
-    def take_left(self) -> dict[Key, Key]:
+    def drain_dequeued(self) -> dict[Key, Key]:
         """Return operations whose work is gone since the last time, with the queues that they have left."""
         left, self._left = self._left, {}
         return left
@@ -182,7 +182,7 @@ class Desk:
         self._locks[Key(lock.ns, lock.tree)].append(lock)
         self.changes.locks.append(lock)
 
-    def release(self, op: Key) -> None:
+    def release_locks(self, op: Key) -> None:
         """Give back an operation's locks on the trees that are loaded."""
         operation = self.operations.get(op)
         if operation is not None and operation.tree is None:
@@ -198,7 +198,7 @@ class Desk:
         """Give released locks to those who wait for them, in turn; returns operations that now hold all of theirs."""
         ready: list[Key] = []
         for tree in self._trees_touched:
-            for op in granted(self._locks[tree]):
+            for op in grantable_operations(self._locks[tree]):
                 self._locks[tree][:] = [
                     replace(lock, waiting=False) if lock.op == op else lock for lock in self._locks[tree]
                 ]
@@ -207,43 +207,45 @@ class Desk:
         self._trees_touched.clear()
         return ready
 
-    def waits_for_locks(self, work: Work) -> bool:
+    def waits_for_locks(self, work: WorkItem) -> bool:
         """Tell whether an operation waits for locks on the trees that are loaded."""
         wishes = (lock for locks in self._locks.values() for lock in locks if lock.waiting)
         return any(Key(lock.ns, lock.op) == work.key for lock in wishes)
 
     # --- the journal, and the end ------------------------------------------------------------------------------------
 
-    def write(self, line: Line) -> None:
+    def append_journal(self, line: JournalEntry) -> None:
         """Add a line to the journal."""
         self.changes.journal.append(line)
 
-    def end(
-        self, operation: Operation, status: Status, work: Work | None, result: str | None, error: str | None
+    def record_end(
+        self, operation: Operation, status: Status, work: WorkItem | None, result: str | None, error: str | None
     ) -> None:
         """Record how an operation ended, and tell its parent."""
         attempts = work.attempts if work else operation.attempts
-        ended = Ended(operation.ns, operation.id, status, attempts, operation.started, self.now, result, told(error))
+        ended = Ended(
+            operation.ns, operation.id, status, attempts, operation.started, self.now, result, sanitize_text(error)
+        )
         self.changes.ended.append(ended)
         if operation.parent is not None:
             self.changes.children_ended.append(Key(operation.ns, operation.parent))
 
-    def take_ended(self) -> list[Ended]:
+    def drain_ended(self) -> list[Ended]:
         """Return the ends that were recorded since the last time."""
         ended = self.changes.ended[self._told :]
         self._told += len(ended)
         return ended
 
-    async def ahead(self) -> None:
+    async def flush_early(self) -> None:
         """Let the store write new operations and objects while more is decided: it has a processor of its own.
 
         What is written so can still be changed: it has become a row like those that were there before.
         """
-        if len(self.changes.operations) < AHEAD or self._dry:
+        if len(self.changes.operations) < EARLY_FLUSH_OPERATIONS or self._dry:
             return
         written, work = self.changes.operations, self._new_work
         changed = list(self._changed.values())
-        if await self.tx.ahead(Changes(objects=changed, operations=written, new_work=list(work.values()))):
+        if await self.tx.flush_early(Changes(objects=changed, operations=written, new_work=list(work.values()))):
             self.changes.operations, self._new_work, self._changed = [], {}, {}
             self._loaded.update((one.key, one.version) for one in changed)
 
@@ -254,5 +256,5 @@ class Desk:
         changes.new_work = list(self._new_work.values())
         changes.work = list(self._work_changed.values())
         changes.work_gone = list(self._work_gone)
-        changes.vacant = self._vacant or not (self._work_gone and self.tx.unlimited)
+        changes.frees_capacity = self._vacant or not (self._work_gone and self.tx.unlimited)
         await self.tx.apply(changes)
