@@ -1,0 +1,108 @@
+"""Check of names: a module name, a public class name and a word of the language each stand for one thing.
+
+A reader who searches for a name must land in one place. Three rules, each with its exceptions here and nowhere else:
+module names are unique unless they name a role that many packages have; public class names are unique; a concept has
+one word, so that the words in RETIRED do not come back.
+"""
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path("src/stateward")
+READ = ("src/stateward", "tests", "bench", "tools", "docs", "examples")
+"""Folders whose identifiers and sentences are read for retired words."""
+
+ROLES = frozenset(
+    (
+        *("__init__", "__main__", "api", "apply", "claims", "cli", "codec", "connections", "context", "demo", "driver"),
+        *("errors", "guards", "handlers", "lifecycle", "model", "plugin", "port", "queries", "readers", "retention"),
+        *("routes", "schemas", "service", "settings", "states", "store", "tx", "views"),
+    )
+)
+"""Module names that say which role a module has in its package."""
+
+SHARED_MODULES: dict[str, str] = {}
+"""Other module names that may stand in several packages, each with the reason."""
+
+SHARED_CLASSES: dict[str, str] = {
+    "Service": "the role of the class in a domain's service.py",
+    "Driver": "the role of the class in a driver's driver.py",
+}
+"""Public class names that may stand in several modules, each with the reason."""
+
+RETIRED: dict[str, str] = {
+    "desk": "unit of work (uow)",
+    "stranger": "orphan",
+    "strangers": "orphans",
+    "leftover": "orphan",
+    "leftovers": "orphans",
+    "lodging": "supervisor",
+    "premises": "context",
+    "workshop": "context",
+    "wing": "plug-in",
+    "wings": "plug-ins",
+    "diary": "request log",
+    "errand": "target",
+    "temper": "fault profile",
+    "sign_of_life": "heartbeat",
+}
+"""Words that have been replaced, with the one word that stands for the concept."""
+
+KEPT: dict[str, frozenset[str]] = {}
+"""Files that may have a retired word, because a published format has it: path to words."""
+
+
+def _modules() -> Iterator[Path]:
+    yield from sorted(SOURCE.rglob("*.py"))
+
+
+def shared_modules() -> Iterator[str]:
+    """Tell the module names that stand in several packages without being a role."""
+    places = defaultdict(list)
+    for path in _modules():
+        places[path.stem].append(path)
+    for name, paths in sorted(places.items()):
+        if len(paths) > 1 and name not in ROLES and name not in SHARED_MODULES:
+            yield f"module {name!r} is there {len(paths)} times: {', '.join(map(str, paths))}"
+
+
+def shared_classes() -> Iterator[str]:
+    """Tell the public class names that are defined in several modules."""
+    places = defaultdict(list)
+    for path in _modules():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{path}:{node.lineno}")
+    for name, found in sorted(places.items()):
+        if len(found) > 1 and name not in SHARED_CLASSES:
+            yield f"class {name} is there {len(found)} times: {', '.join(found)}"
+
+
+def retired_words() -> Iterator[str]:
+    """Tell where a retired word stands, alone or as a part of a name."""
+    pattern = re.compile(
+        r"(?<![a-z])(" + "|".join(sorted(RETIRED, key=len, reverse=True)) + r")(?![a-z])", re.IGNORECASE
+    )
+    here = Path(__file__).resolve()
+    for path in (one for folder in READ for one in sorted(Path(folder).rglob("*"))):
+        if path.suffix not in {".py", ".md", ".js", ".sql"} or path.resolve() == here or "decisions" in path.parts:
+            continue
+        kept = KEPT.get(str(path), frozenset())
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for word in {one.lower() for one in pattern.findall(line)} - kept:
+                yield f"{path}:{number}: {word!r} is now called {RETIRED[word]!r}"
+
+
+def main() -> int:
+    """Print what breaks a rule; the exit code says whether anything does."""
+    found = [*shared_modules(), *shared_classes(), *retired_words()]
+    print(*found, sep="\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
