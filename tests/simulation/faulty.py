@@ -69,7 +69,7 @@ class Taped:
         found = await self._tx.objects(keys)
         return {key: self._former.get(key.id, one) for key, one in found.items()}
 
-    async def take(self, rooms: dict[str, int], owner: str, spares: dict[str, int]) -> list[Claim]:
+    async def claim(self, rooms: dict[str, int], owner: str, spares: dict[str, int]) -> list[Claim]:
         claims = await self._tx.claim(rooms, owner, spares)
         self._tape.claims += claims
         return claims
@@ -79,11 +79,11 @@ class Taped:
         if changes != NOTHING:
             self._tape.changes.append(changes)
 
-    async def worker_seen(self, worker: Worker) -> None:
+    async def heartbeat(self, worker: Worker) -> None:
         await self._tx.heartbeat(worker)
         self._tape.workers = True
 
-    async def worker_gone(self, worker: str) -> None:
+    async def remove_worker(self, worker: str) -> None:
         await self._tx.remove_worker(worker)
         self._tape.workers = True
 
@@ -171,7 +171,7 @@ class FaultyStore:
         begun = way.loop.time()
         await way.there()
         twice = way.chance.random() < way.weather.conflict
-        asked = program.__qualname__.startswith(("accepting", "Worker._alongside"))
+        asked = program.__qualname__.startswith(("accepting", "Worker._accept_with_claims"))
         stale = self._former() if asked and way.chance.random() < way.weather.stale else FRESH
 
         async def taped(tx: Tx) -> T:
