@@ -28,16 +28,16 @@ import msgspec
 from bench.engine.places import new_folder
 from bench.figures import Line, plain, ratio
 from bench.measure import Timing
-from stateward.agents.fleet import Fleet
 from stateward.agents.messages import Beat, End, Hello, encode
+from stateward.agents.simulation import Fleet
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import ClusterInst, Marks, text_of
-from stateward.domains.edge.protocol.upgrade import gathering, upgrade_protocol
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.lifecycle.explore import Bounds, Faults, explore
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.records import Object
+from tests.models.edge_protocol.upgrade_protocol import gathering, upgrade_protocol
 
 NS, MANY, EACH = "lab", 1_000, 20
 ROUNDS, BEATS = 7, 5

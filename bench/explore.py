@@ -9,9 +9,9 @@ from time import process_time
 from msgspec import Struct
 
 from bench.figures import Better, Line, plain
-from stateward.domains.edge.protocol import Scenario, instance_protocol, listing
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.lifecycle.explore import Bounds, Exploration, Faults, explore
+from tests.models.edge_protocol import Scenario, instance_protocol, listing
 
 BOUNDS = Bounds(copies=1)
 CRASHES: dict[str, int] = {AGENT: 1, CONTROLLER: 1}

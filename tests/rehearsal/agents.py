@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 
 from stateward.agents.agent import Agent
-from stateward.agents.calling import Caller
+from stateward.agents.dialer import Caller
 from stateward.agents.messages import Existing, Order
-from stateward.agents.simulated import SimulatedSite
+from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import Tell
-from stateward.agents.succession import Unsucceeded
 from tests.chaos.ledger import Ledger, What
 
 PACE, STEPS = 0.1, 2

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from stateward.agents.fleet import Fleet
+from stateward.agents.simulation import Fleet
 from tests.soak import rows
 from tests.soak.town import LEASE, Sample, Town
 from tests.soak.users import CLOUDLETS, NS, PATIENT, Calls, User, users

@@ -14,7 +14,6 @@ from msgspec import MsgspecError
 from msgspec.structs import replace
 from websockets.exceptions import WebSocketException
 
-from stateward.agents.admission import Admission, Mind, admit, crowded
 from stateward.agents.messages import (
     BEGUN,
     BUSY,
@@ -38,6 +37,7 @@ from stateward.agents.messages import (
     encode,
     read_controller,
 )
+from stateward.agents.order_admission import Admission, Mind, admit, crowded
 from stateward.agents.site import Site, SiteError
 
 log = logging.getLogger("stateward.agent")

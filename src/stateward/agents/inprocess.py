@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from stateward.agents.line import Gone, Host, Line
+from stateward.agents.connection import Gone, Host, Line
 
 
 class HungUp(ConnectionError):

@@ -59,8 +59,8 @@ def agent(
     from random import Random
 
     from stateward.agents.agent import Agent
-    from stateward.agents.calling import Caller
-    from stateward.agents.succession import Succession, read_installation
+    from stateward.agents.dialer import Caller
+    from stateward.agents.self_upgrade import Succession, read_installation
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("websockets").setLevel(logging.WARNING)
@@ -92,7 +92,7 @@ async def _until_told(made: "Agent") -> None:
 def _site(driver: Drivers, folder: Path, token_file: Path) -> "Site":
     """Return the site; apps are kept from the agent's token, folder and environment, as settings of the server say."""
     if driver is Drivers.PROCESS:
-        from stateward.agents.processes import ProcessSite
+        from stateward.agents.process_site import ProcessSite
         from stateward.config import load
         from stateward.drivers.confinement import Confinement, seal_process
 
@@ -102,7 +102,7 @@ def _site(driver: Drivers, folder: Path, token_file: Path) -> "Site":
         required = settings.confinement == "required"
         hidden = [token_file.resolve()]
         return ProcessSite(folder, Confinement(hidden, readable, settings.machine_uids, required=required))
-    from stateward.agents.simulated import SimulatedSite
+    from stateward.agents.simulation import SimulatedSite
 
     return SimulatedSite(pace=0.2, steps=3)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from stateward.agents.local_state import Notebook
 from stateward.agents.messages import Existing, Order, Work
-from stateward.agents.notebook import Notebook
-from stateward.agents.processes import ProcessSite, marked_processes
+from stateward.agents.process_site import ProcessSite, marked_processes
 from stateward.agents.site import SiteError
 from stateward.drivers.confinement import Confinement, landlock
 

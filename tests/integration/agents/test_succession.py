@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from stateward.agents import succession
+from stateward.agents import self_upgrade
 from stateward.agents.messages import UPGRADE_FAILED, UPGRADING, Upgrade
-from stateward.agents.succession import NoIdentity, Succession, Taken, Unsucceeded, read_installation
+from stateward.agents.self_upgrade import NoIdentity, Succession, Taken, Unsucceeded, read_installation
 
 HOLDER = """
 import signal, sys, time
 from pathlib import Path
-from stateward.agents.succession import Succession
+from stateward.agents.self_upgrade import Succession
 if sys.argv[2] == "deaf":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 holds = Succession(Path(sys.argv[1]), Path(sys.argv[1]), "1.0", [])
@@ -87,7 +87,7 @@ def test_two_agents_never_serve_from_one_folder(tmp_path: Path, held: Start) -> 
 async def test_an_heir_ends_the_one_before_whether_or_not_it_listens_and_serves_from_then_on(
     tmp_path: Path, held: Start, manner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(succession, "GRACE", 0.3)
+    monkeypatch.setattr(self_upgrade, "GRACE", 0.3)
     before = held(manner)
     heir = Succession(tmp_path, tmp_path, "2.0", [], heir=7)
     assert heir.heir == 7

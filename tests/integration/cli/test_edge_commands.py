@@ -16,8 +16,8 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.agents.agent import Agent
 from stateward.agents.inprocess import Switchboard
-from stateward.agents.simulated import SimulatedSite
-from stateward.agents.succession import Unsucceeded
+from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.simulation import SimulatedSite
 from stateward.cli.commands import register
 from stateward.cli.edge import app as edge
 from stateward.config import Config

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.agents.admission import Admission, Mind, admit, crowded
 from stateward.agents.messages import (
     Beat,
     End,
@@ -25,6 +24,7 @@ from stateward.agents.messages import (
     read_agent,
     read_controller,
 )
+from stateward.agents.order_admission import Admission, Mind, admit, crowded
 
 
 def order(work: Work = Work.CREATE, operation: int = 5, generation: int = 5, notify: int = 2, **more: str) -> Order:

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from stateward.agents.calling import LONGEST, Caller, checked
+from stateward.agents.dialer import LONGEST, Caller, checked
 from stateward.errors import BadInput
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from stateward.agents import line as lines
+from stateward.agents import connection as lines
 from stateward.agents.allowance import BURST, RATE, REJECTED, Allowance
-from stateward.agents.line import LOST, NO_READER, Gone, Line
+from stateward.agents.connection import LOST, NO_READER, Gone, Line
 from stateward.agents.messages import Beat, End, FromAgent, Goodbye, Hello, Welcome, encode
 
 
@@ -113,7 +113,7 @@ async def test_an_agent_that_says_too_much_is_heard_more_slowly_and_not_sent_awa
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("stateward.agents.line.asyncio.sleep", clock.sleep)
+    monkeypatch.setattr("stateward.agents.connection.asyncio.sleep", clock.sleep)
     socket = Socket(Hello("1.0"), End(0, 7), *[Beat(7)] * 9, reads=100)
     heard = Line(socket, "lab", "munich", clock)
     heard.allowance = Allowance(clock, rate=2.0, burst=4.0)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.notebook import Notebook, Thing
+from stateward.agents.local_state import Notebook, Thing
 
 THING = Thing("c1:web", "appinst", 7, False, "c1", "{}", ("a", "b"))
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stateward.domains.edge.demand import Carried, desired_nodes, interval, planned
 from stateward.domains.edge.model import AppMarks, AutoprovSpec, AutoscaleSpec
+from stateward.domains.edge.policy.demand import Carried, desired_nodes, interval, planned
 
 POLICY = AutoscaleSpec(min=2, max=8, cpu=100.0, mem=50.0)
 LOADS = st.floats(0, 5000, allow_nan=False)

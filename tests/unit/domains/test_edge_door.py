@@ -1,7 +1,7 @@
 from stateward.access import Grant, Role
 from stateward.agents.messages import Hello, encode
-from stateward.domains.edge.api import agent_door
-from stateward.domains.edge.door import FOREIGN, MOST_REASON, admitted, refusal_of
+from stateward.domains.edge.agents.agent_auth import FOREIGN, MOST_REASON, admitted, refusal_of
+from stateward.domains.edge.api.routes import agent_door
 
 
 def agent(*named: str) -> Grant:

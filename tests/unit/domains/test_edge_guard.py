@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.edge.book import ASKED, Book, order_of
-from stateward.domains.edge.guard import Record, Rejected, Report, Why, guard
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, ClusterInstState
+from stateward.domains.edge.records.instance_record import ASKED, Book, order_of
+from stateward.domains.edge.records.report_fencing import Record, Rejected, Report, Why, guard
 from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Reason, Refusal, State
 
 S = ClusterInstState

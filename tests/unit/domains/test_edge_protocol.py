@@ -3,12 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.admission import Admission
 from stateward.agents.messages import Item, Order, fulfils
-from stateward.domains.edge.book import TRIES, Book
-from stateward.domains.edge.guard import Record, Rejected, Report, Why, fence, weigh
+from stateward.agents.order_admission import Admission
 from stateward.domains.edge.lifecycle import CLUSTERINST, ClusterInstState
-from stateward.domains.edge.protocol import (
+from stateward.domains.edge.records.instance_record import TRIES, Book
+from stateward.domains.edge.records.reconcile import NOTHING, settled
+from stateward.domains.edge.records.report_fencing import Record, Rejected, Report, Why, fence, weigh
+from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Refusal, declare
+from stateward.lifecycle.explore import Bounds, Claim, Exploration, Faults, Protocol, Violation, Wrong, explore
+from tests.models.edge_protocol import (
     ABSENT_IS_TRUE,
     APPLIED_TWICE,
     AT_REST,
@@ -28,9 +31,6 @@ from stateward.domains.edge.protocol import (
     instance_protocol,
     listing,
 )
-from stateward.domains.edge.settling import NOTHING, settled
-from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Refusal, declare
-from stateward.lifecycle.explore import Bounds, Claim, Exploration, Faults, Protocol, Violation, Wrong, explore
 
 S = ClusterInstState
 BOUNDS = Bounds(copies=1)

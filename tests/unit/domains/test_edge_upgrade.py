@@ -3,15 +3,7 @@
 import pytest
 
 from stateward.agents.messages import UPGRADE_FAILED, UPGRADING
-from stateward.domains.edge.protocol.upgrade import (
-    AT_REST,
-    NEW,
-    OLD,
-    SUCCESS_IS_TRUE,
-    gathering,
-    upgrade_protocol,
-)
-from stateward.domains.edge.succession import (
+from stateward.domains.edge.records.agent_upgrade import (
     C,
     Event,
     Seat,
@@ -26,6 +18,14 @@ from stateward.domains.edge.succession import (
 )
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.lifecycle.explore import Bounds, Faults, Wrong, explore
+from tests.models.edge_protocol.upgrade_protocol import (
+    AT_REST,
+    NEW,
+    OLD,
+    SUCCESS_IS_TRUE,
+    gathering,
+    upgrade_protocol,
+)
 
 BOUNDS = Bounds(copies=1)
 BOTH: dict[str, int] = {AGENT: 1, CONTROLLER: 1}

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stateward.agents.line import UNREADABLE
+from stateward.agents.connection import UNREADABLE
 from stateward.agents.messages import clipped, read_agent, read_controller
 from stateward.cli import leases as lease_commands
 from stateward.cli import names, stream

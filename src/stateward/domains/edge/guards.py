@@ -10,18 +10,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.edge.around import (
-    GOING,
-    NOT_PRESENT,
-    apps_in,
-    holder_of,
-    in_motion,
-    maybe_at,
-    object_at,
-    on_cloudlet,
-    open_cloudlet,
+from stateward.domains.edge.errors import (
+    AdminOnly,
+    AgentMoved,
+    BeingDeleted,
+    InTheWay,
+    InUse,
+    NotReady,
+    OrphansLeft,
+    Reserved,
 )
-from stateward.domains.edge.book import begun
 from stateward.domains.edge.lifecycle import (
     APP,
     AUTOPROV,
@@ -33,7 +31,17 @@ from stateward.domains.edge.lifecycle import (
     OVERRIDES,
     SERVED,
 )
-from stateward.domains.edge.members import joined, leaving
+from stateward.domains.edge.lookups import (
+    GOING,
+    NOT_PRESENT,
+    apps_in,
+    holder_of,
+    in_motion,
+    maybe_at,
+    object_at,
+    on_cloudlet,
+    open_cloudlet,
+)
 from stateward.domains.edge.model import (
     AUTO,
     INSTANCES,
@@ -58,18 +66,10 @@ from stateward.domains.edge.model import (
     text_of,
     thing_of,
 )
+from stateward.domains.edge.policy.app_members import joined, leaving
+from stateward.domains.edge.policy.cluster_reservation import reserve
+from stateward.domains.edge.records.instance_record import begun
 from stateward.domains.edge.references import check_references
-from stateward.domains.edge.refusals import (
-    AdminOnly,
-    AgentMoved,
-    BeingDeleted,
-    InTheWay,
-    InUse,
-    NotReady,
-    OrphansLeft,
-    Reserved,
-)
-from stateward.domains.edge.reserving import reserve
 from stateward.engine import NotFound, Request
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stateward.domains.edge.around import NOT_PRESENT, apps_in, cluster_of, clusters
-from stateward.domains.edge.book import Rules, after, decided
-from stateward.domains.edge.connecting import after_cloudlet
+from stateward.domains.edge.agents.connections import after_cloudlet
 from stateward.domains.edge.guards import guard_app, guard_cloudlet, guard_cluster
 from stateward.domains.edge.lifecycle import (
     APP,
@@ -27,6 +25,7 @@ from stateward.domains.edge.lifecycle import (
     CloudletState,
     ClusterInstState,
 )
+from stateward.domains.edge.lookups import NOT_PRESENT, apps_in, cluster_of, clusters
 from stateward.domains.edge.model import (
     INSTANCES,
     AppInst,
@@ -45,6 +44,7 @@ from stateward.domains.edge.model import (
     text_of,
     thing_of,
 )
+from stateward.domains.edge.records.instance_record import Rules, after, decided
 from stateward.domains.edge.references import referenced
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Request, Temporary
 from stateward.engine.handlers import Parked

@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 
 from stateward.access.lifecycle import TOKEN
 from stateward.agents.messages import Load
-from stateward.domains.edge.api import routes
-from stateward.domains.edge.demand import Carried
+from stateward.domains.edge.agents.agent_hub import BEAT, RETRY, Office
+from stateward.domains.edge.agents.controller_lease import LEASE, Presence
+from stateward.domains.edge.api.routes import routes
 from stateward.domains.edge.handlers import Handlers
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR, LISTENER
-from stateward.domains.edge.office import BEAT, RETRY, Office
-from stateward.domains.edge.presence import LEASE, Presence
+from stateward.domains.edge.policy.demand import Carried
+from stateward.domains.edge.policy.policy_controller import EVERY, Steward
 from stateward.domains.edge.references import guard_record, referenced
 from stateward.domains.edge.service import Service
 from stateward.domains.edge.show import show
-from stateward.domains.edge.steward import EVERY, Steward
 from stateward.domains.wing import Site, Wing
 from stateward.engine import Engine, Kind, NotFound
 from stateward.store.errors import StoreError

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.book import ERRORS, Book
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
-from stateward.domains.edge.succession import IN_UPGRADE, Seat
+from stateward.domains.edge.records.agent_upgrade import IN_UPGRADE, Seat
+from stateward.domains.edge.records.instance_record import ERRORS, Book
 from stateward.engine import Request
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle

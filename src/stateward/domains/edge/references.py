@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from stateward.domains.edge.around import NOT_PRESENT, maybe_at, object_at
+from stateward.domains.edge.errors import InUse
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
-from stateward.domains.edge.members import app_marks
+from stateward.domains.edge.lookups import NOT_PRESENT, maybe_at, object_at
 from stateward.domains.edge.model import (
     LEAST_TARGET,
     MOST_TARGET,
@@ -26,7 +26,7 @@ from stateward.domains.edge.model import (
     record_id,
     text_of,
 )
-from stateward.domains.edge.refusals import InUse
+from stateward.domains.edge.policy.app_members import app_marks
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput

@@ -7,8 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.around import NOT_PRESENT
-from stateward.domains.edge.demand import Carried, desired_nodes
+from stateward.domains.edge.errors import AgentMoved
 from stateward.domains.edge.handlers import beside, birth
 from stateward.domains.edge.lifecycle import (
     APP,
@@ -20,6 +19,7 @@ from stateward.domains.edge.lifecycle import (
     DEPENDENCIES,
     SERVED,
 )
+from stateward.domains.edge.lookups import NOT_PRESENT
 from stateward.domains.edge.model import (
     AUTO,
     AppSpec,
@@ -34,8 +34,8 @@ from stateward.domains.edge.model import (
     record_id,
     spec_of,
 )
-from stateward.domains.edge.refusals import AgentMoved
-from stateward.domains.edge.release import count_interval
+from stateward.domains.edge.policy.cluster_release import count_interval
+from stateward.domains.edge.policy.demand import Carried, desired_nodes
 from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound, Refused
 from stateward.engine.requests import KeyReused
 from stateward.errors import BadInput

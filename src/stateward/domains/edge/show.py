@@ -6,11 +6,11 @@ from random import Random
 
 from stateward.agents.agent import Agent
 from stateward.agents.inprocess import Switchboard
-from stateward.agents.simulated import SimulatedSite
-from stateward.agents.succession import Unsucceeded
+from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.simulation import SimulatedSite
+from stateward.domains.edge.agents.agent_hub import Office
 from stateward.domains.edge.lifecycle import APP, APPINST, CLUSTERINST, FLAVOR
 from stateward.domains.edge.model import AppSpec, CloudletSpec, ClusterInst, FlavorSpec, app_id, cluster_id
-from stateward.domains.edge.office import Office
 from stateward.domains.edge.service import Caller, Service
 from stateward.engine import Denied
 from stateward.store.errors import StoreError

@@ -14,8 +14,9 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.agents.agent import Agent
 from stateward.agents.inprocess import Switchboard
-from stateward.agents.simulated import SimulatedSite
-from stateward.agents.succession import Unsucceeded
+from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.simulation import SimulatedSite
+from stateward.domains.edge.agents.agent_hub import Office
 from stateward.domains.edge.house import EdgeWing
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
 from stateward.domains.edge.model import (
@@ -28,7 +29,6 @@ from stateward.domains.edge.model import (
     cloudlet_marks,
     marks_of,
 )
-from stateward.domains.edge.office import Office
 from stateward.domains.edge.service import Caller, Service
 from stateward.domains.wing import Site
 from stateward.engine import Accepted, Engine, NotFound

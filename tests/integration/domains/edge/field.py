@@ -15,8 +15,8 @@ import httpx
 import msgspec
 
 import stateward
-from stateward.agents.notebook import Notebook
-from stateward.agents.succession import Holder
+from stateward.agents.local_state import Notebook
+from stateward.agents.self_upgrade import Holder
 from stateward.drivers.confinement.uids import CLAIMS
 from tests.integration.domains.edge.proxy import Proxy
 from tests.integration.drivers.local.host import records_in

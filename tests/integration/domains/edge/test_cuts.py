@@ -17,11 +17,11 @@ import msgspec
 import pytest
 
 from stateward.agents.agent import Agent
-from stateward.agents.calling import Caller
+from stateward.agents.dialer import Caller
 from stateward.agents.inprocess import AgentEnd
 from stateward.agents.messages import Load, Welcome, encode
-from stateward.agents.simulated import SimulatedSite
-from stateward.agents.succession import Unsucceeded
+from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.simulation import SimulatedSite
 from tests.integration.domains.edge.proxy import read_frame
 from tests.integration.server.processes import Served
 

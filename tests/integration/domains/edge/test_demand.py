@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from stateward.agents.messages import Load
-from stateward.agents.simulated import SimulatedSite
-from stateward.domains.edge.demand import Carried
-from stateward.domains.edge.members import app_marks
+from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.model import AppMarks, CloudletSpec, ClusterInst, marks_of, spec_of
+from stateward.domains.edge.policy.app_members import app_marks
+from stateward.domains.edge.policy.demand import Carried
 from stateward.domains.edge.service import Service
 from stateward.engine import Accepted, Denied
 from stateward.store.records import Key, Object

@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.agents.site import SiteError
+from stateward.domains.edge.errors import AdminOnly, BeingDeleted, InTheWay, InUse, Reserved
 from stateward.domains.edge.lifecycle import IGNORE_AGENT
 from stateward.domains.edge.model import AppSpec, ClusterInst, marks_of, spec_of
-from stateward.domains.edge.refusals import AdminOnly, BeingDeleted, InTheWay, InUse, Reserved
 from stateward.domains.edge.service import Caller
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stateward.agents.messages import Existing, Order, Work
-from stateward.agents.simulated import SimulatedSite
+from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteError
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_marks, marks_of, spec_of
 from stateward.engine import Accepted

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from stateward.agents.messages import Existing
-from stateward.agents.simulated import SimulatedSite
+from stateward.agents.simulation import SimulatedSite
+from stateward.domains.edge.api.schemas import view
 from stateward.domains.edge.model import CloudletMarks, Held, cloudlet_marks
-from stateward.domains.edge.wire import view
 from stateward.engine import Refused
 from stateward.errors import BadInput
 from stateward.store.port import Store

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.agents.messages import Existing, Order, Progress, Work
-from stateward.agents.simulated import SimulatedSite
+from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteError, Tell
+from stateward.domains.edge.errors import Limit
 from stateward.domains.edge.model import MOST_RESERVABLE, ClusterInst, marks_of, spec_of
-from stateward.domains.edge.refusals import Limit
 from stateward.engine import Accepted
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.agents.messages import Report
-from stateward.agents.simulated import SimulatedSite
+from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.lifecycle import IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_marks, spec_of
 from stateward.engine.cancelling import AlreadyEnded, NotCancelled

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import Order
 from stateward.agents.site import SiteError, Tell
+from stateward.domains.edge.api.schemas import accepted_view
+from stateward.domains.edge.errors import OrphansLeft
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import ClusterInst, cloudlet_marks, marks_of
-from stateward.domains.edge.refusals import OrphansLeft
-from stateward.domains.edge.wire import accepted_view
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, House, hold
 
 C1, WEB = "munich:c1", "munich:c1:web"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from stateward.domains.edge.errors import InUse
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
 from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, ClusterInst, FlavorSpec, spec_of
-from stateward.domains.edge.refusals import InUse
 from stateward.domains.edge.service import Service
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from stateward.agents.fleet import Fleet
+from stateward.agents.simulation import Fleet
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
 from stateward.domains.edge.model import ClusterInst, Marks, text_of
 from stateward.store import open_store

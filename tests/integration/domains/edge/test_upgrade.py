@@ -8,11 +8,11 @@ import pytest
 
 from stateward.agents.inprocess import Switchboard
 from stateward.agents.messages import Goodbye, Hello, Load, Welcome, encode, read_controller
-from stateward.agents.simulated import SimulatedSite
+from stateward.agents.simulation import SimulatedSite
+from stateward.domains.edge.api.schemas import view
+from stateward.domains.edge.errors import AgentMoved, InTheWay, Upgrading
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
 from stateward.domains.edge.model import HOME, CloudletSpec, ClusterInst, cloudlet_marks, spec_of
-from stateward.domains.edge.refusals import AgentMoved, InTheWay, Upgrading
-from stateward.domains.edge.wire import view
 from stateward.engine import Accepted, Refused
 from stateward.errors import BadInput
 from stateward.lifecycle import ADMIN, CONTROLLER

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from stateward.agents.messages import Order, Work
-from stateward.agents.processes import ProcessSite
+from stateward.agents.process_site import ProcessSite
 from stateward.drivers import Accepted, Deed, MachineState, Place, Ref, Refused, Want, Why
 from stateward.drivers import confinement as module
 from stateward.drivers.confinement import PATH, Confinement, landlock, syscalls

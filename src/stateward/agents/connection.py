@@ -1,0 +1,241 @@
+"""The controller's end of a connection to an agent: what has been said over it, and what is out.
+
+It is memory only. When the connection breaks, or this process dies, all of it is forgotten, and the next connection
+begins with the agent's list again.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Sized
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+
+from stateward.agents.allowance import Allowance
+from stateward.agents.messages import (
+    Beat,
+    End,
+    FromController,
+    Goodbye,
+    Hello,
+    Item,
+    Load,
+    Order,
+    Progress,
+    Report,
+    Welcome,
+    encode,
+    read_agent,
+)
+
+HELLO_WITHIN = 10.0
+"""How many seconds an agent may take for its first word."""
+
+SEND_WITHIN = 10.0
+"""How many seconds an agent may leave what it was sent unread."""
+
+LONGEST_REASON = 120
+"""How many bytes of a reason fit into the frame that closes a connection."""
+
+MOST_LISTED = 10_000
+"""How many things an agent may list; who lists more than that does not end."""
+
+UNREADABLE = msgspec.MsgspecError, RecursionError
+"""What reading a word raises that is none: what is nested too deeply is told by the second."""
+
+NO_HELLO, NO_WORD, NO_END, TWICE, NO_READER, LOST = (
+    "its first word is no hello",
+    "a word that cannot be read",
+    "its list has no end",
+    "it has said that before",
+    "it does not read",
+    "the connection is lost",
+)
+"""Why an agent is given up."""
+
+DIAL_AGAIN = "dial again"
+"""What an agent is told that is sent away for no fault of its own."""
+
+
+class Socket(Protocol):
+    """What is needed of a WebSocket."""
+
+    async def receive_text(self) -> str:
+        """Return what the agent says next; raises when it has gone."""
+
+    async def send_text(self, data: bytes) -> None:
+        """Send a message."""
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close the connection."""
+
+
+class Gone(Exception):
+    """The connection is not to go on, and why. No other exception of a connection leaves this module."""
+
+    def __init__(self, reason: str, detail: object = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, str(detail)
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason
+
+
+class Host(Protocol):
+    """Whoever agents are connected to."""
+
+    async def greet(self, line: "Line", hello: Hello) -> Welcome | Goodbye:
+        """Let an agent in, or not."""
+
+    async def listed(self, line: "Line") -> None:
+        """Settle a list that is complete; from then on the line is `settled`, and orders may be sent over it."""
+
+    async def heard(self, line: "Line", word: Report | Progress | Item | Load) -> None:
+        """Take any other word."""
+
+    async def gave_up(self, line: "Line", why: Gone) -> None:
+        """Take note that an agent is sent away for what it said."""
+
+    async def left(self, line: "Line") -> None:
+        """Take note that a connection is gone; one that was never let in has the connection number 0."""
+
+
+class Line:
+    """One connection; `sent` are the orders that are out, by thing, with when they went."""
+
+    def __init__(self, socket: Socket, ns: str, cloudlet: str, clock: Callable[[], float], token: str = "") -> None:
+        self._socket, self._clock = socket, clock
+        self.ns, self.cloudlet, self.token = ns, cloudlet, token
+        self.version, self.installation, self.connection = "", "", 0
+        self.items: dict[str, Item] = {}
+        self.expected: int | None = None
+        self.settled = False
+        self._lost = False  # nothing can be sent any more; `serve` is about to end
+        self.sent: dict[str, tuple[int, float]] = {}
+        self.heard_at = clock()
+        self.allowance = Allowance(clock)
+
+    async def serve(self, host: Host) -> None:
+        """Serve an agent until its connection is lost, or it is sent away; raises the `Gone` that says why."""
+        try:
+            hello = await self._receive_hello()
+            self.version, self.installation = hello.version, hello.installation
+            answer = await host.greet(self, hello)
+            await self.say(answer)
+            if isinstance(answer, Goodbye):
+                raise Gone(answer.reason)
+            await self._listen(host)
+        except Gone as gone:
+            await host.gave_up(self, gone)
+            await self.hang_up(str(gone))
+            raise
+        finally:
+            await self.hang_up(DIAL_AGAIN)
+            await host.left(self)
+
+    async def _receive_hello(self) -> Hello:
+        try:
+            async with asyncio.timeout(HELLO_WITHIN):
+                hello = read_agent(await self._receive())
+        except (TimeoutError, *UNREADABLE):
+            hello = None
+        if not isinstance(hello, Hello):
+            raise Gone(NO_HELLO)
+        return hello
+
+    async def _receive(self) -> str:
+        try:
+            return await self._socket.receive_text()
+        except Exception as error:  # each WebSocket server has exceptions of its own for a lost peer
+            self._lost = True
+            raise Gone(LOST, type(error).__name__) from error
+
+    async def _listen(self, host: Host) -> None:
+        while True:
+            try:
+                word = read_agent(await self._receive())
+            except UNREADABLE as error:
+                raise Gone(NO_WORD, error) from error
+            self.heard_at = self._clock()
+            if late := self.allowance.spend():
+                await asyncio.sleep(late)
+            match word:
+                case Beat():
+                    await self.say(Beat(self.connection))
+                case Item() | End() if not self.settled:
+                    await self._note(host, word)
+                case Item() | Report() | Progress() | Load():
+                    await host.heard(self, word)
+                case Hello() | End():
+                    raise Gone(TWICE)
+
+    async def _note(self, host: Host, line: Item | End) -> None:
+        if not of_this_connection(self, line):
+            return
+        if isinstance(line, End):
+            self.expected = line.count
+        else:
+            self.items[line.name] = line
+        if len(self.items) > MOST_LISTED:
+            raise Gone(NO_END)
+        if all_listed(self):
+            await host.listed(self)
+
+    async def say(self, word: FromController) -> None:
+        """Send a message; raises `Gone` if the agent does not read it. A lost connection is not tried again."""
+        if self._lost:
+            raise Gone(LOST)
+        try:
+            async with asyncio.timeout(SEND_WITHIN):
+                await self._socket.send_text(encode(word))
+        except TimeoutError:
+            await self.hang_up(NO_READER)
+            raise Gone(NO_READER) from None
+        except Exception as error:
+            self._lost = True
+            raise Gone(LOST, type(error).__name__) from error
+
+    async def order(self, order: Order, patience: float = math.inf) -> None:
+        """Send an order over a settled connection, and again only when it went out more than so many seconds ago."""
+        number, at = self.sent.get(order.name, (0, 0.0))
+        is_out = number >= order.operation and self._clock() - at <= patience
+        if not self.settled or order.notify != self.connection or is_out:
+            return
+        self.sent[order.name] = order.operation, self._clock()
+        await self.say(order)
+
+    async def hang_up(self, reason: str) -> None:
+        """Close the connection, if it is still open."""
+        if self._lost:
+            return
+        self._lost = True
+        with suppress(Exception):  # the peer may be lost at the same moment
+            async with asyncio.timeout(SEND_WITHIN):
+                await self._socket.close(1008, reason.encode("ascii", "replace")[:LONGEST_REASON].decode())
+
+
+class Listing(Protocol):
+    """What has arrived so far over a connection."""
+
+    @property
+    def connection(self) -> int:
+        """The connection's notify id."""
+
+    @property
+    def items(self) -> Sized:
+        """The lines so far."""
+
+    @property
+    def expected(self) -> int | None:
+        """How many there are to be; None while the end has not come."""
+
+
+def of_this_connection(listing: Listing, line: Item | End) -> bool:
+    """Tell whether a line counts: a list is about the connection on which it was sent."""
+    return line.notify == listing.connection
+
+
+def all_listed(listing: Listing) -> bool:
+    """Tell whether the agent's list is complete."""
+    return len(listing.items) == listing.expected

@@ -1,0 +1,331 @@
+"""A site of real processes: a cluster is a group of node processes, an app is processes inside a node.
+
+Nodes are machines of the process driver, which finds them again after any crash. An app's processes are started by its
+node's own shell and belong to its process group; each is known by a mark in its arguments. What an app has put into a
+session of its own is known by a label (`tracking`). What runs is read from the operating system, never from memory.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import count, islice
+from pathlib import Path
+from shlex import quote
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.agents.local_state import Notebook, Thing
+from stateward.agents.messages import Existing, Order, Work
+from stateward.agents.process_tracking import background_shell, kill_processes, labelled
+from stateward.agents.site import SiteError, Tell
+from stateward.drivers import Accepted, Already, Deed, MachineState, Observation, Place, Ref, Want
+from stateward.drivers.confinement import Confinement
+from stateward.drivers.process import ProcessDriver
+from stateward.drivers.process.proc import PROC, stat_of
+
+MARK = "stateward-app"
+APART = "//"
+"""Stands between the parts of a label."""
+
+IMAGE = "sh"
+SETUP_WITHIN = 600.0
+PATIENCE = 30.0
+BETWEEN_LOOKS = 0.02
+STEADY = 0.5
+"""How many seconds an app must run before it counts as running."""
+
+SHOWN_LINES, SHOWN_CHARACTERS = 5, 500
+"""How much of a failed app's output its error has at most."""
+
+READ_AT_MOST, READ_WITHIN = 4000, 5.0
+"""How many bytes of a log are read for that, and within how many seconds."""
+
+
+class ProcessSite:
+    """Clusters and apps as processes on this machine; everything about them is in one folder."""
+
+    def __init__(self, folder: Path, confinement: Confinement | None = None) -> None:
+        self._folder = str(folder)
+        self._notebook = Notebook(folder / "things")
+        place = Place("process", "agent", options={"folder": str(folder / "machines")})
+        self._driver = ProcessDriver(place, confinement=(confinement or Confinement()).hiding(folder))
+
+    async def look(self) -> Mapping[str, Existing]:
+        """Return what exists: what is written down, as far as it runs."""
+        nodes = await self._nodes()
+        running = await asyncio.to_thread(marked_processes)
+        self._notebook.read()
+        return {
+            one.name: Existing(one.generation, one.whole and self._runs(one, nodes, running)) for one in self._notebook
+        }
+
+    async def do(self, order: Order, tell: Tell) -> None:
+        """Make, change or remove a cluster or an app."""
+        spec = msgspec.json.decode(order.spec) if order.spec else {}
+        thing = self._notebook.get(order.name)
+        kind = str(spec.get("kind") or (thing.kind if thing else "clusterinst"))
+        if order.work is Work.DELETE:
+            if thing is not None:
+                await (self._remove_app if thing.kind == "appinst" else self._remove_cluster)(thing, tell)
+                self._notebook.strike(order.name)
+        elif kind == "appinst":
+            await self._start_app(order, spec, tell)
+        else:
+            await self._make_cluster(order, spec, tell)
+
+    async def close(self) -> None:
+        """Let go; the processes go on."""
+        await self._driver.close()
+
+    # --- clusters ----------------------------------------------------------------------------------------------------
+
+    async def _make_cluster(self, order: Order, spec: Mapping[str, object], tell: Tell) -> None:
+        """Bring a cluster to the number of nodes that is wanted, keeping those that run and are set up."""
+        wanted, size, setup = int(str(spec.get("nodes", 1))), str(spec.get("size", "tiny")), str(spec.get("setup", ""))
+        former = self._notebook.get(order.name)
+        nodes = await self._nodes()
+        before = former.parts if former is not None else ()
+        raw = former.raw if former is not None else ()
+        alive = [key for key in before if _is_up(nodes.get(key)) and key not in raw]
+        stale = [key for key in before if key not in alive]
+        new = _new_keys(order, before, wanted - len(alive))
+        parts = (*alive[:wanted], *new)
+        everything = (*parts, *alive[wanted:], *stale)
+        thing = Thing(order.name, "clusterinst", order.generation, False, "", order.spec, everything, tuple(new))
+        self._notebook.note(thing)
+        for nth, key in enumerate(new, start=1):
+            tell(f"starting node {key}", nth, len(new))
+            await self._start_node(key, order.name, size)
+            if setup:
+                tell(f"setting up node {key}", nth, len(new))
+                await self._run(key, "setup", setup)
+        await self._end_nodes([*alive[wanted:], *stale], tell)
+        self._notebook.note(replace(thing, whole=True, parts=parts, raw=()))
+
+    async def _start_node(self, key: str, name: str, size: str) -> None:
+        (outcome,) = await self._driver.create([Want(key, name, size, IMAGE)])
+        if not isinstance(outcome, Accepted | Already):
+            raise SiteError(f"node {key} cannot be started: {outcome.message}")
+        await _until(lambda found: _is_up(found.get(key)), self._nodes, f"node {key} does not come up")
+
+    async def _run(self, key: str, mark: str, command: str) -> None:
+        try:
+            await self._driver.run(Ref(key), labelled(self._label(key, mark), f"set -e\n{command}"), "", SETUP_WITHIN)
+        except (OSError, TimeoutError) as error:
+            raise SiteError(f"node {key} could not be set up: {_text(error)}") from error
+
+    async def _remove_cluster(self, thing: Thing, tell: Tell) -> None:
+        self._notebook.note(replace(thing, whole=False))
+        await self._end_nodes(thing.parts, tell)
+
+    async def _end_nodes(self, keys: Sequence[str], tell: Tell) -> None:
+        if not keys:
+            return
+        tell(f"ending {len(keys)} nodes", 0, len(keys))
+        await self._driver.act(Deed.TERMINATE, [Ref(key) for key in keys])
+
+        def gone(found: Mapping[str, Observation]) -> bool:
+            return not any(_is_there(found.get(key)) for key in keys)
+
+        await _until(gone, self._nodes, "nodes do not end")
+        labels = tuple(self._label(key, "") for key in keys)
+        await self._kill_all(lambda label: label.startswith(labels), "processes of the nodes do not end")
+
+    async def _nodes(self) -> dict[str, Observation]:
+        listing = await self._driver.observe()
+        if not listing.complete:
+            raise SiteError(f"the site cannot be seen: {listing.trouble}")
+        return {one.key: one for one in listing.seen}
+
+    # --- apps --------------------------------------------------------------------------------------------------------
+
+    async def _start_app(self, order: Order, spec: Mapping[str, object], tell: Tell) -> None:
+        """Run an app of this generation, and end what runs of another one."""
+        key, group = await self._node_for(order.host)
+        number = int(str(spec.get("count", 1)))
+        marks = tuple(f"{MARK}/{order.name}/{order.generation}/{n}" for n in range(number))
+        setup = f"{MARK}/{order.name}/{order.generation}/setup"
+        self._notebook.note(Thing(order.name, "appinst", order.generation, False, order.host, order.spec, marks))
+        if spec.get("setup"):
+            tell("setting up", 0, number)
+            await self._run(key, setup, str(spec["setup"]))
+        there, started = await self._marks_in(group), {}
+        for nth, mark in enumerate(marks, start=1):
+            if mark not in there:
+                tell(f"starting process {nth}", nth, number)
+                started[mark] = await self._launch(key, str(spec.get("command", "")), mark, _log_of(order.name))
+        await self._end_processes(group, order.name, keep=(*marks, setup))
+        if gone := await self._find_ended(group, marks, started):
+            output = await self._read_output(key, order.name, started)
+            raise SiteError(f"{', '.join(gone)} ended at once{output and f'; its last output: {output}'}")
+        self._notebook.note(Thing(order.name, "appinst", order.generation, True, order.host, order.spec, marks))
+
+    async def _launch(self, key: str, command: str, mark: str, log: str) -> int:
+        """Start a process of an app in a node; returns its number."""
+        # The line after the command keeps the shell, and with it the mark, for as long as the command runs.
+        program = f"echo {quote(_first_line(mark))}\n{command}\n:"
+        line = labelled(self._label(key, mark), background_shell(program, mark, log))
+        try:
+            return int(await self._driver.run(Ref(key), line, "", PATIENCE))
+        except (OSError, TimeoutError, ValueError) as error:
+            raise SiteError(f"{mark} could not be started: {_text(error)}") from error
+
+    async def _find_ended(self, group: int, marks: Sequence[str], started: Mapping[str, int]) -> list[str]:
+        """Wait until all run, and a little longer; returns those that have ended.
+
+        One that was started shows its mark a little later than it is there.
+        """
+
+        async def missing() -> list[str]:
+            found = await self._marks_in(group)
+            return [mark for mark in marks if mark not in found]
+
+        def known(found: list[str]) -> bool:
+            return not found or any(not _is_alive(started.get(mark, 0)) for mark in found)
+
+        await _until(known, missing, "the app's processes do not begin")
+        await asyncio.sleep(STEADY)
+        return await missing()
+
+    async def _read_output(self, key: str, name: str, started: Collection[str]) -> str:
+        """Return the last lines that an app wrote since its processes were started.
+
+        The node reads them: the file belongs to the app, which may have put a link in its place.
+        """
+        try:
+            text = await self._driver.run(Ref(key), f"tail -c {READ_AT_MOST} {quote(_log_of(name))}", "", READ_WITHIN)
+        except (OSError, TimeoutError):
+            return ""
+        return last_output(text, {_first_line(mark) for mark in started})
+
+    async def _remove_app(self, thing: Thing, tell: Tell) -> None:
+        self._notebook.note(replace(thing, whole=False))
+        host = self._notebook.get(thing.host)
+        sessions = await self._node_sessions()
+        groups = [sessions[key] for key in (host.parts if host else ()) if key in sessions]
+        tell("ending its processes")
+        for group in groups or [0]:  # what has left its node may run on without it
+            await self._end_processes(group, thing.name)
+
+    async def _end_processes(self, group: int, name: str, keep: Sequence[str] = ()) -> None:
+        """End the processes of an app in a node, and those that have left it, but for those to keep."""
+
+        def is_doomed(mark: str) -> bool:
+            return mark.startswith(f"{MARK}/{name}/") and mark not in keep
+
+        def marked() -> list[int]:
+            return [pid for (where, mark), pid in marked_processes().items() if where == group and is_doomed(mark)]
+
+        ours = self._folder + APART
+        await self._kill_all(
+            lambda label: label.startswith(ours) and is_doomed(label.rpartition(APART)[2]),
+            f"processes of {name} do not end",
+            marked,
+        )
+
+    async def _kill_all(
+        self, is_wanted: Callable[[str], bool], why: str, roots: Callable[[], list[int]] = list
+    ) -> None:
+        """Kill processes until none is left; a node, and what else runs in it, goes on."""
+        nodes = (await self._node_sessions()).values()
+
+        async def kill() -> int:
+            return await asyncio.to_thread(lambda: kill_processes(is_wanted, roots(), nodes))
+
+        await _until(lambda number: number == 0, kill, why)
+
+    async def _node_sessions(self) -> dict[str, int]:
+        """Return the sessions of the nodes that have a process, by their keys; one that is stopped has one too."""
+        return {key: int(one.details["pid"]) for key, one in (await self._nodes()).items() if "pid" in one.details}
+
+    def _label(self, key: str, mark: str) -> str:
+        """Return the label of what runs in a node: two agents on one machine may have things of the same name."""
+        return APART.join((self._folder, key, mark))
+
+    async def _node_for(self, host: str) -> tuple[str, int]:
+        """Return the node that apps run in, and its process group: the first one, which scaling never removes."""
+        thing = self._notebook.get(host)
+        if thing is None or not thing.parts:
+            raise SiteError(f"there is no cluster {host!r} here")
+        node = (await self._nodes()).get(thing.parts[0])
+        if node is None or not _is_up(node):
+            raise SiteError(f"node {thing.parts[0]} of cluster {host!r} does not run")
+        return thing.parts[0], int(node.details["pid"])
+
+    async def _marks_in(self, group: int) -> list[str]:
+        return [mark for where, mark in await asyncio.to_thread(marked_processes) if where == group]
+
+    def _runs(self, thing: Thing, nodes: Mapping[str, Observation], running: Mapping[tuple[int, str], int]) -> bool:
+        if thing.kind != "appinst":
+            return all(_is_up(nodes.get(key)) for key in thing.parts)
+        host = self._notebook.get(thing.host)
+        node = nodes.get(host.parts[0]) if host is not None and host.parts else None
+        if node is None or not _is_up(node):
+            return False
+        return all((int(node.details["pid"]), mark) in running for mark in thing.parts)
+
+
+def _log_of(name: str) -> str:
+    return f"app-{name.replace(':', '_')}.log"
+
+
+def _first_line(mark: str) -> str:
+    return f"{mark} starts"
+
+
+def last_output(text: str, beginnings: Collection[str]) -> str:
+    """Return the last lines of a log as one short line without control characters; only what follows a beginning."""
+    lines = text.splitlines()
+    begin = next((at for at, line in enumerate(lines) if line in beginnings), -1)
+    plain = ("".join(one for one in line if one.isprintable()).strip() for line in lines[begin + 1 :])
+    return " | ".join([line for line in plain if line and line not in beginnings][-SHOWN_LINES:])[-SHOWN_CHARACTERS:]
+
+
+def _new_keys(order: Order, taken: Sequence[str], number: int) -> list[str]:
+    """Return keys for new nodes: the driver makes nothing twice under one key, so none is used again."""
+    names = (f"{order.name.replace(':', '_')}-{order.operation}-{n}" for n in count())
+    return list(islice((one for one in names if one not in taken), max(0, number)))
+
+
+def _text(error: Exception) -> str:
+    return str(error) or "it took too long"
+
+
+def _is_up(node: Observation | None) -> bool:
+    return node is not None and node.state is MachineState.RUNNING and "pid" in node.details
+
+
+def _is_alive(pid: int) -> bool:
+    stat = stat_of(pid) if pid else None
+    return stat is not None and stat.alive
+
+
+def _is_there(node: Observation | None) -> bool:
+    return node is not None and node.state is not MachineState.TERMINATED
+
+
+async def _until(done: Callable[..., bool], look: Callable[[], object], why: str) -> None:
+    end = asyncio.get_running_loop().time() + PATIENCE
+    while not done(await look()):  # type: ignore[misc]
+        if asyncio.get_running_loop().time() > end:
+            raise SiteError(why)
+        await asyncio.sleep(BETWEEN_LOOKS)
+
+
+def marked_processes() -> dict[tuple[int, str], int]:
+    """Return the app processes of this machine: by process group and mark, with their numbers."""
+    found: dict[tuple[int, str], int] = {}
+    for name in os.listdir(PROC):  # noqa: PTH208 - many, and names will do
+        if not name.isdecimal():
+            continue
+        try:
+            arguments = (PROC / name / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has gone meanwhile, or is nobody's business
+        mark = arguments[3].decode(errors="replace") if len(arguments) > 3 else ""
+        if mark.startswith(MARK + "/"):
+            stat = stat_of(int(name))
+            if stat is not None and stat.alive:
+                found[stat.group, mark] = stat.pid
+    return found

@@ -1,0 +1,92 @@
+"""A simulated site: it takes its time, and does what the words of a spec ask it to. For tests, demos and figures."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+import msgspec
+
+from stateward.agents.agent import Agent
+from stateward.agents.dialer import Caller
+from stateward.agents.messages import Existing, Order, Work
+from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.site import SiteError, Tell
+
+FAILS = "fail"
+"""A set-up that says this fails."""
+
+
+class SimulatedSite:
+    """Things in memory. `pace` is how many seconds each step takes, or a function that waits for it."""
+
+    def __init__(self, pace: float = 0.0, steps: int = 1) -> None:
+        self.things: dict[str, Existing] = {}
+        self.applied: list[tuple[str, Work, int]] = []
+        self._pace, self._steps = pace, steps
+        self.gate: Callable[[Order], asyncio.Event | None] = lambda _: None
+
+    async def look(self) -> Mapping[str, Existing]:
+        """Return what exists."""
+        return dict(self.things)
+
+    async def do(self, order: Order, tell: Tell) -> None:
+        """Make, change or remove a thing, in steps."""
+        spec = msgspec.json.decode(order.spec) if order.spec else {}
+        if order.work is not Work.DELETE:
+            self.things[order.name] = Existing(order.generation, whole=False)
+        for step in range(self._steps):
+            tell(f"step {step + 1}", step + 1, self._steps)
+            await asyncio.sleep(self._pace)
+        gate = self.gate(order)
+        if gate is not None:
+            await gate.wait()
+        if spec.get("setup") == FAILS and order.work is not Work.DELETE:
+            raise SiteError("it was to fail")
+        self.applied.append((order.name, order.work, order.operation))
+        if order.work is Work.DELETE:
+            self.things.pop(order.name, None)
+        else:
+            self.things[order.name] = Existing(order.generation)
+
+    async def close(self) -> None:
+        """Let go."""
+
+
+LOOK_EVERY = 3600.0
+
+
+class Fleet:
+    """Agents of the cloudlets named, each with a site of its own."""
+
+    def __init__(self, controllers: Sequence[str], ns: str, cloudlets: Sequence[str], token: str) -> None:
+        chance = Random(1)  # noqa: S311 - for jitter
+        self.sites = {name: SimulatedSite() for name in cloudlets}
+        self.agents = {
+            name: Agent(site, Caller(controllers, ns, name, token, chance), "1.0", Unsucceeded(), look_every=LOOK_EVERY)
+            for name, site in self.sites.items()
+        }
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def has(self, things: dict[str, dict[str, int]]) -> None:
+        """Let things exist at sites already: by cloudlet and name, with their generations."""
+        for cloudlet, found in things.items():
+            self.sites[cloudlet].things.update({name: Existing(number) for name, number in found.items()})
+
+    def start(self) -> None:
+        """Let them all dial."""
+        self._tasks = [asyncio.create_task(one.run()) for one in self.agents.values()]
+
+    async def settled(self) -> None:
+        """Wait until all are connected and have told what they have."""
+        await asyncio.gather(*(one.settled.wait() for one in self.agents.values()))
+
+    async def lost(self) -> None:
+        """Wait until none is connected."""
+        while any(one.connection for one in self.agents.values()):
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """Let them all go."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

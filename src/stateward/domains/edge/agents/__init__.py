@@ -1,0 +1,1 @@
+"""The controller's side of the agents: connections, reports, inventories and orders."""

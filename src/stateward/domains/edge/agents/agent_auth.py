@@ -1,0 +1,35 @@
+"""The agents' door: which token may speak for which cloudlet.
+
+A token for agents names what it may speak for: `lab:munich` for the cloudlet munich of the namespace lab, or `lab:*`
+for all of lab. A bare namespace, as tokens had it before, is for nothing. So a cloudlet's token opens that one line and
+nothing else: what is stolen from one site is of no use at another, and it is listed, expires and is revoked as any
+token.
+"""
+
+import asyncio
+from typing import Any
+
+from stateward.access import Grant
+from stateward.agents.connection import Line
+from stateward.domains.wing import grant_of
+
+FOREIGN = "the token is not for this cloudlet"
+OUTDATED = "the token names a namespace and no cloudlet; make a new one: stateward token create --role agent --ns {}:{}"
+MOST_REASON = 123
+"""How many bytes the reason of a closed WebSocket may have."""
+
+
+def admitted(grant: Grant, ns: str, cloudlet: str) -> bool:
+    """Tell whether a token may speak for a cloudlet."""
+    return grant.speaks_for(ns, cloudlet)
+
+
+def refusal_of(grant: Grant, ns: str, cloudlet: str) -> str:
+    """Say why a token is not admitted, and how to renew one that names a bare namespace."""
+    reason = OUTDATED.format(ns, cloudlet) if grant.opens(ns) else FOREIGN
+    return reason if len(reason) <= MOST_REASON else OUTDATED.partition(":")[0]
+
+
+def line_of(socket: Any, ns: str, cloudlet: str) -> Line:  # noqa: ANN401 - a WebSocket of any application
+    """Return a line over a WebSocket."""
+    return Line(socket, ns, cloudlet, asyncio.get_running_loop().time, grant_of(socket).token)

@@ -1,0 +1,155 @@
+"""Connections of agents: welcomed with a notify id that only grows, and missed when they are gone."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.edge.agents.record_writer import put_seen, reject, write_seated
+from stateward.domains.edge.lifecycle import CLOUDLET, CloudletState
+from stateward.domains.edge.lookups import closed, holder_of, opened
+from stateward.domains.edge.model import Held, cloudlet_marks, seat_of, text_of, with_seat
+from stateward.domains.edge.records.agent_upgrade import Event, Role, Seat, Seated, Unwanted, departed, greeted, is_held
+from stateward.engine import Accepted, Request
+from stateward.engine.accept import admit_all
+from stateward.engine.kinds import Kinds
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.lifecycle import AGENT, CONTROLLER
+from stateward.store.changes import Ended
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object, Operation
+
+NO_CLOUDLET = "there is no such cloudlet"
+
+HELD_NOTED_EVERY, HELD_FOR = 60.0, 600.0
+"""Seconds after which it is noted that a held agent still dials, and after which a silent one is forgotten."""
+
+MOST_HELD = 8
+"""How many held agents a cloudlet shows."""
+
+
+class Greeting(Struct, frozen=True):
+    """An agent that has dialled: for which cloudlet, of which version, as whose heir, and at which controller.
+
+    `installation` is its identity ("": it has none), `things` what a held agent has.
+    """
+
+    ns: str
+    cloudlet: str
+    version: str
+    heir: int
+    controller: str
+    installation: str = ""
+    things: tuple[str, ...] = ()
+
+
+class Greeted(Struct, frozen=True):
+    """How an agent is welcome; `unwanted` says why it is not, `held` that it may be after a hand-over."""
+
+    notify: int = 0
+    role: Role = "serving"
+    unwanted: str = ""
+    held: bool = False
+
+
+class Parting(Struct, frozen=True):
+    """A connection that is gone."""
+
+    ns: str
+    cloudlet: str
+    notify: int
+
+
+async def greet(tx: Tx, kinds: Kinds, new_id: Callable[[], str], greetings: Sequence[Greeting]) -> list[Greeted]:
+    """Welcome agents; the start and its acknowledgement are one write."""
+    uow = await opened(tx, {Key(one.ns, one.cloudlet) for one in greetings})
+    answers = [await _greet(uow, kinds, new_id, one) for one in greetings]
+    await closed(uow)
+    return answers
+
+
+async def _greet(uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], greeting: Greeting) -> Greeted:
+    found = uow.objects.get(Key(greeting.ns, greeting.cloudlet))
+    if found is None or found.removed or found.kind != CLOUDLET.kind:
+        return Greeted(unwanted=NO_CLOUDLET)
+    operation = await holder_of(uow, found)
+    seat, marks = seat_of(found, operation), cloudlet_marks(found)
+    is_heir = bool(greeting.heir) and seat.upgrading and greeting.heir == seat.operation
+    if is_held(marks.installation, greeting.installation, is_served=marks.serving > 0, is_heir=is_heir):
+        _hold(uow, found, greeting)
+        return Greeted(unwanted=Unwanted.HELD, held=True)
+    seated = greeted(seat, greeting.version, greeting.heir)
+    if isinstance(seated, Unwanted):
+        reject(uow, found, AGENT, greeting.version, "start", seated)
+        return Greeted(unwanted=seated)
+    if seated.role == "serving":
+        owner = greeting.installation or marks.installation
+        held = tuple(one for one in marks.held if one.installation != owner)
+        marks = replace(marks, controller=greeting.controller, installation=owner, held=held)
+    else:
+        marks = replace(marks, heir_controller=greeting.controller)
+    if seated.event is not None and seated.event.name == "start":
+        seen = text_of(with_seat(marks, seated.seat))
+        await _start(uow, kinds, found, Request(found.ns, found.id, "start", new_id(), AGENT, greeting.version), seen)
+    else:
+        write_seated(uow, CLOUDLET, found, operation, seated, greeting.version, marks=marks)
+    return Greeted(seated.seat.issued, seated.role)
+
+
+def _hold(uow: UnitOfWork, found: Object, greeting: Greeting) -> None:
+    """Note that another installation dials; journaled once, and written seldom: it dials again and again."""
+    marks = cloudlet_marks(found)
+    former = next((one for one in marks.held if one.installation == greeting.installation), None)
+    others = tuple(one for one in marks.held if one is not former and uow.now - one.dialled < HELD_FOR)
+    now = Held(greeting.installation, greeting.version, uow.now, uow.now, greeting.things)
+    if former is None:
+        owner = f"installation {marks.installation}" if marks.installation else "an agent without an identity"
+        why = f"{Unwanted.HELD}: it belongs to {owner}, and installation {now.installation or 'without identity'} dials"
+        reject(uow, found, AGENT, greeting.version, "start", why)
+    else:
+        now = replace(now, since=former.since)
+        if replace(now, dialled=former.dialled) == former and now.dialled - former.dialled < HELD_NOTED_EVERY:
+            return
+    put_seen(uow, found, text_of(replace(marks, held=(*others[-MOST_HELD + 1 :], now))))
+
+
+async def _start(uow: UnitOfWork, kinds: Kinds, found: Object, request: Request, seen: str) -> None:
+    (verdict,) = await admit_all(uow, kinds, [replace(request, seen=seen)])
+    if not isinstance(verdict, Accepted):
+        raise verdict
+    started = uow.objects[found.key]
+    operation = await holder_of(uow, started)
+    acknowledged = Seated(_seat(started), Event("acknowledge", CONTROLLER))
+    if started.state == CloudletState.INIT:
+        write_seated(uow, CLOUDLET, started, operation, acknowledged, request.who)
+
+
+def _seat(found: Object) -> Seat:
+    return seat_of(found, None)
+
+
+async def part(tx: Tx, partings: Sequence[Parting]) -> list[bool]:
+    """Take note of connections that are gone; tells for each whether the cloudlet went offline by it."""
+    uow = await opened(tx, {Key(one.ns, one.cloudlet) for one in partings})
+    answers = [await _part(uow, one) for one in partings]
+    await closed(uow)
+    return answers
+
+
+async def _part(uow: UnitOfWork, parting: Parting) -> bool:
+    found = uow.objects.get(Key(parting.ns, parting.cloudlet))
+    if found is None or found.removed or found.kind != CLOUDLET.kind:
+        return False
+    operation = await holder_of(uow, found)
+    seated = departed(seat_of(found, operation), parting.notify)
+    changed = write_seated(uow, CLOUDLET, found, operation, seated, "", "the agent's connection is gone")
+    return changed.state != found.state
+
+
+async def after_cloudlet(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
+    """See that a cloudlet that was not deleted after all is offline, if its agent has left meanwhile."""
+    found = uow.objects[Key(operation.ns, operation.object)]
+    seat = seat_of(found, None)
+    if operation.action == "delete" and found.state == CloudletState.READY and not seat.serving:
+        gone = Seated(seat, Event("disconnected", CONTROLLER))
+        write_seated(uow, CLOUDLET, found, None, gone, "", "the agent left while the cloudlet was being deleted")

@@ -1,0 +1,89 @@
+"""Which controllers there are: so that agents of one that died are known to be gone, by whoever is left.
+
+A controller is an object with a timer that it sets again and again. If it dies, the timer ends its object, in whatever
+process time is kept, and the others take note of the connections that it had.
+"""
+
+import asyncio
+from contextlib import suppress
+
+from stateward.domains.edge.agents.connections import Parting
+from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
+from stateward.domains.edge.model import HOME, cloudlet_marks
+from stateward.engine import Denied, Engine
+from stateward.engine.ids import new_id
+from stateward.lifecycle import CONTROLLER
+from stateward.store.errors import StoreError
+from stateward.store.records import Key, Object, Timer
+from stateward.store.selection import Page, Selector
+
+LEASE = 15.0
+"""How many seconds a controller may be silent before it is taken for dead."""
+
+MOST = 100_000
+
+
+class Presence:
+    """This controller among the others."""
+
+    def __init__(self, engine: Engine, *, lease: float = LEASE) -> None:
+        self._engine, self._lease = engine, lease
+        self.id = f"controller-{new_id()}"
+
+    async def enter(self) -> None:
+        """Be there; alone on the database, those that were there before are known to be dead."""
+        await self._renew()
+        if await self._engine.store.is_sole_user():
+            for other in await self._others():
+                await self._strike(other.id)
+
+    async def leave(self) -> None:
+        """Be there no more."""
+        with suppress(StoreError):
+            await self._strike(self.id)
+
+    async def stay(self) -> None:
+        """Say again and again that we are there."""
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            with suppress(StoreError):
+                await self._renew()
+
+    async def lost(self) -> list[Parting]:
+        """Return the connections of controllers that are not there any more."""
+        alive = {self.id, *(one.id for one in await self._others())}
+        reader = self._engine.store.reader
+        found = []
+        for ns in await reader.namespaces():
+            for one in await reader.list_objects(Selector(ns, CLOUDLET.kind), Page(limit=MOST)):
+                found += _lost(one, alive)
+        return found
+
+    async def _renew(self) -> None:
+        """Be there for one more lease; who was silent for too long, and was taken for dead, enters again."""
+        found = await self._engine.store.reader.object(Key(HOME, self.id))
+        if found is None or found.removed:
+            await self._engine.create(HOME, self.id, LISTENER.kind, "listen", actor=CONTROLLER)
+        now = await self._engine.store.reader.time()
+        await self._engine.set_timer(
+            Timer(HOME, f"lapse of {self.id}", now + self._lease, 0, self.id, "lapse", "[]", "{}")
+        )
+
+    async def _others(self) -> list[Object]:
+        reader = self._engine.store.reader
+        return [
+            one
+            for one in await reader.list_objects(Selector(HOME, LISTENER.kind), Page(limit=MOST))
+            if one.id != self.id
+        ]
+
+    async def _strike(self, controller: str) -> None:
+        with suppress(Denied):
+            await self._engine.act(HOME, controller, "leave", actor=CONTROLLER)
+        await self._engine.unset_timer(HOME, f"lapse of {controller}")
+
+
+def _lost(cloudlet: Object, alive: set[str]) -> list[Parting]:
+    marks = cloudlet_marks(cloudlet)
+    held = ((marks.serving, marks.controller), (marks.heir, marks.heir_controller))
+    return [Parting(cloudlet.ns, cloudlet.id, notify) for notify, where in held if notify and where not in alive]

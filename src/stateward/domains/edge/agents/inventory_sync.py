@@ -1,0 +1,152 @@
+"""Settling complete lists: every instance of a cloudlet against what its agent has, in one transaction."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.agents.messages import Item, Order, Work
+from stateward.domains.edge.agents.orders import RULES, due
+from stateward.domains.edge.agents.record_writer import put_seen, reject, write_seated, write_turn
+from stateward.domains.edge.lifecycle import CLOUDLET
+from stateward.domains.edge.lookups import closed, holder_of, on_cloudlet, opened
+from stateward.domains.edge.model import (
+    INSTANCES,
+    CloudletSpec,
+    book_of,
+    cloudlet_marks,
+    marks_of,
+    seat_of,
+    spec_of,
+    text_of,
+    thing_of,
+)
+from stateward.domains.edge.records.agent_upgrade import Unwanted, gathered
+from stateward.domains.edge.records.instance_record import must_undo, undoing
+from stateward.domains.edge.records.reconcile import NOTHING, Turn, settled
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.lifecycle import AGENT, CONTROLLER
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object
+
+
+class Gathering(Struct, frozen=True):
+    """A complete list."""
+
+    ns: str
+    cloudlet: str
+    version: str
+    notify: int
+    items: tuple[Item, ...]
+    installation: str = ""
+
+
+class Settled(Struct, frozen=True):
+    """What a list led to: the orders that are due, the things at work, those that are missing, and the orphans.
+
+    `unwanted` says why the list did not count at all.
+    """
+
+    unwanted: str = ""
+    orders: tuple[Order, ...] = ()
+    at_work: tuple[tuple[str, int], ...] = ()
+    missing: tuple[str, ...] = ()
+    orphans: tuple[Order, ...] = ()
+
+
+async def settle(tx: Tx, lists: Sequence[Gathering]) -> list[Settled]:
+    """Settle complete lists against the records; that makes their agents ready."""
+    uow = await opened(tx, {Key(one.ns, one.cloudlet) for one in lists})
+    answers = [await _settle(uow, one) for one in lists]
+    await closed(uow)
+    return answers
+
+
+async def _settle(uow: UnitOfWork, listed: Gathering) -> Settled:
+    cloudlet = uow.objects.get(Key(listed.ns, listed.cloudlet))
+    if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
+        return Settled("there is no such cloudlet")
+    operation = await holder_of(uow, cloudlet)
+    seated = gathered(seat_of(cloudlet, operation), listed.notify, listed.version)
+    if isinstance(seated, Unwanted):
+        reject(uow, cloudlet, AGENT, listed.version, "ready", seated)
+        return Settled(seated)
+    marks = cloudlet_marks(cloudlet)
+    if seated.seat.serving != marks.serving:  # the heir serves from now on
+        owner = listed.installation or None  # an heir without an identity gives up its owner's
+        marks = replace(marks, controller=marks.heir_controller, heir_controller="", installation=owner)
+    cloudlet = write_seated(uow, CLOUDLET, cloudlet, operation, seated, listed.version, marks=marks)
+    return await _settle_things(uow, cloudlet, listed)
+
+
+async def _settle_things(uow: UnitOfWork, cloudlet: Object, listed: Gathering) -> Settled:
+    items = {one.name: one for one in listed.items}
+    things = {thing_of(one.id): one for one in await on_cloudlet(uow, cloudlet.ns, cloudlet.id)}
+    things |= await _removed_ones(uow, cloudlet, items.keys() - things.keys())
+    await uow.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
+    turns = {name: _settle_thing(uow, found, items.get(name, NOTHING), listed) for name, found in things.items()}
+    strange = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
+    orphans = [*strange, *(items[name] for name, (turn, _) in turns.items() if turn.orphan)]
+    return Settled(
+        orders=tuple(order for turn, order in turns.values() if order is not None and not turn.at_work),
+        at_work=tuple((name, items[name].operation) for name, (turn, _) in turns.items() if turn.at_work),
+        missing=tuple(name for name, (turn, _) in turns.items() if turn.book.missing),
+        orphans=tuple(report_orphans(uow, cloudlet, things, orphans, listed.notify)),
+    )
+
+
+async def _removed_ones(uow: UnitOfWork, cloudlet: Object, names: Iterable[str]) -> dict[str, Object]:
+    """Return the removed instances of these names: their numbers still tell what the agent may have been told."""
+    keys = {Key(cloudlet.ns, f"{cloudlet.id}:{name}"): name for name in names}
+    await uow.load(keys)
+    found = {name: uow.objects.get(key) for key, name in keys.items()}
+    return {name: one for name, one in found.items() if one is not None and one.kind in INSTANCES}
+
+
+def _settle_thing(uow: UnitOfWork, found: Object, item: Item, listed: Gathering) -> tuple[Turn, Order | None]:
+    operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
+    rules, book = RULES[found.kind], book_of(found, operation, listed.notify)
+    turn = settled(rules, book, item)
+    if must_undo(turn.book):
+        turn = Turn(undoing(rules, turn.book), "begins the undo")
+    changed = write_turn(uow, found, operation, turn, listed.cloudlet, "the agent lost the work")
+    return turn, due(changed, turn.book, listed.notify)
+
+
+def report_orphans(
+    uow: UnitOfWork, cloudlet: Object, things: dict[str, Object], items: Sequence[Item], notify: int
+) -> Iterator[Order]:
+    """Report what nobody knows of, and yield how to remove it if that is wanted."""
+    known = cloudlet_marks(cloudlet).orphans
+    for item in items:
+        if item.name not in known:
+            why = f"{item.name} exists at the cloudlet, and nobody asked for it"
+            journal(uow, cloudlet, None, CONTROLLER, "", "orphan", reason=why)
+    _note(uow, cloudlet, [one.name for one in items])
+    if spec_of(cloudlet, CloudletSpec).orphans == "remove":
+        for item in items:
+            yield _removal(uow, things.get(item.name), item, notify)
+
+
+def _removal(uow: UnitOfWork, former: Object | None, item: Item, notify: int) -> Order:
+    """Return the order to remove an orphan, under a number that beats all that the agent has seen of the name."""
+    number = max(item.latest + 1, int(uow.now * 1000))
+    if former is not None:
+        number = max(number, marks_of(former).issued + 1)
+        put_seen(uow, former, text_of(replace(marks_of(former), issued=number)))
+    return Order(Work.DELETE, number, item.generation, notify, item.name, id="orphan")
+
+
+async def remove_orphan(tx: Tx, ns: str, cloudlet: str, name: str) -> None:
+    """Take note that an orphan was removed."""
+    uow = await opened(tx, [Key(ns, cloudlet)])
+    found = uow.objects.get(Key(ns, cloudlet))
+    if found is not None and not found.removed:
+        journal(uow, found, None, AGENT, "", "orphan removed", reason=name)
+        _note(uow, found, [one for one in cloudlet_marks(found).orphans if one != name])
+    await closed(uow)
+
+
+def _note(uow: UnitOfWork, cloudlet: Object, names: Sequence[str]) -> None:
+    put_seen(uow, cloudlet, text_of(replace(cloudlet_marks(cloudlet), orphans=tuple(sorted(names)))))

@@ -1,0 +1,56 @@
+"""Orders: what an agent is to be told about an instance now, complete with what it needs to know."""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.agents.messages import Order
+from stateward.domains.edge.agents.record_writer import write_turn
+from stateward.domains.edge.lookups import NOT_PRESENT, closed, opened
+from stateward.domains.edge.model import INSTANCES, book_of, cloudlet_marks, cloudlet_of, marks_of, thing_of
+from stateward.domains.edge.records.instance_record import Book, Rules, must_undo, order_of, undoing
+from stateward.domains.edge.records.reconcile import Turn
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object
+
+RULES = {kind: Rules(lifecycle=lifecycle) for kind, lifecycle in INSTANCES.items()}
+
+
+async def tend(tx: Tx, keys: Sequence[Key]) -> list[Order | None]:
+    """Begin the undos that are still to begin; returns the order that is due for each instance, if one is."""
+    uow = await opened(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
+    orders = [_tend(uow, key) for key in keys]
+    await closed(uow)
+    return orders
+
+
+def _tend(uow: UnitOfWork, key: Key) -> Order | None:
+    found, cloudlet = uow.objects.get(key), uow.objects.get(Key(key.ns, cloudlet_of(key.id)))
+    if found is None or found.kind not in INSTANCES or cloudlet is None or found.state == NOT_PRESENT:
+        return None
+    operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
+    notify = cloudlet_marks(cloudlet).serving
+    book = book_of(found, operation, notify)
+    if must_undo(book):
+        book = undoing(RULES[found.kind], book)
+        found = write_turn(uow, found, operation, Turn(book, "begins the undo"), "")
+    return due(found, book, notify)
+
+
+def due(found: Object, book: Book, notify: int) -> Order | None:
+    """Return the order that is due for an instance over a connection."""
+    order = order_of(book, notify)
+    if order is None:
+        return None
+    marks = marks_of(found)
+    spec = marks.spec if book.state in ("UpdateError", "DeleteError") else found.spec
+    name = found.op or f"undo of {marks.undo_of}"
+    return replace(order, name=thing_of(found.id), host=marks.cluster, id=name, spec=_with_kind(found, spec or "{}"))
+
+
+def _with_kind(found: Object, spec: str) -> str:
+    """Return the spec with its kind, for the agent's site to know what it is to make."""
+    kind = found.kind.partition(".")[2]
+    return msgspec.json.encode({**msgspec.json.decode(spec), "kind": kind}).decode()

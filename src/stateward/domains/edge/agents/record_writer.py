@@ -1,0 +1,114 @@
+"""Writing what a word has made of a record: the object, its operation, its work and the journal change together."""
+
+from msgspec.structs import replace
+
+from stateward.domains.edge.model import CloudletMarks, Marks, cloudlet_marks, kept, marks_of, text_of, with_seat
+from stateward.domains.edge.records.agent_upgrade import Event, Seated
+from stateward.domains.edge.records.instance_record import ERRORS, Book
+from stateward.domains.edge.records.reconcile import Turn
+from stateward.engine.endings import STATUSES
+from stateward.engine.transitions import change_state, fence_work, journal
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.lifecycle import TRANSITIONAL, Lifecycle, Meaning, Move, decide
+from stateward.store.records import Object, Operation
+
+GOOD = (Meaning.SUCCESS, Meaning.STEP)
+
+
+def write_turn(
+    uow: UnitOfWork, found: Object, operation: Operation | None, turn: Turn, who: str, error: str = ""
+) -> Object:
+    """Write what a turn made of an instance; returns the instance after it."""
+    marks = marks_of(found)
+    if turn.move is None:
+        return put_seen(uow, found, text_of(_marked(marks, turn.book, operation)))
+    move, good = turn.move, turn.move.meaning in GOOD
+    seen = _marked(marks, turn.book, operation)
+    spec = _spec_after(found, operation, move, marks)
+    if move.target == "Ready":
+        seen = replace(seen, spec=spec or found.spec)
+    op = None if operation is None else operation.id
+    why = None if good else error or move.event
+    changed = change_state(uow, found, move, who, op, spec=spec, seen=text_of(seen), error=why)
+    if operation is not None:
+        end_or_renew(uow, operation, move, why)
+    return changed
+
+
+def _marked(marks: Marks, book: Book, operation: Operation | None) -> Marks:
+    """Return the marks after a turn; an undo remembers what it undoes, so that its progress has a place to stand."""
+    after = kept(marks, book)
+    if book.state in ERRORS and operation is not None:
+        return replace(after, undo_of=operation.id)
+    return after if book.state in ERRORS else replace(after, undo_of="")
+
+
+def _spec_after(found: Object, operation: Operation | None, move: Move, marks: Marks) -> str | None:
+    """Return the spec where it changes: a failed update, and the end of an undo, bring the previous one back."""
+    if move.target == "UpdateError" and operation is not None:
+        return operation.previous_spec
+    undone = move.event == "undone" and move.target == "Ready"
+    return marks.spec if undone and marks.spec != found.spec else None
+
+
+def end_or_renew(uow: UnitOfWork, operation: Operation, move: Move, error: str | None) -> None:
+    """End an operation, or give it the time that the state entered has: a sign of life renews the deadline."""
+    work = uow.work(operation.key)
+    if move.target.state_class is not TRANSITIONAL:
+        uow.record_end(operation, STATUSES[move.meaning], work, None, error)
+        if work is not None:
+            fence_work(uow, work)
+    elif move.within is not None:
+        renew(uow, operation, move.within)
+
+
+def renew(uow: UnitOfWork, operation: Operation, within: float) -> None:
+    """Begin the time of an operation anew."""
+    work = uow.work(operation.key)
+    if work is None:
+        return
+    deadline = uow.now + within
+    uow.update_work(replace(work, deadline=deadline, not_before=deadline if work.parked else work.not_before))
+
+
+def put_seen(uow: UnitOfWork, found: Object, seen: str) -> Object:
+    """Write what is kept of an object, without a move."""
+    if seen == found.seen:
+        return found
+    changed = replace(found, seen=seen, version=uow.next_version(found.key))
+    uow.save_object(found.key, changed)
+    return changed
+
+
+def write_seated(
+    uow: UnitOfWork,
+    lifecycle: Lifecycle,
+    found: Object,
+    operation: Operation | None,
+    seated: Seated,
+    who: str,
+    error: str = "",
+    marks: CloudletMarks | None = None,
+) -> Object:
+    """Write what a word made of a cloudlet; an event that the table does not have now changes the seat alone."""
+    seen = text_of(with_seat(marks or cloudlet_marks(found), seated.seat))
+    move = None if seated.event is None else decided(lifecycle, found, operation, seated.event)
+    if not isinstance(move, Move):
+        return put_seen(uow, found, seen)
+    why = None if move.meaning in GOOD else error or move.event
+    op = None if operation is None else operation.id
+    changed = change_state(uow, found, move, who, op, seen=seen, error=why, reason=error or why)
+    if operation is not None:
+        end_or_renew(uow, operation, move, why)
+    return changed
+
+
+def decided(lifecycle: Lifecycle, found: Object, operation: Operation | None, event: Event) -> object:
+    """Ask a cloudlet's table about an event."""
+    origin = None if operation is None else operation.origin
+    return decide(lifecycle, found.state, event.name, event.actor, event.facts, origin)
+
+
+def reject(uow: UnitOfWork, found: Object, actor: str, who: str, event: str, why: object) -> None:
+    """Journal a word that does not count."""
+    journal(uow, found, found.op, actor, who, f"rejected: {event}", reason=str(why))

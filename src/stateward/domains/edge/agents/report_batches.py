@@ -1,0 +1,67 @@
+"""The intake: what many agents say at once becomes few transactions. While one batch is written, the next gathers."""
+
+from collections.abc import Sequence
+from random import Random
+
+from stateward.agents.messages import Order
+from stateward.domains.edge.agents.agent_reports import Answer, Word, hear
+from stateward.domains.edge.agents.connections import Greeted, Greeting, Parting, greet, part
+from stateward.domains.edge.agents.inventory_sync import Gathering, Settled, settle
+from stateward.domains.edge.agents.orders import tend
+from stateward.engine import Engine
+from stateward.engine.batching import Batcher
+from stateward.engine.ids import new_id
+from stateward.errors import StatewardError
+from stateward.store.records import Key
+
+
+class Intake:
+    """Takes what agents say; each caller gets its own answer."""
+
+    def __init__(self, engine: Engine, chance: Random) -> None:
+        self._store, self._kinds = engine.store, engine.kinds
+        self._greetings: Batcher[Greeting, Greeted] = Batcher(self._greet, chance)
+        self._lists: Batcher[Gathering, Settled] = Batcher(self._settle, chance, most=100)
+        self._words: Batcher[Word, Answer] = Batcher(self._hear, chance)
+        self._partings: Batcher[Parting, bool] = Batcher(self._part, chance)
+        self._tending: Batcher[Key, Order | None] = Batcher(self._tend, chance)
+
+    async def greet(self, greeting: Greeting) -> Greeted:
+        """Let an agent in, or not."""
+        return await self._greetings.submit(greeting)
+
+    async def settle(self, listed: Gathering) -> Settled:
+        """Settle a complete list."""
+        return await self._lists.submit(listed)
+
+    async def hear(self, word: Word) -> Answer:
+        """Take a word about an instance, or about the agent itself."""
+        return await self._words.submit(word)
+
+    async def part(self, parting: Parting) -> bool:
+        """Take note that a connection is gone."""
+        return await self._partings.submit(parting)
+
+    async def tend(self, instance: Key) -> Order | None:
+        """Return the order that is due for an instance; an undo that is still to begin begins."""
+        return await self._tending.submit(instance)
+
+    async def drain(self) -> None:
+        """Wait until everything has been answered."""
+        for batcher in (self._greetings, self._lists, self._words, self._partings, self._tending):
+            await batcher.drain()
+
+    async def _greet(self, all_: Sequence[Greeting]) -> Sequence[Greeted | StatewardError]:
+        return await self._store.transact(lambda tx: greet(tx, self._kinds, new_id, all_))
+
+    async def _settle(self, all_: Sequence[Gathering]) -> Sequence[Settled | StatewardError]:
+        return await self._store.transact(lambda tx: settle(tx, all_))
+
+    async def _hear(self, all_: Sequence[Word]) -> Sequence[Answer | StatewardError]:
+        return await self._store.transact(lambda tx: hear(tx, all_))
+
+    async def _part(self, all_: Sequence[Parting]) -> Sequence[bool | StatewardError]:
+        return await self._store.transact(lambda tx: part(tx, all_))
+
+    async def _tend(self, all_: Sequence[Key]) -> Sequence[Order | StatewardError | None]:
+        return await self._store.transact(lambda tx: tend(tx, all_))

@@ -1,0 +1,51 @@
+"""What the routes of the domain have in common: who calls, and how things are named in paths."""
+
+from typing import Annotated, Any
+
+from litestar import Request
+from litestar.di import NamedDependency
+from litestar.params import HeaderParameter, PathParameter, QueryParameter
+
+from stateward import naming
+from stateward.access import Right
+from stateward.domains.edge.agents.agent_hub import Office
+from stateward.domains.edge.api.schemas import OVERRIDES, Ignore
+from stateward.domains.edge.model import NAME
+from stateward.domains.edge.policy.policy_controller import Steward
+from stateward.domains.edge.service import Caller, Service
+from stateward.domains.wing import actor_of, grant_of, needs
+
+IN = "/ns/{ns:str}"
+TAGS = ["edge"]
+READ, ACT = needs(Right.READ), needs(Right.ACT)
+
+Call = Request[Any, Any, Any]
+TheService = NamedDependency[Service]
+TheOffice = NamedDependency[Office]
+TheSteward = NamedDependency[Steward]
+
+Ns = Annotated[str, PathParameter(pattern=naming.NAME, description="the namespace")]
+Cloudlet = Annotated[str, PathParameter(pattern=NAME, description="the cloudlet's name")]
+Cluster = Annotated[str, PathParameter(pattern=NAME, description="the cluster's name")]
+App = Annotated[str, PathParameter(pattern=NAME, description="the app's name")]
+Named = Annotated[str, PathParameter(pattern=NAME, description="its name")]
+On = Annotated[str | None, QueryParameter(pattern=NAME, description="only on this cloudlet")]
+Ignores = Annotated[
+    list[Ignore] | None,
+    QueryParameter(name="ignore", description="what an administrator wants ignored: the agent, its errors, the state"),
+]
+Key = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Idempotency-Key",
+        pattern=naming.IDEMPOTENCY_KEY,
+        description="same key, same answer: done only once",
+    ),
+]
+
+
+def caller_of(request: Call, ignore: list[Ignore] | None = None, key: str | None = None) -> Caller:
+    """Return who asks, with what comes along with the call."""
+    facts = frozenset(OVERRIDES[one] for one in ignore or ())
+    grant = grant_of(request)
+    return Caller(actor_of(request), grant.name, facts, grant.own_key(key))

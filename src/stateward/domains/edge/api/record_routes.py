@@ -1,0 +1,88 @@
+"""The routes of what is only written down: flavors, apps, and the two sorts of policies."""
+
+from typing import Any
+
+from litestar import delete, get, put
+from litestar.params import JSONBody
+
+from stateward.domains.edge.api.context import ACT, IN, READ, TAGS, Call, Named, Ns, TheService, caller_of
+from stateward.domains.edge.api.schemas import View, view
+from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
+from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, FlavorSpec
+
+# Bodies are read strictly; the same records are read leniently from the store, which another version may have written.
+
+
+class NewFlavor(FlavorSpec, frozen=True, forbid_unknown_fields=True):
+    """A flavor that is to be."""
+
+
+class NewApp(AppSpec, frozen=True, forbid_unknown_fields=True):
+    """An app that is to be."""
+
+
+class NewAutoscale(AutoscaleSpec, frozen=True, forbid_unknown_fields=True):
+    """A policy of nodes that is to be."""
+
+
+class NewAutoprov(AutoprovSpec, frozen=True, forbid_unknown_fields=True):
+    """A policy of places that is to be."""
+
+
+@put(f"{IN}/flavors/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a flavor")
+async def put_flavor(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewFlavor]) -> View:
+    """Define a size of node; clusters that exist keep theirs."""
+    return view(await service.define(ns, FLAVOR.kind, name, data, caller_of(request)))
+
+
+@put(f"{IN}/apps/{{name:str}}", opt=ACT, tags=TAGS, summary="Define an app")
+async def put_app(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewApp]) -> View:
+    """Define an app; its instances follow when they are refreshed."""
+    return view(await service.define(ns, APP.kind, name, data, caller_of(request)))
+
+
+@put(f"{IN}/autoscale/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a policy of nodes")
+async def put_autoscale(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewAutoscale]) -> View:
+    """Define how many nodes clusters have, by their load."""
+    return view(await service.define(ns, AUTOSCALE.kind, name, data, caller_of(request)))
+
+
+@put(f"{IN}/autoprov/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a policy of places")
+async def put_autoprov(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewAutoprov]) -> View:
+    """Define on which cloudlets apps are deployed, by demand."""
+    return view(await service.define(ns, AUTOPROV.kind, name, data, caller_of(request)))
+
+
+def looking(kind: str, path: str, what: str) -> list[Any]:
+    """Return the routes that show and remove what is written down."""
+    all_, one = f"{IN}/{path}", f"{IN}/{path}/{{name:str}}"
+
+    @get(all_, opt=READ, tags=TAGS, summary=f"List {path}", operation_id=f"ListEdge{path.capitalize()}")
+    async def list_records(service: TheService, ns: Ns) -> list[View]:
+        """Return all of them."""
+        return [view(found) for found in await service.all(ns, kind)]
+
+    @get(one, opt=READ, tags=TAGS, summary=f"Get {what}", operation_id=f"GetEdge{path.capitalize()}")
+    async def get_record(service: TheService, ns: Ns, name: Named) -> View:
+        """Return one of them."""
+        return view(await service.record(ns, kind, name))
+
+    gone = f"RemoveEdge{path.capitalize()}"
+
+    @delete(one, opt=ACT, tags=TAGS, summary=f"Remove {what}", operation_id=gone, status_code=200)
+    async def delete_record(request: Call, service: TheService, ns: Ns, name: Named) -> View:
+        """Remove one of them, and return what it was."""
+        former = await service.record(ns, kind, name)
+        await service.drop(ns, kind, name, caller_of(request))
+        return view(former)
+
+    return [list_records, get_record, delete_record]
+
+
+RECORD_HANDLERS = (
+    put_flavor, put_app, put_autoscale, put_autoprov,
+    *looking(FLAVOR.kind, "flavors", "a flavor"),
+    *looking(APP.kind, "apps", "an app"),
+    *looking(AUTOSCALE.kind, "autoscale", "a policy of nodes"),
+    *looking(AUTOPROV.kind, "autoprov", "a policy of places"),
+)  # fmt: skip

@@ -1,0 +1,357 @@
+"""The routes below `/api/v1/edge`: cloudlets, instances, what is written down, demand, and the agents' own door."""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from litestar import Router, WebSocket, delete, get, patch, post, websocket
+from litestar.di import Provide
+from litestar.exceptions import WebSocketDisconnect
+from litestar.params import JSONBody
+
+from stateward.access import Right
+from stateward.agents.connection import Gone
+from stateward.domains.edge.agents.agent_auth import admitted, line_of, refusal_of
+from stateward.domains.edge.agents.agent_hub import Office
+from stateward.domains.edge.api.context import (
+    ACT,
+    IN,
+    READ,
+    TAGS,
+    App,
+    Call,
+    Cloudlet,
+    Cluster,
+    Ignores,
+    Key,
+    Ns,
+    On,
+    TheOffice,
+    TheService,
+    TheSteward,
+    caller_of,
+)
+from stateward.domains.edge.api.record_routes import RECORD_HANDLERS
+from stateward.domains.edge.api.schemas import (
+    AcceptedView,
+    AgentsView,
+    AgentView,
+    AppInstChange,
+    CloudletChange,
+    ClusterChange,
+    NewAppInst,
+    NewCloudlet,
+    NewCluster,
+    NewDemand,
+    NewLoad,
+    NewOwner,
+    NewVersion,
+    View,
+    accepted_view,
+    changes,
+    view,
+)
+from stateward.domains.edge.lifecycle import APP, APPINST, CLOUDLET, CLUSTERINST
+from stateward.domains.edge.model import (
+    CloudletSpec,
+    ClusterInst,
+    app_id,
+    cluster_id,
+)
+from stateward.domains.edge.policy.demand import Carried
+from stateward.domains.edge.policy.policy_controller import Steward
+from stateward.domains.edge.service import Service
+from stateward.domains.wing import grant_of, needs
+from stateward.store.errors import StoreError
+
+log = logging.getLogger("stateward.edge")
+
+BASE = "/api/v1/edge"
+
+CLOUDLETS = f"{IN}/cloudlets"
+ONE_CLOUDLET = f"{CLOUDLETS}/{{cloudlet:str}}"
+CLUSTERS = f"{ONE_CLOUDLET}/clusterinsts"
+ONE_CLUSTER = f"{CLUSTERS}/{{cluster:str}}"
+APPS = f"{ONE_CLUSTER}/appinsts"
+ONE_APP = f"{APPS}/{{app:str}}"
+
+
+# --- cloudlets -------------------------------------------------------------------------------------------------------
+
+
+@get(CLOUDLETS, opt=READ, tags=TAGS, summary="List cloudlets")
+async def list_cloudlets(service: TheService, ns: Ns) -> list[View]:
+    """Return all cloudlets, with what is known of their agents."""
+    return [view(one) for one in await service.all(ns, CLOUDLET.kind)]
+
+
+@post(CLOUDLETS, opt=ACT, tags=TAGS, summary="Make a cloudlet", status_code=202)
+async def create_cloudlet(
+    request: Call, service: TheService, ns: Ns, data: JSONBody[NewCloudlet], key: Key = None
+) -> AcceptedView:
+    """Make a cloudlet; it is ready when its agent has started and told what it has."""
+    spec = CloudletSpec(data.missing, data.orphans)
+    return accepted_view(await service.create_cloudlet(ns, data.name, spec, caller_of(request, key=key)))
+
+
+@get(ONE_CLOUDLET, opt=READ, tags=TAGS, summary="Get a cloudlet")
+async def get_cloudlet(service: TheService, ns: Ns, cloudlet: Cloudlet) -> View:
+    """Return a cloudlet."""
+    return view(await service.found(ns, cloudlet, CLOUDLET.kind))
+
+
+@patch(ONE_CLOUDLET, opt=ACT, tags=TAGS, summary="Change a cloudlet")
+async def change_cloudlet(
+    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, data: JSONBody[CloudletChange]
+) -> AcceptedView:
+    """Change what is done about missing instances and orphans."""
+    return accepted_view(await service.change_cloudlet(ns, cloudlet, changes(data), caller_of(request)))
+
+
+@delete(ONE_CLOUDLET, opt=ACT, tags=TAGS, summary="Delete a cloudlet", status_code=202)
+async def delete_cloudlet(
+    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, ignore: Ignores = None, key: Key = None
+) -> AcceptedView:
+    """Delete a cloudlet that nothing is on but what goes along."""
+    return accepted_view(await service.delete_cloudlet(ns, cloudlet, caller_of(request, ignore, key)))
+
+
+@post(f"{ONE_CLOUDLET}/upgrade", opt=ACT, tags=TAGS, summary="Upgrade a cloudlet's agent", status_code=202)
+async def upgrade_cloudlet(
+    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, data: JSONBody[NewVersion], key: Key = None
+) -> AcceptedView:
+    """Have the agent start its successor of another version, which takes over."""
+    return accepted_view(await service.upgrade(ns, cloudlet, data.version, data.within, caller_of(request, key=key)))
+
+
+@post(f"{ONE_CLOUDLET}/fix", opt=ACT, tags=TAGS, summary="Settle a failed upgrade", status_code=202)
+async def fix_cloudlet(request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet) -> AcceptedView:
+    """Say, as an administrator, that a failed upgrade is settled."""
+    return accepted_view(await service.fix(ns, cloudlet, caller_of(request)))
+
+
+@post(f"{ONE_CLOUDLET}/handover", opt=ACT, tags=TAGS, summary="Hand a cloudlet over", status_code=202)
+async def hand_over_cloudlet(
+    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, data: JSONBody[NewOwner], key: Key = None
+) -> AcceptedView:
+    """Hand a cloudlet over, as an administrator, to an installation of the agent that is held."""
+    return accepted_view(await service.hand_over(ns, cloudlet, data.installation, caller_of(request, key=key)))
+
+
+# --- clusters --------------------------------------------------------------------------------------------------------
+
+
+@get(f"{IN}/clusterinsts", opt=READ, tags=TAGS, summary="List clusters")
+async def list_clusters(service: TheService, ns: Ns, cloudlet: On = None) -> list[View]:
+    """Return all clusters, or those on a cloudlet."""
+    return [view(one) for one in await service.all(ns, CLUSTERINST.kind, cloudlet)]
+
+
+@post(CLUSTERS, opt=ACT, tags=TAGS, summary="Make a cluster", status_code=202)
+async def create_cluster(
+    request: Call,
+    service: TheService,
+    ns: Ns,
+    cloudlet: Cloudlet,
+    data: JSONBody[NewCluster],
+    ignore: Ignores = None,
+    key: Key = None,
+) -> AcceptedView:
+    """Make a cluster of nodes."""
+    spec = ClusterInst(
+        data.organization,
+        data.flavor,
+        nodes=data.nodes,
+        setup=data.setup,
+        autoscale=data.autoscale,
+        reservable=data.reservable,
+    )
+    by = caller_of(request, ignore, key)
+    return accepted_view(await service.create_cluster(ns, cloudlet, data.name, spec, by))
+
+
+@get(ONE_CLUSTER, opt=READ, tags=TAGS, summary="Get a cluster")
+async def get_cluster(service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: Cluster) -> View:
+    """Return a cluster."""
+    return view(await service.found(ns, cluster_id(cloudlet, cluster), CLUSTERINST.kind))
+
+
+@patch(ONE_CLUSTER, opt=ACT, tags=TAGS, summary="Change a cluster", status_code=202)
+async def update_cluster(
+    request: Call,
+    service: TheService,
+    ns: Ns,
+    cloudlet: Cloudlet,
+    cluster: Cluster,
+    data: JSONBody[ClusterChange],
+    ignore: Ignores = None,
+    key: Key = None,
+) -> AcceptedView:
+    """Change how many nodes a cluster has, or by which policy."""
+    by, id_ = caller_of(request, ignore, key), cluster_id(cloudlet, cluster)
+    return accepted_view(await service.update(ns, id_, CLUSTERINST.kind, changes(data), by))
+
+
+@delete(ONE_CLUSTER, opt=ACT, tags=TAGS, summary="Delete a cluster", status_code=202)
+async def delete_cluster(
+    request: Call,
+    service: TheService,
+    ns: Ns,
+    cloudlet: Cloudlet,
+    cluster: Cluster,
+    ignore: Ignores = None,
+    key: Key = None,
+) -> AcceptedView:
+    """Delete a cluster that no app is in but such as go along."""
+    by = caller_of(request, ignore, key)
+    return accepted_view(await service.delete(ns, cluster_id(cloudlet, cluster), CLUSTERINST.kind, by))
+
+
+@post(f"{ONE_CLUSTER}/load", opt=ACT, tags=TAGS, summary="Report a cluster's load", status_code=200)
+async def report_load(
+    service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, data: JSONBody[NewLoad]
+) -> View:
+    """Take how much a cluster carries; its policy may change the number of its nodes."""
+    id_ = cluster_id(cloudlet, cluster)
+    await service.loaded(ns, id_, Carried(data.cpu, data.mem, data.connections))
+    return view(await service.found(ns, id_, CLUSTERINST.kind))
+
+
+# --- apps in clusters ------------------------------------------------------------------------------------------------
+
+
+@get(f"{IN}/appinsts", opt=READ, tags=TAGS, summary="List app instances")
+async def list_appinsts(service: TheService, ns: Ns, cloudlet: On = None) -> list[View]:
+    """Return all app instances, or those on a cloudlet."""
+    return [view(one) for one in await service.all(ns, APPINST.kind, cloudlet)]
+
+
+@post(APPS, opt=ACT, tags=TAGS, summary="Deploy an app", status_code=202)
+async def create_appinst(
+    request: Call,
+    service: TheService,
+    ns: Ns,
+    cloudlet: Cloudlet,
+    cluster: Cluster,
+    data: JSONBody[NewAppInst],
+    ignore: Ignores = None,
+    key: Key = None,
+) -> AcceptedView:
+    """Deploy an app in a cluster; on an `autocluster...`, one is reserved for it or made."""
+    by = caller_of(request, ignore, key)
+    return accepted_view(await service.create_app(ns, cloudlet, cluster, data.app, by))
+
+
+@get(ONE_APP, opt=READ, tags=TAGS, summary="Get an app instance")
+async def get_appinst(service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, app: App) -> View:
+    """Return an app instance."""
+    return view(await service.found(ns, app_id(cloudlet, cluster, app), APPINST.kind))
+
+
+@patch(ONE_APP, opt=ACT, tags=TAGS, summary="Change an app instance", status_code=202)
+async def update_appinst(
+    request: Call,
+    service: TheService,
+    ns: Ns,
+    cloudlet: Cloudlet,
+    cluster: Cluster,
+    app: App,
+    data: JSONBody[AppInstChange],
+    ignore: Ignores = None,
+    key: Key = None,
+) -> AcceptedView:
+    """Change what an app instance runs."""
+    by, id_ = caller_of(request, ignore, key), app_id(cloudlet, cluster, app)
+    return accepted_view(await service.update(ns, id_, APPINST.kind, changes(data), by))
+
+
+@post(f"{ONE_APP}/refresh", opt=ACT, tags=TAGS, summary="Refresh an app instance", status_code=202)
+async def refresh_appinst(
+    request: Call, service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, app: App, key: Key = None
+) -> AcceptedView:
+    """Bring an app instance up to what its app is now."""
+    return accepted_view(await service.refresh(ns, app_id(cloudlet, cluster, app), caller_of(request, key=key)))
+
+
+@delete(ONE_APP, opt=ACT, tags=TAGS, summary="Delete an app instance", status_code=202)
+async def delete_appinst(
+    request: Call,
+    service: TheService,
+    ns: Ns,
+    cloudlet: Cloudlet,
+    cluster: Cluster,
+    app: App,
+    ignore: Ignores = None,
+    key: Key = None,
+) -> AcceptedView:
+    """Delete an app instance."""
+    by = caller_of(request, ignore, key)
+    return accepted_view(await service.delete(ns, app_id(cloudlet, cluster, app), APPINST.kind, by))
+
+
+# --- demand ----------------------------------------------------------------------------------------------------------
+
+
+@post(f"{IN}/apps/{{app:str}}/demand", opt=ACT, tags=TAGS, summary="Report an app's demand", status_code=200)
+async def report_demand(service: TheService, steward: TheSteward, ns: Ns, app: App, data: JSONBody[NewDemand]) -> View:
+    """Take an interval of an app's demand; it is deployed, or removed, by its policy."""
+    await service.demanded(ns, app, data.requests)
+    await steward.provide(ns, await service.record(ns, APP.kind, app))
+    return view(await service.record(ns, APP.kind, app))
+
+
+# --- agents ----------------------------------------------------------------------------------------------------------
+
+
+@get(f"{IN}/agents", opt=READ, tags=TAGS, summary="List connected agents")
+async def list_agents(request: Call, office: TheOffice, ns: Ns) -> AgentsView:
+    """Return the agents that are connected to this very process.
+
+    What was rejected is counted for the whole process, and shown to those who may look at all namespaces.
+    """
+    lines = [line for key, lines in sorted(office.lines.items()) if key.ns == ns for line in lines]
+    agents = [AgentView(one.cloudlet, one.version, one.connection, one.settled, len(one.sent)) for one in lines]
+    rejected = dict(office.rejected) if grant_of(request).namespace_filter is None else {}
+    return AgentsView(office.controller, agents, rejected)
+
+
+@websocket("/agents/{space:str}/{cloudlet:str}", opt=needs(Right.REPORT))
+async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space: Ns, cloudlet: Cloudlet) -> None:
+    """Serve an agent."""
+    grant = grant_of(socket)
+    with suppress(WebSocketDisconnect, OSError):  # an agent that is gone before it was heard
+        await socket.accept()
+    if not admitted(grant, space, cloudlet):
+        office.turn_away(grant, space, cloudlet)
+        with suppress(WebSocketDisconnect, OSError):  # what it has sent before it was gone is not read
+            await socket.close(4403, refusal_of(grant, space, cloudlet))
+        return
+    try:
+        await line_of(socket, space, cloudlet).serve(office)
+    except Gone as gone:
+        log.info("agent of %s/%s is disconnected: %s", space, cloudlet, gone)
+    except StoreError as error:
+        log.warning("agent of %s/%s is disconnected and will dial again: %s", space, cloudlet, error)
+
+
+HANDLERS = (
+    list_cloudlets, create_cloudlet, get_cloudlet, change_cloudlet, delete_cloudlet, upgrade_cloudlet, fix_cloudlet,
+    hand_over_cloudlet,
+    list_clusters, create_cluster, get_cluster, update_cluster, delete_cluster, report_load,
+    list_appinsts, create_appinst, get_appinst, update_appinst, refresh_appinst, delete_appinst,
+    report_demand, list_agents, agent_door,
+    *RECORD_HANDLERS,
+)  # fmt: skip
+
+
+def routes(
+    service: Callable[[], Service], office: Callable[[], Office], steward: Callable[[], Steward]
+) -> list[Router]:
+    """Return the routes."""
+    provided = {
+        "service": Provide(service, sync_to_thread=False),
+        "office": Provide(office, sync_to_thread=False),
+        "steward": Provide(steward, sync_to_thread=False),
+    }
+    return [Router(BASE, route_handlers=HANDLERS, dependencies=provided)]

@@ -1,0 +1,111 @@
+"""What stands around an instance, seen inside a transaction.
+
+The cloudlet's row is locked first by all that happens on it, so what is seen of it stays true until the end. What the
+uow has changed already in this transaction goes before what the store still shows.
+"""
+
+from collections.abc import Iterable
+
+from stateward.domains.edge.errors import BeingDeleted, Upgrading
+from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, CloudletState
+from stateward.domains.edge.model import cloudlet_marks, cluster_id, marks_of, seat_of
+from stateward.domains.edge.records.instance_record import ERRORS
+from stateward.engine import NotFound, Request
+from stateward.engine.promotion import promote_waiters
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.lifecycle import CLOCK
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object, Operation
+from stateward.store.selection import Selector
+
+NOT_PRESENT = "NotPresent"
+GOING = ("DeletePrepare", "DeleteRequested", "Deleting")
+
+
+async def object_at(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object:
+    """Return an object of a kind, locked, or raise if there is none."""
+    found = await maybe_at(uow, ns, name, kind)
+    if found is None:
+        raise NotFound(ns, name)
+    return found
+
+
+async def maybe_at(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object | None:
+    """Return an object of a kind, locked, if there is one."""
+    key = Key(ns, name)
+    if key not in uow.objects:
+        await uow.load([key])
+    found = uow.objects.get(key)
+    return None if found is None or found.removed or found.kind != kind else found
+
+
+async def open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Object:
+    """Return a cloudlet whose instances may be changed now; its own deletion may, and the clock asks again later."""
+    ns, within = request.ns, request.parent
+    found = await object_at(uow, ns, name, CLOUDLET.kind)
+    if found.state == CloudletState.DELETE_PREPARE and (within is None or within != found.op):
+        raise BeingDeleted(f"cloudlet {name}")
+    if found.state == CloudletState.UPDATE_ERROR or seat_of(found, await holder_of(uow, found)).upgrading:
+        raise Upgrading(name, found.state, patient=request.actor == CLOCK)
+    return found
+
+
+async def holder_of(uow: UnitOfWork, found: Object) -> Operation | None:
+    """Return the operation that holds an object's state."""
+    if found.op is None:
+        return None
+    key = Key(found.ns, found.op)
+    await uow.load_operations([key])
+    return uow.operations.get(key)
+
+
+async def on_cloudlet(uow: UnitOfWork, ns: str, cloudlet: str) -> list[Object]:
+    """Return all instances on a cloudlet, locked."""
+    stored = {one.key: one for one in await uow.tx.select(Selector(ns, parent=cloudlet))}
+    await uow.load([], [one for key, one in stored.items() if key not in uow.objects])
+    found = sorted((key, one) for key, one in uow.objects.items() if one.ns == ns and one.parent == cloudlet)
+    return [one for _, one in found if not one.removed]
+
+
+def apps_in(instances: list[Object], cloudlet: str, cluster: str) -> list[Object]:
+    """Return the AppInsts that are in a cluster, or are to be."""
+    return [
+        one
+        for one in instances
+        if one.kind == APPINST.kind and one.state != NOT_PRESENT and cluster_of(one) == cluster_id(cloudlet, cluster)
+    ]
+
+
+def cluster_of(app: Object) -> str:
+    """Return the id of the cluster that an AppInst is in."""
+    return cluster_id(app.id.partition(":")[0], marks_of(app).cluster)
+
+
+def clusters(instances: list[Object]) -> list[Object]:
+    """Return the ClusterInsts that exist."""
+    return [one for one in instances if one.kind == CLUSTERINST.kind and one.state != NOT_PRESENT]
+
+
+def in_motion(found: Object) -> bool:
+    """Tell whether something is under way on an instance, be it an undo."""
+    return found.op is not None or (found.state in ERRORS and marks_of(found).undoing)
+
+
+def is_online(cloudlet: Object) -> bool:
+    """Tell whether an agent serves a cloudlet."""
+    return cloudlet.state == CloudletState.READY and cloudlet_marks(cloudlet).serving > 0
+
+
+async def opened(tx: Tx, keys: Iterable[Key]) -> UnitOfWork:
+    """Return a unit of work with these objects and the operations that hold them."""
+    uow = UnitOfWork(tx)
+    await uow.load(set(keys))
+    await uow.load_operations({Key(one.ns, one.op) for one in uow.objects.values() if one.op is not None})
+    await uow.load_locks({Key(one.ns, one.tree) for one in uow.operations.values() if one.tree is not None})
+    return uow
+
+
+async def closed(uow: UnitOfWork) -> None:
+    """Write everything."""
+    await promote_waiters(uow)
+    await uow.apply()

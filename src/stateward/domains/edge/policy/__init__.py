@@ -1,0 +1,1 @@
+"""Policies: demand, autoscaling, auto-provisioning, and the reservation of clusters."""

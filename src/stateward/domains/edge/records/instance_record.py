@@ -1,0 +1,142 @@
+"""The controller's record of an instance, and what each move of the table does to it.
+
+Three rules keep late words harmless. Every wish is a new operation, with a number that only grows. A new spec gets a
+generation that was never used, not even by a spec that failed or by an earlier life of the same name: the number of its
+operation. And an undo is an operation of its own: from then on, nothing that is said about what failed counts.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.agents.messages import Order, Work, fulfils
+from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT, NEVER_READY, ClusterInstState
+from stateward.domains.edge.records.report_fencing import Record, Rejected, Report, fence, weigh
+from stateward.lifecycle import NO_FACTS, Lifecycle, Move, Refusal, State, decide
+
+S = ClusterInstState
+
+ERRORS = (S.CREATE_ERROR, S.UPDATE_ERROR, S.DELETE_ERROR)
+AT_WORK = (S.CREATING, S.UPDATING, S.DELETING)
+TRIES = 2
+"""How often the agent is asked to do the same work, and how many undos of one error are begun, before it is left."""
+
+ASKED: dict[str, Work] = {
+    S.CREATE_REQUESTED: Work.CREATE,
+    S.CREATING: Work.CREATE,
+    S.CREATE_ERROR: Work.DELETE,
+    S.UPDATE_REQUESTED: Work.UPDATE,
+    S.UPDATING: Work.UPDATE,
+    S.UPDATE_ERROR: Work.UPDATE,
+    S.DELETE_REQUESTED: Work.DELETE,
+    S.DELETING: Work.DELETE,
+    S.DELETE_ERROR: Work.CREATE,
+}
+"""What is asked of the agent in each state while an operation is under way; in an error state that is the undo."""
+
+
+class Book(Struct, frozen=True):
+    """What the controller keeps for good: the object, the operation under way (0: none), and the numbers given."""
+
+    state: State = S.NOT_PRESENT
+    operation: int = 0
+    generation: int = 0  # that the operation is about
+    confirmed: int = 0  # the last one that was Ready; 0: never was
+    origin: State | None = None  # where a delete began
+    facts: frozenset[str] = NO_FACTS  # of the operation: overrides
+    tries: int = 0
+    missing: bool = False  # the condition: Ready here, but not there
+    issued: int = 0
+    notify: int = 0
+
+    def __str__(self) -> str:
+        work = f"operation {self.operation}" if self.operation else "no operation"
+        return f"{self.state}{' (missing)' if self.missing else ''}, {work}, generation {self.generation}"
+
+
+def own_operation(book: Book) -> int:
+    """Number an undo: an operation of its own."""
+    return book.issued + 1
+
+
+class Rules(Struct, frozen=True):
+    """The controller's decisions, each by itself, so that a test can plant a wrong one and see it found."""
+
+    lifecycle: Lifecycle = CLUSTERINST
+    fence: Callable[[Record, Report], Rejected | None] = fence
+    weigh: Callable[[Lifecycle, Record, Report, frozenset[str]], Move | Refusal | Rejected] = weigh
+    undo: Callable[[Book], int] = own_operation
+    fulfils: Callable[[int, bool, Order], bool] = fulfils
+
+
+def decided(rules: Rules, book: Book, event: str, actor: str, facts: frozenset[str] = NO_FACTS) -> Move | Refusal:
+    """Ask the table about an event, with what is known of the operation under way."""
+    return decide(rules.lifecycle, book.state, event, actor, facts | known_facts(book), book.origin)
+
+
+def known_facts(book: Book) -> frozenset[str]:
+    """Return what is true of an instance in the table's own words."""
+    never = book.state == S.DELETE_ERROR and not book.confirmed
+    return book.facts | {NEVER_READY} if never else book.facts
+
+
+def begun(book: Book, move: Move, facts: frozenset[str] = NO_FACTS, at_least: int = 0) -> Book:
+    """Return the record after something has begun; what is deleted keeps its generation."""
+    operation = max(book.issued + 1, at_least)
+    numbers = replace(book, operation=operation, issued=operation, tries=0, missing=False, facts=facts)
+    if move.desired == S.NOT_PRESENT:
+        return replace(numbers, state=move.target, origin=move.source)
+    return replace(numbers, state=move.target, origin=None, generation=operation)
+
+
+def after(rules: Rules, book: Book, move: Move) -> Book:
+    """Return the record after a move that ends something, or brings it further; an error begins its undo at once."""
+    to = move.target
+    if to == S.READY:
+        return replace(book, state=to, operation=0, confirmed=book.generation, origin=None, facts=NO_FACTS, tries=0)
+    if to == S.NOT_PRESENT:
+        return Book(state=to, issued=book.issued, notify=book.notify)
+    if to in ERRORS:
+        return undoing(rules, failed(book, to))
+    return replace(book, state=to)
+
+
+def failed(book: Book, to: State) -> Book:
+    """Return the record in an error whose undo is still to begin, as the clock leaves it."""
+    return replace(book, state=to, operation=0, origin=None, facts=NO_FACTS, tries=0)
+
+
+def must_undo(book: Book) -> bool:
+    """Tell whether an undo is still to begin."""
+    return book.state in ERRORS and not book.operation and not book.tries
+
+
+def undoing(rules: Rules, book: Book) -> Book:
+    """Begin an undo, the first or a further one, or leave the error as it is after the last one."""
+    if book.tries == TRIES:
+        return replace(book, operation=0)
+    aim = book.confirmed if book.state != S.CREATE_ERROR and book.confirmed else book.generation
+    operation = rules.undo(book)
+    issued = max(book.issued, operation)
+    return replace(book, operation=operation, issued=issued, generation=aim, tries=book.tries + 1)
+
+
+def asked(book: Book) -> Work | None:
+    """Return what the agent is to do now, if anything; what never was Ready is not brought back, but removed."""
+    if not book.operation:
+        return None
+    if book.state == S.DELETE_ERROR and not book.confirmed:
+        return Work.DELETE
+    return ASKED.get(book.state)
+
+
+def order_of(book: Book, connection: int) -> Order | None:
+    """Return the order that is due over a connection, if one is; what ignores the agent is not asked of it."""
+    work = None if IGNORE_AGENT in book.facts else asked(book)
+    return None if work is None else Order(work, book.operation, book.generation, connection)
+
+
+def record_of(book: Book) -> Record:
+    """Return what the guard needs to know."""
+    return Record(book.state, book.operation or None, book.generation, book.notify)

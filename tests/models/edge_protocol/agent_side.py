@@ -1,0 +1,94 @@
+"""The agent's side: it works at one thing at a time, reports, and dials again when its connection is gone."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from stateward.agents.messages import BEGUN, BUSY, ENDED, FAILED, End, Item, Order, Report, Work
+from stateward.agents.order_admission import Admission, Mind
+from stateward.lifecycle import AGENT, CONTROLLER
+from stateward.lifecycle.explore import Message, Party, Step
+from tests.models.edge_protocol.parties import Agent, Dialled, Rules, Site
+
+TWO_AT_ONCE = "two changes are never at work at once"
+APPLIED_TWICE = "an operation is applied once, and never after a newer one"
+
+
+def agent_party(rules: Rules, start: Agent) -> Party[Agent]:
+    """Return the agent as a party that dials the controller, and whose site outlives its crashes."""
+    side = _AgentSide(rules)
+    return Party(AGENT, start, side.acts, side.hears, _left_by_crash, calls=CONTROLLER, moot=side.moot)
+
+
+class _AgentSide:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+
+    def acts(self, now: Agent) -> Iterator[Step[Agent]]:
+        yield _dialled(now)
+        work = now.mind.work
+        if work is not None:
+            yield _finished(now, work)
+            yield _ended(now, work, FAILED[work.work], "fails")
+            yield _ended(replace(now, site=_halfway(now.site, work)), work, FAILED[work.work], "fails halfway")
+
+    def hears(self, now: Agent, order: Order) -> Iterable[Step[Agent]]:
+        admission = self.rules.admit(now, order)
+        match admission:
+            case Admission.BEGIN:
+                return (_begun(now, order),)
+            case Admission.DONE:
+                return (_ended(now, order, ENDED[order.work], admission.value),)
+            case Admission.AGAIN:
+                return (Step(now, admission.value, _report(now, now.mind.answer, order)),)
+            case Admission.BUSY:
+                return (Step(now, admission.value, _report(now, BUSY, order)),)
+        return (Step(now, admission.value),)
+
+    def moot(self, now: Agent, order: Order) -> bool:
+        return self.rules.admit(now, order) is Admission.STALE
+
+
+def _dialled(now: Agent) -> Step[Agent]:
+    """Connect, and send the list: what exists and what is at work, and the end that says how long the list is."""
+    connection = now.site.dialled + 1
+    after = Agent(replace(now.site, dialled=connection), replace(now.mind, connection=connection))
+    at = now.mind.work.operation if now.mind.work is not None else 0
+    items = (Item(at, now.site.generation, now.site.whole, connection),) if at or now.site.generation else ()
+    messages = tuple(Message(CONTROLLER, line) for line in (*items, End(len(items), connection)))
+    return Step(after, "connects and sends its list", messages, Dialled(now.mind.connection))
+
+
+def _begun(now: Agent, order: Order) -> Step[Agent]:
+    breach = TWO_AT_ONCE if now.mind.work is not None else None
+    at_work = replace(now, mind=replace(now.mind, work=order))
+    return Step(at_work, Admission.BEGIN.value, _report(now, BEGUN[order.work], order), breach=breach)
+
+
+def _finished(now: Agent, order: Order) -> Step[Agent]:
+    made = 0 if order.work is Work.DELETE else order.generation
+    breach = APPLIED_TWICE if order.operation <= now.site.applied else None
+    site = replace(now.site, generation=made, whole=True, applied=order.operation)
+    return replace(_ended(replace(now, site=site), order, ENDED[order.work], "finishes"), breach=breach)
+
+
+def _ended(now: Agent, order: Order, event: str, note: str) -> Step[Agent]:
+    mind = Mind(now.mind.connection, None, order.operation, event)
+    return Step(replace(now, mind=mind), f"{note}, says {event!r}", _report(now, event, order))
+
+
+def _report(now: Agent, event: str, order: Order) -> tuple[Message, ...]:
+    return (Message(CONTROLLER, Report(event, order.operation, order.generation, now.mind.connection)),)
+
+
+def _halfway(site: Site, order: Order) -> Site:
+    """Leave pieces behind; of nothing, a delete leaves nothing."""
+    pieces = site.generation if order.work is Work.DELETE else order.generation
+    return replace(site, generation=pieces, whole=not pieces)
+
+
+def _left_by_crash(now: Agent) -> Iterable[Agent]:
+    """Forget everything but the site; work that was interrupted has done nothing yet, or half of it."""
+    yield Agent(now.site)
+    if now.mind.work is not None:
+        yield Agent(_halfway(now.site, now.mind.work))

@@ -1,0 +1,142 @@
+"""The controller's side: the record changes by the table alone, and what is asked of the agent follows from the record.
+
+An order is sent only over a connection whose list is complete, because only then is it known what there is to do. The
+order goes out in a step of its own: the controller may die between writing that it will ask, and asking. So does the
+undo of what the clock has ended begin.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from stateward.agents.messages import End, Item, Report
+from stateward.domains.edge.records.instance_record import (
+    ERRORS,
+    Book,
+    S,
+    after,
+    begun,
+    decided,
+    failed,
+    must_undo,
+    order_of,
+    record_of,
+    undoing,
+)
+from stateward.domains.edge.records.reconcile import NOTHING, Turn, heard, settled
+from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, TIMED_OUT, TRANSITIONAL, Move
+from stateward.lifecycle.explore import Message, Party, Step
+from tests.models.edge_protocol.parties import Bell, Controller, Dialled, Link, Rules, Wish
+
+Steps: TypeAlias = Iterable[Step[Controller]]
+
+ILLEGAL = "the state changes by the table alone"
+ORPHAN = "nothing is left at the site that the record does not know"
+
+
+def controller_party(rules: Rules, start: Controller) -> Party[Controller]:
+    """Return the controller as a party that forgets its connection when it crashes."""
+    side = _ControllerSide(rules)
+    return Party(CONTROLLER, start, side.acts, side.hears, _left_by_crash, moot=side.moot)
+
+
+class _ControllerSide:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.legal = {(move.source, move.target) for move in rules.lifecycle.every_move()}
+
+    def acts(self, now: Controller) -> Iterator[Step[Controller]]:
+        if now.book.state == S.DELETE_PREPARE:
+            yield from self._decided(now, "prepared", CONTROLLER)
+            yield from self._decided(now, "in use", CONTROLLER)
+        if must_undo(now.book):
+            yield self._became(now, undoing(self.rules, now.book), "begins the undo")
+        order = order_of(now.book, now.link.connection)
+        if order is not None and now.link.settled and not now.link.sent:
+            yield Step(_with(now, sent=True), f"sends {order}", (Message(AGENT, order),))
+
+    def hears(self, now: Controller, word: Wish | Bell | Dialled | Item | End | Report) -> Steps:
+        match word:
+            case Wish():
+                return self._wished(now, word)
+            case Bell.DEADLINE:
+                return self._decided(now, TIMED_OUT, CLOCK) if now.book.state.state_class is TRANSITIONAL else ()
+            case Bell.RETRY:
+                return _retried(now)
+            case Dialled():
+                return self._connected(now, word)
+            case Item() | End():
+                return self._listed(now, word)
+            case Report():
+                return (self._turned(now, heard(self.rules, now.book, word)),)
+
+    def moot(self, now: Controller, word: Item | End | Report) -> bool:
+        if isinstance(word, Report):
+            return self.rules.fence(record_of(now.book), word) is not None
+        return not self.rules.heeds(now.link, word)
+
+    def _wished(self, now: Controller, wish: Wish) -> Steps:
+        move = decided(self.rules, replace(now.book, facts=wish.facts), wish.event, wish.actor)
+        if not isinstance(move, Move):
+            return ()
+        return (self._became(now, begun(now.book, move, wish.facts), wish.event),)
+
+    def _decided(self, now: Controller, event: str, actor: str) -> Steps:
+        move = decided(self.rules, now.book, event, actor)
+        if not isinstance(move, Move):
+            return ()
+        # The clock ends an operation without knowing of undos: that one begins in a step of its own.
+        late = actor == CLOCK and move.target in ERRORS
+        book = failed(now.book, move.target) if late else after(self.rules, now.book, move)
+        return (self._became(now, book, event),)
+
+    def _turned(self, now: Controller, turn: Turn) -> Step[Controller]:
+        if turn.again or turn.at_work:
+            return Step(_with(now, sent=turn.at_work), turn.note)
+        if turn.book == now.book:
+            return Step(now, turn.note, breach=ORPHAN if turn.orphan else None)
+        return self._became(now, turn.book, turn.note)
+
+    def _became(self, now: Controller, book: Book, why: str) -> Step[Controller]:
+        """Write a new record; the order of a new operation is still to be sent."""
+        new = book.operation != now.book.operation
+        link = replace(now.link, sent=False) if new else now.link
+        note = f"{why}, {book.state}" + (f", operation {book.operation}" if new and book.operation else "")
+        legal = now.book.state == book.state or (now.book.state, book.state) in self.legal
+        return Step(Controller(book, link), note, breach=None if legal else ILLEGAL)
+
+    def _connected(self, now: Controller, dialled: Dialled) -> Steps:
+        if now.link.connection and dialled.connection == now.link.connection:
+            return ()
+        notify = now.book.notify + 1
+        connected = Controller(replace(now.book, notify=notify), Link(connection=notify))
+        return (self._settled_if_listed(connected, f"gives notify id {notify}"),)
+
+    def _listed(self, now: Controller, line: Item | End) -> Steps:
+        link = now.link
+        if link.settled or line in link.items or not self.rules.heeds(link, line):
+            return ()
+        link = replace(link, expected=line.count) if isinstance(line, End) else replace(link, items=(*link.items, line))
+        return (self._settled_if_listed(replace(now, link=link), "notes it"),)
+
+    def _settled_if_listed(self, now: Controller, note: str) -> Step[Controller]:
+        if not self.rules.listed(now.link):
+            return Step(now, note)
+        item = now.link.items[0] if now.link.items else NOTHING
+        listed = replace(now, link=Link(now.link.connection, settled=True))
+        return self._turned(listed, settled(self.rules, now.book, item))
+
+
+def _left_by_crash(now: Controller) -> Iterable[Controller]:
+    yield Controller(now.book)
+
+
+def _retried(now: Controller) -> Steps:
+    if now.book.state in ERRORS and now.book.operation and now.link.sent:
+        return (Step(_with(now, sent=False), "will send the undo again"),)
+    return ()
+
+
+def _with(now: Controller, *, sent: bool) -> Controller:
+    return replace(now, link=replace(now.link, sent=sent))

@@ -1,0 +1,93 @@
+"""The protocol of one instance put together: who takes part, what must always hold, and what counts as rest."""
+
+from msgspec import Struct
+
+from stateward.agents.messages import End, Item
+from stateward.domains.edge.records.instance_record import ERRORS, Book, S, must_undo
+from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, USER
+from stateward.lifecycle.explore import NETWORK, Claim, Message, Party, Protocol, Step
+from tests.models.edge_protocol.agent_side import agent_party
+from tests.models.edge_protocol.controller_side import controller_party
+from tests.models.edge_protocol.parties import WISHES, Agent, Bell, Controller, Rules, Site, Wish
+
+READY_IS_TRUE = "what is Ready exists at the site, whole and of that generation"
+ABSENT_IS_TRUE = "what is NotPresent does not exist at the site"
+MISSING_IS_TRUE = "what is marked missing is missing"
+AT_REST = "all agree, and nothing is under way"
+
+READY_BOOKED = Controller(Book(S.READY, generation=1, confirmed=1, issued=1))
+READY_AT_SITE = Agent(Site(generation=1, applied=1))
+
+
+class Scenario(Struct, frozen=True):
+    """What is tried: where the instance is at the start, what the user may ask for and how often, what the clock does.
+
+    With `patient` the clock is not counted on: everything must come to rest by the parties' own doing.
+    """
+
+    ready: bool = False
+    asks: int = 2
+    wishes: tuple[Wish, ...] = WISHES
+    bells: tuple[Bell, ...] = tuple(Bell)
+    patient: bool = False
+
+
+def instance_protocol(scenario: Scenario, rules: Rules | None = None) -> Protocol:
+    """Return the protocol for one instance, with the right rules or with others."""
+    chosen = rules or Rules()
+    parties = (
+        controller_party(chosen, READY_BOOKED if scenario.ready else Controller()),
+        agent_party(chosen, READY_AT_SITE if scenario.ready else Agent()),
+        _user(scenario),
+        _clock(scenario),
+    )
+    return Protocol(parties, Claim(AT_REST, (CONTROLLER, AGENT, NETWORK), _at_rest), INVARIANTS)
+
+
+def listing(message: Message) -> bool:
+    """Tell whether a message is part of a list; a list that breaks off is a connection that breaks off."""
+    return isinstance(message.body, Item | End)
+
+
+def _user(scenario: Scenario) -> Party[int]:
+    def acts(left: int) -> list[Step[int]]:
+        return [Step(left - 1, f"asks for {wish.event}", says=wish) for wish in scenario.wishes if left]
+
+    return Party(USER, scenario.asks, acts, calls=CONTROLLER, free=True)
+
+
+def _clock(scenario: Scenario) -> Party[str]:
+    rings = [Step("ticks", f"rings: {bell}", says=bell) for bell in scenario.bells]
+    return Party(CLOCK, "ticks", lambda _: rings, calls=CONTROLLER, free=scenario.patient)
+
+
+def _ready_is_true(controller: Controller, agent: Agent) -> bool:
+    site, book = agent.site, controller.book
+    return book.state != S.READY or book.missing or (site.generation == book.generation and site.whole and _idle(agent))
+
+
+def _absent_is_true(controller: Controller, agent: Agent) -> bool:
+    return controller.book.state != S.NOT_PRESENT or (agent.site.generation == 0 and _idle(agent))
+
+
+def _missing_is_true(controller: Controller, agent: Agent) -> bool:
+    return not controller.book.missing or agent.site.generation != controller.book.generation
+
+
+def _at_rest(controller: Controller, agent: Agent, flying: tuple[Message, ...]) -> bool:
+    book, link = controller.book, controller.link
+    left = book.state in ERRORS and not book.operation and not must_undo(book)
+    still = left or book.state in (S.READY, S.NOT_PRESENT)
+    return still and link.settled and link.connection == agent.mind.connection and _idle(agent) and not flying
+
+
+def _idle(agent: Agent) -> bool:
+    return agent.mind.work is None
+
+
+INVARIANTS = (
+    Claim(READY_IS_TRUE, (CONTROLLER, AGENT), _ready_is_true),
+    Claim(ABSENT_IS_TRUE, (CONTROLLER, AGENT), _absent_is_true),
+    Claim(MISSING_IS_TRUE, (CONTROLLER, AGENT), _missing_is_true),
+)
+"""What holds in every state, not only in the quiet ones."""

@@ -1,0 +1,94 @@
+"""What the user and the clock say, and what each party of the model knows. Agents' words are those of the wire."""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from msgspec import Struct
+
+from stateward.agents import order_admission
+from stateward.agents.connection import all_listed, of_this_connection
+from stateward.agents.messages import End, Item, Order, existing
+from stateward.agents.order_admission import Admission, Mind
+from stateward.domains.edge.lifecycle import IGNORE_TRANSIENT
+from stateward.domains.edge.records import instance_record
+from stateward.domains.edge.records.instance_record import Book
+from stateward.lifecycle import ADMIN, NO_FACTS, USER
+
+
+class Dialled(Struct, frozen=True):
+    """The agent dials; says which connection it believes to have."""
+
+    connection: int
+
+
+class Wish(Struct, frozen=True):
+    """Somebody asks for something."""
+
+    event: str
+    actor: str = USER
+    facts: frozenset[str] = NO_FACTS
+
+
+class Bell(StrEnum):
+    """What the clock says: the deadline of the state has passed, or the undo has had no answer for long."""
+
+    DEADLINE = "deadline"
+    RETRY = "retry"
+
+
+WISHES = (Wish("create"), Wish("update"), Wish("delete"))
+FORCED_DELETE = Wish("delete", ADMIN, frozenset({IGNORE_TRANSIENT}))
+
+
+class Link(Struct, frozen=True):
+    """What the controller keeps in memory: its connection (0: none), the list so far, and whether the order is out."""
+
+    connection: int = 0
+    items: tuple[Item, ...] = ()
+    expected: int | None = None
+    settled: bool = False
+    sent: bool = False
+
+
+class Controller(Struct, frozen=True):
+    """The controller, as far as this one instance goes."""
+
+    book: Book = Book()
+    link: Link = Link()
+
+    def __str__(self) -> str:
+        link = "not connected" if not self.link.connection else "settled" if self.link.settled else "waits for the list"
+        return f"{self.book}, {link}"
+
+
+class Site(Struct, frozen=True):
+    """What really exists (generation 0: nothing); `applied` and `dialled` are kept for the proof only."""
+
+    generation: int = 0
+    whole: bool = True
+    applied: int = 0
+    dialled: int = 0
+
+
+class Agent(Struct, frozen=True):
+    """The agent, and the site that it works at."""
+
+    site: Site = Site()
+    mind: Mind = Mind()
+
+    def __str__(self) -> str:
+        work = f"works at {self.mind.work}" if self.mind.work is not None else "idle"
+        return f"{existing(self.site.generation, self.site.whole)}, {work}"
+
+
+def admit(agent: Agent, order: Order) -> Admission:
+    """Let the agent's own guard decide."""
+    return order_admission.admit(agent.site, agent.mind, order)
+
+
+class Rules(instance_record.Rules, frozen=True):
+    """The right decisions; a variant replaces some of them."""
+
+    heeds: Callable[[Link, Item | End], bool] = of_this_connection
+    listed: Callable[[Link], bool] = all_listed
+    admit: Callable[[Agent, Order], Admission] = admit

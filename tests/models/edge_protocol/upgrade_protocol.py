@@ -1,0 +1,317 @@
+"""The upgrade of a cloudlet's agent, to be explored: a controller, a machine with two agents on it, a user, a clock.
+
+The controller decides with `succession`, which is what really runs. The two agents are processes of one machine: that
+one starts or ends the other is certain and at once; what they say goes over the network. A supervisor starts an agent
+again when none is left: the new one if it has taken over, the old one otherwise.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.agents.messages import UPGRADE_FAILED, UPGRADING
+from stateward.domains.edge.lifecycle import CLOUDLET, SERVED
+from stateward.domains.edge.lifecycle import UPGRADING as UPGRADE
+from stateward.domains.edge.records import agent_upgrade
+from stateward.domains.edge.records.agent_upgrade import (
+    C,
+    Event,
+    Seat,
+    Seated,
+    Unwanted,
+    departed,
+    greeted,
+    hangs_up,
+    said,
+    upgrade_due,
+)
+from stateward.lifecycle import ADMIN, AGENT, CLOCK, CONTROLLER, NO_FACTS, TIMED_OUT, USER, Move, decide
+from stateward.lifecycle.explore import NETWORK, Claim, Message, Party, Protocol, Step
+
+OLD, NEW = "v1", "v2"
+SUCCESS_IS_TRUE = "an upgrade that has succeeded is true: the new agent has taken over"
+ONE_SERVES = "no two agents serve at once"
+LATE_START = "late start"
+AT_REST = "the cloudlet is ready with a connected agent, or its upgrade has failed and is left"
+
+
+class Dial(Struct, frozen=True):
+    """An agent dials; says which connection it believes to have, and wants to be let in, or to be told to go."""
+
+    version: str
+    connection: int
+    heir: int = 0
+    unwanted: bool = False
+
+
+class Gathered(Struct, frozen=True):
+    """An agent's list is complete."""
+
+    version: str
+    notify: int
+
+
+class Said(Struct, frozen=True):
+    """What the old agent says of the upgrade."""
+
+    word: str
+    operation: int
+    notify: int
+
+
+class Start(Struct, frozen=True):
+    """The order to start the successor."""
+
+    operation: int
+    notify: int
+
+
+class Office(Struct, frozen=True):
+    """The controller: the seat, the connections that it has (in memory), and to whom the order went (in memory)."""
+
+    seat: Seat = Seat(C.READY, OLD, serving=1, issued=1)
+    lines: frozenset[int] = frozenset({1})
+    sent: int = 0
+    succeeded: bool = False  # for the proof only
+
+    def __str__(self) -> str:
+        return f"{self.seat}, {len(self.lines)} connected"
+
+
+class Process(Struct, frozen=True):
+    """An agent's process: whether it runs, its connection, and the upgrade that it works at, or is the heir of."""
+
+    runs: bool = False
+    connection: int = 0
+    work: int = 0
+
+
+class Machine(Struct, frozen=True):
+    """The cloudlet's machine: both processes, whether the new one has taken over, and how often was dialled."""
+
+    old: Process = Process(runs=True, connection=1)
+    new: Process = Process()
+    taken: bool = False
+    dialled: int = 1
+
+    def __str__(self) -> str:
+        return f"old {'runs' if self.old.runs else 'is dead'}, new {'runs' if self.new.runs else 'is dead'}"
+
+
+Steps: TypeAlias = Iterable[Step[Office]]
+Gather: TypeAlias = Callable[[Seat, int, str], Seated | Unwanted]
+
+
+def upgrade_protocol(
+    asks: int = 1, *, patient: bool = False, late_starts: int = 0, gathered: Gather = agent_upgrade.gathered
+) -> Protocol:
+    """Return the protocol of an upgrade; with `patient`, nobody counts on the clock."""
+    parties = (_controller(gathered), _machine(), _user(asks), _clock(patient, late_starts))
+    return Protocol(parties, Claim(AT_REST, (CONTROLLER, AGENT, NETWORK), _at_rest), INVARIANTS)
+
+
+def gathering(message: Message) -> bool:
+    """Tell whether a message is a list; a list that breaks off is a connection that breaks off."""
+    return isinstance(message.body, Gathered)
+
+
+# --- the controller --------------------------------------------------------------------------------------------------
+
+
+def _controller(gathered: Gather) -> Party[Office]:
+    def hears(now: Office, word: Dial | Gathered | Said | str) -> Steps:
+        match word:
+            case Dial():
+                return _dialled(now, word)
+            case Gathered():
+                return _judged(now, gathered(now.seat, word.notify, word.version))
+            case Said():
+                return _judged(now, said(now.seat, word.notify, OLD, word.word, word.operation))
+        return _asked(now, word)
+
+    return Party(CONTROLLER, Office(), _orders, hears, _forgotten, moot=_moot_to_controller)
+
+
+def _forgotten(now: Office) -> Iterable[Office]:
+    yield replace(now, lines=frozenset(), sent=0)
+
+
+def _moot_to_controller(now: Office, word: Gathered | Said) -> bool:
+    return word.notify not in (now.seat.serving, now.seat.heir) and word.notify <= now.seat.issued
+
+
+def _orders(now: Office) -> Iterator[Step[Office]]:
+    for notify in sorted(now.lines):
+        if hangs_up(now.seat, notify):
+            yield Step(replace(now, lines=now.lines - {notify}), f"closes connection {notify}")
+    for notify in sorted({now.seat.serving, now.seat.heir} - now.lines - {0}):
+        yield _moved(now, departed(now.seat, notify), f"misses connection {notify}")
+    if upgrade_due(now.seat, now.seat.serving) and now.seat.serving in now.lines and now.sent != now.seat.serving:
+        order = Start(now.seat.operation, now.seat.serving)
+        yield Step(replace(now, sent=now.seat.serving), "sends the order", (Message(AGENT, order),))
+
+
+def _dialled(now: Office, dial: Dial) -> Steps:
+    found = greeted(now.seat, dial.version, dial.heir)
+    if dial.connection in now.lines or isinstance(found, Unwanted) != dial.unwanted:
+        return ()
+    if isinstance(found, Unwanted):
+        return (Step(now, f"turns it away, {found}"),)
+    moved = _moved(replace(now, lines=now.lines | {found.seat.issued}), found, f"welcomes it as {found.role}")
+    if moved.state.seat.state == C.INIT:  # the acknowledgement is in the same write
+        moved = _moved(moved.state, Seated(moved.state.seat, Event("acknowledge", CONTROLLER)), moved.note)
+    return (moved,)
+
+
+def _judged(now: Office, found: Seated | Unwanted) -> Steps:
+    return (Step(now, f"rejects it, {found}") if isinstance(found, Unwanted) else _moved(now, found, "agrees"),)
+
+
+def _asked(now: Office, word: str) -> Steps:
+    actor = {"upgrade": USER, "fix": ADMIN, TIMED_OUT: CLOCK, LATE_START: CLOCK}[word]
+    if actor == CLOCK and now.seat.upgrading != (word == TIMED_OUT):
+        return ()
+    facts = frozenset({UPGRADE}) if now.seat.upgrading else NO_FACTS
+    if now.seat.serving:
+        facts |= {SERVED}
+    move = _decided(now.seat, Event(TIMED_OUT if actor == CLOCK else word, actor, facts))
+    if not isinstance(move, Move):
+        return ()
+    seat = replace(now.seat, state=move.target, upgrading=word == "upgrade", heir=0)
+    if word == "upgrade":
+        seat = replace(seat, operation=seat.operation + 1, target=NEW)
+    return (Step(replace(now, seat=seat, sent=0), f"{word}, {seat.state}"),)
+
+
+def _moved(now: Office, found: Seated, note: str) -> Step[Office]:
+    if found.event is None:
+        return Step(replace(now, seat=found.seat), note)
+    move = _decided(now.seat, found.event)
+    if not isinstance(move, Move):
+        return Step(replace(now, seat=replace(found.seat, upgrading=now.seat.upgrading)), f"{note}, no move")
+    done = now.succeeded or (now.seat.upgrading and move.target == C.READY)
+    after = replace(now, seat=replace(found.seat, state=move.target), succeeded=done)
+    return Step(after, f"{note}, {move.target}")
+
+
+def _decided(seat: Seat, event: Event) -> object:
+    return decide(CLOUDLET, seat.state, event.name, event.actor, event.facts)
+
+
+# --- the machine -----------------------------------------------------------------------------------------------------
+
+
+def _machine() -> Party[Machine]:
+    def moot(now: Machine, order: Start) -> bool:
+        return order.notify != now.old.connection and order.notify <= now.dialled
+
+    return Party(AGENT, Machine(), _acts, _hears, _left_by_crash, calls=CONTROLLER, moot=moot)
+
+
+def _acts(now: Machine) -> Iterator[Step[Machine]]:
+    if now.old.runs:
+        yield _dials(now, "old", OLD)
+        yield from _watches(now)
+    if now.new.runs:
+        yield _dials(now, "new", NEW)
+        if not now.taken:
+            dial = Dial(NEW, now.new.connection, now.new.work, unwanted=True)
+            yield Step(replace(now, new=Process()), "new agent is told to go", says=dial)
+            if now.new.connection:
+                yield _takes_over(now)
+    if not now.old.runs and not now.new.runs:
+        started = replace(now, new=Process(runs=True)) if now.taken else replace(now, old=Process(runs=True))
+        yield Step(started, "supervisor starts an agent")
+
+
+def _dials(now: Machine, which: str, version: str) -> Step[Machine]:
+    """Connect; the one that serves sends its list at once, an heir gathers first."""
+    process: Process = getattr(now, which)
+    notify = now.dialled + 1
+    after = replace(now, dialled=notify, **{which: replace(process, connection=notify)})
+    serves = version == OLD or now.taken
+    sent = (Message(CONTROLLER, Gathered(version, notify)),) if serves else ()
+    heir = 0 if serves else process.work
+    return Step(after, f"{which} agent connects", sent, Dial(version, process.connection, heir))
+
+
+def _watches(now: Machine) -> Iterator[Step[Machine]]:
+    """The old agent watches its successor: one that is dead, or does not come up, is cleaned up and reported."""
+    work = now.old.work
+    if work:
+        failed = Message(CONTROLLER, Said(UPGRADE_FAILED, work, now.old.connection))
+        yield Step(replace(now, old=replace(now.old, work=0), new=Process()), "old agent gives the new up", (failed,))
+
+
+def _takes_over(now: Machine) -> Step[Machine]:
+    after = replace(now, taken=True, old=Process())
+    done = Message(CONTROLLER, Gathered(NEW, now.new.connection))
+    return Step(after, "new agent has gathered and ends the old", (done,))
+
+
+def _hears(now: Machine, order: Start) -> Iterable[Step[Machine]]:
+    if not now.old.runs or order.notify != now.old.connection or now.old.work == order.operation:
+        return ()
+    new = Process(runs=True, work=order.operation)
+    after = replace(now, old=replace(now.old, work=order.operation), new=new)
+    return (
+        Step(
+            after,
+            "old agent starts the new",
+            (Message(CONTROLLER, Said(UPGRADING, order.operation, order.notify)),),
+        ),
+    )
+
+
+def _left_by_crash(now: Machine) -> Iterable[Machine]:
+    if now.old.runs:
+        yield replace(now, old=Process())
+    if now.new.runs:
+        yield replace(now, new=Process())
+    if now.old.runs and now.new.runs:
+        yield replace(now, old=Process(), new=Process())
+
+
+# --- around them -----------------------------------------------------------------------------------------------------
+
+
+def _user(asks: int) -> Party[int]:
+    def acts(left: int) -> list[Step[int]]:
+        return [Step(left - 1, f"asks for {wish}", says=wish) for wish in ("upgrade", "fix") if left]
+
+    return Party(USER, asks, acts, calls=CONTROLLER, free=True)
+
+
+def _clock(patient: bool, late_starts: int) -> Party[int]:
+    """Return the clock: it ends upgrades as often as it likes, and starts of an agent only so many times."""
+
+    def acts(left: int) -> list[Step[int]]:
+        rings = [Step(left, "rings", says=TIMED_OUT)]
+        return rings + ([Step(left - 1, "rings for a start", says=LATE_START)] if left else [])
+
+    return Party(CLOCK, late_starts, acts, calls=CONTROLLER, free=patient)
+
+
+def _at_rest(office: Office, machine: Machine, flying: tuple[Message, ...]) -> bool:
+    if flying or office.seat.state not in (C.READY, C.UPDATE_ERROR):
+        return False
+    if office.seat.state == C.UPDATE_ERROR:
+        return True
+    serving = machine.new if machine.taken else machine.old
+    return serving.runs and serving.connection in office.lines
+
+
+def _success_is_true(office: Office, machine: Machine) -> bool:
+    return not office.succeeded or machine.taken
+
+
+def _one_serves(_: Office, machine: Machine) -> bool:
+    return not (machine.taken and machine.old.runs)
+
+
+INVARIANTS = (
+    Claim(SUCCESS_IS_TRUE, (CONTROLLER, AGENT), _success_is_true),
+    Claim(ONE_SERVES, (CONTROLLER, AGENT), _one_serves),
+)
