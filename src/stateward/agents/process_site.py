@@ -22,7 +22,7 @@ from stateward.agents.site import SiteError, Tell
 from stateward.drivers import Accepted, Already, Deed, MachineState, Observation, Place, Ref, Want
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.process import ProcessDriver
-from stateward.drivers.process.proc import PROC, stat_of
+from stateward.drivers.process.procfs import PROC, stat_of
 
 MARK = "stateward-app"
 APART = "//"

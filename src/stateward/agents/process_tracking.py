@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from shlex import quote
 
-from stateward.drivers.process.proc import PROC, Stat, stat_of
+from stateward.drivers.process.procfs import PROC, Stat, stat_of
 
 LABEL = "STATEWARD_APP"
 

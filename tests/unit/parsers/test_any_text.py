@@ -29,8 +29,8 @@ from stateward.domains.leases.times import read_time
 from stateward.domains.mci.api import lenient
 from stateward.domains.ovc.settings import FILE, read_settings
 from stateward.domains.systems.definition.reading import read as read_definition
-from stateward.drivers.aws.credentials import read_credential
-from stateward.drivers.aws.rules import wanted_rules
+from stateward.drivers.aws.credential_refs import read_credential
+from stateward.drivers.aws.security_groups import wanted_rules
 from stateward.errors import StatewardError
 from stateward.locks import parse_path
 from stateward.server.credentials import presented, token_id

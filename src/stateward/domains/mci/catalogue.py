@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, SPEC
 from stateward.domains.mci.model import HOME, Connection, Image, Spec, part_id
-from stateward.drivers.process.sizes import NAMED
-from stateward.drivers.simulated.catalogue import IMAGES, REGIONS, SPECS
+from stateward.drivers.process.shell_machine import NAMED
+from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
 from stateward.store.port import Reader

@@ -13,7 +13,7 @@ from stateward.domains.mci.clouds import TICK, Cloud
 from stateward.domains.mci.grants import NotGranted, check_grant
 from stateward.domains.mci.model import Connection
 from stateward.drivers import Driver, Place
-from stateward.drivers.registry import Drivers
+from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import CloudUnavailable
 from stateward.engine import Permanent, Temporary
 from stateward.errors import BadInput

@@ -24,7 +24,7 @@ from stateward.domains.mci.templates import MciTemplate
 from stateward.domains.mci.upkeep import EVERY, Upkeep
 from stateward.domains.mci.vms import Vms
 from stateward.domains.wing import PartsOf, Site, Wing
-from stateward.drivers.registry import Drivers
+from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine, Kind
 from stateward.engine.kinds import Guard

@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from errno import ENOTSUP
 
-from stateward.drivers.aws.acting import BULK, Acting
-from stateward.drivers.aws.calls import Calls
+from stateward.drivers.aws.describe import PAGE, look
+from stateward.drivers.aws.ec2_client import Calls
+from stateward.drivers.aws.ec2_resources import Parts
 from stateward.drivers.aws.errors import CallFailed
 from stateward.drivers.aws.images import Image, Images, check
-from stateward.drivers.aws.looking import PAGE, look
+from stateward.drivers.aws.instance_actions import BULK, Acting
 from stateward.drivers.aws.machines import GONE, launch
-from stateward.drivers.aws.parts import Parts
 from stateward.drivers.port import (
     Accepted,
     Already,

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from stateward.drivers.aws.credentials import CredentialMissing
+from stateward.drivers.aws.credential_refs import CredentialMissing
 from stateward.drivers.aws.sdk import ABSENT, NEVER_SENT, ClientError, ParamValidationError
 from stateward.drivers.port import Refused, Throttled, Transient, Unanswered, Why
 from stateward.errors import StatewardError

@@ -28,7 +28,7 @@ from botocore.exceptions import (  # type: ignore[import-untyped]
 )
 from botocore.loaders import Loader  # type: ignore[import-untyped]
 
-from stateward.drivers.aws.credentials import Credential
+from stateward.drivers.aws.credential_refs import Credential
 from stateward.drivers.port import Place
 from stateward.errors import BadInput
 

@@ -35,13 +35,12 @@ from stateward.drivers.port import (
     Want,
     Why,
 )
+from stateward.drivers.process.commands import Reception
 from stateward.drivers.process.jobs import run_job
-from stateward.drivers.process.lodging import STEP, Milestone, signal_group, unnoticed
-from stateward.drivers.process.machine import Shell
-from stateward.drivers.process.proc import Process
-from stateward.drivers.process.reception import Reception
-from stateward.drivers.process.record import Phase, Record, Sight, Standing
-from stateward.drivers.process.sizes import size_of
+from stateward.drivers.process.machine_dir import Phase, Record, Sight, Standing
+from stateward.drivers.process.procfs import Process
+from stateward.drivers.process.shell_machine import Shell, size_of
+from stateward.drivers.process.supervisor import STEP, Milestone, signal_group, unnoticed
 
 CAPABILITIES = Capabilities(  # noqa: S604 - it says that commands can be run
     suspension=Suspension.NATIVE,

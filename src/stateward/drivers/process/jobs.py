@@ -15,7 +15,7 @@ from secrets import token_hex
 from shlex import quote
 
 from stateward.drivers.port import CommandFailed
-from stateward.drivers.process.proc import Process, family
+from stateward.drivers.process.procfs import Process, family
 
 BETWEEN_LOOKS = 0.01
 

@@ -36,15 +36,14 @@ from stateward.drivers.port import (
     Want,
     Why,
 )
-from stateward.drivers.process.lodging import Look, Milestone, unnoticed
-from stateward.drivers.process.proc import age_of
-from stateward.drivers.process.reception import Reception
-from stateward.drivers.process.record import Phase, Record, Sight, Standing
-from stateward.drivers.process.sizes import size_of
+from stateward.drivers.process.commands import Reception
+from stateward.drivers.process.machine_dir import Phase, Record, Sight, Standing
+from stateward.drivers.process.procfs import age_of
+from stateward.drivers.process.shell_machine import size_of
+from stateward.drivers.process.supervisor import Look, Milestone, unnoticed
 from stateward.drivers.qemu.hardware import CONSOLE, MOST_PROCESSORS, Hardware
-from stateward.drivers.qemu.hints import Hints
-from stateward.drivers.qemu.monitor import Denied, Monitor, MonitorError, NotAnswered, NotReached, talk
-from stateward.drivers.qemu.words import state_of
+from stateward.drivers.qemu.monitor import Denied, Monitor, MonitorError, NotAnswered, NotReached, state_of, talk
+from stateward.drivers.qemu.monitor_events import Hints
 
 CAPABILITIES = Capabilities(
     suspension=Suspension.NATIVE,

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from stateward.drivers.confinement import PATH, Box
 from stateward.drivers.port import Place
-from stateward.drivers.process.record import Record
-from stateward.drivers.process.sizes import Size, size_of
+from stateward.drivers.process.machine_dir import Record
+from stateward.drivers.process.shell_machine import Size, size_of
 from stateward.drivers.qemu.guest import GUESTS
 from stateward.drivers.qemu.monitor import COMMANDS, EVENTS
 from stateward.errors import BadInput

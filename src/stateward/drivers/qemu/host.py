@@ -9,9 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.drivers.port import Accepted, Meter, Outcome, Place, Ref, Want
-from stateward.drivers.process.lodging import Milestone, unnoticed
-from stateward.drivers.process.record import Record
-from stateward.drivers.process.sizes import Size
+from stateward.drivers.process.machine_dir import Record
+from stateward.drivers.process.shell_machine import Size
+from stateward.drivers.process.supervisor import Milestone, unnoticed
 from stateward.drivers.qemu import disks as devices
 from stateward.drivers.qemu.disks import Disk
 from stateward.drivers.qemu.driver import QemuDriver

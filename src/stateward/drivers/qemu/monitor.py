@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
-from stateward.drivers.port import Meter
-from stateward.drivers.process.lodging import unnoticed
+from stateward.drivers.port import MachineState, Meter
+from stateward.drivers.process.supervisor import unnoticed
 from stateward.errors import StatewardError
 
 COMMANDS = "monitor"
@@ -186,3 +186,20 @@ def _address(machine: Path, name: str) -> Iterator[str]:
         yield f"/proc/self/fd/{handle}/{name}"
     finally:
         os.close(handle)
+
+
+STATES = {
+    "running":        MachineState.RUNNING,
+    "paused":         MachineState.SUSPENDED,
+    "suspended":      MachineState.SUSPENDED,
+    "prelaunch":      MachineState.PENDING,
+    "inmigrate":      MachineState.PENDING,
+    "shutdown":       MachineState.TERMINATING,
+    "internal-error": MachineState.FAILED,
+    "guest-panicked": MachineState.FAILED,
+}  # fmt: skip
+
+
+def state_of(word: str) -> MachineState:
+    """Return what a word of QEMU's means; one that is not known here is no reason to guess."""
+    return STATES.get(word, MachineState.OTHER)

@@ -16,11 +16,11 @@ from random import Random
 from msgspec import msgpack
 
 from stateward.drivers.port import MachineState, Outcome, Part, PartKind, Place, Want
-from stateward.drivers.simulated.catalogue import IMAGES, SPECS, Image, Spec
-from stateward.drivers.simulated.disk import Disk, File, NoDisk, Row
+from stateward.drivers.simulated.cloud_file import Disk, File, NoDisk, Row
+from stateward.drivers.simulated.faults import Temper
 from stateward.drivers.simulated.machine import Machine
+from stateward.drivers.simulated.provider_catalogue import IMAGES, SPECS, Image, Spec
 from stateward.drivers.simulated.region import GRAVE, MACHINE, PART, Region
-from stateward.drivers.simulated.temper import Temper
 
 SPEC, IMAGE, NUMBER = "spec", "image", "number"
 """What is kept beside the regions."""

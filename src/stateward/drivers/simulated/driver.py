@@ -29,11 +29,10 @@ from stateward.drivers.port import (
     Why,
 )
 from stateward.drivers.simulated.cloud import SimulatedCloud
+from stateward.drivers.simulated.faults import Fate, Span, Temper, draw, tempered
 from stateward.drivers.simulated.hints import hints
-from stateward.drivers.simulated.looking import shown
 from stateward.drivers.simulated.machine import Machine, state_at
-from stateward.drivers.simulated.temper import Fate, Span, Temper, draw, tempered
-from stateward.drivers.simulated.words import NATIVE, PLAIN
+from stateward.drivers.simulated.states import NATIVE, PLAIN, shown
 
 BY_STOPPING = frozenset({"aws", "azure", "alibaba", "ncp"})
 """Providers whose machines are suspended by stopping them."""

@@ -24,8 +24,9 @@ from stateward.drivers.port import (
     Want,
     Why,
 )
-from stateward.drivers.simulated.disk import Row
-from stateward.drivers.simulated.gate import Gate
+from stateward.drivers.simulated.cloud_file import Row
+from stateward.drivers.simulated.fault_injector import Gate
+from stateward.drivers.simulated.faults import Temper, draw, span_of
 from stateward.drivers.simulated.machine import (
     WAYS,
     Build,
@@ -38,8 +39,7 @@ from stateward.drivers.simulated.machine import (
     state_at,
     with_token,
 )
-from stateward.drivers.simulated.shelf import Shelf
-from stateward.drivers.simulated.temper import Temper, draw, span_of
+from stateward.drivers.simulated.resources import Shelf
 
 Ear: TypeAlias = Callable[[str, float], None]
 """Is told the key of a machine that changes, and when it does."""

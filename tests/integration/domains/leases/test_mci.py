@@ -18,7 +18,7 @@ from stateward.domains.mci.house import MciWing
 from stateward.domains.wing import Site
 from stateward.drivers import Place
 from stateward.drivers.simulated import SimulatedCloud
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Engine, Permanent, Request
 from stateward.errors import BadInput
 from stateward.lifecycle import USER

@@ -20,7 +20,7 @@ from stateward.domains.mci.house import MciWing
 from stateward.domains.wing import Site
 from stateward.drivers import Place
 from stateward.drivers.simulated import SimulatedCloud
-from stateward.drivers.simulated.temper import CALM, Temper
+from stateward.drivers.simulated.faults import CALM, Temper
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.store import open_store

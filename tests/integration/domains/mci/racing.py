@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.model import vm_of
 from stateward.drivers import MachineState, Place
+from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
-from stateward.drivers.simulated.temper import CALM
 from stateward.engine import Accepted, Refused
 from stateward.engine.groups import GroupVerdict
 from stateward.errors import StatewardError

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.api.views import _results
 from stateward.domains.mci.model import MciSeen, mci_of
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from stateward.store.records import Key
 from tests.integration.domains.mci.api_house import AWS, DEAD, MICRO, NANO, NS, UBUNTU, ApiHouse, group, mci, open_api
 

@@ -9,7 +9,7 @@ import pytest
 from stateward.access import Role, Tokens
 from stateward.domains.mci.evidence import Look
 from stateward.drivers import Want
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from tests.integration.domains.mci.api_house import AWS, DEAD, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api
 
 OWN = "http://test/api/v1/mci"

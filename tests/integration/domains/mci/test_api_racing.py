@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from stateward.store.port import Store
 from tests.integration.domains.mci.api_house import DEAD, NS, ApiHouse, group, mci, open_api
 

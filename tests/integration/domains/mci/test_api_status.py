@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.api import fresh
 from stateward.drivers import Place
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from tests.integration.domains.mci.api_house import DEAD, HERE, MICRO, NS, ApiHouse, group, mci, open_api
 
 M1 = f"/ns/{NS}/mci/m1"

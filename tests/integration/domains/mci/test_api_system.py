@@ -13,7 +13,7 @@ from stateward.domains.mci.api import keeping
 from stateward.domains.mci.api.diary import NO_ANSWER, Past
 from stateward.domains.mci.api.keeping import all_kept, forget, keep, kept
 from stateward.domains.mci.model import HOME
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from stateward.store import open_store
 from stateward.store.records import Key
 from tests.integration.domains.mci.api_house import AWS, DEAD, NS, ApiHouse, mci, open_api

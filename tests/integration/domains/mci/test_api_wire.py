@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from tests.integration.domains.mci.api_house import AWS, DEAD, MICRO, NANO, NS, UBUNTU, ApiHouse, group, mci, open_api
 
 COUNTS = {

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from stateward.domains.mci.model import SubGroup, vm_of
 from stateward.drivers import Deed, MachineState, Observation, Outcome, Place, Ref, Unanswered
 from stateward.drivers.process.driver import ProcessDriver
-from stateward.drivers.process.record import Phase, Record, Sight
-from stateward.drivers.simulated.temper import Fate, Temper
+from stateward.drivers.process.machine_dir import Phase, Record, Sight
+from stateward.drivers.simulated.faults import Fate, Temper
 from stateward.engine.cancelling import AlreadyEnded
 from stateward.errors import StatewardError
 from stateward.store.records import Operation, Status, default_lane

@@ -10,8 +10,8 @@ from stateward.domains.mci import clouds, remains
 from stateward.domains.mci.lifecycle import VmState
 from stateward.domains.mci.model import mci_of, vm_of
 from stateward.drivers import MachineState, Place
+from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
-from stateward.drivers.simulated.temper import CALM
 from stateward.engine import Refused
 from stateward.store.records import Status
 from tests.integration.domains.mci import api_house

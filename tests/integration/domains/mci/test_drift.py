@@ -16,8 +16,8 @@ from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import vm_of, vm_seen
 from stateward.drivers import Driver, Listing, MachineState, Place, Want
 from stateward.drivers.simulated import SimulatedCloud
+from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
-from stateward.drivers.simulated.temper import CALM
 from stateward.engine.sightings import Sighting
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER

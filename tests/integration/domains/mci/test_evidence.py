@@ -12,7 +12,7 @@ from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import VmSpec, vm_of
 from stateward.domains.mci.vms import YOUNG
 from stateward.drivers import MachineState, Place
-from stateward.drivers.simulated.temper import STORMY, Fate, Temper
+from stateward.drivers.simulated.faults import STORMY, Fate, Temper
 from stateward.engine import Denied
 from stateward.errors import StatewardError
 from stateward.store.records import Status

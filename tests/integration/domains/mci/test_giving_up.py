@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci import clouds, vms
 from stateward.domains.mci.lifecycle import MciState
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from stateward.engine.groups import NoneAllowed
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci

@@ -16,7 +16,7 @@ from stateward.domains.mci.model import Connection, PostCommand, SubGroup, mci_s
 from stateward.domains.mci.standing import InUse
 from stateward.domains.mci.templates import MciTemplate
 from stateward.domains.wing import Site
-from stateward.drivers.registry import Drivers
+from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.errors import BadInput, UnknownName
 from stateward.store.records import Status

@@ -10,7 +10,7 @@ from stateward.domains.mci.lifecycle import PartState
 from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, part_seen, subnet_key
 from stateward.domains.mci.networks import add_subnet
 from stateward.drivers import Part, PartKind, Place
-from stateward.drivers.simulated.temper import CALM, Fate
+from stateward.drivers.simulated.faults import CALM, Fate
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House

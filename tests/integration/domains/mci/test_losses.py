@@ -10,7 +10,7 @@ from stateward.domains.mci.lifecycle import PartState
 from stateward.domains.mci.model import KeySpec, part_id, part_seen
 from stateward.domains.mci.parts import KINDS, where_of
 from stateward.drivers import PartKind, Place
-from stateward.drivers.simulated.temper import CALM, Fate
+from stateward.drivers.simulated.faults import CALM, Fate
 from stateward.lifecycle import PROVIDER
 from stateward.store.port import Store
 from stateward.store.records import Object, Status

@@ -36,8 +36,8 @@ from stateward.domains.mci.service import InUse
 from stateward.domains.mci.upkeep import Orphan
 from stateward.drivers import MachineState, Place, Why
 from stateward.drivers import Refused as No
+from stateward.drivers.simulated.faults import CALM, Temper
 from stateward.drivers.simulated.machine import state_at
-from stateward.drivers.simulated.temper import CALM, Temper
 from stateward.engine import Refused
 from stateward.engine.requests import Creation
 from stateward.store.records import Object, Operation, Status

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stateward.drivers.simulated.catalogue import SPECS
+from stateward.drivers.simulated.provider_catalogue import SPECS
 from stateward.store.records import Key
 from tests.integration.domains.mci.api_house import AWS, DEAD, MICRO, NANO, NS, ApiHouse, group, mci, open_api
 

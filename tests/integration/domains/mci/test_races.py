@@ -15,8 +15,8 @@ from stateward.domains.mci.guards import StillAlive
 from stateward.domains.mci.lifecycle import MciState, VmState
 from stateward.drivers import MachineState
 from stateward.drivers.simulated import SimulatedDriver
+from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
-from stateward.drivers.simulated.temper import CALM
 from stateward.engine import AlreadyExists, Handler, Job, NotFound, Refused
 from stateward.engine.handlers import Run
 from stateward.store.records import Status

@@ -13,7 +13,7 @@ from stateward.domains.mci.api.troubles import troubles_of
 from stateward.domains.mci.clouds import SILENT_AFTER
 from stateward.domains.mci.lifecycle import MciState
 from stateward.drivers import Place
-from stateward.drivers.simulated.temper import Temper
+from stateward.drivers.simulated.faults import Temper
 from stateward.engine.troubles import is_worth_telling
 from stateward.store.records import JournalEntry, Status
 from tests.integration.domains.mci.conftest import ANN, NS, group, mci

@@ -12,7 +12,7 @@ from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import mci_of, vm_of
 from stateward.domains.mci.subgroups import WITH_MCI
 from stateward.drivers import Place
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from stateward.engine import NotFound
 from stateward.store.records import Status
 from tests.integration.domains.mci import api_house

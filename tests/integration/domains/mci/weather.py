@@ -23,8 +23,8 @@ from stateward.domains.mci.model import vm_of
 from stateward.domains.wing import Site
 from stateward.drivers import MachineState, Place
 from stateward.drivers.simulated import SimulatedCloud
+from stateward.drivers.simulated.faults import Temper
 from stateward.drivers.simulated.machine import Machine, state_at
-from stateward.drivers.simulated.temper import Temper
 from stateward.engine import Engine
 from stateward.lifecycle import TRANSITIONAL
 from stateward.store.records import Key

@@ -26,7 +26,7 @@ from stateward.domains.ovc.service import Caller, Service
 from stateward.domains.ovc.settings import Settings
 from stateward.domains.wing import Site
 from stateward.drivers.simulated import SimulatedCloud
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Engine
 from stateward.store.port import Store
 from stateward.store.records import Key, Object, Operation

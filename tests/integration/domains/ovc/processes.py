@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stateward.drivers.process.proc import find_marked
+from stateward.drivers.process.procfs import find_marked
 from stateward.drivers.process.spawn import bury_children
 from tests.integration.drivers.local.host import records_in
 

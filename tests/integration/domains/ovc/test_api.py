@@ -23,7 +23,7 @@ from stateward.domains.ovc.service import THERE
 from stateward.domains.ovc.strangers import note_strangers
 from stateward.domains.wing import Site
 from stateward.drivers.simulated import SimulatedCloud
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Engine
 from stateward.lifecycle import FINAL, TRANSITIONAL
 from stateward.server.app import create_app

@@ -26,7 +26,7 @@ from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, ImageSpec, vm_seen
 from stateward.domains.ovc.nodes.driven import Driven
 from stateward.domains.ovc.nodes.port import Power
 from stateward.drivers import Deed, Outcome, Ref
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Denied, Refused
 from stateward.engine.cancelling import AlreadyEnded
 from stateward.errors import BadInput

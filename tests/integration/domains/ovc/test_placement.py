@@ -17,7 +17,7 @@ from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.placement import without_nodes_in_errors
 from stateward.domains.wing import Site
 from stateward.drivers.simulated import SimulatedCloud
-from stateward.drivers.simulated.temper import CALM
+from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Handler, Job, Kind, ObservedOutcome, Temporary
 from stateward.server.windows import Windows, encode_line
 from stateward.store import open_store

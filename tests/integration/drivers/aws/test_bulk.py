@@ -6,7 +6,7 @@ import pytest
 
 from stateward.drivers import Accepted, Already, Deed, MachineState, Ref, Refused, Throttled, Why
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.acting import named
+from stateward.drivers.aws.instance_actions import named
 from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
 from tests.integration.drivers.aws.hands import described, made, until, wants
 

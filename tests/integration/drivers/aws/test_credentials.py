@@ -7,7 +7,7 @@ import pytest
 
 from stateward.drivers import Accepted, Part, PartKind, Refused, Why
 from stateward.drivers.aws import AwsDriver, CredentialMissing
-from stateward.drivers.aws.credentials import Credential, read_credential
+from stateward.drivers.aws.credential_refs import Credential, read_credential
 from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
 from tests.integration.drivers.aws.conftest import SECRET, SESSION, MakeDriver
 from tests.integration.drivers.aws.hands import wants

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stateward.drivers import Accepted, Already, Deed, Ref, Refused, Throttled, Transient, Unanswered, Why
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.calls import THREADS
+from stateward.drivers.aws.ec2_client import THREADS
 from stateward.drivers.aws.errors import verdict
 from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
 from tests.integration.drivers.aws.conftest import MakeDriver

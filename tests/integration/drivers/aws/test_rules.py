@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.drivers.aws.rules import ALL_PORTS, Rule, permissions_of, present_rules, wanted_rules
+from stateward.drivers.aws.security_groups import ALL_PORTS, Rule, permissions_of, present_rules, wanted_rules
 
 PORTS = st.tuples(st.integers(0, 65535), st.integers(0, 65535)).map(sorted)
 CIDRS = st.sampled_from(["0.0.0.0/0", "10.0.0.0/8", "::/0", "fd00::/8"])

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stateward.drivers import Accepted, Deed, MachineState, Part, PartKind, Ref
 from stateward.drivers.aws import AwsDriver
-from stateward.drivers.aws.looking import having
+from stateward.drivers.aws.describe import having
 from tests.integration.drivers.aws.conftest import MakeDriver
 from tests.integration.drivers.aws.hands import described, made, until, wants
 from tests.integration.drivers.aws.images import NAME, NEWER

@@ -14,8 +14,8 @@ import pytest
 from msgspec import json
 
 from stateward.drivers import Driver, MachineState, Observation, Place, Ref, Want
-from stateward.drivers.process.proc import find_marked, parse_stat
-from stateward.drivers.process.record import Record
+from stateward.drivers.process.machine_dir import Record
+from stateward.drivers.process.procfs import find_marked, parse_stat
 from stateward.drivers.process.spawn import bury_children
 from stateward.drivers.qemu.hardware import BOARDS, Hardware
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from stateward.drivers import Accepted, Deed, MachineState, Place, Refused, Transient, Why
 from stateward.drivers.process import ProcessDriver
-from stateward.drivers.process.proc import Host, Process
-from stateward.drivers.process.record import Record
+from stateward.drivers.process.machine_dir import Record
+from stateward.drivers.process.procfs import Host, Process
 from tests.integration.drivers.local.host import left_of, records_in, refs, seen, until, wants
 
 

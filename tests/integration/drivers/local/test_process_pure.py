@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.drivers.process.folder import PLAIN, folder_name
-from stateward.drivers.process.proc import parse_stat
-from stateward.drivers.process.sizes import Size, size_of
+from stateward.drivers.process.machine_dir import PLAIN, folder_name
+from stateward.drivers.process.procfs import parse_stat
+from stateward.drivers.process.shell_machine import Size, size_of
 
 NUMBERS = st.integers(1, 2**31)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateward.drivers import Want
-from stateward.drivers.process.folder import Folder
-from stateward.drivers.process.record import first_record
+from stateward.drivers.process.machine_dir import Folder, first_record
 from stateward.drivers.process.trees import remove_tree
 from tests.integration.drivers.local.host import records_in
 

@@ -18,7 +18,7 @@ from stateward.drivers.simulated.machine import (
     state_at,
     with_token,
 )
-from stateward.drivers.simulated.words import NATIVE, STATES
+from stateward.drivers.simulated.states import NATIVE, STATES
 
 BUILD = Build("t3.nano", "ubuntu22.04")
 times = st.floats(0, 1e6)

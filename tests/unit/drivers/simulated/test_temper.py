@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stateward.drivers import Place
 from stateward.drivers.simulated import STORMY, Fate, SimulatedCloud, SimulatedDriver, Temper
-from stateward.drivers.simulated.temper import Bucket, draw, draw_fate, tempered
+from stateward.drivers.simulated.faults import Bucket, draw, draw_fate, tempered
 from stateward.errors import BadInput, UnknownName
 
 

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from stateward.domains.ovc.model import NodeSpec
 from stateward.drivers import Place
 from stateward.drivers.qemu.hardware import Hardware
-from stateward.drivers.simulated.temper import CALM, tempered
+from stateward.drivers.simulated.faults import CALM, tempered
 from stateward.errors import BadInput, UnknownName
 
 Whole = Annotated[str, Meta(pattern=r"^[0-9]{1,15}$(?!\n)")]

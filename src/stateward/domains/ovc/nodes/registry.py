@@ -11,8 +11,8 @@ from stateward.domains.ovc.nodes.port import Hypervisor
 from stateward.drivers import Place
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
-from stateward.drivers.simulated.catalogue import Image, Spec
-from stateward.drivers.simulated.disk import CloudUnavailable
+from stateward.drivers.simulated.cloud_file import CloudUnavailable
+from stateward.drivers.simulated.provider_catalogue import Image, Spec
 from stateward.engine import Permanent, Temporary
 from stateward.errors import StatewardError
 from stateward.store.port import Reader

@@ -51,7 +51,7 @@ from stateward.domains.ovc.model import (
 from stateward.domains.ovc.rules.parents import require_enabled
 from stateward.domains.ovc.rules.placing import some_node, wanted_node
 from stateward.domains.ovc.writing import hold, known, may, new_disk, put_seen, ready, refuse_taken
-from stateward.drivers.process.sizes import size_of
+from stateward.drivers.process.shell_machine import size_of
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput

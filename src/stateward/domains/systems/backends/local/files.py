@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from stateward.domains.systems.backends.port import Home, Phase, Ref
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.drivers.process.proc import Process
+from stateward.drivers.process.procfs import Process
 from stateward.drivers.process.trees import remove_tree
 
 T = TypeVar("T")

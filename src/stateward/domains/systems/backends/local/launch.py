@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stateward.domains.systems.backends.local.files import GATE, Lodge, Order, prepare_log
 from stateward.drivers.confinement import Box, Confinement
-from stateward.drivers.process.proc import PROC, Process, process_of, same, stat_of, this_host
+from stateward.drivers.process.procfs import PROC, Process, process_of, same, stat_of, this_host
 from stateward.drivers.process.spawn import spawn
 
 MARK = "STATEWARD_INSTANCE"

@@ -27,7 +27,7 @@ from stateward.domains.systems.backends.local.launch import (
 )
 from stateward.domains.systems.backends.port import Phase
 from stateward.drivers.confinement import Box, Confinement
-from stateward.drivers.process.proc import Process, process_of
+from stateward.drivers.process.procfs import Process, process_of
 
 MOMENT = 0.5
 """How many seconds an instance without a check must have run to count as well."""

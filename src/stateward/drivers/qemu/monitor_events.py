@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stateward.drivers.port import Meter
-from stateward.drivers.process.lodging import Look
+from stateward.drivers.process.supervisor import Look
 from stateward.drivers.qemu.monitor import MonitorError, listen
 
 BETWEEN_LOOKS = 1.0

@@ -24,9 +24,8 @@ from stateward.drivers.port import (
     Want,
     Why,
 )
-from stateward.drivers.process.folder import BadRecord, Busy, Folder
-from stateward.drivers.process.lodging import Kind, Lodging, Milestone, StillThere
-from stateward.drivers.process.record import Phase, Record, Standing, first_record
+from stateward.drivers.process.machine_dir import BadRecord, Busy, Folder, Phase, Record, Standing, first_record
+from stateward.drivers.process.supervisor import Kind, Lodging, Milestone, StillThere
 from stateward.errors import BadInput
 
 THREADS = 8

@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.drivers.aws.calls import Calls
+from stateward.drivers.aws.describe import OURS, PAGE, having
+from stateward.drivers.aws.ec2_client import Calls
 from stateward.drivers.aws.errors import CallFailed
-from stateward.drivers.aws.looking import OURS, PAGE, having
 from stateward.drivers.aws.machines import client_token, key_of, tagged
-from stateward.drivers.aws.walls import Walls
+from stateward.drivers.aws.security_groups import Walls
 from stateward.drivers.port import Accepted, Already, Outcome, Part, PartKind, PartListing, Place, Transient, Why
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from stateward.drivers.aws.credentials import Credential, read_credential
+from stateward.drivers.aws.credential_refs import Credential, read_credential
 from stateward.drivers.aws.errors import STALE, CallFailed, judge, not_connected
 from stateward.drivers.aws.sdk import SDK_ERRORS, connect
 from stateward.drivers.port import Meter, Place, Transient

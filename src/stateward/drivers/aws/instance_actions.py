@@ -8,9 +8,9 @@ import asyncio
 import re
 from collections.abc import Sequence
 
-from stateward.drivers.aws.calls import Calls
+from stateward.drivers.aws.describe import look
+from stateward.drivers.aws.ec2_client import Calls
 from stateward.drivers.aws.errors import CallFailed
-from stateward.drivers.aws.looking import look
 from stateward.drivers.aws.machines import CALLS, GONE, needless
 from stateward.drivers.port import Accepted, Already, Deed, Outcome, Ref, Refused, Why
 

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
-from stateward.drivers.simulated.temper import Bucket, Fate, Temper, draw, draw_fate
+from stateward.drivers.simulated.faults import Bucket, Fate, Temper, draw, draw_fate
 
 WAIT = 1.0
 """How long a caller is to wait who was throttled by chance."""

@@ -20,8 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.drivers.confinement import Box
-from stateward.drivers.process.folder import BadRecord, Folder
-from stateward.drivers.process.proc import (
+from stateward.drivers.process.machine_dir import BadRecord, Folder, Phase, Record, Sight, Standing
+from stateward.drivers.process.procfs import (
     Process,
     find_marked,
     orphans,
@@ -30,7 +30,6 @@ from stateward.drivers.process.proc import (
     stat_of,
     this_host,
 )
-from stateward.drivers.process.record import Phase, Record, Sight, Standing
 from stateward.drivers.process.spawn import bury_children, spawn
 
 GRACE = 5.0

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.drivers.aws.calls import Calls
+from stateward.drivers.aws.ec2_client import Calls
 from stateward.drivers.aws.errors import CallFailed
 from stateward.drivers.aws.machines import KEY_TAG, key_of, observation
 from stateward.drivers.port import Listing, Observation, Throttled
