@@ -10,10 +10,10 @@ from bench.engine.lamps import lamp, lamps
 from bench.engine.places import is_postgres, new_database, new_file, store_at
 from bench.figures import Better, Line, gain, plain, ratio
 from bench.loops import run
-from stateward.domains.systems.actions import Actions
-from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
 from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.service import Actions
 from stateward.engine import Engine, LockRequest
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes

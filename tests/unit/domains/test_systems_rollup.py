@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.domains.systems.lifecycle import NodePoolState, ServiceState, SystemState
-from stateward.domains.systems.rollup import followed, roll_up
+from stateward.domains.systems.states import followed, roll_up
 from stateward.errors import UnknownName
 from stateward.lifecycle import State
 

@@ -28,7 +28,7 @@ from stateward.domains.leases.resources.mci import _decoded
 from stateward.domains.leases.times import read_time
 from stateward.domains.mci.api import lenient
 from stateward.domains.ovc.settings import FILE, read_settings
-from stateward.domains.systems.definition.reading import read as read_definition
+from stateward.domains.systems.definition.parser import read as read_definition
 from stateward.drivers.aws.credential_refs import read_credential
 from stateward.drivers.aws.security_groups import wanted_rules
 from stateward.errors import StatewardError

@@ -15,13 +15,13 @@ from msgspec import Meta, Struct
 
 from stateward import naming
 from stateward.access import Right
-from stateward.domains.systems.actions import Actions
 from stateward.domains.systems.backends.port import Excerpt, Home, Ref
+from stateward.domains.systems.context import Premises
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.lifecycle import SYSTEM
-from stateward.domains.systems.names import NAME, checked_path, path_of, service_id
-from stateward.domains.systems.premises import Premises
-from stateward.domains.systems.specs import LOCAL, SystemSpec, spec_of
+from stateward.domains.systems.model import LOCAL, SystemSpec, spec_of
+from stateward.domains.systems.object_ids import NAME, checked_path, path_of, service_id
+from stateward.domains.systems.service import Actions
 from stateward.domains.systems.views import (
     AskedView,
     ChangeView,

@@ -10,15 +10,14 @@ from collections.abc import Iterable
 import msgspec
 
 from stateward.domains.systems.lifecycle import LIVING, SYSTEM, SystemState
-from stateward.domains.systems.names import system_of
-from stateward.domains.systems.patience import patience, patience_of
+from stateward.domains.systems.model import LOCAL, ChangeSpec, SystemSpec
+from stateward.domains.systems.object_ids import system_of
 from stateward.domains.systems.settings import Settings
-from stateward.domains.systems.specs import LOCAL, ChangeSpec, SystemSpec
 from stateward.engine import Denied, LockRequest, NotFound, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.locks.modes import Mode
 from stateward.store.changes import Ended
-from stateward.store.records import Key, Object, Operation
+from stateward.store.records import Key, Object, Operation, Timer
 
 BEGINNINGS = ("deploy", "teardown")
 WAIT = "wait"
@@ -128,3 +127,16 @@ async def guard_system(settings: Settings, uow: UnitOfWork, request: Request, fo
         check_host(settings, found.ns, None, request.spec)
     if request.action == "delete" and (request.tree != found.id or request.locks != exclusive("/")):
         raise Unlocked(found.id, request.action)
+
+
+GAVE_UP = "gave up"
+
+
+def patience_of(change: str) -> str:
+    """Return the id of the timer of a deploy or a teardown."""
+    return f"patience of {change}"
+
+
+def patience(ns: str, change: str, due: float) -> Timer:
+    """Return the timer by which waiting ends."""
+    return Timer(ns, patience_of(change), due, 0, change, GAVE_UP, "[]", "{}")

@@ -6,16 +6,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from stateward.domains.systems.api import routes
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import Backend
-from stateward.domains.systems.backends.simulated import SimulatedBackend
-from stateward.domains.systems.deploys import Deploys
-from stateward.domains.systems.following import RollUps, Watch, beside, tireless
-from stateward.domains.systems.premises import Premises
-from stateward.domains.systems.records import Records
-from stateward.domains.systems.services import Services
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
+from stateward.domains.systems.context import Premises
+from stateward.domains.systems.controllers import RollUps, Watch, beside, tireless
+from stateward.domains.systems.demo import Show
+from stateward.domains.systems.deploy_handlers import Deploys
+from stateward.domains.systems.model import LOCAL, SIMULATED
+from stateward.domains.systems.retention import Records
+from stateward.domains.systems.service_handlers import Services
 from stateward.domains.systems.settings import Settings
-from stateward.domains.systems.showing import Show
-from stateward.domains.systems.specs import LOCAL, SIMULATED
-from stateward.domains.systems.systems import Systems
+from stateward.domains.systems.system_handlers import Systems
 from stateward.domains.wing import Site, Wing
 from stateward.engine import Engine
 

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from stateward.domains.systems.backends.port import Instance
 from stateward.domains.systems.definition import NodePool, Service
-from stateward.domains.systems.names import path_of
-from stateward.domains.systems.specs import ChangeSeen, ChangeSpec, SystemSpec, Wanted, seen_of, spec_of
+from stateward.domains.systems.model import ChangeSeen, ChangeSpec, SystemSpec, Wanted, seen_of, spec_of
+from stateward.domains.systems.object_ids import path_of
 from stateward.engine import Accepted
 from stateward.store.records import Lock, Object, Operation
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from stateward.domains.systems import services
-from stateward.domains.systems.actions import Actions
+from stateward.domains.systems import service_handlers
 from stateward.domains.systems.backends.port import Home, Ref
-from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.service import Actions
 from stateward.engine import Accepted, Engine
 from stateward.store.port import Store
 from stateward.store.records import Key, Operation
@@ -76,7 +76,7 @@ class Stand:
         await self.until(there)
 
     async def states(self) -> dict[str, str]:
-        """Return the states of all services."""
+        """Return the states of all service_handlers."""
         return {one.id.partition(":")[2]: one.state for one in await self.wing.premises.services(HOME)}
 
     async def commands(self) -> dict[str, str]:
@@ -113,8 +113,8 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
 @pytest.fixture(autouse=True)
 def quick_to_heed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a cancelled deploy be noticed soon: most tests end with one."""
-    monkeypatch.setattr(services, "HEEDS", 0.02)
-    monkeypatch.setattr(services, "PAUSE", 0.02)
+    monkeypatch.setattr(service_handlers, "HEEDS", 0.02)
+    monkeypatch.setattr(service_handlers, "PAUSE", 0.02)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.systems import api as systems_api
-from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.house import SystemsWing
 from stateward.engine import Engine, Permanent

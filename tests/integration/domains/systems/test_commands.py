@@ -16,7 +16,7 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.cli.systems import app as system
 from stateward.config import Config
-from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.house import SystemsWing
 from stateward.engine import Engine
 from stateward.server import events, sockets

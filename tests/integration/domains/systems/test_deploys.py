@@ -6,14 +6,14 @@ from contextlib import suppress
 
 import pytest
 
-from stateward.domains.systems import premises, systems
-from stateward.domains.systems.actions import Actions, NothingToRollBack
+from stateward.domains.systems import context, system_handlers
 from stateward.domains.systems.backends.port import Home, Ref, Want
-from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.guards import NotLiving, Unlocked
 from stateward.domains.systems.house import SystemsWing
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
-from stateward.domains.systems.specs import ChangeSpec, spec_of
+from stateward.domains.systems.model import ChangeSpec, spec_of
+from stateward.domains.systems.service import Actions, NothingToRollBack
 from stateward.engine import AlreadyExists, Denied, Engine, Locked, NotFound
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
@@ -216,7 +216,7 @@ async def test_work_for_a_system_that_lives_on_another_machine_is_not_done_here(
         started.append(hosts[-1])
         await start(ref, want)
 
-    monkeypatch.setattr(premises, "LATER", 0.02)
+    monkeypatch.setattr(context, "LATER", 0.02)
     monkeypatch.setattr(stand.backend, "prepare", prepare)
     monkeypatch.setattr(stand.backend, "start", noted_start)
     deploying = await stand.deploy("/web", service())
@@ -366,7 +366,7 @@ class Reluctant(SimulatedBackend):
 async def test_a_system_that_cannot_be_made_ready_fails_after_some_attempts_and_can_be_tried_again(
     new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(systems, "ATTEMPTS", 2)
+    monkeypatch.setattr(system_handlers, "ATTEMPTS", 2)
     backend = Reluctant()
     wing = SystemsWing({"simulated": backend})
     engine = Engine(new_store(), wing.kinds, lease=3.0)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from stateward.domains.systems.backends.port import Home, Ref
+from stateward.domains.systems.controllers import RollUps, Watch
 from stateward.domains.systems.definition import read
-from stateward.domains.systems.following import RollUps, Watch
 from tests.integration.domains.systems.conftest import NS, SHOP, Stand, ref
 
 

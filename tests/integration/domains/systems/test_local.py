@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.systems.backends.local import health, keeper, ward
-from stateward.domains.systems.backends.local.files import Files, Lodge, Order, read, write
+from stateward.domains.systems.backends.local import backend_supervisor, health_check, instance_supervisor
+from stateward.domains.systems.backends.local.instance_dir import Files, Lodge, Order, read, write
+from stateward.domains.systems.backends.local.instance_supervisor import back_off
 from stateward.domains.systems.backends.local.launch import find, launch
-from stateward.domains.systems.backends.local.ward import back_off
 from stateward.domains.systems.backends.port import Home, NoRoom, Phase, Ref
 from stateward.domains.systems.definition import Health, NodePool, Service, revision_of
 from stateward.drivers.confinement import Confinement
@@ -246,7 +246,7 @@ async def test_an_error_of_ours_with_one_instance_is_its_own_state_and_is_tried_
             raise RuntimeError("no launch")
         return launch(lodge, order, *how)
 
-    monkeypatch.setattr(ward, "launch", fail_for_one)
+    monkeypatch.setattr(instance_supervisor, "launch", fail_for_one)
     async with keeping(folder) as backend:
         await start(backend, shell("sleep 60"), "one")
         await start(backend, shell("sleep 60"), "two")
@@ -266,7 +266,7 @@ async def test_an_error_of_ours_with_one_instance_is_its_own_state_and_is_tried_
 async def test_the_end_of_an_instance_does_not_wait_for_its_backoff(folder: Path) -> None:
     lodge, service = Files(folder).lodge(WEB, "one"), shell("sleep 60")
     lodge.put_order(Order("one", "r", service))
-    one = ward.Ward(lodge, lodge.order(), Confinement())  # type: ignore[arg-type]
+    one = instance_supervisor.Ward(lodge, lodge.order(), Confinement())  # type: ignore[arg-type]
     one.fail(1.0, RuntimeError("broken"))
     assert not one.tick(1.1)
     lodge.put_order(Order("one", "r", service, stop=True))
@@ -285,7 +285,7 @@ async def test_a_gate_that_cannot_be_told_of_its_instances_is_told_later_and_kee
             raise OSError("no space left")
         write(file, value)
 
-    monkeypatch.setattr(keeper, "write", write_or_fail)
+    monkeypatch.setattr(backend_supervisor, "write", write_or_fail)
     async with keeping(folder) as backend:
         await start(backend, shell("sleep 60"))
         await start(backend, shell("sleep 60"), ref=other)
@@ -364,14 +364,14 @@ async def test_a_keeper_that_dies_right_after_a_start_leaves_a_note_of_the_insta
         launch(*how)
         raise Killed
 
-    monkeypatch.setattr(ward, "launch", start_and_die)
+    monkeypatch.setattr(instance_supervisor, "launch", start_and_die)
     with pytest.raises(Killed):
-        ward.Ward(lodge, lodge.order(), confinement).tick(1.0)  # type: ignore[arg-type]
+        instance_supervisor.Ward(lodge, lodge.order(), confinement).tick(1.0)  # type: ignore[arg-type]
     monkeypatch.undo()
     async with asyncio.timeout(10):
         while find(lodge, 1) is None:  # it shows its environment when it has become what it is to be
             await asyncio.sleep(0.01)
-    next_one = ward.Ward(lodge, Order("one", revision_of(service), service, stop=True), confinement)
+    next_one = instance_supervisor.Ward(lodge, Order("one", revision_of(service), service, stop=True), confinement)
     next_one.tick(2.0)
     process = next_one.state.process
     assert process is not None
@@ -393,7 +393,7 @@ async def test_a_check_that_is_broken_off_while_its_command_is_started_leaves_no
         return begun[0]
 
     check = Health(command=("/bin/sleep", "60"))
-    look = asyncio.create_task(health.look(check, 0, {}, str(tmp_path), begin))
+    look = asyncio.create_task(health_check.look(check, 0, {}, str(tmp_path), begin))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     look.cancel()

@@ -15,11 +15,11 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from stateward.domains.systems.actions import Actions
-from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
 from stateward.domains.systems.house import SystemsWing
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
+from stateward.domains.systems.service import Actions
 from stateward.engine import Accepted, Denied, Engine
 from stateward.engine.locking import conflicts
 from stateward.locks.paths import parse_path

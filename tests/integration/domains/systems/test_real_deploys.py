@@ -14,11 +14,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.systems.actions import Actions
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import Home, Ref
 from stateward.domains.systems.definition import Service, Tree
 from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.service import Actions
 from stateward.engine import Engine
 from stateward.store import open_store
 from stateward.store.records import Operation, Status

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from stateward.access import Role
-from stateward.domains.systems.actions import Actions
 from stateward.domains.systems.backends.port import Ref, Want
-from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
 from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.service import Actions
 from stateward.engine import Accepted
 from stateward.server.windows import encode_line
 from stateward.store.port import Store

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from stateward.domains.systems.backends.port import Ref, Want
-from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.house import SystemsWing
 from stateward.engine import Engine
 from stateward.store import open_store

@@ -1,6 +1,6 @@
 import pytest
 
-from stateward.domains.systems.names import (
+from stateward.domains.systems.object_ids import (
     change_id,
     checked_path,
     path_of,

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.domains.systems.lifecycle import DEPLOY
-from stateward.domains.systems.records import ENDED, surplus
-from stateward.domains.systems.specs import ChangeSpec, Picture
+from stateward.domains.systems.model import ChangeSpec, Picture
+from stateward.domains.systems.retention import ENDED, surplus
 from stateward.store.records import Object
 
 OPEN = ("pending", "accepted", "in progress")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.domains.systems.backends.port import Instance, Phase
 from stateward.domains.systems.definition import Rollout
-from stateward.domains.systems.rolling import is_done, next_deeds, score
+from stateward.domains.systems.rollout import is_done, next_deeds, score
 
 ROLLOUTS = st.builds(Rollout, st.integers(0, 3), st.integers(0, 3)).filter(lambda one: one != Rollout(0, 0))
 

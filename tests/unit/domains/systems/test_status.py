@@ -6,12 +6,10 @@ from typing import TypeVar
 
 import pytest
 
-from stateward.domains.systems.backends.port import Instance, NoRoom, Phase
+from stateward.domains.systems.backends.port import Instance, NoRoom, Phase, check_fits, place
 from stateward.domains.systems.definition import NodePool
 from stateward.domains.systems.lifecycle import NodePoolState, ServiceState
-from stateward.domains.systems.placement import check_fits, place
-from stateward.domains.systems.rollup import roll_up
-from stateward.domains.systems.status import Facts, service_state, settled_facts
+from stateward.domains.systems.states import Facts, roll_up, service_state, settled_facts
 
 T = TypeVar("T")
 

@@ -2,6 +2,6 @@
 
 from stateward.domains.systems.definition.document import BadDefinition
 from stateward.domains.systems.definition.model import Health, NodePool, Rollout, Service, Tree, revision_of
-from stateward.domains.systems.definition.reading import read
+from stateward.domains.systems.definition.parser import read
 
 __all__ = ["BadDefinition", "Health", "NodePool", "Rollout", "Service", "Tree", "read", "revision_of"]

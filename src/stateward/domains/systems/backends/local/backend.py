@@ -10,16 +10,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stateward.domains.systems.backends.local.files import GATE, Files, Lodge, Order, State
-from stateward.domains.systems.backends.local.keeper import Keeper
-from stateward.domains.systems.backends.local.launch import free_port
-from stateward.domains.systems.backends.port import Excerpt, Home, Instance, Phase, Ref, Want
+from stateward.domains.systems.backends.local.backend_supervisor import Keeper
+from stateward.domains.systems.backends.local.instance_dir import GATE, Files, Lodge, Order, State
+from stateward.domains.systems.backends.local.launch import PROXY_PROGRAM, free_port
+from stateward.domains.systems.backends.port import Excerpt, Home, Instance, Phase, Ref, Want, check_fits, place
 from stateward.domains.systems.definition import Health, NodePool, Service
-from stateward.domains.systems.placement import check_fits, place
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.process.trees import remove_tree
 
-GATE_PROGRAM = str(Path(__file__).with_name("gate.py"))
 STEP = 0.05
 
 
@@ -81,7 +79,7 @@ class LocalBackend:
 
     def _gate(self, ref: Ref, port: int) -> Order:
         ready = str(self._files.service(ref) / "ready.json")
-        command = (sys.executable, "-I", "-S", GATE_PROGRAM, ready, str(port))
+        command = (sys.executable, "-I", "-S", PROXY_PROGRAM, ready, str(port))
         check = Health(tcp=True, interval=5.0, timeout=5.0)
         return Order(GATE, GATE, Service(command=command, health=check, drain=0.05), port=port)
 

@@ -12,12 +12,13 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from stateward.domains.systems.backends.local.files import GATE, Lodge, Order, prepare_log
+from stateward.domains.systems.backends.local.instance_dir import GATE, Lodge, Order, prepare_log
 from stateward.drivers.confinement import Box, Confinement
 from stateward.drivers.process.procfs import PROC, Process, process_of, same, stat_of, this_host
 from stateward.drivers.process.spawn import spawn
 
 MARK = "STATEWARD_INSTANCE"
+PROXY_PROGRAM = str(Path(__file__).with_name("tcp_proxy.py"))
 INTO_FOLDER = """
 cd "$1" 2>/dev/null || { echo "$1 must be readable by everybody, or be named in the setting machine_paths"; exit 126; }
 shift
@@ -49,12 +50,19 @@ def environment_of(lodge: Lodge, order: Order, boot: int, port: int, box: Box) -
 def launch(lodge: Lodge, order: Order, boot: int, port: int, box: Box, confinement: Confinement) -> int:
     """Start an instance's process, and return its number; a gate is ours, and needs no confinement."""
     prepare_log(lodge.log)
-    command = ["/bin/sh", "-c", INTO_FOLDER, "instance", folder_of(order, box), *order.service.command]
+    words = _proxy_command(order) if order.name == GATE else order.service.command
+    command = ["/bin/sh", "-c", INTO_FOLDER, "instance", folder_of(order, box), *words]
     environment = environment_of(lodge, order, boot, port, box)
     with Path(os.devnull).open("rb") as nothing:
         if order.name == GATE:
             return spawn(command, environment, nothing.fileno(), lodge.log)
         return spawn(command, environment, nothing.fileno(), lodge.log, partial(confinement.run, box))
+
+
+def _proxy_command(order: Order) -> tuple[str, ...]:
+    """Return the command of a TCP proxy; the order may name the file that the program had in an earlier version."""
+    interpreter, *flags, _, ready_file, port = order.service.command
+    return (interpreter, *flags, PROXY_PROGRAM, ready_file, port)
 
 
 def box_of(lodge: Lodge, order: Order, confinement: Confinement) -> Box:

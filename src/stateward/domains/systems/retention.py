@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from stateward.domains.systems.backends.port import Home
+from stateward.domains.systems.context import Premises
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
-from stateward.domains.systems.premises import Premises
-from stateward.domains.systems.specs import ChangeSpec, spec_of
+from stateward.domains.systems.model import ChangeSpec, spec_of
 from stateward.engine import Denied
 from stateward.engine.troubles import FaultIsolation
 from stateward.lifecycle import CONTROLLER, FINAL

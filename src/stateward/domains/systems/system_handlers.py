@@ -3,12 +3,12 @@
 from functools import partial
 
 from stateward.domains.systems.backends.port import Home
-from stateward.domains.systems.deploys import clear
+from stateward.domains.systems.context import Premises
+from stateward.domains.systems.deploy_handlers import clear
 from stateward.domains.systems.guards import guard_system
 from stateward.domains.systems.lifecycle import SYSTEM
-from stateward.domains.systems.premises import Premises
-from stateward.domains.systems.records import Records
-from stateward.domains.systems.specs import Lives, SystemSpec, encoded, spec_of
+from stateward.domains.systems.model import Lives, SystemSpec, encoded, spec_of
+from stateward.domains.systems.retention import Records
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Temporary
 from stateward.errors import UnknownName
 from stateward.store.records import Status

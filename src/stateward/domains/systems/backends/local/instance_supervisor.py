@@ -10,8 +10,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from stateward.domains.systems.backends.local import health
-from stateward.domains.systems.backends.local.files import Lodge, Order, State
+from stateward.domains.systems.backends.local import health_check
+from stateward.domains.systems.backends.local.instance_dir import Lodge, Order, State
 from stateward.domains.systems.backends.local.launch import (
     ask_to_end,
     box_of,
@@ -168,7 +168,7 @@ class Ward:
         box = Box(self.lodge.folder, uid=self.state.uid)
         environment = environment_of(self.lodge, self.order, self.state.boot, port, box)
         begin = partial(self._confinement.run, box)
-        return await health.look(check, port, environment, folder_of(self.order, box), begin)
+        return await health_check.look(check, port, environment, folder_of(self.order, box), begin)
 
     def _judge(self, now: float, look: "asyncio.Task[str]", most: int) -> None:
         self._look = None

@@ -1,6 +1,6 @@
 """The gate of a service: one port before all of its instances. A program of its own, on the standard library alone.
 
-    python gate.py READY_FILE PORT
+    python tcp_proxy.py READY_FILE PORT
 
 It outlives the server as the instances do. For each connection it looks which instances take new ones, and chooses
 that with the fewest; one that cannot be reached is passed over, before anything was sent to it. What it has begun to

@@ -14,15 +14,14 @@ from typing import Any
 import msgspec
 
 from stateward.domains.systems.backends.port import Home
-from stateward.domains.systems.changes import Asker, picture_of
-from stateward.domains.systems.following import RollUps
-from stateward.domains.systems.guards import guard_change, stop_waiting, system_beside
+from stateward.domains.systems.change_planner import Asker, picture_of
+from stateward.domains.systems.context import Premises
+from stateward.domains.systems.controllers import RollUps
+from stateward.domains.systems.guards import guard_change, patience_of, stop_waiting, system_beside
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN, DeployState, TeardownState
-from stateward.domains.systems.names import pool_id, service_id, system_of
-from stateward.domains.systems.patience import patience_of
-from stateward.domains.systems.premises import Premises
-from stateward.domains.systems.services import UNDO
-from stateward.domains.systems.specs import SECRET_ENV, ChangeSeen, ChangeSpec, Picture, encoded, seen_of, spec_of
+from stateward.domains.systems.model import SECRET_ENV, ChangeSeen, ChangeSpec, Picture, encoded, seen_of, spec_of
+from stateward.domains.systems.object_ids import pool_id, service_id, system_of
+from stateward.domains.systems.service_handlers import UNDO
 from stateward.engine import Ending, Handler, Job, Kind, Permanent, Request
 from stateward.lifecycle import CONTROLLER, WORKER
 from stateward.locks.paths import Path, parse_path

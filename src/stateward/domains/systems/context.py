@@ -10,9 +10,9 @@ from math import inf
 
 from stateward.domains.systems.backends.port import Backend, Elsewhere, Home
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM
-from stateward.domains.systems.names import service_id
+from stateward.domains.systems.model import Lives, SystemSpec, seen_of, spec_of
+from stateward.domains.systems.object_ids import service_id
 from stateward.domains.systems.settings import Settings
-from stateward.domains.systems.specs import Lives, SystemSpec, seen_of, spec_of
 from stateward.engine import Engine, NotFound, Temporary
 from stateward.errors import UnknownName
 from stateward.locks.paths import ROOT, Path

@@ -4,11 +4,11 @@ import asyncio
 from contextlib import suppress
 from random import Random
 
-from stateward.domains.systems.actions import Actions
 from stateward.domains.systems.backends.port import Home, Ref
-from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
-from stateward.domains.systems.specs import SIMULATED
+from stateward.domains.systems.model import SIMULATED
+from stateward.domains.systems.service import Actions
 from stateward.engine import AlreadyExists, Denied, Engine
 
 NS, SYSTEM = "demo", "billing"

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from stateward.domains.systems import showing
-from stateward.domains.systems.backends.simulated import SimulatedBackend
+from stateward.domains.systems import demo
+from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.house import SystemsWing
 from stateward.engine import Engine
 from stateward.store import open_store
@@ -13,7 +13,7 @@ from stateward.store.selection import JournalFilter
 
 
 async def test_the_demo_deploys_scales_and_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(showing, "PAUSE", 0.02)
+    monkeypatch.setattr(demo, "PAUSE", 0.02)
     wing = SystemsWing({"simulated": SimulatedBackend()})
     engine = Engine(open_store(":memory:"), wing.kinds)
     wing.attach(engine)
@@ -21,7 +21,7 @@ async def test_the_demo_deploys_scales_and_crashes(monkeypatch: pytest.MonkeyPat
         show = asyncio.create_task(wing.show(engine))
         wanted = {"updating", "scaling", "degraded", "stable"}
         async with asyncio.timeout(60):
-            async for line in engine.watch(0, JournalFilter(ns=showing.NS, kind="systems.service")):
+            async for line in engine.watch(0, JournalFilter(ns=demo.NS, kind="systems.service")):
                 wanted.discard(line.target or "")
                 if not wanted:
                     break

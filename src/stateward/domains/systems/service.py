@@ -10,8 +10,8 @@ from contextlib import suppress
 from stateward.domains.systems.definition import Tree
 from stateward.domains.systems.guards import WAIT, exclusive
 from stateward.domains.systems.lifecycle import DEPLOY, SYSTEM, TEARDOWN, DeployState
-from stateward.domains.systems.names import change_id, checked_name, checked_path, from_key
-from stateward.domains.systems.specs import ChangeSeen, ChangeSpec, Picture, SystemSpec, seen_of, spec_of
+from stateward.domains.systems.model import ChangeSeen, ChangeSpec, Picture, SystemSpec, seen_of, spec_of
+from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key
 from stateward.engine import Accepted, Denied, Engine, NotFound
 from stateward.engine.ids import new_id
 from stateward.engine.verdicts import bare_key, is_former

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from stateward.domains.systems.definition import NodePool, Service, revision_of
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, NodePoolState, ServiceState
-from stateward.domains.systems.names import path_of, pool_id, service_id
-from stateward.domains.systems.specs import Picture, Wanted, encoded, spec_of
+from stateward.domains.systems.model import Picture, Wanted, encoded, spec_of
+from stateward.domains.systems.object_ids import path_of, pool_id, service_id
 from stateward.engine import Request
 from stateward.engine.requests import EMPTY, Creation
 from stateward.lifecycle import CONTROLLER

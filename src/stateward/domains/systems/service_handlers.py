@@ -9,13 +9,13 @@ import asyncio
 import msgspec
 
 from stateward.domains.systems.backends.port import Backend, Home, Instance, NoRoom, Ref, Want
+from stateward.domains.systems.context import Premises
 from stateward.domains.systems.definition import NodePool, Service
 from stateward.domains.systems.guards import HostNotGranted
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, DeployState, NodePoolState, ServiceState
-from stateward.domains.systems.names import path_of, pool_id, system_of
-from stateward.domains.systems.premises import Premises
-from stateward.domains.systems.rolling import Deeds, is_done, next_deeds, score
-from stateward.domains.systems.specs import LOCAL, SECRET_ENV, ChangeSeen, Wanted, seen_of, spec_of
+from stateward.domains.systems.model import LOCAL, SECRET_ENV, ChangeSeen, Wanted, seen_of, spec_of
+from stateward.domains.systems.object_ids import path_of, pool_id, system_of
+from stateward.domains.systems.rollout import Deeds, is_done, next_deeds, score
 from stateward.engine import Denied, Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT

@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from stateward.domains.systems.backends.port import Backend, Home, Ref
+from stateward.domains.systems.context import Premises
 from stateward.domains.systems.lifecycle import NODEPOOL, SERVICE, SYSTEM, NodePoolState, ServiceState, SystemState
-from stateward.domains.systems.names import path_of, service_id, system_of
-from stateward.domains.systems.premises import Premises
-from stateward.domains.systems.rollup import OWN, followed
-from stateward.domains.systems.services import lacking
-from stateward.domains.systems.specs import Wanted, spec_of
-from stateward.domains.systems.status import service_state, settled_facts
+from stateward.domains.systems.model import Wanted, spec_of
+from stateward.domains.systems.object_ids import path_of, service_id, system_of
+from stateward.domains.systems.service_handlers import lacking
+from stateward.domains.systems.states import OWN, followed, service_state, settled_facts
 from stateward.engine import Denied
 from stateward.engine.troubles import FaultIsolation
 from stateward.lifecycle import CONTROLLER

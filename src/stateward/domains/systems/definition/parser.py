@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from stateward.domains.systems.definition.document import NO_NUL, BadDefinition, Document, Where, load
 from stateward.domains.systems.definition.model import LONGEST_WORD, NodePool, Service, Tree
-from stateward.domains.systems.names import MOST_LEVELS, NAMED, checked_name
+from stateward.domains.systems.object_ids import MOST_LEVELS, NAMED, checked_name
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT, Path
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from stateward.domains.systems.backends.local.files import GATE, Files, Lodge, write
-from stateward.domains.systems.backends.local.ward import Ward
+from stateward.domains.systems.backends.local.instance_dir import GATE, Files, Lodge, write
+from stateward.domains.systems.backends.local.instance_supervisor import Ward
 from stateward.domains.systems.backends.port import Ref
 from stateward.drivers.confinement import Confinement
 from stateward.engine.troubles import GrowingIntervals

@@ -12,9 +12,8 @@ from math import inf
 
 from msgspec.structs import replace
 
-from stateward.domains.systems.backends.port import Excerpt, Home, Instance, Phase, Ref, Want
+from stateward.domains.systems.backends.port import Excerpt, Home, Instance, Phase, Ref, Want, check_fits, place
 from stateward.domains.systems.definition import NodePool
-from stateward.domains.systems.placement import check_fits, place
 
 
 class SimulatedBackend:
