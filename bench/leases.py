@@ -15,13 +15,13 @@ from bench.engine.places import new_database, new_file, new_folder, store_at
 from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
 from stateward.domains.leases.demand import Demand
-from stateward.domains.leases.house import LeasesWing
 from stateward.domains.leases.lifecycle import HOST, LEASE
 from stateward.domains.leases.model import Booking, Host, HostSeen, HostSpec, Share
+from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.pool import Pool
 from stateward.domains.leases.service import Caller
 from stateward.domains.leases.times import told_time
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
 from stateward.store.records import Object
 from stateward.store.selection import JournalFilter, Selector
@@ -50,24 +50,24 @@ def report() -> list[Line]:
 
 
 @asynccontextmanager
-async def _house(url: str) -> AsyncIterator[LeasesWing]:
-    wing = LeasesWing(Site(new_folder()))
-    engine = Engine(store_at(url), wing.kinds)
-    wing.attach(engine)
+async def _house(url: str) -> AsyncIterator[LeasesPlugin]:
+    plugin = LeasesPlugin(ProcessContext(new_folder()))
+    engine = Engine(store_at(url), plugin.kinds)
+    plugin.bind_engine(engine)
     async with engine:
         for start in range(0, HOSTS, 200):
             names = [{"name": f"h{number}", "vcpus": 8} for number in range(start, min(start + 200, HOSTS))]
-            await asyncio.gather(*(wing.hosts.register(ME, one) for one in names))
-        yield wing
+            await asyncio.gather(*(plugin.hosts.register(ME, one) for one in names))
+        yield plugin
 
 
 async def _measured(url: str) -> tuple[float, list[float], float]:
-    async with _house(url) as wing:
-        await wing.leases.list(ME.ns)
-        seconds = await _make(wing, LEASES, time() + DAY, CALLERS)
+    async with _house(url) as plugin:
+        await plugin.leases.list(ME.ns)
+        seconds = await _make(plugin, LEASES, time() + DAY, CALLERS)
         due = time() + AHEAD + LEASES / max(LEASES / seconds, 1)
-        await _make(wing, LEASES, due, CALLERS)
-        engine = wing.leases.engine
+        await _make(plugin, LEASES, due, CALLERS)
+        engine = plugin.leases.engine
         while (LEASE.kind, "ACTIVE") not in (counts := await engine.store.reader.count_states(_LEASES)) or (
             counts[LEASE.kind, "ACTIVE"] < LEASES
         ):
@@ -80,7 +80,7 @@ async def _measured(url: str) -> tuple[float, list[float], float]:
 _LEASES = Selector(ME.ns, kind=LEASE.kind)
 
 
-async def _make(wing: LeasesWing, number: int, start: float, callers: int) -> float:
+async def _make(plugin: LeasesPlugin, number: int, start: float, callers: int) -> float:
     """Make leases, so many callers at once; returns how many seconds that took."""
     left = iter(range(number))
     wish = {"resource_type": "physical:host", "min": 1, "max": 1}
@@ -88,7 +88,7 @@ async def _make(wing: LeasesWing, number: int, start: float, callers: int) -> fl
 
     async def caller() -> None:
         for one in left:
-            await wing.leases.create(ME, {"name": f"lease {one}", **given})
+            await plugin.leases.create(ME, {"name": f"lease {one}", **given})
 
     began = perf_counter()
     await asyncio.gather(*(caller() for _ in range(callers)))

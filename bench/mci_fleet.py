@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 from bench.engine.places import new_file, store_at
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.domains.mci.house import MciWing
 from stateward.domains.mci.model import Connection, MciSpec, SubGroup
+from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.service import Caller
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers import Place
 from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, SimulatedCloud, Temper
 from stateward.engine import Engine
@@ -34,22 +34,22 @@ PLACES = [Connection(f"{name}-r{n}", name, f"r{n}") for name in PROVIDERS for n 
 class Fleet:
     """An engine with the domain, and what is asked of it."""
 
-    def __init__(self, engine: Engine, wing: MciWing, calls: Counter[str]) -> None:
-        self.engine, self.wing, self.calls = engine, wing, calls
+    def __init__(self, engine: Engine, plugin: MciPlugin, calls: Counter[str]) -> None:
+        self.engine, self.plugin, self.calls = engine, plugin, calls
 
     async def connect(self) -> None:
         """Make all regions known."""
         for one in PLACES:
-            await self.wing.service.add_connection(one, ANN)
+            await self.plugin.service.add_connection(one, ANN)
 
     async def made(self, spec: MciSpec) -> None:
         """Make an MCI, and see it made."""
-        accepted = await self.wing.service.create(NS, spec, ANN)
+        accepted = await self.plugin.service.create(NS, spec, ANN)
         await self.engine.wait(NS, accepted.op.id)
 
     async def begun(self, mci: str, action: str) -> str:
         """Have something done to all VMs of an MCI; returns the operation."""
-        verdict = await self.wing.service.control(NS, mci, action, ANN)
+        verdict = await self.plugin.service.control(NS, mci, action, ANN)
         assert verdict.whole is not None
         return verdict.whole.op.id
 
@@ -59,12 +59,12 @@ class Fleet:
 
     async def states(self, mci: str) -> Counter[str]:
         """Return how many VMs of an MCI are in each state."""
-        return Counter(one.state for one in await self.wing.service.vms(NS, mci))
+        return Counter(one.state for one in await self.plugin.service.vms(NS, mci))
 
     def set_temper(self, temper: Temper) -> None:
         """Let all regions behave in another way."""
         for one in PLACES:
-            self.wing.cloud.set_temper(Place(one.provider, one.region), temper)
+            self.plugin.cloud.set_temper(Place(one.provider, one.region), temper)
 
 
 def everywhere(name: str, vms: int, providers: Sequence[str] = PROVIDERS) -> MciSpec:
@@ -83,12 +83,12 @@ async def new_fleet(file: str | None = None, *, tick: float = 0.25, slots: int =
     """Open a fleet on a database, a new one if none is named."""
     calls: Counter[str] = Counter()
     with TemporaryDirectory(prefix="stateward-bench-") as folder:
-        site = Site(Path(folder), chance=Random(1), called=lambda _, call: calls.update([call]))
-        wing = MciWing(site, cloud=SimulatedCloud(temper=CALM, chance=Random(1)), tick=tick, every=3600.0)
-        kinds = [*wing.kinds, token_kind(), quota_kind()]
+        site = ProcessContext(Path(folder), random=Random(1), on_provider_call=lambda _, call: calls.update([call]))
+        plugin = MciPlugin(site, cloud=SimulatedCloud(temper=CALM, chance=Random(1)), tick=tick, every=3600.0)
+        kinds = [*plugin.kinds, token_kind(), quota_kind()]
         engine = Engine(store_at(file or new_file()), kinds, slots=slots, chance=Random(1))
-        wing.attach(engine)
-        async with engine, wing.live(engine, works=True):
-            fleet = Fleet(engine, wing, calls)
+        plugin.bind_engine(engine)
+        async with engine, plugin.running(engine, works=True):
+            fleet = Fleet(engine, plugin, calls)
             await fleet.connect()
             yield fleet

@@ -37,9 +37,9 @@ async def guests() -> list[Line]:
 async def _life(driver: str, group: SubGroup, connection: Connection | None = None) -> list[Line]:
     async with new_fleet(tick=0.05) as fleet:
         if connection is not None:
-            await fleet.wing.service.add_connection(connection, ANN)
-            await fleet.wing.service.register(NS, Spec("guest", connection.name, "tiny"), ANN)
-            await fleet.wing.service.register(NS, Image("tick", connection.name, "tick"), ANN)
+            await fleet.plugin.service.add_connection(connection, ANN)
+            await fleet.plugin.service.register(NS, Spec("guest", connection.name, "tiny"), ANN)
+            await fleet.plugin.service.register(NS, Image("tick", connection.name, "tick"), ANN)
         seconds = {"create": await _timed(fleet.made(MciSpec(driver, f"uid-{driver}", (group,))))}
         try:
             await _check(fleet, driver, "Running", group.size)
@@ -69,6 +69,6 @@ async def _check(fleet: Fleet, mci: str, state: str, size: int) -> None:
 
 async def _end(fleet: Fleet, mci: str) -> None:
     if set(await fleet.states(mci)) - {"Terminated"}:
-        verdict = await fleet.wing.service.control(NS, mci, "terminate", ANN, force=True)
+        verdict = await fleet.plugin.service.control(NS, mci, "terminate", ANN, force=True)
         assert verdict.whole is not None
         await fleet.engine.wait(NS, verdict.whole.op.id)

@@ -62,7 +62,7 @@ async def served(fleet: Fleet) -> AsyncIterator[Place]:
     config = Config(port=0, rate=1_000_000_000)
     tokens = Tokens(fleet.engine)
     token, _ = await tokens.issue("bench", Role.ADMIN, [ANY])
-    app = create_app(fleet.engine, tokens, config, routes=fleet.wing.routes or routes(fleet.wing))
+    app = create_app(fleet.engine, tokens, config, routes=fleet.plugin.routes or routes(fleet.plugin))
     async with Windows(fleet.engine) as windows, listening(app, config) as address:
         app.state.windows = windows
         yield Place(address, token)
@@ -91,11 +91,11 @@ async def calls() -> list[Line]:
 async def _settle(fleet: Fleet) -> None:
     """Suspend and terminate some VMs of every region, half and half."""
     each = SMALL // len(PLACES)
-    for found in await fleet.wing.service.vms(NS, "small"):
+    for found in await fleet.plugin.service.vms(NS, "small"):
         number = int(found.id.rpartition("-")[2])
         if number <= each * SETTLED:
             action = "suspend" if number % 2 else "terminate"
-            asked = await fleet.wing.service.control_vm(NS, "small", vm_of(found).name, action, ANN)
+            asked = await fleet.plugin.service.control_vm(NS, "small", vm_of(found).name, action, ANN)
             await fleet.engine.wait(NS, asked.op.id)
 
 

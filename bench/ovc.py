@@ -16,13 +16,13 @@ from time import perf_counter
 from bench.engine.places import new_database, new_file, new_folder, store_at
 from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
-from stateward.domains.ovc.house import OvcWing
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, VmSpec
+from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.ovc.rounds import Rounds
 from stateward.domains.ovc.service import Caller
 from stateward.domains.ovc.settings import Settings
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers import Place
 from stateward.drivers.qemu.hardware import Hardware
 from stateward.drivers.simulated import CALM, SimulatedCloud
@@ -38,8 +38,8 @@ class Tenant:
 
     account = box = image = ""
 
-    def __init__(self, engine: Engine, wing: OvcWing) -> None:
-        self.engine, self.wing = engine, wing
+    def __init__(self, engine: Engine, plugin: OvcPlugin) -> None:
+        self.engine, self.plugin = engine, plugin
 
     async def made(self, making: Awaitable[Accepted]) -> str:
         accepted = await making
@@ -47,7 +47,7 @@ class Tenant:
         return accepted.object.id
 
     async def furnish(self, driver: str) -> None:
-        make = self.wing.service
+        make = self.plugin.service
         for number in range(2):
             spec = NodeSpec(f"n{number}", driver)  # type: ignore[arg-type]
             await self.made(make.register_node(NS, spec, ME))
@@ -57,18 +57,18 @@ class Tenant:
 
     async def vm(self, name: str) -> str:
         spec = VmSpec(name, self.account, self.box, self.image)
-        return await self.made(self.wing.service.create_machine(NS, spec, ME))
+        return await self.made(self.plugin.service.create_machine(NS, spec, ME))
 
     async def end(self) -> None:
         """Leave no machine behind, the firewall included."""
-        accepted = await self.wing.service.act(NS, ACCOUNT.kind, self.account, "destroy", ME)
+        accepted = await self.plugin.service.act(NS, ACCOUNT.kind, self.account, "destroy", ME)
         await self.engine.wait(NS, accepted.op.id)
 
     async def disk(self, name: str) -> str:
-        return await self.made(self.wing.service.create_disk(NS, DiskSpec(name, self.account), ME))
+        return await self.made(self.plugin.service.create_disk(NS, DiskSpec(name, self.account), ME))
 
     async def do(self, vm: str, action: str, **args: str) -> None:
-        accepted = await self.wing.service.act(NS, VM.kind, vm, action, ME, args=args)
+        accepted = await self.plugin.service.act(NS, VM.kind, vm, action, ME, args=args)
         ended = await self.engine.wait(NS, accepted.op.id)
         assert ended.status == "succeeded", ended
 
@@ -77,11 +77,11 @@ class Tenant:
 async def _cloud(url: str, driver: str, storage: str) -> AsyncIterator[Tenant]:
     folder = new_folder()
     settings = Settings(storage, look_every=0.0)  # type: ignore[arg-type]
-    wing = OvcWing(Site(folder), settings, cloud=SimulatedCloud(temper=CALM))
-    engine = Engine(store_at(url), wing.kinds)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=True):
-        tenant = Tenant(engine, wing)
+    plugin = OvcPlugin(ProcessContext(folder), settings, cloud=SimulatedCloud(temper=CALM))
+    engine = Engine(store_at(url), plugin.kinds)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
+        tenant = Tenant(engine, plugin)
         await tenant.furnish(driver)
         yield tenant
     rmtree(folder, ignore_errors=True)
@@ -103,7 +103,7 @@ async def _actions(url: str, name: str) -> list[Line]:
         pairs = list(zip(vms, disks, strict=True))
         both, _ = await _timed(lambda: _gathered([tenant.do(vm, "attach disk", disk=disk) for vm, disk in pairs]))
         alone = [(await _timed(partial(tenant.do, vm, "resume")))[0] for vm in vms[:ALONE]]
-        looked, _ = await _timed(Rounds(tenant.engine, tenant.wing.nodes, Random(1), every=0.0).look_around)
+        looked, _ = await _timed(Rounds(tenant.engine, tenant.plugin.nodes, Random(1), every=0.0).look_around)
     return [
         ratio(f"an action on a VM and its disk, {name}", both / paused, "the time of one on the VM alone"),
         plain(f"VMs made and deployed, {VMS} at once, {name}", VMS / made, "a second", None, Better.HIGHER),

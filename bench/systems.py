@@ -12,7 +12,7 @@ from bench.figures import Better, Line, gain, plain, ratio
 from bench.loops import run
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
-from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.domains.systems.service import Actions
 from stateward.engine import Engine, LockRequest
 from stateward.lifecycle import CONTROLLER
@@ -45,10 +45,10 @@ def report() -> list[Line]:
 
 @asynccontextmanager
 async def _large(url: str, backend: SimulatedBackend) -> AsyncIterator[Engine]:
-    wing = SystemsWing({"simulated": backend})
-    engine = Engine(store_at(url), wing.kinds, slots=SLOTS)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=True):
+    plugin = SystemsPlugin({"simulated": backend})
+    engine = Engine(store_at(url), plugin.kinds, slots=SLOTS)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
         await engine.wait(NS, (await Actions(engine, NS).create(SYSTEM, "simulated")).op.id)
         yield engine
 

@@ -115,7 +115,7 @@ class SimulatedClouds:
 
 
 def all_kinds(clouds: SimulatedClouds | None = None) -> list[Kind]:
-    """Return every kind that a server knows, without its domain's wing; with clouds, all work is theirs."""
+    """Return every kind that a server knows, without its domain's plugin; with clouds, all work is theirs."""
     domains = [Kind(one, general=True) if clouds is None else clouds.kind(one) for one in lifecycles()]
     return [*domains, token_kind(), quota_kind()]
 

@@ -13,7 +13,7 @@ from stateward.access import Role, Tokens
 from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
-from stateward.domains.wing import Wing
+from stateward.domains.plugin import DomainPlugin
 from stateward.engine import Engine
 from stateward.server import console, events
 from stateward.server.app import create_app
@@ -48,15 +48,15 @@ class Served:
 
 
 @asynccontextmanager
-async def open_to_readers(store: Store, wing: Wing, ns: str) -> AsyncIterator[Served]:
+async def open_to_readers(store: Store, plugin: DomainPlugin, ns: str) -> AsyncIterator[Served]:
     """Open an engine with one domain at work, its application, and clients that read a namespace."""
-    engine = Engine(store, [*wing.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
-    wing.attach(engine)
+    engine = Engine(store, [*plugin.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
+    plugin.bind_engine(engine)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(engine)
-        await stack.enter_async_context(wing.live(engine, works=True))
+        await stack.enter_async_context(plugin.running(engine, works=True))
         tokens = Tokens(engine)
-        routes = {"routes": wing.routes, "api_routes": [*console.API_ROUTES, *events.ROUTES]}
+        routes = {"routes": plugin.routes, "api_routes": [*console.API_ROUTES, *events.ROUTES]}
         app = create_app(engine, tokens, Config(rate=1_000_000), **routes)  # type: ignore[arg-type]
         app.state["windows"] = await stack.enter_async_context(Windows(engine))
         served = Served(engine, app, {})

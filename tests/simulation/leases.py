@@ -16,13 +16,13 @@ from typing import Any
 from msgspec import Struct
 
 from stateward.domains.leases.demand import Demand
-from stateward.domains.leases.house import LeasesWing
 from stateward.domains.leases.lifecycle import HOST, LEASE
 from stateward.domains.leases.model import HostSeen, ReservationSpec, host_of, lease_of
+from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.resources import Task
 from stateward.domains.leases.service import Caller
 from stateward.domains.leases.times import told_time
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.engine import Denied, Engine, Permanent, Request, Temporary
 from stateward.errors import StatewardError
 from stateward.lifecycle import TRANSITIONAL
@@ -95,8 +95,8 @@ class LeaseProcess(Process):
             name, world.loop, world.store, [], world.weather, chance, world.new_id, world.committed,
             lambda: world.former, world.lease,
         )  # fmt: skip
-        self.wing = LeasesWing(Site(Path(), chance=chance), more=[world.gadgets], new_id=world.new_id)
-        self._kinds = self.wing.kinds
+        self.plugin = LeasesPlugin(ProcessContext(Path(), random=chance), more=[world.gadgets], new_id=world.new_id)
+        self._kinds = self.plugin.kinds
 
     async def _live(self) -> None:
         while self.engine is None:
@@ -104,7 +104,7 @@ class LeaseProcess(Process):
                 self.store, self._kinds, works=self.works, slots=max(self.slots, 3), lease=self.lease,
                 process=self.name, new_id=self._new_id, chance=self._chance,
             )  # fmt: skip
-            self.wing.attach(engine)
+            self.plugin.bind_engine(engine)
             try:
                 await engine.__aenter__()
                 self.engine = engine
@@ -217,7 +217,9 @@ class LeaseWorld:
         for name in HOSTS:
             while True:
                 try:
-                    await self.up[0].wing.hosts.register(ME, {"name": name, "vcpus": 8, "memory_mb": 8, "local_gb": 8})
+                    await self.up[0].plugin.hosts.register(
+                        ME, {"name": name, "vcpus": 8, "memory_mb": 8, "local_gb": 8}
+                    )
                     break
                 except (StatewardError, StoreError, IndexError) as error:
                     if isinstance(error, Denied):
@@ -255,7 +257,7 @@ class LeaseWorld:
         while leases := await self._objects(LEASE.kind):
             for one in leases:
                 if one.state != "DELETING":
-                    await self._try(partial(self.up[-1].wing.leases.delete, ME, one.id))
+                    await self._try(partial(self.up[-1].plugin.leases.delete, ME, one.id))
             await asyncio.sleep(5.0)
         for one in await self._objects(HOST.kind):
             seen = host_of(one).seen
@@ -312,7 +314,7 @@ class LeaseWorld:
             "end_date": told_time(end),
             "reservations": [self._wish(chance) for _ in range(chance.choice((1, 1, 2, 3)))],
         }
-        return lambda: process.wing.leases.create(ME, given)
+        return lambda: process.plugin.leases.create(ME, given)
 
     def _wish(self, chance: Random) -> dict[str, Any]:
         match chance.randrange(4):
@@ -340,24 +342,24 @@ class LeaseWorld:
             case 2 if found is not None:
                 reservations = [one for one in lease_of(found).spec.reservations if "min" in one.details]
                 given["reservations"] = [{"id": one.id, "min": 1, "max": chance.randint(1, 3)} for one in reservations]
-        return lambda: process.wing.leases.update(ME, name, given)
+        return lambda: process.plugin.leases.update(ME, name, given)
 
     def _delete(self, process: LeaseProcess, chance: Random) -> Callable[[], Any]:
         name = self._some(chance, LEASE.kind)
-        return lambda: process.wing.leases.delete(ME, name)
+        return lambda: process.plugin.leases.delete(ME, name)
 
     def _recover(self, process: LeaseProcess, chance: Random) -> Callable[[], Any]:
         broken = sorted(name for name, one in self._last.items() if one.kind == LEASE.kind and one.state == "ERROR")
         name = chance.choice(broken) if broken else "nobody"
-        return lambda: process.wing.leases.recover(ME, name)
+        return lambda: process.plugin.leases.recover(ME, name)
 
     def _fail(self, process: LeaseProcess, chance: Random) -> Callable[[], Any]:
         name = chance.choice(HOSTS)
-        return lambda: process.wing.hosts.fail(ME, name)
+        return lambda: process.plugin.hosts.fail(ME, name)
 
     def _cure(self, process: LeaseProcess, chance: Random) -> Callable[[], Any]:
         name = chance.choice(HOSTS)
-        return lambda: process.wing.hosts.recover(ME, name)
+        return lambda: process.plugin.hosts.recover(ME, name)
 
     async def _chaos(self) -> None:
         chance = self.chance("chaos")

@@ -1,12 +1,15 @@
-"""What a driver's answer means for the work that asked: drivers know nothing of the engine, and say what happened."""
+"""The translation of a driver's outcome into the engine's error policies.
+
+Drivers do not know the engine: they return an outcome, and handlers raise the error that the engine acts on.
+"""
 
 from stateward.drivers import Accepted, Already, Outcome, Refused, Transient
 from stateward.drivers import Throttled as Slow
 from stateward.engine import Permanent, Temporary, Throttled, Unknown
 
 
-def answered(outcome: Outcome) -> None:
-    """Read an outcome: return if it was taken, and raise what is to follow if not."""
+def raise_for_outcome(outcome: Outcome) -> None:
+    """Return if the provider accepted the call; otherwise raise Permanent, Throttled, Temporary or Unknown."""
     match outcome:
         case Accepted() | Already():
             return

@@ -1,10 +1,26 @@
-"""The domains there are. Upper floors learn of them here and nowhere else; a new domain adds one line."""
+"""The registry of domains: their lifecycles, settings and plug-ins.
+
+Packages above the domains (server, command line) find a domain here and nowhere else. A new domain adds its name to
+`DOMAINS` and to the import above it.
+
+A client of the tables alone (the command line, the documentation) must not wait for the engine and the web framework,
+so plug-ins are imported only when `load_plugins` is called.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from stateward.domains import edge, leases, mci, ovc, systems
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
+
+if TYPE_CHECKING:
+    from stateward.domains.plugin import DomainPlugin, ProcessContext
+    from stateward.engine import Kind
 
 DOMAINS = (mci, edge, ovc, leases, systems)
 
@@ -27,3 +43,22 @@ def lifecycle_of(kind: str) -> Lifecycle:
         return _KINDS[kind]
     except KeyError:
         raise UnknownName("kind", kind, _KINDS) from None
+
+
+def load_plugins(
+    context: "ProcessContext", create_kind: "Callable[[Lifecycle], Kind] | None" = None
+) -> "list[DomainPlugin]":
+    """Create the plug-in of every domain, by `create_plugin(context)` in the domain's module `plugin`.
+
+    A domain without that module gets a plug-in with nothing but its lifecycles; `create_kind` makes their kinds.
+    """
+    from stateward.domains.plugin import general_kind, lifecycles_plugin
+
+    plugins: list[DomainPlugin] = []
+    for domain in DOMAINS:
+        module = f"{domain.__name__}.plugin"
+        if find_spec(module) is None:
+            plugins.append(lifecycles_plugin(domain.LIFECYCLES, create_kind or general_kind))
+        else:
+            plugins.append(import_module(module).create_plugin(context))
+    return plugins

@@ -1,8 +1,8 @@
-"""Templates: how one domain makes and removes objects of another that it does not know.
+"""Templates: how one domain creates and removes objects of another domain that it does not import.
 
-A domain whose objects others may make puts a template into `Site.templates`, under a name. The other domain asks the
-template for the spec of an object, and the engine for its creation. So a wrong wish is refused at once, and no domain
-reads the specs of another.
+A domain whose objects others may create registers a template in `ProcessContext.templates`, under a name. The other
+domain asks the template for the spec of an object, and the engine for the creation. So bad input is refused at once,
+and no domain reads the specs of another.
 """
 
 from collections.abc import Mapping, Sequence

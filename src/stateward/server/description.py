@@ -16,7 +16,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.response import Response
 from litestar.routes import BaseRoute, HTTPRoute
 
-from stateward.domains.wing import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
+from stateward.domains.plugin import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
 from stateward.server.answers import example_of, texts_of
 from stateward.server.auth import Open
 from stateward.server.domain_examples import BODIES

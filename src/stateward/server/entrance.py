@@ -13,7 +13,7 @@ from litestar.routes import ASGIRoute, BaseRoute, HTTPRoute, WebSocketRoute
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from stateward.access import Right
-from stateward.domains.wing import EVERYWHERE, OPEN, RIGHT
+from stateward.domains.plugin import EVERYWHERE, OPEN, RIGHT
 from stateward.server.auth import Guard, Needs, Open
 from stateward.server.door import Door
 from stateward.server.headers import Headers, secured

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.domains.wing import Wing
+from stateward.domains.plugin import DomainPlugin
 from stateward.engine import Kind
 from stateward.engine.pruning import history_kind
 
 
-def kinds_of(wings: Sequence[Wing]) -> list[Kind]:
+def kinds_of(plugins: Sequence[DomainPlugin]) -> list[Kind]:
     """Return every kind that a server knows: those of the domains, and the deployment's own."""
-    return [*(kind for wing in wings for kind in wing.kinds), token_kind(), quota_kind(), history_kind()]
+    return [*(kind for plugin in plugins for kind in plugin.kinds), token_kind(), quota_kind(), history_kind()]

@@ -21,7 +21,7 @@ from litestar.routes import HTTPRoute
 from msgspec import Struct
 
 from stateward.access.quotas import QuotaExceeded
-from stateward.domains.wing import MESSAGES, PLAIN_PROBLEMS
+from stateward.domains.plugin import MESSAGES, PLAIN_PROBLEMS
 from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
 from stateward.engine.groups import NoneAllowed
 from stateward.engine.requests import (

@@ -25,8 +25,8 @@ from msgspec.structs import replace
 from stateward.access import Tokens
 from stateward.access.quotas import QuotaGuard
 from stateward.config import Config, masked
-from stateward.domains.furnishing import wings
-from stateward.domains.wing import Site, Wing
+from stateward.domains.plugin import DomainPlugin, ProcessContext
+from stateward.domains.registry import load_plugins
 from stateward.drivers.confinement import Confinement
 from stateward.errors import BadInput, StatewardError
 from stateward.server import console, events, metrics, sockets
@@ -72,7 +72,7 @@ class Opened(Struct, frozen=True):
 
     app: Litestar
     engine: ObservedEngine
-    wings: Sequence[Wing]
+    plugins: Sequence[DomainPlugin]
     tokens: Tokens
     windows: Windows
 
@@ -97,12 +97,12 @@ def store_of(config: Config) -> Store:
         raise BadInput("database", masked(config.store_url), error.allowed) from None
 
 
-def wings_of(config: Config, calls: ProviderCalls) -> list[Wing]:
+def plugins_of(config: Config, calls: ProviderCalls) -> list[DomainPlugin]:
     """Furnish the domains; the programs that they start are told of a folder that does not depend on where we are."""
     folder = Path(config.data).resolve()
     chance = Random()  # noqa: S311 - not for secrets
-    site = Site(folder, config.demo, config.local, chance, calls.called, calls.saved, settings=config.domains)
-    return wings(replace(site, confinement=confinement_of(config)))
+    site = ProcessContext(folder, config.demo, config.local, chance, calls.called, calls.saved, settings=config.domains)
+    return load_plugins(replace(site, confinement=confinement_of(config)))
 
 
 def confinement_of(config: Config) -> Confinement:
@@ -113,25 +113,25 @@ def confinement_of(config: Config) -> Confinement:
 
 
 @asynccontextmanager
-async def engine_of(config: Config, traces: Traces, wings: Sequence[Wing]) -> AsyncIterator[ObservedEngine]:
+async def engine_of(config: Config, traces: Traces, plugins: Sequence[DomainPlugin]) -> AsyncIterator[ObservedEngine]:
     """Run an engine with all domains beside it, with a worker if the configuration says so."""
     engine = ObservedEngine(
         store_of(config),
-        kinds_of(wings),
+        kinds_of(plugins),
         traces,
         works=config.worker,
         slots=config.slots,
         lease=config.lease,
         admission=QuotaGuard(),
     )
-    for wing in wings:
-        wing.attach(engine)
+    for plugin in plugins:
+        plugin.bind_engine(engine)
     async with AsyncExitStack() as stack:
         if config.worker and not config.database.startswith("postgres"):
             stack.enter_context(DataFolder(config).for_one_worker())
         await stack.enter_async_context(engine)
-        for wing in wings:
-            await stack.enter_async_context(wing.live(engine, works=config.worker))
+        for plugin in plugins:
+            await stack.enter_async_context(plugin.running(engine, works=config.worker))
         await stack.enter_async_context(pruning(engine.store, config.history if config.worker else 0))
         yield engine
 
@@ -142,29 +142,29 @@ async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[
     DataFolder(config).make()
     traces = traces or NoTraces()
     calls = ProviderCalls(traces.provider_call)
-    wings = wings_of(config, calls)
-    async with engine_of(config, traces, wings) as engine:
+    plugins = plugins_of(config, calls)
+    async with engine_of(config, traces, plugins) as engine:
         tokens = Tokens(engine)
-        domains = [route for wing in wings for route in wing.routes]
+        domains = [route for plugin in plugins for route in plugin.routes]
         app = create_app(
             engine,
             tokens,
             config,
             routes=(*metrics.ROUTES, *console.ROUTES, *domains),
             api_routes=(*sockets.ROUTES, *events.ROUTES, *console.API_ROUTES),
-            wholes=Wholes(wings),
+            wholes=Wholes(plugins),
         )
         async with Windows(engine) as windows:
             app.state.windows, app.state.metrics = windows, windows.metrics
             engine.metrics = windows.metrics
             calls.tell(windows.metrics)
-            yield Opened(app, engine, wings, tokens, windows)
+            yield Opened(app, engine, plugins, tokens, windows)
 
 
 @asynccontextmanager
 async def _living(parts: Opened, config: Config) -> AsyncIterator[None]:
     """Keep the demo's users at it, if the configuration says so."""
-    shows = [wing.show(parts.engine) for wing in parts.wings] if config.demo else []
+    shows = [plugin.demo(parts.engine) for plugin in parts.plugins] if config.demo else []
     users = [asyncio.create_task(show) for show in shows]
     for user in users:
         user.add_done_callback(_mourn)
@@ -327,7 +327,7 @@ async def work(config: Config, started: Callable[[str], None]) -> None:
     traces, stop = start_traces(os.environ), asyncio.Event()
     try:
         with _signals(stop.set):
-            async with engine_of(config, traces, wings_of(config, ProviderCalls(traces.provider_call))) as engine:
+            async with engine_of(config, traces, plugins_of(config, ProviderCalls(traces.provider_call))) as engine:
                 settle_collector()
                 started(engine.worker.name if engine.worker is not None else "")
                 await stop.wait()

@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from stateward.domains.wing import PartsOf, Wing
+from stateward.domains.plugin import CompositeParts, DomainPlugin
 from stateward.engine import Accepted, Engine, Request
 from stateward.engine.groups import NoneAllowed
 from stateward.engine.requests import KeyReused
@@ -22,8 +22,10 @@ from stateward.store.selection import Selector
 class Wholes:
     """Knows which actions are for all parts."""
 
-    def __init__(self, wings: Iterable[Wing] = ()) -> None:
-        self._parts: PartsOf = {pair: kind for wing in wings for pair, kind in wing.parts_of.items()}
+    def __init__(self, plugins: Iterable[DomainPlugin] = ()) -> None:
+        self._parts: CompositeParts = {
+            pair: kind for plugin in plugins for pair, kind in plugin.composite_parts.items()
+        }
         self._actions = {action for _, action in self._parts}
 
     async def submit(self, engine: Engine, request: Request) -> Accepted:

@@ -23,11 +23,11 @@ from msgspec import Struct
 
 from stateward.domains.mci import clouds, mcis
 from stateward.domains.mci.commands import Ran, run_post_command
-from stateward.domains.mci.house import MciWing
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec
+from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.service import Caller
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers import Driver, Meter, Place
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.qemu import QemuDriver
@@ -92,14 +92,14 @@ class Mortal:
         return guarded
 
 
-def make_mortal(wing: MciWing, death: Death) -> None:
+def make_mortal(plugin: MciPlugin, death: Death) -> None:
     """Let every driver and every post-command be a place to die at."""
-    make = wing.drivers.make
+    make = plugin.drivers.make
 
     def made(name: str, place: Place, meter: Meter = lambda _: None) -> Driver:
         if name not in ON_HOST:
             return Mortal(make(name, place, meter), death)
-        driver: Driver = ON_HOST[name](wing.drivers._at_home(place, name), meter, death.at)
+        driver: Driver = ON_HOST[name](plugin.drivers._at_home(place, name), meter, death.at)
         return Mortal(driver, death)
 
     async def commanded(*asked: Any) -> Ran:
@@ -108,20 +108,20 @@ def make_mortal(wing: MciWing, death: Death) -> None:
         death.at("post-command answered")
         return ran
 
-    wing.drivers.make = made  # type: ignore[method-assign]
+    plugin.drivers.make = made  # type: ignore[method-assign]
     mcis.run_post_command = commanded  # type: ignore[assignment, attr-defined]
 
 
-async def ask(wing: MciWing, plan: Plan) -> None:
+async def ask(plugin: MciPlugin, plan: Plan) -> None:
     """Ask for what the plan says, unless it was asked for before."""
     for connection in plan.connections:
-        await wing.service.add_connection(connection, ANN)
+        await plugin.service.add_connection(connection, ANN)
     registered: list[Spec | Image] = [*plan.specs, *plan.images]
     for one in registered:
         with suppress(AlreadyExists):
-            await wing.service.register(NS, one, ANN)
+            await plugin.service.register(NS, one, ANN)
     with suppress(AlreadyExists):
-        await wing.service.create(NS, plan.mci, ANN)
+        await plugin.service.create(NS, plan.mci, ANN)
 
 
 async def follow(engine: Engine, death: Death, name: str) -> None:
@@ -131,16 +131,16 @@ async def follow(engine: Engine, death: Death, name: str) -> None:
             death.at(f"{line.kind} {line.target}")
 
 
-async def until_it_rests(wing: MciWing, name: str, *, go_on: bool) -> None:
+async def until_it_rests(plugin: MciPlugin, name: str, *, go_on: bool) -> None:
     """Wait until the MCI is at rest, and let it go on where it holds."""
     while True:
-        found = await wing.service.mci(NS, name)
+        found = await plugin.service.mci(NS, name)
         if MCI.state(found.state).state_class is not TRANSITIONAL:
             say("rests", found.state)
             return
         if go_on and found.state == "Prepared":
             with suppress(Denied):
-                await wing.service.go_on(NS, name, "continue", ANN)
+                await plugin.service.go_on(NS, name, "continue", ANN)
         await asyncio.sleep(0.02)
 
 
@@ -149,18 +149,18 @@ async def live(folder: Path, options: argparse.Namespace) -> None:
     clouds.ABSENT_AFTER = 0.2
     plan = msgspec.json.decode((folder / "plan.json").read_bytes(), type=Plan)
     death = Death(options.die)
-    wing = MciWing(Site(folder), tick=0.02, every=3600.0)
-    make_mortal(wing, death)
+    plugin = MciPlugin(ProcessContext(folder), tick=0.02, every=3600.0)
+    make_mortal(plugin, death)
     engine = Engine(
         open_store(plan.store or str(folder / "stateward.db"), migrate=True),
-        wing.kinds,
+        plugin.kinds,
         lease=LEASE if plan.store else 15.0,
     )
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=True):
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
         following = asyncio.create_task(follow(engine, death, plan.mci.name))
-        await ask(wing, plan)
-        await until_it_rests(wing, plan.mci.name, go_on=options.go_on)
+        await ask(plugin, plan)
+        await until_it_rests(plugin, plan.mci.name, go_on=options.go_on)
         following.cancel()
 
 

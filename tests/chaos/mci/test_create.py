@@ -61,8 +61,8 @@ async def look(lives: Lives, connection: str) -> tuple[House, dict[str, Observat
         assert await house.state() == "Running"
         vms = await house.service.vms(NS, "m1")
         assert [one.state for one in vms] == ["Running"] * SIZE
-        assert await house.wing.upkeep.look_around() == []
-        listing = await (await house.wing.clouds.of(connection)).listing_anew()
+        assert await house.plugin.upkeep.look_around() == []
+        listing = await (await house.plugin.clouds.of(connection)).listing_anew()
         assert {one.key for one in listing.seen} == {vm_of(one).uid for one in vms}
         assert len(listing.seen) == SIZE
         await check_history(house)

@@ -15,8 +15,8 @@ from stateward.cli.commands import register
 from stateward.cli.mci import app as mci
 from stateward.config import Config
 from stateward.domains.mci.api import routes
-from stateward.domains.mci.house import MciWing
-from stateward.domains.wing import Site
+from stateward.domains.mci.plugin import MciPlugin
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine
 from stateward.server import events, sockets
@@ -31,7 +31,7 @@ from tests.integration.engine.plant import Plant
 class MciHouse(House):
     """A server with the mci domain."""
 
-    wing: MciWing
+    plugin: MciPlugin
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -41,19 +41,21 @@ class MciHouse(House):
         self._loop = asyncio.get_running_loop()
         self.plant = Plant()
         config = Config(data=str(self.folder), rate=100_000)
-        self.wing = MciWing(Site(self.folder, chance=Random(1)), cloud=self.cloud, tick=0.01, every=3600.0)
-        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.wing.kinds], lease=3.0)
-        self.wing.attach(engine)
-        async with engine as self.engine, self.wing.live(engine, works=True):
+        self.plugin = MciPlugin(
+            ProcessContext(self.folder, random=Random(1)), cloud=self.cloud, tick=0.01, every=3600.0
+        )
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.plugin.kinds], lease=3.0)
+        self.plugin.bind_engine(engine)
+        async with engine as self.engine, self.plugin.running(engine, works=True):
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
             app = create_app(
                 self.engine,
                 self.tokens,
                 config,
-                routes=self.wing.routes or routes(self.wing),
+                routes=self.plugin.routes or routes(self.plugin),
                 api_routes=[*events.ROUTES, *sockets.ROUTES],
-                wholes=Wholes([self.wing]),
+                wholes=Wholes([self.plugin]),
             )
             async with Windows(self.engine) as windows:
                 app.state["windows"] = windows

@@ -21,8 +21,8 @@ from stateward.agents.simulation import SimulatedSite
 from stateward.cli.commands import register
 from stateward.cli.edge import app as edge
 from stateward.config import Config
-from stateward.domains.edge.house import EdgeWing
-from stateward.domains.wing import Site
+from stateward.domains.edge.plugin import EdgePlugin
+from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
 from stateward.server import events, sockets
 from stateward.server.app import create_app
@@ -42,14 +42,14 @@ class EdgeHouse(House):
         self.plant = Plant()
         self.agents: list[asyncio.Task[None]] = []
         config = Config(data=str(self.folder), rate=100_000)
-        self.wing = EdgeWing(Site(self.folder, chance=Random(1)))
-        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.wing.kinds], lease=30.0)
-        self.wing.attach(engine)
-        async with engine as self.engine, self.wing.live(engine, works=True):
+        self.plugin = EdgePlugin(ProcessContext(self.folder, random=Random(1)))
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *self.plugin.kinds], lease=30.0)
+        self.plugin.bind_engine(engine)
+        async with engine as self.engine, self.plugin.running(engine, works=True):
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
             routes = [*events.ROUTES, *sockets.ROUTES]
-            app = create_app(self.engine, self.tokens, config, routes=self.wing.routes, api_routes=routes)
+            app = create_app(self.engine, self.tokens, config, routes=self.plugin.routes, api_routes=routes)
             async with Windows(self.engine) as windows:
                 app.state["windows"] = windows
                 await self._listen(app)
@@ -59,7 +59,7 @@ class EdgeHouse(House):
 
     def work(self, cloudlet: str, installation: str = "") -> None:
         """Let an agent work for a cloudlet."""
-        board = Switchboard(self.wing.office, self.ns, cloudlet)
+        board = Switchboard(self.plugin.office, self.ns, cloudlet)
         agent = Agent(SimulatedSite(), board, "1.0", Unsucceeded(), look_every=0.05, installation=installation)
         self.do(lambda: self.agents.append(asyncio.get_running_loop().create_task(agent.run())))
 

@@ -34,7 +34,7 @@ def one_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MciHouse]:
 def house(one_house: MciHouse) -> MciHouse:
     """Return the house with a namespace of the test's own."""
     one_house.ns = f"t{next(NUMBERS)}"
-    one_house.ask(one_house.wing.service.add_namespace(one_house.ns, "", Caller(USER)))
+    one_house.ask(one_house.plugin.service.add_namespace(one_house.ns, "", Caller(USER)))
     return one_house
 
 

@@ -15,11 +15,11 @@ from stateward.access.tokens import token_kind
 from stateward.cli.commands import register
 from stateward.cli.ovc import app as ovc
 from stateward.config import Config
-from stateward.domains.ovc.house import OvcWing
 from stateward.domains.ovc.model import Strange
+from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.ovc.settings import Settings
 from stateward.domains.ovc.strangers import note_strangers
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine
 from stateward.server import events, sockets
@@ -38,16 +38,18 @@ class OvcHouse(House):
         self._loop = asyncio.get_running_loop()
         self.plant = Plant()
         config = Config(data=str(self.folder), rate=100_000)
-        wing = OvcWing(
-            Site(self.folder), Settings("none", look_every=0.0), cloud=SimulatedCloud(temper=CALM, chance=Random(1))
+        plugin = OvcPlugin(
+            ProcessContext(self.folder),
+            Settings("none", look_every=0.0),
+            cloud=SimulatedCloud(temper=CALM, chance=Random(1)),
         )
-        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *wing.kinds], lease=3.0)
-        wing.attach(engine)
-        async with engine as self.engine, wing.live(engine, works=True):
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds], lease=3.0)
+        plugin.bind_engine(engine)
+        async with engine as self.engine, plugin.running(engine, works=True):
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
             app = create_app(
-                self.engine, self.tokens, config, routes=wing.routes, api_routes=[*events.ROUTES, *sockets.ROUTES]
+                self.engine, self.tokens, config, routes=plugin.routes, api_routes=[*events.ROUTES, *sockets.ROUTES]
             )
             async with Windows(self.engine) as windows:
                 app.state["windows"] = windows

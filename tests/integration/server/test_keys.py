@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from stateward.access import Role
-from stateward.domains.wing import PartsOf, Wing
+from stateward.domains.plugin import CompositeParts, DomainPlugin
 from stateward.engine.groups import NoneAllowed
 from stateward.engine.verdicts import RefusedBefore
 from stateward.server.wholes import Wholes
@@ -131,8 +131,8 @@ async def test_a_key_of_before_counts_for_the_request_that_it_was_used_for_and_f
     assert other.json()["operation"]["id"] != before.op.id
 
 
-class Stations(Wing):
-    parts_of: ClassVar[PartsOf] = {(STATION.kind, "pump"): PUMPS.kind}
+class Stations(DomainPlugin):
+    parts_of: ClassVar[CompositeParts] = {(STATION.kind, "pump"): PUMPS.kind}
 
 
 async def test_a_whole_whose_parts_refuse_says_why_each_does_with_a_key_as_without(site: House) -> None:

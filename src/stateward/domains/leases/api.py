@@ -42,7 +42,7 @@ from stateward.domains.leases.wire import (
     property_view,
     version_view,
 )
-from stateward.domains.wing import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
+from stateward.domains.plugin import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
 from stateward.errors import BadInput
 from stateward.naming import PATH_PART
 

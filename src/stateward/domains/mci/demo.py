@@ -67,7 +67,7 @@ BAD = (VmState.FAILED, VmState.UNDEFINED)
 OVER = (MciState.TERMINATED, MciState.FAILED)
 
 
-class Show:
+class MciDemo:
     """Makes the MCIs and keeps them in motion."""
 
     def __init__(

@@ -29,7 +29,7 @@ from stateward.domains.mci.model import (
 )
 from stateward.domains.mci.own_keys import OWNED_BY
 from stateward.domains.mci.vms import CloudOf, GrantedCloudOf
-from stateward.domains.outcomes import answered
+from stateward.domains.outcomes import raise_for_outcome
 from stateward.drivers import Accepted, Already, Driver, Outcome, Part, PartKind, Refused, Why
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
 from stateward.engine.kinds import Guard
@@ -151,7 +151,7 @@ class Parts:
         if not driver.caps.parts:
             return part.name
         outcome = await job.call(driver.ensure(part))
-        answered(outcome)
+        raise_for_outcome(outcome)
         assert isinstance(outcome, Accepted | Already)
         return outcome.native_id
 
@@ -185,4 +185,4 @@ def gone(outcome: Outcome) -> None:
     """Read the outcome of a removal: what was never there is gone."""
     if isinstance(outcome, Refused) and outcome.why in (Why.NOT_FOUND, Why.UNABLE):
         return
-    answered(outcome)
+    raise_for_outcome(outcome)

@@ -17,7 +17,7 @@ from stateward.domains.mci.evidence import SHOWN as EXPECTED
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_of, text, vm_of, vm_seen
 from stateward.domains.mci.subgroups import after_delete, mci_beside
-from stateward.domains.outcomes import answered
+from stateward.domains.outcomes import raise_for_outcome
 from stateward.drivers import Accepted, Already, Deed, MachineState, Ref, Refused, Throttled, Transient, Want, Why
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary, Unknown
 from stateward.engine.kinds import Guard
@@ -88,7 +88,7 @@ class Vms:
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
         cloud = await self._granted_cloud_of(vm.connection, job.ns)
-        answered(await cloud.create(_want(vm), job))
+        raise_for_outcome(await cloud.create(_want(vm), job))
         return await self._wait(cloud, job, vm.uid)
 
     async def _act(self, job: Job) -> Ending:
@@ -97,7 +97,7 @@ class Vms:
         outcome = await cloud.act(DEEDS[job.action], _ref(job, vm), job)
         if isinstance(outcome, Refused) and outcome.why in (Why.NOT_FOUND, Why.CONFLICT):
             return await self._despite(cloud, job, vm, outcome)
-        answered(outcome)
+        raise_for_outcome(outcome)
         return await self._wait(cloud, job, vm.uid)
 
     async def _despite(self, cloud: Cloud, job: Job, vm: Errand, refused: Refused) -> Ending:

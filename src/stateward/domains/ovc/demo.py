@@ -40,7 +40,7 @@ HABITS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Show:
+class OvcDemo:
     """Makes the cloud and keeps it in motion."""
 
     def __init__(

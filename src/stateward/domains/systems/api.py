@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from stateward import naming
 from stateward.access import Right
+from stateward.domains.plugin import actor_of, disclosure_of, engine_of, grant_of, needs
 from stateward.domains.systems.backends.port import Excerpt, Home, Ref
 from stateward.domains.systems.context import Premises
 from stateward.domains.systems.definition import read
@@ -37,7 +38,6 @@ from stateward.domains.systems.views import (
     service_view,
     system_view,
 )
-from stateward.domains.wing import actor_of, disclosure_of, engine_of, grant_of, needs
 from stateward.engine import Accepted, NotFound
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT

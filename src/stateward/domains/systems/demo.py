@@ -19,7 +19,7 @@ PAUSE = 2.0
 PEOPLE = ("ann", "ben", "cleo")
 
 
-class Show:
+class SystemsDemo:
     """Does something to the demo's system, every few seconds."""
 
     def __init__(self, engine: Engine, backend: SimulatedBackend) -> None:

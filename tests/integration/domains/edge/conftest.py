@@ -17,7 +17,6 @@ from stateward.agents.inprocess import Switchboard
 from stateward.agents.self_upgrade import Unsucceeded
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.agents.agent_hub import Office
-from stateward.domains.edge.house import EdgeWing
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
 from stateward.domains.edge.model import (
     AppSpec,
@@ -29,8 +28,9 @@ from stateward.domains.edge.model import (
     cloudlet_marks,
     marks_of,
 )
+from stateward.domains.edge.plugin import EdgePlugin
 from stateward.domains.edge.service import Caller, Service
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.engine import Accepted, Engine, NotFound
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
@@ -70,17 +70,17 @@ class Hand:
 class House:
     """The domain with its engine, and ways to say what a test waits for."""
 
-    def __init__(self, engine: Engine, wing: EdgeWing) -> None:
-        self.engine, self.wing = engine, wing
+    def __init__(self, engine: Engine, plugin: EdgePlugin) -> None:
+        self.engine, self.plugin = engine, plugin
         self.hands: list[Hand] = []
 
     @property
     def service(self) -> Service:
-        return self.wing.service
+        return self.plugin.service
 
     @property
     def office(self) -> Office:
-        return self.wing.office
+        return self.plugin.office
 
     async def cloudlet(self, name: str = "munich", hand: Hand | None = None, **spec: Any) -> Hand:
         """Make a cloudlet with an agent, and wait until it is ready."""
@@ -186,11 +186,13 @@ async def overdue(house: House, op: str) -> None:
 @asynccontextmanager
 async def open_house(store: Store, folder: Path, *, works: bool = True, **times: float) -> AsyncIterator[House]:
     """Open the domain on a store."""
-    wing = EdgeWing(Site(folder, chance=Random(1)), **{"retry": 0.5, "every": 3600.0, "lease": 30.0, **times})
-    engine = Engine(store, [token_kind(), quota_kind(), *wing.kinds], works=works, lease=30.0)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=works):
-        house = House(engine, wing)
+    plugin = EdgePlugin(
+        ProcessContext(folder, random=Random(1)), **{"retry": 0.5, "every": 3600.0, "lease": 30.0, **times}
+    )
+    engine = Engine(store, [token_kind(), quota_kind(), *plugin.kinds], works=works, lease=30.0)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=works):
+        house = House(engine, plugin)
         try:
             yield house
         finally:

@@ -42,17 +42,17 @@ async def test_an_error_with_one_app_keeps_no_other_from_being_deployed(
 ) -> None:
     await house.cloudlet()
     await house.autoprov("near", "munich", min=1)
-    provide = house.wing.steward.provide
+    provide = house.plugin.steward.provide
 
     async def provide_or_fail(ns: str, app: Object) -> None:
         if app.id == "app.bad":
             raise ValueError("broken")
         await provide(ns, app)
 
-    monkeypatch.setattr(house.wing.steward, "provide", provide_or_fail)
+    monkeypatch.setattr(house.plugin.steward, "provide", provide_or_fail)
     for name in ("bad", "web"):
         await house.app(name, autoprov="near")
-    await house.wing.steward._look_everywhere()
+    await house.plugin.steward._look_everywhere()
     assert (await marks(house)).members
     assert not (await marks(house, "bad")).members
 
@@ -129,7 +129,7 @@ async def test_an_instance_that_is_missing_does_not_count_as_one_that_serves(hou
 
 async def demanded(house: House, requests: dict[str, int]) -> None:
     await house.service.demanded(NS, "web", requests)
-    await house.wing.steward.provide(NS, await house.get("app.web"))
+    await house.plugin.steward.provide(NS, await house.get("app.web"))
 
 
 async def until_members(house: House, number: int) -> None:

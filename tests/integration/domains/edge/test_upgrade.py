@@ -199,7 +199,7 @@ async def test_a_controller_that_was_taken_for_dead_and_is_not_enters_again(
 ) -> None:
     async with open_house(new_store(), tmp_path, lease=1.0) as house:
         await house.cloudlet()
-        me = house.wing.presence.id
+        me = house.plugin.presence.id
         await house.engine.act(HOME, me, "leave", actor=CONTROLLER)
         async with asyncio.timeout(60):
             while (found := await house.engine.store.reader.object(Key(HOME, me))) is None or found.removed:

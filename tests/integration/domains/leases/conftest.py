@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.leases.house import LeasesWing
 from stateward.domains.leases.model import Host, Lease
+from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.service import Caller
 from stateward.domains.leases.settings import Settings
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine, NotFound
 from stateward.store.port import Store
 from tests.integration.domains.leases.checking import CheckedStore
@@ -27,19 +27,19 @@ LIMIT = 60.0
 class Leasing:
     """An engine with leases at work, and ways to say what a test wants and waits for."""
 
-    def __init__(self, engine: Engine, wing: LeasesWing, things: Things) -> None:
-        self.engine, self.wing, self.things = engine, wing, things
+    def __init__(self, engine: Engine, plugin: LeasesPlugin, things: Things) -> None:
+        self.engine, self.plugin, self.things = engine, plugin, things
 
     async def hosts(self, *names: str, **properties: Any) -> None:
         """Register hosts."""
         for name in names:
-            await self.wing.hosts.register(
+            await self.plugin.hosts.register(
                 ME, {"name": name, "vcpus": 8, "memory_mb": 8192, "local_gb": 80, **properties}
             )
 
     async def host(self, name: str) -> Host:
         """Return a host."""
-        return await self.wing.hosts.get(NS, name)
+        return await self.plugin.hosts.get(NS, name)
 
     async def lease(
         self, name: str, *wishes: dict[str, Any], start: float = 0.0, end: float = 3600.0, **more: Any
@@ -52,11 +52,11 @@ class Leasing:
             "reservations": [*wishes] or [hosts()],
             **more,
         }
-        return await self.wing.leases.create(ME, given)
+        return await self.plugin.leases.create(ME, given)
 
     async def now(self, lease: Lease) -> Lease:
         """Return a lease as it is now."""
-        return await self.wing.leases.get(NS, lease.object.id)
+        return await self.plugin.leases.get(NS, lease.object.id)
 
     async def until(self, lease: Lease, *states: str) -> Lease:
         """Wait until a lease is in one of these states."""
@@ -121,14 +121,14 @@ class Opened:
     """An engine with leases that is opened as a context; every commit of it is checked."""
 
     def __init__(self, store: Store, folder: Path, settings: Settings, things: Things, *, works: bool) -> None:
-        self._wing = LeasesWing(Site(folder), settings, [things])
-        self._engine = Engine(CheckedStore(store), self._wing.kinds, works=works, lease=3.0)
-        self._wing.attach(self._engine)
+        self._plugin = LeasesPlugin(ProcessContext(folder), settings, [things])
+        self._engine = Engine(CheckedStore(store), self._plugin.kinds, works=works, lease=3.0)
+        self._plugin.bind_engine(self._engine)
         self._things = things
 
     async def __aenter__(self) -> Leasing:
         await self._engine.__aenter__()
-        return Leasing(self._engine, self._wing, self._things)
+        return Leasing(self._engine, self._plugin, self._things)
 
     async def __aexit__(self, *_: object) -> None:
         self._things.release.set()

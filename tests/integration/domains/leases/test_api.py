@@ -10,9 +10,9 @@ from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
-from stateward.domains.leases.house import LeasesWing
+from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.settings import Settings
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.store import open_store
@@ -44,12 +44,12 @@ class Api:
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
     config = Config(data=str(tmp_path), rate=100_000)
-    wing = LeasesWing(Site(tmp_path), Settings(max_duration=86400.0))
-    engine = Engine(open_store(config.store_url), [*wing.kinds, token_kind(), quota_kind()])
-    wing.attach(engine)
+    plugin = LeasesPlugin(ProcessContext(tmp_path), Settings(max_duration=86400.0))
+    engine = Engine(open_store(config.store_url), [*plugin.kinds, token_kind(), quota_kind()])
+    plugin.bind_engine(engine)
     async with engine:
         tokens = Tokens(engine)
-        yield Api(create_app(engine, tokens, config, routes=wing.routes), tokens)
+        yield Api(create_app(engine, tokens, config, routes=plugin.routes), tokens)
 
 
 async def test_a_lease_is_answered_when_it_is_reserved(api: Api) -> None:

@@ -23,7 +23,7 @@ async def test_a_reservation_tells_of_its_whole_life_and_who_was_behind_it(site:
     await site.hosts("h1")
     lease = await site.lease("night")
     await site.until(lease, "ACTIVE")
-    await site.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+    await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
     await site.until(lease, "TERMINATED")
     assert await told(site, only(lease)) == [
         ("reserve", "controller", "on h1"),
@@ -56,7 +56,7 @@ async def test_a_reservation_that_fails_tells_why(site: Leasing) -> None:
 
 async def test_a_lease_that_is_deleted_leaves_the_history_of_its_reservations(site: Leasing) -> None:
     lease = await site.lease("short", thing("lamp"), start=3600, end=7200)
-    await site.wing.leases.delete(ME, lease.object.id)
+    await site.plugin.leases.delete(ME, lease.object.id)
     await site.gone(lease)
     assert (await told(site, only(lease)))[-1] == ("release", "controller", "from pending to deleted")
 
@@ -65,10 +65,10 @@ async def test_a_host_that_is_replaced_is_told_of_with_the_flags(site: Leasing) 
     await site.hosts("h1", "h2")
     lease = await site.lease("robust")
     await site.until(lease, "ACTIVE")
-    await site.wing.hosts.fail(ME, "h1")
+    await site.plugin.hosts.fail(ME, "h1")
     healed = ("heal", "controller", "without h1, with h2, resources_changed set")
     await site.eventually(lambda: _has(site, lease, healed))
-    await site.wing.hosts.recover(ME, "h1")
+    await site.plugin.hosts.recover(ME, "h1")
     await site.eventually(lambda: _has(site, lease, ("heal", "controller", "resources_changed reset")))
 
 

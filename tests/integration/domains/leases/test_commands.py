@@ -16,9 +16,9 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.cli.leases import app as lease
 from stateward.config import Config
-from stateward.domains.leases.house import LeasesWing
+from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.settings import Settings
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
 from stateward.server.app import create_app
 from stateward.store import open_store
@@ -34,12 +34,12 @@ class LeaseHouse(House):
     async def _serve(self) -> None:
         self._loop, self.plant = asyncio.get_running_loop(), Plant()
         config = Config(data=str(self.folder), rate=100_000)
-        wing = LeasesWing(Site(self.folder), Settings())
-        async with Engine(open_store(config.store_url), [token_kind(), quota_kind(), *wing.kinds]) as self.engine:
-            wing.attach(self.engine)
+        plugin = LeasesPlugin(ProcessContext(self.folder), Settings())
+        async with Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds]) as self.engine:
+            plugin.bind_engine(self.engine)
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
-            await self._listen(create_app(self.engine, self.tokens, config, routes=wing.routes))
+            await self._listen(create_app(self.engine, self.tokens, config, routes=plugin.routes))
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
         """Run a command of the domain."""

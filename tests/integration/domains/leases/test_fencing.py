@@ -78,7 +78,7 @@ async def test_another_epoch_than_the_claims_own_changes_nothing(site: Leasing, 
 async def test_a_worker_whose_lease_was_deleted_under_it_changes_nothing_any_more(site: Leasing) -> None:
     lease = await hung(site)
     stale = entry(lease, await claimed(site, lease))
-    await site.wing.leases.delete(ME, lease.object.id)
+    await site.plugin.leases.delete(ME, lease.object.id)
     assert isinstance(await said(site, stale), Fenced)
     await site.gone(lease)
     assert isinstance(await said(site, stale), Fenced)

@@ -32,7 +32,7 @@ async def test_a_host_that_fails_under_a_lease_is_replaced_for_the_rest_of_its_t
     await site.hosts("h1", "h2")
     lease = await site.lease("robust")
     await site.until(lease, "ACTIVE")
-    await site.wing.hosts.fail(ME, "h1")
+    await site.plugin.hosts.fail(ME, "h1")
     after = await healed(site, lease, "h2")
     assert (only(after).resources_changed, only(after).missing_resources, after.seen.degraded) == (True, False, True)
     assert (await site.host("h1")).seen == HostSeen(missed=(lease.object.id,))
@@ -43,9 +43,9 @@ async def test_all_flags_are_reset_when_the_failed_host_is_well_again(site: Leas
     await site.hosts("h1", "h2")
     lease = await site.lease("robust")
     await site.until(lease, "ACTIVE")
-    await site.wing.hosts.fail(ME, "h1")
+    await site.plugin.hosts.fail(ME, "h1")
     await healed(site, lease, "h2")
-    await site.wing.hosts.recover(ME, "h1")
+    await site.plugin.hosts.recover(ME, "h1")
     await site.eventually(lambda: _whole(site, lease))
     assert set(only(await site.now(lease)).hosts) == {"h2"}
 
@@ -59,10 +59,10 @@ async def test_where_no_other_is_free_the_lease_goes_on_without_and_says_so(site
     await site.hosts("h1")
     lease = await site.lease("alone")
     await site.until(lease, "ACTIVE")
-    await site.wing.hosts.fail(ME, "h1")
+    await site.plugin.hosts.fail(ME, "h1")
     after = await healed(site, lease)
     assert (only(after).missing_resources, after.seen.degraded, only(after).lost) == (True, True, ("h1",))
-    await site.wing.hosts.recover(ME, "h1")
+    await site.plugin.hosts.recover(ME, "h1")
     again = await healed(site, lease, "h1")
     assert not again.seen.degraded
     assert [one.lease for one in (await site.host("h1")).seen.held] == [lease.object.id]
@@ -72,22 +72,22 @@ async def test_a_lease_that_lacks_hosts_can_be_ended_all_the_same(site: Leasing)
     await site.hosts("h1")
     lease = await site.lease("alone")
     await site.until(lease, "ACTIVE")
-    await site.wing.hosts.fail(ME, "h1")
+    await site.plugin.hosts.fail(ME, "h1")
     await healed(site, lease)
-    await site.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+    await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
     await site.until(lease, "TERMINATED")
 
 
 async def test_a_lease_that_has_not_begun_just_gets_another_host(site: Leasing) -> None:
     await site.hosts("h1", "h2")
     lease = await site.lease("later", start=3600, end=7200)
-    await site.wing.hosts.fail(ME, "h1")
+    await site.plugin.hosts.fail(ME, "h1")
     assert not (await healed(site, lease, "h2")).seen.degraded
 
 
 async def test_a_failed_host_is_not_chosen(site: Leasing) -> None:
     await site.hosts("h1")
-    await site.wing.hosts.fail(ME, "h1")
+    await site.plugin.hosts.fail(ME, "h1")
     with pytest.raises(NotEnough):
         await site.lease("unlucky")
 
@@ -96,11 +96,11 @@ async def test_a_host_that_is_promised_cannot_be_removed_and_then_can(site: Leas
     await site.hosts("h1")
     lease = await site.lease("tenant", start=3600, end=7200)
     with pytest.raises(StillBooked) as caught:
-        await site.wing.hosts.remove(ME, "h1")
+        await site.plugin.hosts.remove(ME, "h1")
     assert caught.value.leases == (lease.object.id,)
-    await site.wing.leases.delete(ME, lease.object.id)
+    await site.plugin.leases.delete(ME, lease.object.id)
     await site.gone(lease)
-    await site.wing.hosts.remove(ME, "h1")
+    await site.plugin.hosts.remove(ME, "h1")
     with pytest.raises(NotFound):
         await site.host("h1")
 
@@ -109,7 +109,7 @@ async def test_a_removed_host_can_be_registered_again(site: Leasing) -> None:
     await site.hosts("h1")
     with pytest.raises(AlreadyExists):
         await site.hosts("h1")
-    await site.wing.hosts.remove(ME, "h1")
+    await site.plugin.hosts.remove(ME, "h1")
     await site.hosts("h1")
     assert (await site.lease("again", start=60)).seen.booked == {"h1"}
 
@@ -130,9 +130,9 @@ async def test_a_property_that_changes_is_heeded_by_the_next_search(site: Leasin
     wish = hosts(resource_properties='["=", "$rack", "7"]')
     with pytest.raises(NotEnough):
         await site.lease("first", wish, start=60)
-    await site.wing.hosts.update(ME, "h1", {"rack": "7"})
+    await site.plugin.hosts.update(ME, "h1", {"rack": "7"})
     assert (await site.lease("second", wish, start=60)).seen.booked == {"h1"}
-    await site.wing.hosts.update(ME, "h1", {"rack": None})
+    await site.plugin.hosts.update(ME, "h1", {"rack": None})
     assert "rack" not in (await site.host("h1")).spec.properties
 
 
@@ -188,7 +188,7 @@ async def test_a_failed_host_of_instances_is_replaced_too(site: Leasing) -> None
     await site.hosts("h1", "h2")
     lease = await site.lease("guests", instances(2))
     await site.until(lease, "ACTIVE")
-    await site.wing.hosts.fail(ME, "h1")
+    await site.plugin.hosts.fail(ME, "h1")
     assert only(await healed(site, lease, "h2")).hosts == {"h2": 2}
 
 
@@ -196,8 +196,8 @@ async def test_a_host_cannot_shrink_below_what_it_has_promised(site: Leasing) ->
     await site.hosts("h1")
     await site.lease("guests", instances(4), start=60)
     with pytest.raises(StillBooked):
-        await site.wing.hosts.update(ME, "h1", {"vcpus": 4})
-    assert (await site.wing.hosts.get(NS, "h1")).spec.size.vcpus == 8
+        await site.plugin.hosts.update(ME, "h1", {"vcpus": 4})
+    assert (await site.plugin.hosts.get(NS, "h1")).spec.size.vcpus == 8
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ async def test_a_negative_cleaning_time_does_not_book_a_host_twice(site: Leasing
         await site.hosts("h1", cleaning_time=-600)
     await site.hosts("h1")
     with pytest.raises(BadInput):
-        await site.wing.hosts.update(ME, "h1", {"cleaning_time": "-600"})
+        await site.plugin.hosts.update(ME, "h1", {"cleaning_time": "-600"})
     await site.lease("first", start=3600, end=7200)
     with pytest.raises(NotEnough):
         await site.lease("second", start=3600, end=7200)
@@ -239,10 +239,10 @@ async def test_a_negative_cleaning_time_does_not_book_a_host_twice(site: Leasing
 async def test_a_host_is_booked_once_after_2089_too(site: Leasing) -> None:
     await site.hosts("h1")
     far = {"start_date": "2120-01-01 00:00", "end_date": "2120-01-02 00:00", "reservations": [hosts()]}
-    await site.wing.leases.create(ME, {"name": "far", **far})
+    await site.plugin.leases.create(ME, {"name": "far", **far})
     with pytest.raises(NotEnough):
-        await site.wing.leases.create(ME, {"name": "rival", **far})
+        await site.plugin.leases.create(ME, {"name": "rival", **far})
     later = {**far, "start_date": "2120-01-02 00:00", "end_date": "9998-01-01 00:00"}
-    assert (await site.wing.leases.create(ME, {"name": "after", **later})).seen.booked == {"h1"}
+    assert (await site.plugin.leases.create(ME, {"name": "after", **later})).seen.booked == {"h1"}
     with pytest.raises(NotEnough):
-        await site.wing.leases.create(ME, {"name": "whole", **far, "end_date": "9000-01-01 00:00"})
+        await site.plugin.leases.create(ME, {"name": "whole", **far, "end_date": "9000-01-01 00:00"})

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateward.domains.leases.house import LeasesWing
+from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.settings import Settings
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.engine import Denied, Engine, NotFound, Permanent, Temporary
 from stateward.errors import BadInput
 from stateward.store import open_store
@@ -70,11 +70,11 @@ class Life:
 
     async def open(self) -> None:
         """Open the site."""
-        wing = LeasesWing(Site(self._folder), Settings(before_end=0.0), [self._things])
-        self._engine = Engine(Witness(self._folder / "store.db", self.forbidden), wing.kinds, lease=3.0)  # type: ignore[arg-type]
-        wing.attach(self._engine)
+        plugin = LeasesPlugin(ProcessContext(self._folder), Settings(before_end=0.0), [self._things])
+        self._engine = Engine(Witness(self._folder / "store.db", self.forbidden), plugin.kinds, lease=3.0)  # type: ignore[arg-type]
+        plugin.bind_engine(self._engine)
         await self._engine.__aenter__()
-        self._site = Leasing(self._engine, wing, self._things)
+        self._site = Leasing(self._engine, plugin, self._things)
 
     async def close(self) -> None:
         """Close the site; who has asked for something is told, or is not."""
@@ -103,9 +103,9 @@ class Life:
 
     async def _gone(self) -> bool:
         with suppress(Denied):
-            await self._site.wing.hosts.recover(ME, "h1")
+            await self._site.plugin.hosts.recover(ME, "h1")
         try:
-            await self._site.wing.leases.delete(ME, self.lease.object.id)
+            await self._site.plugin.leases.delete(ME, self.lease.object.id)
         except NotFound:
             return True
         return False
@@ -115,7 +115,7 @@ class Life:
             await deed()
 
     def _deed(self, step: str) -> Callable[[], Awaitable[object]]:
-        leases, hosts_, id_ = self._site.wing.leases, self._site.wing.hosts, self.lease.object.id
+        leases, hosts_, id_ = self._site.plugin.leases, self._site.plugin.hosts, self.lease.object.id
         mine = next(iter(self.lease.seen.reservations))
         deeds: dict[str, Callable[[], Awaitable[object]]] = {
             "start": lambda: leases.update(ME, id_, {"start_date": "now"}),

@@ -37,7 +37,7 @@ async def test_a_lease_has_its_host_from_its_start_to_its_end(site: Leasing) -> 
     assert active.seen.booked == {"h1"}
     assert [one.lease for one in (await site.host("h1")).seen.held] == [lease.object.id]
     assert {one.status for one in active.seen.reservations.values()} == {ReservationState.ACTIVE}
-    await site.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+    await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
     ended = await site.until(lease, "TERMINATED")
     assert (await site.host("h1")).seen == HostSeen()
     assert {one.status for one in ended.seen.reservations.values()} == {ReservationState.DELETED}
@@ -67,9 +67,9 @@ async def test_back_to_back_leases_on_one_host_hand_it_on(site: Leasing) -> None
     late = await site.lease("late", start=61.0, end=200.0)
     assert early.seen.booked == late.seen.booked == {"h1"}
     await site.until(early, "ACTIVE")
-    await site.wing.leases.update(ME, early.object.id, {"end_date": "now"})
+    await site.plugin.leases.update(ME, early.object.id, {"end_date": "now"})
     await site.until(early, "TERMINATED")
-    await site.wing.leases.update(ME, late.object.id, {"start_date": "now"})
+    await site.plugin.leases.update(ME, late.object.id, {"start_date": "now"})
     await site.until(late, "ACTIVE")
     assert [one.lease for one in (await site.host("h1")).seen.held] == [late.object.id]
 
@@ -124,7 +124,7 @@ async def test_if_one_of_three_reservations_fails_the_others_go_on(site: Leasing
     assert statuses == [ReservationState.ERROR, ReservationState.ACTIVE, ReservationState.ACTIVE]
     assert failed.seen.events[EventType.START] is EventState.ERROR
     assert "broken" in str(failed.object.error)
-    await site.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+    await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
     await site.eventually(lambda: _ended(site, failed.object.id))
     ended = await site.now(lease)
     assert ended.object.state == "ERROR"  # its start had failed: it never was what it was to be
@@ -134,7 +134,7 @@ async def test_if_one_of_three_reservations_fails_the_others_go_on(site: Leasing
 
 
 async def _ended(site: Leasing, id_: str) -> bool:
-    return (await site.wing.leases.get(NS, id_)).seen.events[EventType.END] is EventState.DONE
+    return (await site.plugin.leases.get(NS, id_)).seen.events[EventType.END] is EventState.DONE
 
 
 async def test_an_error_whose_parts_speak_for_no_status_is_not_left(site: Leasing) -> None:
@@ -143,7 +143,7 @@ async def test_an_error_whose_parts_speak_for_no_status_is_not_left(site: Leasin
     failed = await site.until(lease, "ERROR")
     assert failed.seen.events[EventType.END] is EventState.ERROR
     with pytest.raises(NotRecoverable):
-        await site.wing.leases.recover(ME, lease.object.id)
+        await site.plugin.leases.recover(ME, lease.object.id)
     with pytest.raises(NotRecoverable):
         await site.engine.act(NS, lease.object.id, "recover", facts=["derived=PENDING"])
 
@@ -151,10 +151,10 @@ async def test_an_error_whose_parts_speak_for_no_status_is_not_left(site: Leasin
 async def test_a_start_that_ran_out_of_time_is_recovered_and_done_again(site: Leasing) -> None:
     await site.hosts("h1")
     lease = await site.lease("late", start=3600, end=7200)
-    await site.wing.leases.update(ME, lease.object.id, {"start_date": "now"})
+    await site.plugin.leases.update(ME, lease.object.id, {"start_date": "now"})
     await site.until(lease, "ACTIVE")
     await _left_behind(site, lease)
-    recovered = await site.wing.leases.recover(ME, lease.object.id)
+    recovered = await site.plugin.leases.recover(ME, lease.object.id)
     assert recovered.object.state == "PENDING"
     await site.until(lease, "ACTIVE")
 
@@ -178,7 +178,7 @@ async def test_delete_wins_over_a_start_that_hangs(site: Leasing) -> None:
     lease = await site.lease("hung", thing("lamp"))
     await site.eventually(lambda: _true("lamp" in site.things.hanging))
     await site.until(lease, "STARTING")
-    await site.wing.leases.delete(ME, lease.object.id)
+    await site.plugin.leases.delete(ME, lease.object.id)
     await site.gone(lease)
     assert site.things.out["lamp"] == 0
     assert site.things.back["lamp"] == 1
@@ -193,12 +193,12 @@ async def test_a_delete_that_fails_half_way_can_be_repeated_and_finishes(site: L
     site.things.fail["end of lamp"] = never()
     lease = await site.lease("half", thing("lamp"), hosts(), thing("uow"))
     await site.until(lease, "ACTIVE")
-    await site.wing.leases.delete(ME, lease.object.id)
+    await site.plugin.leases.delete(ME, lease.object.id)
     await site.until(lease, "ERROR")
     assert site.things.back == {"uow": 1}
     assert (await site.host("h1")).seen.bookings == ()
     site.things.fail.clear()
-    await site.wing.leases.delete(ME, lease.object.id)
+    await site.plugin.leases.delete(ME, lease.object.id)
     await site.gone(lease)
     assert site.things.back == {"uow": 1, "lamp": 1}
 
@@ -207,12 +207,12 @@ async def test_a_delete_during_a_delete_joins_it(site: Leasing) -> None:
     site.things.hang.add("end of lamp")
     lease = await site.lease("twice", thing("lamp"))
     await site.until(lease, "ACTIVE")
-    first = await site.wing.leases.delete(ME, lease.object.id)
+    first = await site.plugin.leases.delete(ME, lease.object.id)
     await site.eventually(lambda: _true(bool(site.things.hanging)))
-    others = await asyncio.gather(*(site.wing.leases.delete(ME, lease.object.id) for _ in range(15)))
+    others = await asyncio.gather(*(site.plugin.leases.delete(ME, lease.object.id) for _ in range(15)))
     assert {one.object.op for one in others} == {first.object.op}
     site.things.release.set()
-    await asyncio.gather(*(site.wing.leases.await_delete(one) for one in others))
+    await asyncio.gather(*(site.plugin.leases.await_delete(one) for one in others))
     await site.gone(lease)
     assert site.things.back["lamp"] == 1
     assert [event for event, _ in await site.moves(lease)].count("delete") == 1
@@ -221,10 +221,10 @@ async def test_a_delete_during_a_delete_joins_it(site: Leasing) -> None:
 async def test_deletes_at_the_same_time_are_one(site: Leasing) -> None:
     site.things.hang.add("end of lamp")
     lease = await site.lease("all at once", thing("lamp"), start=3600)
-    begun = await asyncio.gather(*(site.wing.leases.delete(ME, lease.object.id) for _ in range(15)))
+    begun = await asyncio.gather(*(site.plugin.leases.delete(ME, lease.object.id) for _ in range(15)))
     assert len({one.object.op for one in begun}) == 1
     site.things.release.set()
-    await asyncio.gather(*(site.wing.leases.await_delete(one) for one in begun))
+    await asyncio.gather(*(site.plugin.leases.await_delete(one) for one in begun))
     assert site.things.back["lamp"] == 1
 
 
@@ -232,7 +232,7 @@ async def test_a_delete_that_fails_is_told_to_who_waits_for_it(site: Leasing) ->
     site.things.fail["end of lamp"] = never()
     lease = await site.lease("stuck", thing("lamp"), start=3600)
     with pytest.raises(Failed, match="broken"):
-        await site.wing.leases.await_delete(await site.wing.leases.delete(ME, lease.object.id))
+        await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
 
 
 async def test_a_lease_that_is_ending_refuses_an_update_whatever_is_asked(site: Leasing) -> None:
@@ -241,7 +241,7 @@ async def test_a_lease_that_is_ending_refuses_an_update_whatever_is_asked(site: 
     await site.until(lease, "TERMINATING")
     for given in ({"name": "new"}, {"end_date": at(7200)}, {"start_date": "now"}, {}):
         with pytest.raises(Refused) as caught:
-            await site.wing.leases.update(ME, lease.object.id, given)
+            await site.plugin.leases.update(ME, lease.object.id, given)
         assert caught.value.refusal.state == "TERMINATING"
         assert caught.value.blocker is not None
         assert caught.value.blocker.action == "end"
@@ -257,10 +257,10 @@ async def test_work_on_a_lease_is_not_cancelled(site: Leasing) -> None:
 
 async def test_a_deleted_lease_is_not_found(site: Leasing) -> None:
     lease = await site.lease("short", thing("lamp"), start=3600)
-    await site.wing.leases.delete(ME, lease.object.id)
+    await site.plugin.leases.delete(ME, lease.object.id)
     await site.gone(lease)
     with pytest.raises(NotFound):
-        await site.wing.leases.delete(ME, lease.object.id)
+        await site.plugin.leases.delete(ME, lease.object.id)
 
 
 async def test_a_lease_in_transition_refuses_an_update_and_names_what_is_in_the_way(site: Leasing) -> None:
@@ -268,14 +268,14 @@ async def test_a_lease_in_transition_refuses_an_update_and_names_what_is_in_the_
     lease = await site.lease("busy", thing("lamp"))
     await site.until(lease, "STARTING")
     with pytest.raises(Refused) as caught:
-        await site.wing.leases.update(ME, lease.object.id, {"name": "other"})
+        await site.plugin.leases.update(ME, lease.object.id, {"name": "other"})
     assert caught.value.blocker is not None
     assert caught.value.blocker.action == "start"
 
 
 async def test_a_lease_without_reservations_lives_all_the_same(site: Leasing) -> None:
     given = {"name": "empty", "end_date": at(3600), "reservations": []}
-    lease = await site.wing.leases.create(ME, given)
+    lease = await site.plugin.leases.create(ME, given)
     await site.until(lease, "ACTIVE")
-    await site.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+    await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
     await site.until(lease, "TERMINATED")

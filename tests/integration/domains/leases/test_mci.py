@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.leases.house import LeasesWing
 from stateward.domains.leases.lifecycle import ReservationState
 from stateward.domains.leases.model import Lease
+from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.resources import Task
-from stateward.domains.mci.house import MciWing
-from stateward.domains.wing import Site
+from stateward.domains.mci.plugin import MciPlugin
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers import Place
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
@@ -44,13 +44,13 @@ def simulated() -> SimulatedCloud:
 @pytest.fixture
 async def both(new_store: Callable[[], Store], tmp_path: Path, simulated: SimulatedCloud) -> AsyncIterator[Leasing]:
     """Both domains beside one engine; neither knows the other."""
-    site = Site(tmp_path, chance=Random(1))
-    clouds = MciWing(site, cloud=simulated, tick=0.01, every=3600.0)
-    leases = LeasesWing(site)
+    site = ProcessContext(tmp_path, random=Random(1))
+    clouds = MciPlugin(site, cloud=simulated, tick=0.01, every=3600.0)
+    leases = LeasesPlugin(site)
     engine = Engine(new_store(), [*clouds.kinds, *leases.kinds], lease=3.0)
-    for wing in (clouds, leases):
-        wing.attach(engine)
-    async with engine, clouds.live(engine, works=True):
+    for plugin in (clouds, leases):
+        plugin.bind_engine(engine)
+    async with engine, clouds.running(engine, works=True):
         yield Leasing(engine, leases, Things())
 
 
@@ -62,7 +62,7 @@ async def test_an_mci_lives_as_long_as_its_lease(both: Leasing) -> None:
     lease = await both.lease("fleet", wish("m1"))
     await both.until(lease, "ACTIVE")
     assert (await both.engine.get(NS, "m1")).state == "Running"
-    await both.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+    await both.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
     ended = await both.until(lease, "TERMINATED")
     await _gone(both, "m1")
     assert {one.status for one in ended.seen.reservations.values()} == {ReservationState.DELETED}
@@ -71,7 +71,7 @@ async def test_an_mci_lives_as_long_as_its_lease(both: Leasing) -> None:
 async def test_a_lease_that_is_deleted_takes_its_mci_with_it(both: Leasing) -> None:
     lease = await both.lease("fleet", wish("m2"))
     await both.until(lease, "ACTIVE")
-    await both.wing.leases.delete(ME, lease.object.id)
+    await both.plugin.leases.delete(ME, lease.object.id)
     await both.gone(lease)
     await _gone(both, "m2")
 
@@ -79,7 +79,7 @@ async def test_a_lease_that_is_deleted_takes_its_mci_with_it(both: Leasing) -> N
 async def test_delete_of_a_lease_whose_mci_is_still_being_made_leaves_nothing_behind(both: Leasing) -> None:
     lease = await both.lease("fleet", wish("m4", hold=True))
     await both.eventually(lambda: _is(both, "m4", "Prepared"))
-    await both.wing.leases.delete(ME, lease.object.id)
+    await both.plugin.leases.delete(ME, lease.object.id)
     await both.gone(lease)
     await _gone(both, "m4")
 
@@ -91,7 +91,7 @@ async def test_a_lease_that_is_deleted_while_it_starts_leaves_room_for_the_next_
     for delay in (0.0, 0.02, 0.05, 0.1, 0.2, 0.4):
         lease = await both.lease(f"after {delay}", {"resource_type": "mci", "template": FLEET})
         await asyncio.sleep(delay)
-        await both.wing.leases.delete(ME, lease.object.id)
+        await both.plugin.leases.delete(ME, lease.object.id)
         await both.gone(lease)
         if await both.engine.store.reader.object(Key(NS, "globe")) is not None:
             await _gone(both, "globe")
@@ -107,7 +107,7 @@ async def test_a_lease_whose_start_has_failed_half_way_takes_its_mci_with_it(
     lease = await both.lease("half", {"resource_type": "mci", "template": many})
     await both.until(lease, "ERROR")
     simulated.set_temper(SEOUL, SLOW)
-    await both.wing.leases.delete(ME, lease.object.id)
+    await both.plugin.leases.delete(ME, lease.object.id)
     await both.gone(lease)
     await _gone(both, "globe")
     again = await both.lease("again", {"resource_type": "mci", "template": FLEET})
@@ -119,7 +119,7 @@ async def test_an_mci_that_somebody_has_changed_meanwhile_goes_with_its_lease(bo
     lease = await both.lease("changed", {"resource_type": "mci", "template": FLEET})
     await both.until(lease, "ACTIVE")
     await both.engine.act(NS, "globe", action, actor=USER, who="ann")
-    await both.wing.leases.delete(ME, lease.object.id)
+    await both.plugin.leases.delete(ME, lease.object.id)
     await both.gone(lease)
     await _gone(both, "globe")
 
@@ -160,7 +160,7 @@ async def test_a_fleet_as_its_file_has_it_is_a_template(both: Leasing, as_text: 
     spec = msgspec.json.decode(made.spec)
     assert [(one["name"], one["size"], one["disk_gib"]) for one in spec["groups"]] == [("web", 2, 20)]
     assert (spec["policy"], spec["post_command"]["commands"]) == ("refine", ["uptime"])
-    await both.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+    await both.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
     await both.until(lease, "TERMINATED")
     await _gone(both, "globe")
 
@@ -210,7 +210,7 @@ async def test_a_template_of_which_no_mci_could_be_made_is_refused_at_once(
     with pytest.raises(BadInput) as caught:
         await both.lease("nonsense", {"resource_type": "mci", "template": template})
     assert caught.value.field.startswith(field)
-    assert await both.wing.leases.list(NS) == []
+    assert await both.plugin.leases.list(NS) == []
 
 
 async def test_the_range_of_a_size_in_a_template_begins_with_one(both: Leasing) -> None:
@@ -226,7 +226,7 @@ async def test_an_mci_of_somebody_else_is_neither_used_nor_terminated(both: Leas
     mine = await both.lease("mine", {"resource_type": "mci", "template": FLEET})
     failed = await both.until(mine, "ERROR")
     assert "was not made for this reservation" in str(failed.object.error)
-    await both.wing.leases.await_delete(await both.wing.leases.delete(ME, mine.object.id))
+    await both.plugin.leases.await_delete(await both.plugin.leases.delete(ME, mine.object.id))
     assert (await both.engine.get(NS, "globe")).state == "Running"
 
 
@@ -235,7 +235,7 @@ async def test_what_keeps_an_mci_from_being_made_is_told_with_the_lease(both: Le
     spec = msgspec.json.decode(lease.object.spec)
     spec["reservations"][0]["details"]["template"]["groups"] = [{**GROUP, "name": "no/name"}]
     await _rewrite(both, lease, spec)
-    await both.wing.leases.update(ME, lease.object.id, {"start_date": "now"})
+    await both.plugin.leases.update(ME, lease.object.id, {"start_date": "now"})
     failed = await both.until(lease, "ERROR")
     assert "name" in str(failed.object.error)
 

@@ -34,7 +34,7 @@ async def test_the_service_is_told_of_a_delete_once(opening: Opening, start: flo
         lease = await site.lease("short", thing("lamp"), start=start, end=7200)
         if not start:
             await site.until(lease, "ACTIVE")
-        await site.wing.leases.await_delete(await site.wing.leases.delete(ME, lease.object.id))
+        await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         await site.eventually(lambda: told(judge, 1))
         await site.eventually(lambda: _no_notices(site))
         assert judge.asked[-1][1]["lease"]["status"] == "DELETING"
@@ -45,7 +45,7 @@ async def test_a_delete_after_the_end_is_not_told_again(opening: Opening) -> Non
         lease = await site.lease("ended", thing("lamp"), end=0.3)
         await site.until(lease, "TERMINATED")
         await site.eventually(lambda: _no_notices(site))
-        await site.wing.leases.await_delete(await site.wing.leases.delete(ME, lease.object.id))
+        await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         assert await _no_notices(site)
         assert await told(judge, 1)
 
@@ -55,14 +55,14 @@ async def test_an_end_that_is_tried_again_is_told_once(opening: Opening) -> None
         site.things.fail["end of lamp"] = [RuntimeError("broken")]
         lease = await site.lease("twice", thing("lamp"), end=0.3)
         await site.until(lease, "ERROR")
-        await site.wing.leases.await_delete(await site.wing.leases.delete(ME, lease.object.id))
+        await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         await site.eventually(lambda: _no_notices(site))
         assert await told(judge, 1)
 
 
 async def test_without_a_service_nothing_is_queued(site: Leasing) -> None:
     lease = await site.lease("quiet", thing("lamp"), start=3600, end=7200)
-    await site.wing.leases.await_delete(await site.wing.leases.delete(ME, lease.object.id))
+    await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
     assert await _no_notices(site)
 
 
@@ -70,7 +70,7 @@ async def test_what_the_service_does_not_take_is_delivered_again(opening: Openin
     async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
         judge.broken = 2
         lease = await site.lease("again", thing("lamp"), start=3600, end=7200)
-        await site.wing.leases.await_delete(await site.wing.leases.delete(ME, lease.object.id))
+        await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         await site.eventually(lambda: told(judge, 3))
         await site.eventually(lambda: _no_notices(site))
         bodies = [body for path, body in judge.asked if path == "/on-end"]
@@ -82,7 +82,7 @@ async def test_what_was_not_delivered_outlives_the_process(opening: Opening) -> 
         judge.broken = 10_000
         async with opening(Settings(check_url=url)) as site:
             lease = await site.lease("durable", thing("lamp"), start=3600, end=7200)
-            await site.wing.leases.await_delete(await site.wing.leases.delete(ME, lease.object.id))
+            await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
             await site.eventually(lambda: told(judge, 1))
         judge.broken = 0
         async with opening(Settings(check_url=url)) as site:
@@ -105,7 +105,7 @@ async def test_a_notice_that_is_given_up_stays_and_can_be_delivered_later(
     async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
         judge.broken = 1
         lease = await site.lease("stubborn", thing("lamp"), start=3600, end=7200)
-        await site.wing.leases.await_delete(await site.wing.leases.delete(ME, lease.object.id))
+        await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         key = notice_key(NS, lease.object.id)
         await site.eventually(lambda: _is(site, key.id, "undelivered"))
         assert "the answer to on-end was 500" in str((await site.engine.get(*key)).error)
@@ -137,7 +137,7 @@ async def test_what_is_asked_and_told_has_the_form_of_blazar(opening: Opening) -
         assert [(one["hypervisor_hostname"], one["gpu"]) for one in reservation["allocations"]] == [("h1", "a100")]
         assert (body["lease"]["user_id"], body["lease"]["project_id"]) == ("me", NS)
 
-        await site.wing.leases.update(
+        await site.plugin.leases.update(
             ME, lease.object.id, {"end_date": "2035-01-01 12:00", "reservations": [change(lease, max=2)]}
         )
         asked, body = judge.asked[-1]
@@ -148,7 +148,7 @@ async def test_what_is_asked_and_told_has_the_form_of_blazar(opening: Opening) -
         assert [allocated(body[name]) for name in ("current_lease", "lease")] == [["h1"], ["h1", "h2"]]
         assert body["current_lease"]["id"] == lease.object.id
 
-        await site.wing.leases.await_delete(await site.wing.leases.delete(ME, lease.object.id))
+        await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
         await site.eventually(lambda: _no_notices(site))
         asked, body = judge.asked[-1]
         assert asked == "/v1/on-end"

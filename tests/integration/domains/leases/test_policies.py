@@ -17,7 +17,7 @@ async def test_a_lease_may_not_be_longer_than_allowed_nor_grow_beyond_it(opening
             await site.lease("long", thing("lamp"), start=60, end=4000)
         lease = await site.lease("short", thing("lamp"), start=60, end=1000)
         with pytest.raises(NotAllowed):
-            await site.wing.leases.update(ME, lease.object.id, {"end_date": at(5000)})
+            await site.plugin.leases.update(ME, lease.object.id, {"end_date": at(5000)})
         assert (await site.now(lease)).spec == lease.spec
 
 
@@ -30,7 +30,7 @@ async def test_another_service_is_asked_about_every_lease_and_told_of_its_end(op
     async with judging() as (judge, url), opening(Settings(check_url=url)) as site:
         lease = await site.lease("asked", thing("lamp"), start=0.2, end=3600)
         await site.until(lease, "ACTIVE")
-        await site.wing.leases.update(ME, lease.object.id, {"end_date": "now"})
+        await site.plugin.leases.update(ME, lease.object.id, {"end_date": "now"})
         await site.until(lease, "TERMINATED")
         await site.eventually(lambda: told(judge, 1))
         assert list(dict.fromkeys(path for path, _ in judge.asked)) == ["/check-create", "/check-update", "/on-end"]
@@ -43,7 +43,7 @@ async def test_what_another_service_denies_is_not_made(opening: Opening) -> None
         )
         with pytest.raises(NotAllowed, match="no budget"):
             await site.lease("poor", thing("lamp"))
-        assert await site.wing.leases.list(NS) == []
+        assert await site.plugin.leases.list(NS) == []
 
 
 async def test_a_service_that_does_not_answer_in_time_has_not_said_yes(opening: Opening) -> None:

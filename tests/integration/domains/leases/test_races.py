@@ -40,7 +40,7 @@ async def test_of_many_who_want_the_last_hosts_as_many_win_as_there_are(site: Le
 async def test_two_processes_race_for_the_last_host_and_one_wins(opening: Opening) -> None:
     async with opening() as one, opening() as other:
         await one.hosts("h1")
-        await asyncio.gather(one.wing.leases.list(NS), other.wing.leases.list(NS))
+        await asyncio.gather(one.plugin.leases.list(NS), other.plugin.leases.list(NS))
         wishes = [site.lease("rival", start=60) for site in (one, other) for _ in range(5)]
         answers = await asyncio.gather(*wishes, return_exceptions=True)
         assert sum(isinstance(answer, Lease) for answer in answers) == 1
@@ -98,7 +98,7 @@ async def _due_now(site: Leasing) -> None:
         after = page[-1].id
     now = await reader.time()
     await asyncio.gather(
-        *(site.wing.leases.update(ME, one.object.id, {"start_date": "now"}) for one in found if one.spec.start > now)
+        *(site.plugin.leases.update(ME, one.object.id, {"start_date": "now"}) for one in found if one.spec.start > now)
     )
 
 
@@ -122,7 +122,7 @@ async def test_after_an_hours_downtime_all_is_done_in_the_right_order(opening: O
         for spec in (third, first, second):
             await _submitted(site, spec.name, spec, {"h1": 1})
     async with opening() as site:
-        third_lease = await site.wing.leases.get(NS, "third")
+        third_lease = await site.plugin.leases.get(NS, "third")
         await site.until(third_lease, "ACTIVE")
         lines = await site.engine.store.reader.journal(0, 1000, JournalFilter(ns=NS, kind=LEASE.kind))
         happened = [(line.object, line.event) for line in lines if line.actor == "clock" and line.target is not None]
@@ -150,12 +150,12 @@ async def test_a_lease_waits_for_whoever_is_before_it_on_its_host_however_long_t
         await _submitted(site, "first", first, {"h1": 1})
         await _submitted(site, "second", second, {"h1": 1})
         await site.eventually(lambda: _hanging(things))
-        waiting = await site.wing.leases.get(NS, "second")
+        waiting = await site.plugin.leases.get(NS, "second")
         assert waiting.object.state == "PENDING"
         things.hang.clear()
         things.release.set()
         await site.until(waiting, "ACTIVE")
-        assert (await site.wing.leases.get(NS, "first")).object.state == "TERMINATED"
+        assert (await site.plugin.leases.get(NS, "first")).object.state == "TERMINATED"
 
 
 async def _hanging(things: Things) -> bool:

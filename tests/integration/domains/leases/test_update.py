@@ -13,7 +13,7 @@ from tests.integration.domains.leases.things import never
 
 
 async def changed(site: Leasing, lease: Lease, **given: object) -> Lease:
-    return await site.wing.leases.update(ME, lease.object.id, given)
+    return await site.plugin.leases.update(ME, lease.object.id, given)
 
 
 async def test_a_pending_lease_can_be_moved_and_renamed(site: Leasing) -> None:

@@ -16,8 +16,8 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.mci.api import routes
-from stateward.domains.mci.house import MciWing
-from stateward.domains.wing import Site
+from stateward.domains.mci.plugin import MciPlugin
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers import Place
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM, Temper
@@ -53,8 +53,8 @@ def mci(name: str = "m1", *groups: dict[str, Any], **how: Any) -> dict[str, Any]
 class ApiHouse:
     """The application, its callers, and what the providers were asked."""
 
-    def __init__(self, engine: Engine, wing: MciWing, app: Litestar, texts: dict[str, str]) -> None:
-        self.engine, self.wing, self.app, self.texts = engine, wing, app, texts
+    def __init__(self, engine: Engine, plugin: MciPlugin, app: Litestar, texts: dict[str, str]) -> None:
+        self.engine, self.plugin, self.app, self.texts = engine, plugin, app, texts
         self.calls: list[tuple[str, str]] = []
         self.saved: dict[str, int] = {}
         self._clients: dict[str, httpx.AsyncClient] = {}
@@ -117,7 +117,7 @@ class ApiHouse:
 
     def temper(self, temper: Temper, place: Place = HERE) -> None:
         """Let a region behave in another way."""
-        self.wing.cloud.set_temper(place, temper)
+        self.plugin.cloud.set_temper(place, temper)
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -135,12 +135,17 @@ async def open_api(
     def save(provider: str, number: int) -> None:
         saved[provider] = saved.get(provider, 0) + number
 
-    site = Site(folder, chance=Random(1), called=lambda provider, call: calls.append((provider, call)), saved=save)
-    wing = MciWing(site, cloud=SimulatedCloud(temper=CALM, chance=Random(1)), tick=0.01, every=3600.0)
-    kinds = [*wing.kinds, token_kind(), quota_kind()]
+    site = ProcessContext(
+        folder,
+        random=Random(1),
+        on_provider_call=lambda provider, call: calls.append((provider, call)),
+        on_calls_saved=save,
+    )
+    plugin = MciPlugin(site, cloud=SimulatedCloud(temper=CALM, chance=Random(1)), tick=0.01, every=3600.0)
+    kinds = [*plugin.kinds, token_kind(), quota_kind()]
     engine = Engine(store or open_store(":memory:"), kinds, lease=lease)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=True):
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
         tokens = Tokens(engine)
         texts = {
             "admin": (await tokens.issue("ada", Role.ADMIN, ["*"]))[0],
@@ -148,9 +153,9 @@ async def open_api(
             "viewer": (await tokens.issue("vic", Role.VIEWER, [NS]))[0],
             "stranger": (await tokens.issue("sam", Role.OPERATOR, ["other"]))[0],
         }
-        mounted = routes(wing, save, fresh_for=fresh_for)
+        mounted = routes(plugin, save, fresh_for=fresh_for)
         app = create_app(engine, tokens, Config(rate=1_000_000), routes=mounted)
-        house = ApiHouse(engine, wing, app, texts)
+        house = ApiHouse(engine, plugin, app, texts)
         house.calls, house.saved = calls, saved
         yield house
         await house.close()

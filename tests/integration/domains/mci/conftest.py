@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.mci.house import MciWing
 from stateward.domains.mci.model import MciSpec, SubGroup
+from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.service import Caller, Service
 from stateward.domains.mci.status import MciStatus, roll_up
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Engine
@@ -40,16 +40,16 @@ def mci(name: str = "m1", *groups: SubGroup, **how: Any) -> MciSpec:
 class House:
     """The domain with its engine, and ways to say what a test waits for."""
 
-    def __init__(self, engine: Engine, wing: MciWing) -> None:
-        self.engine, self.wing = engine, wing
+    def __init__(self, engine: Engine, plugin: MciPlugin) -> None:
+        self.engine, self.plugin = engine, plugin
 
     @property
     def service(self) -> Service:
-        return self.wing.service
+        return self.plugin.service
 
     @property
     def cloud(self) -> SimulatedCloud:
-        return self.wing.cloud
+        return self.plugin.cloud
 
     async def grant_host(self, ns: str = NS, connection: str = "local") -> None:
         """Let a namespace have machines on this host, as an administrator does."""
@@ -89,15 +89,15 @@ async def open_house(
     cloud: SimulatedCloud | None = None,
     works: bool = True,
     lease: float = 3.0,
-    site: Site | None = None,
+    site: ProcessContext | None = None,
 ) -> AsyncIterator[House]:
     """Open the domain on a store."""
-    site = site or Site(folder, chance=Random(1))
-    wing = MciWing(site, cloud=cloud or SimulatedCloud(temper=QUICK, chance=Random(1)), tick=0.01, every=3600.0)
-    engine = Engine(store, wing.kinds, works=works, lease=lease)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=works):
-        yield House(engine, wing)
+    site = site or ProcessContext(folder, random=Random(1))
+    plugin = MciPlugin(site, cloud=cloud or SimulatedCloud(temper=QUICK, chance=Random(1)), tick=0.01, every=3600.0)
+    engine = Engine(store, plugin.kinds, works=works, lease=lease)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=works):
+        yield House(engine, plugin)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

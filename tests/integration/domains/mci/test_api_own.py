@@ -54,7 +54,7 @@ async def test_a_connection_is_not_taken_away_from_what_stands_at_it(api: ApiHou
 async def test_a_change_that_is_refused_leaves_a_connection_as_it_works(api: ApiHouse) -> None:
     body = {"name": "mine", "provider": "aws", "region": "us-east-1", "driver": "simulated"}
     await api.post(f"{OWN}/connections", body)
-    cloud = await api.wing.service.clouds.of("mine")
+    cloud = await api.plugin.service.clouds.of("mine")
     looks = asyncio.Queue[Look]()
 
     def goes_on(look: Look) -> bool:
@@ -89,7 +89,7 @@ async def test_what_a_connection_offers_is_told(api: ApiHouse) -> None:
 
 async def test_a_machine_that_no_record_knows_is_found_and_terminated(api: ApiHouse) -> None:
     await api.created()
-    api.wing.cloud.orphan(HERE, Want("lost", "lost", "t3.nano", UBUNTU))
+    api.plugin.cloud.orphan(HERE, Want("lost", "lost", "t3.nano", UBUNTU))
     found = (await api.get(f"{OWN}/orphans?connection={AWS}")).json()
     assert [(one["connection"], one["key"]) for one in found["orphans"]] == [(AWS, "lost")]
     assert found == (await api.get(f"{OWN}/orphans")).json() | {"trouble": {}}
@@ -114,7 +114,7 @@ async def test_a_connection_that_cannot_be_looked_at_is_told(api: ApiHouse) -> N
 async def test_what_the_provider_shows_of_vms_that_failed_is_taken_over_on_request(api: ApiHouse) -> None:
     shown = await api.created()
     for vm in shown["vm"]:
-        api.wing.cloud.stop(HERE, vm["uid"])
+        api.plugin.cloud.stop(HERE, vm["uid"])
         await api.post(f"/ns/{NS}/mci/m1/vm/{vm['id']}?action=reboot&wait=60")
     assert (await api.status())["status"] == "Failed:2 (R:0/2)"
     answer = await api.post(f"{OWN}/ns/{NS}/mci/m1/vm/g1-1/reconcile?wait=60")

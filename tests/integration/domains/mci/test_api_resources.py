@@ -60,10 +60,10 @@ async def test_a_subnet_is_added_to_a_network_and_taken_away_again(api: ApiHouse
     gone = await api.delete(f"{BASE}/vNet/v1/subnet/s1")
     assert gone.json() == {"message": "The subnet s1 has been deleted"}
     assert (await api.get(f"{BASE}/vNet/v1/subnet?option=id")).json() == {"output": ["s2", "s3"]}
-    kept = {one.name for one in api.wing.cloud.region(HERE).shelf.all() if one.kind == "subnet"}
+    kept = {one.name for one in api.plugin.cloud.region(HERE).shelf.all() if one.kind == "subnet"}
     assert kept == {"s2", "s3"}
     assert (await api.delete(f"{BASE}/vNet/v1")).status_code == 200
-    assert api.wing.cloud.region(HERE).shelf.all() == []
+    assert api.plugin.cloud.region(HERE).shelf.all() == []
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_the_provider_is_given_the_public_half_of_the_key_that_is_told(api
     shown = await made(api, "sshKey", KEY)
     private = load_ssh_private_key(shown["privateKey"].encode(), None)
     assert load_ssh_public_key(shown["publicKey"].encode()) == private.public_key()
-    (kept,) = api.wing.cloud.region(HERE).shelf.all()
+    (kept,) = api.plugin.cloud.region(HERE).shelf.all()
     assert kept.facts["public_key"] == shown["publicKey"] == (await api.get(f"{BASE}/sshKey/k1")).json()["publicKey"]
 
 
@@ -279,7 +279,7 @@ async def test_a_provider_that_is_not_able_to_does_not_keep_the_shared_resources
     shown = await api.created(mci("m1", group("g1", 1), group("g2", 1, specId="aws+us-east-1+t3.nano")))
     network = next(one["cspVNetId"] for one in shown["vm"] if one["id"] == "g1-1")
     foreign = Part(PartKind.SECURITY_GROUP, "foreign", "foreign", within=network)
-    await SimulatedDriver(HERE, api.wing.cloud).ensure(foreign)
+    await SimulatedDriver(HERE, api.plugin.cloud).ensure(foreign)
     await api.delete(f"/ns/{NS}/mci/m1?option=terminate")
     answer = await api.delete(f"/ns/{NS}/sharedResources")
     left = [line for line in answer.json()["output"] if "has not been deleted" in line]

@@ -96,9 +96,9 @@ async def test_a_time_that_is_none_is_bad_input(api: ApiHouse, seconds: str) -> 
 
 async def test_a_fresh_status_shows_what_happened_behind_our_back_and_lets_it_count(api: ApiHouse) -> None:
     stopped, ended = [one["uid"] for one in (await api.created())["vm"]]
-    api.wing.cloud.stop(HERE, stopped)
+    api.plugin.cloud.stop(HERE, stopped)
     api.temper(replace(CALM, forgotten=0.0))
-    api.wing.cloud.terminate(HERE, ended)
+    api.plugin.cloud.terminate(HERE, ended)
     vms = (await api.status(more="&fresh=true"))["vm"]
     assert [(one["status"], one["nativeStatus"]) for one in vms] == [
         ("Suspended", "stopped"),
@@ -120,7 +120,7 @@ def _nothing_is_recent(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_plain_status_asks_once_per_region_and_lets_count_what_is_shown(tmp_path: Path) -> None:
     async with open_api(tmp_path, fresh_for=0.0) as api:
         stopped, _ = [one["uid"] for one in (await api.created())["vm"]]
-        api.wing.cloud.stop(HERE, stopped)
+        api.plugin.cloud.stop(HERE, stopped)
         asked = len(api.calls)
         answers = await asyncio.gather(*(api.status() for _ in range(10)))
         assert len(api.calls) - asked == 1
@@ -137,7 +137,7 @@ async def test_a_plain_status_is_served_by_a_recent_listing_whoever_asked_for_it
     api: ApiHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped, _ = [one["uid"] for one in (await api.created())["vm"]]
-    api.wing.cloud.stop(HERE, stopped)
+    api.plugin.cloud.stop(HERE, stopped)
     await api.status(more="&fresh=true")
     asked = len(api.calls)
     monkeypatch.setattr(fresh.Look, "is_about", lambda _, vm: vm.state == "Running")
@@ -151,7 +151,7 @@ async def test_a_dead_region_does_not_hold_up_what_is_known_of_the_others(tmp_pa
         await api.created(mci("m1", group("g1", 1), group("g2", 1, specId=MICRO)))
         other = next(one["uid"] for one in (await api.status())["vm"] if one["id"] == "g2-1")
         api.temper(replace(CALM, dead=True, patience=3600.0))
-        api.wing.cloud.stop(ELSEWHERE, other)
+        api.plugin.cloud.stop(ELSEWHERE, other)
         async with asyncio.timeout(30):
             for _ in range(5):
                 found = {one["id"]: one["status"] for one in (await api.status())["vm"]}

@@ -174,7 +174,7 @@ async def test_whole_mcis_that_are_forgotten_name_what_may_be_left(api: ApiHouse
     answer: Any = (await api.delete(path)).json()
     running = {one["uid"] for one in shown["vm"][1:]}
     assert set(answer["remains"]) == {one["key"] for one in answer["left"]} == running == await orphans(api)
-    assert api.wing.cloud.region(HERE).machines.keys() >= running
+    assert api.plugin.cloud.region(HERE).machines.keys() >= running
 
 
 async def test_force_and_terminate_together_are_bad_input(api: ApiHouse) -> None:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from stateward.domains.mci.catalogue import LOCAL
-from stateward.domains.mci.demo import FLEET, HERE, NS, SPARE, Show
+from stateward.domains.mci.demo import FLEET, HERE, NS, SPARE, MciDemo
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import vm_of
 from stateward.drivers import MachineState, Place
@@ -26,8 +26,8 @@ def new_store(request: pytest.FixtureRequest) -> object:
     return fresh_store("sqlite", request)
 
 
-def show(house: House, seed: int = 1) -> Show:
-    return Show(house.service, Random(seed), pause=0.0, sleep=lambda _: asyncio.sleep(0.01))
+def show(house: House, seed: int = 1) -> MciDemo:
+    return MciDemo(house.service, Random(seed), pause=0.0, sleep=lambda _: asyncio.sleep(0.01))
 
 
 async def at_rest(house: House, name: str) -> Object:
@@ -45,7 +45,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def processes(house: House) -> list[MachineState]:
-    listing = await (await house.wing.clouds.at(LOCAL)).driver.observe()
+    listing = await (await house.plugin.clouds.at(LOCAL)).driver.observe()
     return [one.state for one in listing.seen if one.state is not MachineState.TERMINATED]
 
 
@@ -76,7 +76,7 @@ async def test_vms_that_broke_down_are_replaced(house: House) -> None:
     await at_rest(house, "lab")
     first = vm_of((await house.service.vms(NS, "lab"))[0])
     house.cloud.kill(Place(first.provider, first.region), first.uid)
-    await house.wing.upkeep.look_around()
+    await house.plugin.upkeep.look_around()
 
     async def mended() -> bool:
         await show(house).look_after(LAB)

@@ -120,7 +120,7 @@ async def test_a_connection_cannot_be_changed_into_what_nobody_can_read(house: H
     for wrong in ({}, spec | {"options": 7}, spec | {"name": "tokyo"}):
         with pytest.raises(BadInput, match="spec"):
             await house.engine.act(*key, "change", spec=wrong)
-    assert "seoul" in [one.name for one in await house.wing.catalogue.connections()]
+    assert "seoul" in [one.name for one in await house.plugin.catalogue.connections()]
 
 
 async def test_a_network_is_reshaped_into_something_and_stays_itself(house: House) -> None:

@@ -15,7 +15,7 @@ from stateward.domains.mci.lifecycle import VM, MciState
 from stateward.domains.mci.model import Connection, PostCommand, SubGroup, mci_seen, vm_of
 from stateward.domains.mci.standing import InUse
 from stateward.domains.mci.templates import MciTemplate
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.errors import BadInput, UnknownName
@@ -120,7 +120,7 @@ async def test_many_who_grant_at_once_lose_no_grant(house: House) -> None:
 async def revoked_before_use(house: House, monkeypatch: pytest.MonkeyPatch, handlers: object) -> None:
     """Grant this host to a namespace, and revoke it at the moment when handlers are about to use it."""
     await house.grant_host()
-    granted = house.wing.clouds.granted
+    granted = house.plugin.clouds.granted
 
     async def revoked_first(name: str, ns: str) -> Any:
         await house.service.revoke("local", [NS], ANN)
@@ -132,19 +132,19 @@ async def revoked_before_use(house: House, monkeypatch: pytest.MonkeyPatch, hand
 async def test_what_was_accepted_before_a_grant_was_revoked_is_not_made_and_says_why(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await revoked_before_use(house, monkeypatch, house.wing._vms)
+    await revoked_before_use(house, monkeypatch, house.plugin._vms)
     await house.created(mci("m1", ON_HOST))
     (vm,) = await house.service.vms(NS, "m1")
     assert vm.state == "Failed"
     assert "not granted" in (vm.error or "")
-    seen = (await (await house.wing.clouds.of("local")).driver.observe()).seen
+    seen = (await (await house.plugin.clouds.of("local")).driver.observe()).seen
     assert vm_of(vm).uid not in [one.key for one in seen]
 
 
 async def test_a_machine_whose_grant_was_revoked_is_controlled_and_ended_and_runs_no_command(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await revoked_before_use(house, monkeypatch, house.wing._mcis)
+    await revoked_before_use(house, monkeypatch, house.plugin._mcis)
     await house.created(mci("m1", ON_HOST, post_command=PostCommand("", ("echo done",))))
     seen = mci_seen(await house.service.mci(NS, "m1"))
     assert seen.results == {"p-1": ()}
@@ -183,7 +183,7 @@ async def test_where_local_is_turned_off_nothing_is_made_there_and_what_runs_can
     async with open_house(new_store(), tmp_path) as house:
         await house.grant_host()
         await house.created(mci("m1", ON_HOST))
-    async with open_house(new_store(), tmp_path, site=Site(tmp_path, local=False)) as house:
+    async with open_house(new_store(), tmp_path, site=ProcessContext(tmp_path, offers_local=False)) as house:
         assert "local" not in [one.name for one in await house.service.catalogue.connections()]
         with pytest.raises(NotGranted, match="turned off or removed"):
             await house.service.create(NS, mci("m2", ON_HOST), ANN)

@@ -43,7 +43,7 @@ async def made(house: House) -> Object:
 async def until_gone(house: House) -> None:
     async with asyncio.timeout(PATIENT):
         while LEFT in shown(house):
-            await house.wing.upkeep.look_around()
+            await house.plugin.upkeep.look_around()
             await asyncio.sleep(0.01)
 
 
@@ -81,7 +81,7 @@ async def test_subnets_of_others_are_left_alone(house: House) -> None:
     assert other is not None
     region.ensure(Part(PartKind.SUBNET, "uid-net-2-a", "a", other.native_id))
     leave_behind(house, "of-somebody-else")
-    await house.wing.upkeep.look_around()
+    await house.plugin.upkeep.look_around()
     assert {"uid-net-2-a", "of-somebody-else"} <= shown(house)
     assert (await house.service.part(NS, "vNet", "net")).op is None
 
@@ -93,7 +93,7 @@ async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, mo
     assert inside is not None
     house.cloud.region(SEOUL).ensure(Part(PartKind.SECURITY_GROUP, "in-it", "x", inside.native_id))
     for _ in range(3):
-        await house.wing.upkeep.look_around()
+        await house.plugin.upkeep.look_around()
         async with asyncio.timeout(PATIENT):
             while (await house.service.part(NS, "vNet", "net")).op is not None:
                 await asyncio.sleep(0.005)

@@ -38,7 +38,7 @@ async def lose(house: House, word: str) -> None:
 async def test_a_part_that_is_lost_is_an_error_that_tells_what_is_missing(house: House, word: str) -> None:
     await house.created(mci())
     await lose(house, word)
-    await house.wing.upkeep.look_around()
+    await house.plugin.upkeep.look_around()
     found = await part(house, word)
     assert (found.state, part_seen(found).missing) == (PartState.ERROR, (f"{word} {SHARED}",))
     line = (await house.engine.history(NS, part_id(word, SHARED)))[-1]
@@ -51,7 +51,7 @@ async def test_a_network_without_one_of_its_subnets_is_an_error(house: House) ->
     await house.created(mci())
     uid = where_of(await part(house, "vNet")).uid
     house.cloud.lose(SEOUL, PartKind.SUBNET, f"{uid}-{SHARED}")
-    await house.wing.upkeep.look_around()
+    await house.plugin.upkeep.look_around()
     assert part_seen(await part(house, "vNet")).missing == (f"subnet {SHARED}",)
 
 
@@ -59,7 +59,7 @@ async def test_the_next_mci_finds_what_was_lost_repaired(house: House) -> None:
     await house.created(mci("m1"))
     before = part_seen(await part(house, "sshKey")).native_id
     await lose(house, "sshKey")
-    await house.wing.upkeep.look_around()
+    await house.plugin.upkeep.look_around()
     assert (await house.created(mci("m2"))).status is Status.SUCCEEDED
     found = await part(house, "sshKey")
     assert (found.state, part_seen(found).missing) == (PartState.AVAILABLE, ())
@@ -71,7 +71,7 @@ async def test_a_listing_that_fails_proves_no_loss(house: House) -> None:
     house.cloud.set_temper(SEOUL, CALM)
     for fate in (Fate.TRANSIENT, Fate.THROTTLED):
         house.cloud.region(SEOUL).gate.foretell(Fate.DONE, fate)  # the listing of machines comes first
-        await house.wing.upkeep.look_around()
+        await house.plugin.upkeep.look_around()
     assert {(await part(house, word)).state for word in KINDS} == {PartState.AVAILABLE}
 
 
@@ -79,7 +79,7 @@ async def test_a_part_that_is_not_shown_once_is_not_lost(house: House, monkeypat
     monkeypatch.setattr(clouds, "ABSENT_AFTER", 3600.0)
     await house.created(mci())
     await lose(house, "sshKey")
-    await house.wing.upkeep.look_around()
+    await house.plugin.upkeep.look_around()
     assert (await part(house, "sshKey")).state == PartState.AVAILABLE
 
 
@@ -89,10 +89,10 @@ async def test_a_part_that_is_shown_again_is_available_again(house: House) -> No
     kept = house.cloud.region(SEOUL).shelf.get(PartKind.SSH_KEY, wanted.uid)
     assert kept is not None
     await lose(house, "sshKey")
-    await house.wing.upkeep.look_around()
+    await house.plugin.upkeep.look_around()
     assert (await part(house, "sshKey")).state == PartState.ERROR
     house.cloud.region(SEOUL).ensure(kept)
-    await house.wing.upkeep.look_around()
+    await house.plugin.upkeep.look_around()
     found = await part(house, "sshKey")
     assert (found.state, part_seen(found).missing) == (PartState.AVAILABLE, ())
 

@@ -32,7 +32,7 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
 
 def at_provider(api: ApiHouse) -> list[str]:
     """Return the public keys that the provider knows."""
-    parts = api.wing.cloud.region(HERE).shelf.all()
+    parts = api.plugin.cloud.region(HERE).shelf.all()
     return [one.facts["public_key"] for one in parts if one.kind is PartKind.SSH_KEY]
 
 
@@ -133,7 +133,7 @@ async def test_the_way_in_is_told_with_user_key_addresses_and_port(api: ApiHouse
 
 
 async def test_a_vm_that_nobody_can_log_in_to_is_told_without_port_and_key(api: ApiHouse, tmp_path: Path) -> None:
-    await api.wing.service.grant("local", [NS], ANN)
+    await api.plugin.service.grant("local", [NS], ANN)
     shown = await api.created(mci("m1", group("p", 1, specId="local+here+tiny", imageId="sh")))
     access = (await api.get(f"{M1}/vm/p-1?option=accessinfo")).json()
     kill_all_in(tmp_path / "machines" / "process" / "here")
@@ -148,12 +148,12 @@ async def test_keys_go_when_their_mci_is_gone_and_not_before(api: ApiHouse) -> N
     await remove_ownerless_keys(api.engine)
     assert len((await api.get(KEYS)).json()["sshKey"]) == 3
     assert (await api.delete(f"{M1}?option=terminate")).status_code == 200
-    await api.wing.upkeep.look_around()
-    for one in await api.wing.service.parts(NS, "sshKey"):
+    await api.plugin.upkeep.look_around()
+    for one in await api.plugin.service.parts(NS, "sshKey"):
         if one.op is not None:
             await api.engine.wait(NS, one.op, 60.0)
-    left = await api.wing.service.parts(NS, "sshKey")
-    owner = mci_of(await api.wing.service.mci(NS, "m2")).uid
+    left = await api.plugin.service.parts(NS, "sshKey")
+    owner = mci_of(await api.plugin.service.mci(NS, "m2")).uid
     assert sorted(owner_of(one) for one in left) == sorted(["", owner])
     assert len(at_provider(api)) == 2
 

@@ -98,7 +98,7 @@ async def test_a_rollback_terminates_every_vm_at_its_provider_and_removes_it(hou
 
 async def test_an_mci_that_was_rolled_back_stays_failed(house: House) -> None:
     await half_broken(house, "rollback")
-    await house.wing.upkeep.settling.settle(NS, "m1")
+    await house.plugin.upkeep.settling.settle(NS, "m1")
     assert await house.state() == MciState.FAILED
     assert (await house.status()).status == "Failed"
 
@@ -148,7 +148,7 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_looked_at(
         return vm_of(found)
 
     monkeypatch.setattr(upkeep, "vm_of", read_or_fail)
-    assert await house.wing.upkeep.look_around() == []  # the machine of the bad record is no orphan
+    assert await house.plugin.upkeep.look_around() == []  # the machine of the bad record is no orphan
     assert (await house.service.vm(NS, "m2", "g2-1")).state == VmState.FAILED
 
 
@@ -161,8 +161,8 @@ async def test_an_error_at_one_connection_keeps_no_other_from_being_looked_at(
         looked.append(connection.name)
         raise ValueError("broken")
 
-    monkeypatch.setattr(house.wing.upkeep, "_look_at", look_or_fail)
-    assert await house.wing.upkeep.look_around() == []
+    monkeypatch.setattr(house.plugin.upkeep, "_look_at", look_or_fail)
+    assert await house.plugin.upkeep.look_around() == []
     assert len(looked) > 1
 
 
@@ -170,7 +170,7 @@ async def test_a_growth_does_not_refine_what_has_failed_before(house: House) -> 
     await half_broken(house, "refine")
     await house.ended(await house.service.control_vm(NS, "m1", "good-2", "suspend", ANN))
     house.cloud.kill(SEOUL, vm_of(await house.service.vm(NS, "m1", "good-1")).uid)
-    await house.wing.upkeep.look_around()
+    await house.plugin.upkeep.look_around()
     await house.ended(await house.service.scale(NS, "m1", "good", 1, ANN))
     assert await states(house) == {"good-1": "Failed", "good-2": "Suspended", "good-3": "Running"}
 
@@ -415,7 +415,7 @@ async def test_a_deletion_by_force_tells_what_may_remain_and_it_is_found_as_orph
     _, remains = await house.service.delete(NS, "m1", "force", ANN)
     assert {one.key for one in remains} == uids
     await house.created(mci("m2"))
-    assert {one.key for one in await house.wing.upkeep.look_around()} == uids
+    assert {one.key for one in await house.plugin.upkeep.look_around()} == uids
 
 
 async def test_a_subgroup_that_cannot_be_made_leaves_the_mci_as_it_was(

@@ -250,7 +250,7 @@ def counting(houses: Sequence[House]) -> Counter[str]:
         return work
 
     for house in houses:
-        (kind,) = (kind for kind in house.wing.kinds if kind.name == "mci.vm")
+        (kind,) = (kind for kind in house.plugin.kinds if kind.name == "mci.vm")
         for action, one in kind.handlers.items():
             kind.handlers[action] = Handler(counted(one.run), one.observe, one.attempts)
     return most

@@ -50,7 +50,7 @@ async def done(house: House, action: str) -> Operation:
 
 async def shown(house: House, connection: str) -> dict[str, Observation]:
     """Return all machines of a connection as its driver shows them."""
-    listing = await (await house.wing.clouds.of(connection)).listing_anew()
+    listing = await (await house.plugin.clouds.of(connection)).listing_anew()
     assert listing.complete, listing.trouble
     return {one.key: one for one in listing.seen}
 
@@ -133,7 +133,7 @@ async def test_what_happens_on_ec2_behind_our_back_is_found(house: House, ec2: A
     ec2_cloud.life.kill(vm_of(await house.service.vm(NS, "m1", "g1-2")).uid)
 
     async def found() -> bool:
-        await house.wing.upkeep.look_around()
+        await house.plugin.upkeep.look_around()
         return await states(house) == {"Running": 1, "Suspended": 1, "Terminated": 1}
 
     await until(found)
@@ -212,7 +212,7 @@ async def whole_life(house: House, wanted: SubGroup, connection: str, folder: Pa
     os.kill(int((await shown(house, connection))[vm_of(victim).uid].details["pid"]), signal.SIGKILL)
 
     async def found() -> bool:
-        await house.wing.upkeep.look_around()
+        await house.plugin.upkeep.look_around()
         return await states(house) == {"Running": size - 1, "Terminated": 1}
 
     await until(found)

@@ -91,7 +91,7 @@ async def test_an_mci_that_could_not_be_settled_is_looked_at_again(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settling, "LATER", 0.01)
-    await house.wing.upkeep.settling.close()
+    await house.plugin.upkeep.settling.close()
     await house.created(mci())
     verdict = await house.service.control(NS, "m1", "suspend", ANN)
     await house.ended(verdict.whole)

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 from random import Random
 
-from stateward.domains.mci.house import MciWing
-from stateward.domains.wing import Site
+from stateward.domains.mci.plugin import MciPlugin
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine
 from stateward.store import open_store
@@ -18,14 +18,14 @@ async def test_while_another_process_has_the_file_vms_wait_and_none_is_called_go
     async with open_house(open_store(database), tmp_path, cloud=SimulatedCloud(file, temper=QUICK)) as house:
         await house.created(mci("m1", group("a", 3)))
     other = SimulatedCloud(file)
-    wing = MciWing(Site(tmp_path, chance=Random(1)), tick=0.01, every=3600.0)
-    engine = Engine(open_store(database), wing.kinds, lease=3.0)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=True):
-        house = House(engine, wing)
+    plugin = MciPlugin(ProcessContext(tmp_path, random=Random(1)), tick=0.01, every=3600.0)
+    engine = Engine(open_store(database), plugin.kinds, lease=3.0)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
+        house = House(engine, plugin)
         verdict = await house.service.control(NS, "m1", "suspend", ANN)
         await tried(engine, [one.object.id for one in verdict.begun])
-        await wing.upkeep.look_around()
+        await plugin.upkeep.look_around()
         assert {one.state for one in await house.service.vms(NS, "m1")} == {"Suspending"}
         other.close()
         assert (await house.ended(verdict.whole)).status is Status.SUCCEEDED

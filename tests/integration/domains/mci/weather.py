@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from stateward.domains.mci import connections
-from stateward.domains.mci.house import MciWing
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import vm_of
-from stateward.domains.wing import Site
+from stateward.domains.mci.plugin import MciPlugin
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers import MachineState, Place
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import Temper
@@ -92,14 +92,14 @@ class Process(Party):
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
-        site = Site(Path("/nowhere"), chance=world.chance)
-        self.wing = MciWing(site, cloud=world.cloud, tick=0.25, every=30.0)
+        site = ProcessContext(Path("/nowhere"), random=world.chance)
+        self.plugin = MciPlugin(site, cloud=world.cloud, tick=0.25, every=30.0)
         store: Any = SharedStore(world.store, world.killer)
         self.engine = Engine(
-            store, self.wing.kinds, lease=LEASE, process=name, new_id=world.new_id, chance=world.chance
+            store, self.plugin.kinds, lease=LEASE, process=name, new_id=world.new_id, chance=world.chance
         )
-        self.wing.attach(self.engine)
-        self.house = House(self.engine, self.wing)
+        self.plugin.bind_engine(self.engine)
+        self.house = House(self.engine, self.plugin)
         self.ready = asyncio.Event()
         self.over = asyncio.Event()
         self.context = copy_context()
@@ -107,7 +107,7 @@ class Process(Party):
 
     async def live(self) -> None:
         """Work until it is over."""
-        async with self.engine, self.wing.live(self.engine, works=True):
+        async with self.engine, self.plugin.running(self.engine, works=True):
             self.ready.set()
             await self.over.wait()
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from stateward.domains.ovc.house import OvcWing
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.model import (
     AccountSpec,
@@ -22,9 +21,10 @@ from stateward.domains.ovc.model import (
     vm_seen,
 )
 from stateward.domains.ovc.nodes.port import Machine, Power
+from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.ovc.service import Caller, Service
 from stateward.domains.ovc.settings import Settings
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Engine
@@ -48,17 +48,17 @@ class Cloud:
     nodes: list[str]
     simulated: SimulatedCloud
 
-    def __init__(self, engine: Engine, wing: OvcWing, doors: Doors, ns: str = "default") -> None:
-        self.engine, self.wing, self.doors, self.ns = engine, wing, doors, ns
+    def __init__(self, engine: Engine, plugin: OvcPlugin, doors: Doors, ns: str = "default") -> None:
+        self.engine, self.plugin, self.doors, self.ns = engine, plugin, doors, ns
         self._numbers = NUMBERS
 
     @property
     def service(self) -> Service:
-        return self.wing.service
+        return self.plugin.service
 
     def elsewhere(self) -> "Cloud":
         """Return the same cloud in a namespace of its own: nothing is there yet."""
-        return Cloud(self.engine, self.wing, self.doors, f"ns-{next(self._numbers)}")
+        return Cloud(self.engine, self.plugin, self.doors, f"ns-{next(self._numbers)}")
 
     # --- making ------------------------------------------------------------------------------------------------------
 
@@ -175,11 +175,11 @@ class Cloud:
     async def start_late(self, *spots: Spot) -> None:
         """Let machines come up behind the domain's back, as if their start had been slow and not failed."""
         for spot in spots:
-            await (await self.wing.nodes.of(self.ns, spot.node)).start(Machine(spot.machine, "late", "tiny"))
+            await (await self.plugin.nodes.of(self.ns, spot.node)).start(Machine(spot.machine, "late", "tiny"))
 
     async def powers(self, *spots: Spot) -> list[Power]:
         """Return what the nodes say of machines."""
-        return [await (await self.wing.nodes.of(self.ns, spot.node)).look(spot.machine) for spot in spots]
+        return [await (await self.plugin.nodes.of(self.ns, spot.node)).look(spot.machine) for spot in spots]
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Wait until something has become true."""
@@ -226,11 +226,11 @@ async def open_cloud(
 ) -> AsyncIterator[Cloud]:
     """Open the domain on a store."""
     simulated = simulated or SimulatedCloud(temper=CALM, chance=Random(1))
-    wing = OvcWing(Site(folder, chance=Random(1)), settings, cloud=simulated)
-    doors = furnish_with_doors(wing.nodes)
-    engine = Engine(store, wing.kinds, works=works, lease=lease)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=works):
-        opened = Cloud(engine, wing, doors)
+    plugin = OvcPlugin(ProcessContext(folder, random=Random(1)), settings, cloud=simulated)
+    doors = furnish_with_doors(plugin.nodes)
+    engine = Engine(store, plugin.kinds, works=works, lease=lease)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=works):
+        opened = Cloud(engine, plugin, doors)
         opened.simulated = simulated
         yield opened

@@ -17,11 +17,11 @@ from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.ovc.api.collections import COLLECTIONS, Collection
-from stateward.domains.ovc.house import OvcWing
 from stateward.domains.ovc.model import Strange
+from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.ovc.service import THERE
 from stateward.domains.ovc.strangers import note_strangers
-from stateward.domains.wing import Site
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Engine
@@ -81,16 +81,16 @@ class Api:
 async def opened(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
     """An application with two nodes, an account, a cloudspace and an image."""
     folder: Path = tmp_path_factory.mktemp("api")
-    wing = OvcWing(Site(folder), PAPER, cloud=SimulatedCloud(temper=CALM))
-    doors = furnish_with_doors(wing.nodes)
-    kinds = [*wing.kinds, token_kind(), quota_kind()]
+    plugin = OvcPlugin(ProcessContext(folder), PAPER, cloud=SimulatedCloud(temper=CALM))
+    doors = furnish_with_doors(plugin.nodes)
+    kinds = [*plugin.kinds, token_kind(), quota_kind()]
     engine = Engine(open_store(":memory:"), kinds, admission=QuotaGuard())
-    wing.attach(engine)
+    plugin.bind_engine(engine)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(engine)
-        await stack.enter_async_context(wing.live(engine, works=True))
+        await stack.enter_async_context(plugin.running(engine, works=True))
         tokens = Tokens(engine)
-        app = create_app(engine, tokens, Config(rate=1_000_000), routes=wing.routes)
+        app = create_app(engine, tokens, Config(rate=1_000_000), routes=plugin.routes)
         roles = {"user": Role.OPERATOR, "admin": Role.ADMIN, "viewer": Role.VIEWER, "root": Role.ADMIN}
         clients = {}
         for who, role in roles.items():

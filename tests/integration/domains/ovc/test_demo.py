@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from stateward.domains.ovc.demo import DISKS, MACHINES, NODES, NS, Show
+from stateward.domains.ovc.demo import DISKS, MACHINES, NODES, NS, OvcDemo
 from stateward.domains.ovc.lifecycle import DISK, NODE, VM
 from stateward.store.selection import Selector
 from tests.integration.domains.ovc.cloud import Cloud
@@ -19,7 +19,7 @@ async def count(cloud: Cloud, kind: str) -> int:
 
 
 async def test_the_demos_cloud_is_made_once_and_does_not_rest(world: Cloud) -> None:
-    show = Show(world.service, Random(3), pause=0.0, sleep=lambda _: asyncio.sleep(0))
+    show = OvcDemo(world.service, Random(3), pause=0.0, sleep=lambda _: asyncio.sleep(0))
     await show.furnish()
     await show.furnish()
     counts = [await count(world, kind) for kind in (NODE.kind, VM.kind, DISK.kind)]

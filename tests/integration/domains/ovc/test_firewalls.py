@@ -20,12 +20,12 @@ async def wall(cloud: Cloud, box: str = "") -> BoxSeen:
 
 async def power(cloud: Cloud, at: BoxSeen) -> Power:
     """Return what a node says of a firewall."""
-    return await (await cloud.wing.nodes.of(cloud.ns, at.node)).look(at.machine)
+    return await (await cloud.plugin.nodes.of(cloud.ns, at.node)).look(at.machine)
 
 
 async def look(cloud: Cloud) -> None:
     """Go round all nodes."""
-    await Rounds(cloud.engine, cloud.wing.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
+    await Rounds(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
 
 
 async def test_it_has_power_while_its_cloudspace_is_deployed(cloud: Cloud) -> None:
@@ -167,7 +167,7 @@ async def test_it_leaves_with_a_node_that_leaves(cloud: Cloud) -> None:
 
 async def test_one_that_died_is_brought_up_again_and_no_state_tells(cloud: Cloud) -> None:
     before = await wall(cloud)
-    await (await cloud.wing.nodes.of(cloud.ns, before.node)).stop(before.machine)
+    await (await cloud.plugin.nodes.of(cloud.ns, before.node)).stop(before.machine)
     await look(cloud)
 
     async def repaired() -> bool:

@@ -55,7 +55,7 @@ async def test_a_node_with_the_id_of_another_namespace_has_machines_of_its_own(c
         other.ns, id_, NODE.kind, "register", actor="admin", spec=msgspec.to_builtins(spec), labels={"name": spec.name}
     )
     assert (await other.ended(accepted)).status == "succeeded"
-    ours, theirs = await cloud.wing.nodes.of(cloud.ns, id_), await other.wing.nodes.of(other.ns, id_)
+    ours, theirs = await cloud.plugin.nodes.of(cloud.ns, id_), await other.plugin.nodes.of(other.ns, id_)
     await ours.start(Machine("vm-1-12345678", "one", "tiny"))
     assert (await ours.look("vm-1-12345678"), await theirs.look("vm-1-12345678")) == (Power.ON, Power.OFF)
     await ours.stop("vm-1-12345678")

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from stateward.domains.ovc.denials import Already, LastNode, NodeNotReady
-from stateward.domains.ovc.house import OvcWing
 from stateward.domains.ovc.model import NodeReport, NodeSpec, node_seen
 from stateward.domains.ovc.nodes import Machine
 from stateward.domains.ovc.nodes.driven import Driven
-from stateward.domains.wing import Site
+from stateward.domains.ovc.plugin import OvcPlugin
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers.confinement import Confinement
 from stateward.engine import Refused
 from stateward.errors import BadInput
@@ -205,8 +205,8 @@ async def test_a_node_whose_driver_does_not_work_is_not_in_service(
 
 @pytest.mark.parametrize("required", [True, False])
 async def test_the_machines_of_a_node_are_confined_as_those_of_the_whole_server(tmp_path: Path, required: bool) -> None:
-    wing = OvcWing(Site(tmp_path, confinement=Confinement([tmp_path], required=required)), PAPER)
-    node = wing.nodes.makers["process"]("n1", NodeSpec("n1", "process"))
+    plugin = OvcPlugin(ProcessContext(tmp_path, confinement=Confinement([tmp_path], required=required)), PAPER)
+    node = plugin.nodes.makers["process"]("n1", NodeSpec("n1", "process"))
     assert isinstance(node, Driven)
     await node.start(Machine("k1", "m1", "tiny"))
     try:

@@ -12,10 +12,10 @@ import pytest_asyncio
 from litestar import Litestar
 
 from stateward.access import Role
-from stateward.domains.ovc.house import OvcWing
 from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.placement import without_nodes_in_errors
-from stateward.domains.wing import Site
+from stateward.domains.ovc.plugin import OvcPlugin
+from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Handler, Job, Kind, ObservedOutcome, Temporary
@@ -58,10 +58,10 @@ async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     dsn = str(folder / "stateward.db")
     if request.param == "postgres":
         dsn = request.getfixturevalue("postgres_server").new_database()
-    wing = OvcWing(Site(folder), PAPER, cloud=SimulatedCloud(temper=CALM))
-    doors = furnish_with_doors(wing.nodes)
-    async with open_to_readers(open_store(dsn, migrate=True), wing, NS) as served:
-        scene = Scene(await Cloud(served.engine, wing, doors, NS).furnish(), served.app, served.clients)
+    plugin = OvcPlugin(ProcessContext(folder), PAPER, cloud=SimulatedCloud(temper=CALM))
+    doors = furnish_with_doors(plugin.nodes)
+    async with open_to_readers(open_store(dsn, migrate=True), plugin, NS) as served:
+        scene = Scene(await Cloud(served.engine, plugin, doors, NS).furnish(), served.app, served.clients)
         await _live_through(scene)
         yield scene
         doors.reset()
@@ -214,7 +214,7 @@ async def test_the_error_of_a_look_names_no_node_either(scene: Scene) -> None:
     async def fail(_: Job) -> ObservedOutcome:
         raise Temporary(f"region {node} has no answer", after=7.0)
 
-    kind = without_nodes_in_errors(Kind(VM, {"pause": Handler(fail, fail, cancelled=fail)}), scene.cloud.wing.nodes)
+    kind = without_nodes_in_errors(Kind(VM, {"pause": Handler(fail, fail, cancelled=fail)}), scene.cloud.plugin.nodes)
     handler, job = kind.handlers["pause"], cast("Job", SimpleNamespace(ns=NS, key=Key(NS, "op"), object=scene.vm))
     for work in (handler.run, handler.observe, handler.cancelled):
         assert work is not None

@@ -50,7 +50,7 @@ class Real:
 
     async def host(self, vm: str) -> Emulated:
         """Return the node that a VM is on."""
-        node = await self.cloud.wing.nodes.of(self.cloud.ns, await self.cloud.node_of(vm))
+        node = await self.cloud.plugin.nodes.of(self.cloud.ns, await self.cloud.node_of(vm))
         assert isinstance(node, Emulated)
         return node
 
@@ -304,8 +304,10 @@ async def test_a_move_that_is_over_between_two_looks_of_whoever_takes_it_up_is_n
     vm = await cloud.vm()
     source, key = await real.host(vm), await cloud.machine(vm)
     (other,) = set(cloud.nodes) - {await cloud.node_of(vm)}
-    target = await cloud.wing.nodes.of(cloud.ns, other)
-    boot = Plugged(cloud.boot_disk(vm), cloud.wing.vault.file(await cloud.file_name(cloud.boot_disk(vm))), 0, boot=True)
+    target = await cloud.plugin.nodes.of(cloud.ns, other)
+    boot = Plugged(
+        cloud.boot_disk(vm), cloud.plugin.vault.file(await cloud.file_name(cloud.boot_disk(vm))), 0, boot=True
+    )
     machine = Machine(f"{vm}-moved", "vm", "tiny", (boot,))
     killed = asyncio.create_task(source.move(key, target, machine, unheard))
     await real.until_moving(vm)

@@ -140,8 +140,8 @@ class World:
         at = msgspec.json.decode((await cloud.get(id_)).seen, type=Placed)
         if not at.machine:
             return
-        await (await cloud.wing.nodes.of(cloud.ns, at.node)).stop(at.machine)
-        await Rounds(cloud.engine, cloud.wing.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
+        await (await cloud.plugin.nodes.of(cloud.ns, at.node)).stop(at.machine)
+        await Rounds(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0).look_at(cloud.ns)
         assert (await cloud.service.healing(cloud.ns, 0.0)).strangers == []
         if thing.kind == "vm":
             thing.state = "HALTED"
@@ -188,7 +188,7 @@ class World:
         """Return what the nodes show: every machine that has power."""
         found: dict[tuple[str, str], Power] = {}
         for id_ in self.cloud.nodes:
-            node = await self.cloud.wing.nodes.of(self.cloud.ns, id_)
+            node = await self.cloud.plugin.nodes.of(self.cloud.ns, id_)
             assert isinstance(node, Driven)
             keys = [one.key for one in (await node._driver.observe()).seen]
             found |= {(id_, key): power for key, power in (await node.survey(keys)).items() if power is not Power.OFF}

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 def rounds(cloud: Cloud) -> Rounds:
     """Return rounds in which it is always this process's turn."""
-    return Rounds(cloud.engine, cloud.wing.nodes, Random(1), every=0.0, apart=0.0)
+    return Rounds(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0)
 
 
 async def look(cloud: Cloud) -> None:
@@ -38,7 +38,7 @@ async def look(cloud: Cloud) -> None:
 
 async def behind(cloud: Cloud, vm: str) -> tuple[Hypervisor, str]:
     """Return a VM's node and machine, to do something to it behind the domain's back."""
-    return await cloud.wing.nodes.of(cloud.ns, await cloud.node_of(vm)), await cloud.machine(vm)
+    return await cloud.plugin.nodes.of(cloud.ns, await cloud.node_of(vm)), await cloud.machine(vm)
 
 
 async def test_a_machine_that_lost_its_power_is_halted_and_the_report_says_so(cloud: Cloud) -> None:
@@ -186,7 +186,7 @@ async def test_a_node_is_looked_at_by_one_process_at_a_time(cloud: Cloud, monkey
         return await surveyed(keys)
 
     monkeypatch.setattr(node, "survey", counted)
-    both = [Rounds(cloud.engine, cloud.wing.nodes, Random(1), every=3600.0, apart=0.0) for _ in range(2)]
+    both = [Rounds(cloud.engine, cloud.plugin.nodes, Random(1), every=3600.0, apart=0.0) for _ in range(2)]
     await asyncio.gather(*(one.look_around() for one in both))
     assert len(looks) == 1
     assert node_seen(await cloud.get(await cloud.node_of(vm))).looked > 0.0
@@ -228,7 +228,7 @@ async def test_a_hypervisor_that_was_killed_is_noticed_and_one_that_hangs_is_not
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, FILES) as opened:
         cloud = await opened.furnish(1, driver="qemu")
         vm = await cloud.vm()
-        host = await cloud.wing.nodes.of(cloud.ns, cloud.nodes[0])
+        host = await cloud.plugin.nodes.of(cloud.ns, cloud.nodes[0])
         machine = await cloud.machine(vm)
         (pid,) = [
             int(one.details["pid"])

@@ -24,7 +24,7 @@ STRAY = "vm-of-nobody-12345678"
 
 async def look(cloud: Cloud) -> list[str]:
     """Go round once; returns the strangers that are told of."""
-    rounds = Rounds(cloud.engine, cloud.wing.nodes, Random(1), every=0.0, apart=0.0, vault=cloud.wing.vault)
+    rounds = Rounds(cloud.engine, cloud.plugin.nodes, Random(1), every=0.0, apart=0.0, vault=cloud.plugin.vault)
     await rounds.look_at(cloud.ns)
     return await strangers(cloud)
 
@@ -34,7 +34,7 @@ async def strangers(cloud: Cloud) -> list[str]:
 
 
 async def node(cloud: Cloud, nth: int = 0) -> Hypervisor:
-    return await cloud.wing.nodes.of(cloud.ns, cloud.nodes[nth])
+    return await cloud.plugin.nodes.of(cloud.ns, cloud.nodes[nth])
 
 
 async def test_a_machine_of_nobody_is_told_until_it_is_gone_and_journaled_once(cloud: Cloud) -> None:
@@ -51,7 +51,7 @@ async def test_a_machine_of_nobody_is_told_until_it_is_gone_and_journaled_once(c
 
 async def test_a_second_machine_of_a_vm_is_a_stranger_and_its_own_is_not(cloud: Cloud) -> None:
     vm = await cloud.vm()
-    host = await cloud.wing.nodes.of(cloud.ns, await cloud.node_of(vm))
+    host = await cloud.plugin.nodes.of(cloud.ns, await cloud.node_of(vm))
     await host.start(Machine(f"{vm}-00000000", "twin", "tiny"))
     assert await look(cloud) == [f"{vm}-00000000"]
     await host.stop(f"{vm}-00000000")
@@ -145,7 +145,7 @@ async def test_a_real_process_of_nobody_is_noticed_by_itself(folder: Path) -> No
     settings = Settings(storage="none", look_every=0.05)
     async with open_cloud(open_store(str(folder / "stateward.db")), folder, settings) as cloud:
         id_ = await cloud.made(cloud.service.register_node(cloud.ns, NodeSpec("bare", "process"), ADA))
-        host = await cloud.wing.nodes.of(cloud.ns, id_)
+        host = await cloud.plugin.nodes.of(cloud.ns, id_)
         await host.start(Machine(STRAY, "stray", "tiny"))
 
         async def told() -> bool:

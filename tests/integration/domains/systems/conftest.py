@@ -11,7 +11,7 @@ from stateward.domains.systems import service_handlers
 from stateward.domains.systems.backends.port import Home, Ref
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
-from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.domains.systems.service import Actions
 from stateward.engine import Accepted, Engine
 from stateward.store.port import Store
@@ -46,8 +46,8 @@ def ref(path: str) -> Ref:
 class Stand:
     """A system called shop."""
 
-    def __init__(self, engine: Engine, wing: SystemsWing, backend: SimulatedBackend, plant: Plant) -> None:
-        self.engine, self.wing, self.backend, self.plant = engine, wing, backend, plant
+    def __init__(self, engine: Engine, plugin: SystemsPlugin, backend: SimulatedBackend, plant: Plant) -> None:
+        self.engine, self.plugin, self.backend, self.plant = engine, plugin, backend, plant
         self.actions = Actions(engine, NS, "ann")
 
     async def deploy(self, path: str, text: str, wait: float | None = None, who: str = "ann", **how: Any) -> Accepted:
@@ -77,12 +77,12 @@ class Stand:
 
     async def states(self) -> dict[str, str]:
         """Return the states of all service_handlers."""
-        return {one.id.partition(":")[2]: one.state for one in await self.wing.premises.services(HOME)}
+        return {one.id.partition(":")[2]: one.state for one in await self.plugin.premises.services(HOME)}
 
     async def commands(self) -> dict[str, str]:
         """Return what each service is to run."""
         found = {}
-        for one in await self.wing.premises.services(HOME):
+        for one in await self.plugin.premises.services(HOME):
             instances = await self.backend.instances(ref("/" + one.id.partition(":")[2].replace(".", "/")))
             assert all(instance.ready for instance in instances)
             found[one.id.partition(":")[2]] = " ".join(_command(one.spec))
@@ -120,11 +120,11 @@ def quick_to_heed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def stand(new_store: Callable[[], Store]) -> AsyncIterator[Stand]:
     backend, plant = SimulatedBackend(), Plant()
-    wing = SystemsWing({"simulated": backend})
-    engine = Engine(new_store(), [*wing.kinds, plant.pump()], lease=3.0)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=True):
-        opened = Stand(engine, wing, backend, plant)
+    plugin = SystemsPlugin({"simulated": backend})
+    engine = Engine(new_store(), [*plugin.kinds, plant.pump()], lease=3.0)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
+        opened = Stand(engine, plugin, backend, plant)
         await opened.ended(await opened.actions.create("shop", "simulated"))
         yield opened
         plant.release()

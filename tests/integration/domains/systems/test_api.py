@@ -16,7 +16,7 @@ from stateward.config import Config
 from stateward.domains.systems import api as systems_api
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
-from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.engine import Engine, Permanent
 from stateward.server.app import create_app
 from stateward.store import open_store
@@ -70,14 +70,14 @@ class Api:
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
     backend = SimulatedBackend()
-    wing = SystemsWing({"simulated": backend})
-    engine = Engine(open_store(":memory:"), [*wing.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=True):
+    plugin = SystemsPlugin({"simulated": backend})
+    engine = Engine(open_store(":memory:"), [*plugin.kinds, token_kind(), quota_kind()], admission=QuotaGuard())
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
         tokens = Tokens(engine)
         roles = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
         texts = {role.value: (await tokens.issue(role.value, role, ["default"]))[0] for role in roles}
-        found = Api(engine, create_app(engine, tokens, Config(rate=1_000_000), routes=wing.routes), texts, backend)
+        found = Api(engine, create_app(engine, tokens, Config(rate=1_000_000), routes=plugin.routes), texts, backend)
         await found.done("POST", "", {"name": "shop", "backend": "simulated"})
         yield found
 

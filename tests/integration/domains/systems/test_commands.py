@@ -17,7 +17,7 @@ from stateward.access.tokens import token_kind
 from stateward.cli.systems import app as system
 from stateward.config import Config
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
-from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.engine import Engine
 from stateward.server import events, sockets
 from stateward.server.app import create_app
@@ -37,14 +37,14 @@ class SystemHouse(House):
         self._loop, self.plant = asyncio.get_running_loop(), Plant()
         config = Config(data=str(self.folder), rate=100_000)
         self.backend = SimulatedBackend()
-        wing = SystemsWing({"simulated": self.backend})
-        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *wing.kinds])
-        wing.attach(engine)
-        async with engine as self.engine, wing.live(engine, works=True):
+        plugin = SystemsPlugin({"simulated": self.backend})
+        engine = Engine(open_store(config.store_url), [token_kind(), quota_kind(), *plugin.kinds])
+        plugin.bind_engine(engine)
+        async with engine as self.engine, plugin.running(engine, works=True):
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
             pushed = [*events.ROUTES, *sockets.ROUTES]
-            app = create_app(self.engine, self.tokens, config, routes=wing.routes, api_routes=pushed)
+            app = create_app(self.engine, self.tokens, config, routes=plugin.routes, api_routes=pushed)
             async with Windows(self.engine) as windows:
                 app.state["windows"] = windows
                 await self._listen(app)

@@ -10,9 +10,9 @@ from stateward.domains.systems import context, system_handlers
 from stateward.domains.systems.backends.port import Home, Ref, Want
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.guards import NotLiving, Unlocked
-from stateward.domains.systems.house import SystemsWing
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
 from stateward.domains.systems.model import ChangeSpec, spec_of
+from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.domains.systems.service import Actions, NothingToRollBack
 from stateward.engine import AlreadyExists, Denied, Engine, Locked, NotFound
 from stateward.errors import BadInput
@@ -275,7 +275,7 @@ async def test_a_teardown_ends_all_services_and_the_system_stays(stand: Stand) -
     assert (await stand.ended(await stand.actions.teardown("shop"))).status is Status.SUCCEEDED
     assert await stand.states() == {}
     await stand.becomes("shop", "stable")
-    assert await stand.wing.premises.pools(HOME) == []
+    assert await stand.plugin.premises.pools(HOME) == []
     assert await stand.backend.instances(ref("/web")) == []
 
 
@@ -368,11 +368,11 @@ async def test_a_system_that_cannot_be_made_ready_fails_after_some_attempts_and_
 ) -> None:
     monkeypatch.setattr(system_handlers, "ATTEMPTS", 2)
     backend = Reluctant()
-    wing = SystemsWing({"simulated": backend})
-    engine = Engine(new_store(), wing.kinds, lease=3.0)
-    wing.attach(engine)
+    plugin = SystemsPlugin({"simulated": backend})
+    engine = Engine(new_store(), plugin.kinds, lease=3.0)
+    plugin.bind_engine(engine)
     async with engine:
-        stand = Stand(engine, wing, backend, Plant())
+        stand = Stand(engine, plugin, backend, Plant())
         ended = await stand.ended(await stand.actions.create("shop", "simulated"))
         assert (ended.status, ended.error) == (Status.FAILED, "it cannot be made ready: no room")
         assert (await stand.state(), backend.asked) == ("failed", 2)
@@ -386,10 +386,10 @@ async def test_old_records_are_forgotten_but_what_can_be_rolled_back_is_kept(sta
     for number in range(4):
         await stand.deployed("/b", service(f"other v{number}"))
     await stand.ended(await stand.actions.teardown("shop"))
-    await stand.wing.records.prune(HOME, kept=2)
+    await stand.plugin.records.prune(HOME, kept=2)
     left = [spec.path for one in await stand.actions.deploys("shop") if (spec := spec_of(one, ChangeSpec))]
     assert left == ["/b", "/b", "/a"]
-    assert [await stand.state(one.id) for one in await stand.wing.premises.changes(HOME, TEARDOWN.kind)] == [
+    assert [await stand.state(one.id) for one in await stand.plugin.premises.changes(HOME, TEARDOWN.kind)] == [
         "succeeded"
     ]
     await stand.ended(await stand.actions.rollback("shop", "/a", None))
@@ -401,7 +401,7 @@ async def test_the_records_of_a_system_go_with_it(stand: Stand) -> None:
     await stand.ended(await stand.actions.teardown("shop"))
     await stand.ended(await stand.actions.delete("shop"))
     kinds = (DEPLOY.kind, TEARDOWN.kind)
-    assert [await stand.wing.premises.changes(HOME, kind) for kind in kinds] == [[], []]
+    assert [await stand.plugin.premises.changes(HOME, kind) for kind in kinds] == [[], []]
 
 
 async def test_many_deploys_at_once_end_well_and_the_system_with_them(stand: Stand) -> None:
@@ -418,11 +418,11 @@ async def test_what_was_lost_while_nobody_looked_is_made_again_at_the_next_start
 ) -> None:
     for _ in range(2):  # simulated instances are gone with their process
         backend = SimulatedBackend()
-        wing = SystemsWing({"simulated": backend})
-        engine = Engine(new_store(), wing.kinds, lease=3.0)
-        wing.attach(engine)
-        async with engine, wing.live(engine, works=True):
-            stand = Stand(engine, wing, backend, Plant())
+        plugin = SystemsPlugin({"simulated": backend})
+        engine = Engine(new_store(), plugin.kinds, lease=3.0)
+        plugin.bind_engine(engine)
+        async with engine, plugin.running(engine, works=True):
+            stand = Stand(engine, plugin, backend, Plant())
             with suppress(AlreadyExists):
                 await stand.ended(await stand.actions.create("shop", "simulated"))
                 await stand.deployed("/", SHOP)

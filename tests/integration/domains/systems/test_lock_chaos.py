@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import Service, Tree
-from stateward.domains.systems.house import SystemsWing
 from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
+from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.domains.systems.service import Actions
 from stateward.engine import Accepted, Denied, Engine
 from stateward.engine.locking import conflicts
@@ -100,9 +100,9 @@ async def gang(tmp_path: Path, postgres_server: PostgresServer) -> AsyncIterator
 async def test_locks_hold_across_processes_and_kill_9(gang: tuple[Gang, str]) -> None:
     workers, store = gang
     chance = Random(8)
-    wing = SystemsWing({"simulated": SimulatedBackend()})
-    engine = Engine(open_store(store, migrate=True), wing.kinds, works=False)
-    wing.attach(engine)
+    plugin = SystemsPlugin({"simulated": SimulatedBackend()})
+    engine = Engine(open_store(store, migrate=True), plugin.kinds, works=False)
+    plugin.bind_engine(engine)
     async with engine:
         await asyncio.gather(*(workers.add() for _ in range(WORKERS)))
         await engine.wait(NS, (await Actions(engine, NS).create("shop", "simulated")).op.id, PATIENT)

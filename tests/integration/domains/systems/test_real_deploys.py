@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import Home, Ref
 from stateward.domains.systems.definition import Service, Tree
-from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.domains.systems.service import Actions
 from stateward.engine import Engine
 from stateward.store import open_store
@@ -66,10 +66,10 @@ class Machine:
 @pytest.fixture
 async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
     backend = LocalBackend(tmp_path / "systems")
-    wing = SystemsWing({"local": backend})
-    engine = Engine(open_store(str(tmp_path / "stateward.db")), wing.kinds, lease=3.0)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=True):
+    plugin = SystemsPlugin({"local": backend})
+    engine = Engine(open_store(str(tmp_path / "stateward.db")), plugin.kinds, lease=3.0)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
         opened = Machine(engine, backend)
         await engine.wait(NS, (await opened.actions.create("shop", "local")).op.id, PATIENT)
         yield opened

@@ -8,7 +8,7 @@ from stateward.access import Role
 from stateward.domains.systems.backends.port import Ref, Want
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.definition import read
-from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.domains.systems.service import Actions
 from stateward.engine import Accepted
 from stateward.server.windows import encode_line
@@ -55,8 +55,8 @@ class Scene:
 async def scene(new_store: Callable[[], Store]) -> AsyncIterator[Scene]:
     """A system whose service was deployed, changed, rolled back, and changed in vain."""
     backend = ListeningBackend()
-    wing = SystemsWing({"simulated": backend})
-    async with open_to_readers(new_store(), wing, NS) as served:
+    plugin = SystemsPlugin({"simulated": backend})
+    async with open_to_readers(new_store(), plugin, NS) as served:
         found = Scene(served, backend)
         actions = Actions(served.engine, NS, "ann")
         await found.ended(await actions.create("shop", "simulated"))

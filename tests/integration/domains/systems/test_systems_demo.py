@@ -6,7 +6,7 @@ import pytest
 
 from stateward.domains.systems import demo
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
-from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.engine import Engine
 from stateward.store import open_store
 from stateward.store.selection import JournalFilter
@@ -14,11 +14,11 @@ from stateward.store.selection import JournalFilter
 
 async def test_the_demo_deploys_scales_and_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "PAUSE", 0.02)
-    wing = SystemsWing({"simulated": SimulatedBackend()})
-    engine = Engine(open_store(":memory:"), wing.kinds)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=True):
-        show = asyncio.create_task(wing.show(engine))
+    plugin = SystemsPlugin({"simulated": SimulatedBackend()})
+    engine = Engine(open_store(":memory:"), plugin.kinds)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
+        show = asyncio.create_task(plugin.demo(engine))
         wanted = {"updating", "scaling", "degraded", "stable"}
         async with asyncio.timeout(60):
             async for line in engine.watch(0, JournalFilter(ns=demo.NS, kind="systems.service")):

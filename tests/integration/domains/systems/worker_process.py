@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stateward.domains.systems.backends.port import Ref, Want
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
-from stateward.domains.systems.house import SystemsWing
+from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.engine import Engine
 from stateward.store import open_store
 
@@ -33,10 +33,10 @@ class Ledgered(SimulatedBackend):
 
 async def main(store: str, ledger: str, name: str) -> None:
     """Work until killed."""
-    wing = SystemsWing({"simulated": Ledgered(Path(ledger))})
-    engine = Engine(open_store(store), wing.kinds, lease=LEASE, process=name)
-    wing.attach(engine)
-    async with engine, wing.live(engine, works=True):
+    plugin = SystemsPlugin({"simulated": Ledgered(Path(ledger))})
+    engine = Engine(open_store(store), plugin.kinds, lease=LEASE, process=name)
+    plugin.bind_engine(engine)
+    async with engine, plugin.running(engine, works=True):
         sys.stdout.write(READY + "\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

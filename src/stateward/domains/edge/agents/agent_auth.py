@@ -11,7 +11,7 @@ from typing import Any
 
 from stateward.access import Grant
 from stateward.agents.connection import Line
-from stateward.domains.wing import grant_of
+from stateward.domains.plugin import grant_of
 
 FOREIGN = "the token is not for this cloudlet"
 OUTDATED = "the token names a namespace and no cloudlet; make a new one: stateward token create --role agent --ns {}:{}"

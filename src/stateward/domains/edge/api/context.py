@@ -13,7 +13,7 @@ from stateward.domains.edge.api.schemas import OVERRIDES, Ignore
 from stateward.domains.edge.model import NAME
 from stateward.domains.edge.policy.policy_controller import Steward
 from stateward.domains.edge.service import Caller, Service
-from stateward.domains.wing import actor_of, grant_of, needs
+from stateward.domains.plugin import actor_of, grant_of, needs
 
 IN = "/ns/{ns:str}"
 TAGS = ["edge"]

@@ -62,7 +62,7 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.policy.demand import Carried
 from stateward.domains.edge.policy.policy_controller import Steward
 from stateward.domains.edge.service import Service
-from stateward.domains.wing import grant_of, needs
+from stateward.domains.plugin import grant_of, needs
 from stateward.store.errors import StoreError
 
 log = logging.getLogger("stateward.edge")

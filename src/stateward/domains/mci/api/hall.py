@@ -22,7 +22,7 @@ from stateward.domains.mci.connections import Clouds
 from stateward.domains.mci.grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.model import Connection
 from stateward.domains.mci.service import Caller, Service
-from stateward.domains.wing import actor_of, grant_of
+from stateward.domains.plugin import actor_of, grant_of
 from stateward.engine.ids import new_id
 from stateward.errors import UnknownName
 from stateward.naming import IDEMPOTENCY_KEY

@@ -19,7 +19,7 @@ from stateward.domains.mci.keypair import KeyPair
 from stateward.domains.mci.model import vm_of
 from stateward.domains.mci.own_keys import with_pair
 from stateward.domains.mci.remains import Remain
-from stateward.domains.wing import reads
+from stateward.domains.plugin import reads
 from stateward.engine import Denied
 from stateward.engine.ids import new_id
 from stateward.errors import BadInput, StatewardError

@@ -9,7 +9,7 @@ from stateward.domains.mci.api.endings import Begun
 from stateward.domains.mci.api.hall import Answer, Call
 from stateward.domains.mci.api.names import Ns, Word, name_of, one_of
 from stateward.domains.mci.api.rights import ACT, READ
-from stateward.domains.wing import grant_of, reads
+from stateward.domains.plugin import grant_of, reads
 from stateward.store.records import Object
 
 EXAMPLE = {"name": "shop", "description": "all that sells"}

@@ -19,7 +19,7 @@ from stateward.domains.mci.api.vms import scale
 from stateward.domains.mci.api.wire import ImageView, MciInfo, SpecView
 from stateward.domains.mci.catalogue import BUILT_IN, known_images, known_specs
 from stateward.domains.mci.model import Connection
-from stateward.domains.wing import grant_of, needs, reads
+from stateward.domains.plugin import grant_of, needs, reads
 from stateward.errors import BadInput, UnknownName
 
 BASE = "/api/v1/mci"

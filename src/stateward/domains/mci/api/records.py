@@ -15,7 +15,7 @@ from stateward.domains.mci.api.rights import ACT, READ
 from stateward.domains.mci.api.wire import ImageView, SpecView, fits
 from stateward.domains.mci.catalogue import known_images, known_specs
 from stateward.domains.mci.model import Connection, Image, Spec
-from stateward.domains.wing import reads
+from stateward.domains.plugin import reads
 from stateward.engine import Denied, NotFound
 
 EVERYBODY = "system"

@@ -20,7 +20,7 @@ from stateward.domains.mci.lifecycle import PartState
 from stateward.domains.mci.model import Connection, GroupSpec, KeySpec, NetworkSpec, part_seen
 from stateward.domains.mci.parts import KINDS, SHARED, where_of
 from stateward.domains.mci.service import InUse
-from stateward.domains.wing import reads
+from stateward.domains.plugin import reads
 from stateward.engine import Denied, NotFound
 from stateward.engine.ids import new_id
 from stateward.errors import BadInput

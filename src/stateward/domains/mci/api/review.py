@@ -14,7 +14,7 @@ from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
 from stateward.domains.mci.plans import DriverOf, Planned, ask_providers, connection_of, find_plan, refusal
 from stateward.domains.mci.preflight import check_resources
-from stateward.domains.wing import reads
+from stateward.domains.plugin import reads
 from stateward.drivers import Doubt, Learns, Refused
 from stateward.engine import NotFound
 from stateward.errors import StatewardError

@@ -1,7 +1,7 @@
 """Who may use the routes, and how errors are worded: this API's clients read a field `message`."""
 
 from stateward.access import Right
-from stateward.domains.wing import needs, open_to_all
+from stateward.domains.plugin import needs, open_to_all
 
 READ = needs(Right.READ, messages=True)
 ACT = needs(Right.ACT, messages=True)

@@ -15,7 +15,7 @@ from stateward.domains.mci.api.rights import ACT, READ
 from stateward.domains.mci.api.states import of_part, tells_state
 from stateward.domains.mci.model import network_of
 from stateward.domains.mci.networks import add_subnet, remove_subnet
-from stateward.domains.wing import reads
+from stateward.domains.plugin import reads
 from stateward.engine import Accepted, NotFound
 from stateward.store.records import Status
 

@@ -12,7 +12,7 @@ from stateward.domains.mci.api.names import Holder, Named, Word, one_of
 from stateward.domains.mci.api.places import HOLDER, connection_view, region_view
 from stateward.domains.mci.api.rights import OPEN, READ
 from stateward.domains.mci.api.wire import ConnectionView
-from stateward.domains.wing import grant_of
+from stateward.domains.plugin import grant_of
 from stateward.engine import NotFound
 from stateward.errors import UnknownName
 from stateward.store.records import Key

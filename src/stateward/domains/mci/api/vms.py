@@ -24,7 +24,7 @@ from stateward.domains.mci.api.wire import MciInfo, VmIds
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
 from stateward.domains.mci.own_keys import with_pair_for
 from stateward.domains.mci.plans import free_numbers
-from stateward.domains.wing import reads
+from stateward.domains.plugin import reads
 from stateward.engine import NotFound
 from stateward.engine.requests import VersionMismatch
 from stateward.errors import BadInput

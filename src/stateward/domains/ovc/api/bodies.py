@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from stateward.domains.ovc.model import BUILT_IN, RETENTION, DriverName, Gib, Name, VmAction
 from stateward.domains.ovc.service import Caller
-from stateward.domains.wing import actor_of, grant_of
+from stateward.domains.plugin import actor_of, grant_of
 from stateward.naming import IDEMPOTENCY_KEY, NAME
 
 Id = Annotated[str, Meta(pattern=NAME)]

@@ -22,7 +22,7 @@ from stateward.domains.ovc.api.bodies import (
 from stateward.domains.ovc.api.views import AskedView, ItemView, asked_view, item_view
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
 from stateward.domains.ovc.service import Service
-from stateward.domains.wing import disclosure_of, engine_of, needs
+from stateward.domains.plugin import disclosure_of, engine_of, needs
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
 from stateward.store.selection import Page, Selector

@@ -47,7 +47,7 @@ from stateward.domains.ovc.model import (
     VmSpec,
     spec_of,
 )
-from stateward.domains.wing import actor_of, disclosure_of, grant_of, needs
+from stateward.domains.plugin import actor_of, disclosure_of, grant_of, needs
 from stateward.engine import Accepted
 from stateward.lifecycle import ADMIN
 

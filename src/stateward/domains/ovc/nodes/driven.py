@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Collection
 
-from stateward.domains.outcomes import answered
+from stateward.domains.outcomes import raise_for_outcome
 from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Presence, Told
 from stateward.drivers import Deed, Driver, MachineState, Outcome, Ref, Refused, Want, Why
 from stateward.engine import Permanent, Temporary
@@ -46,7 +46,7 @@ class Driven:
 
     async def start(self, machine: Machine) -> None:
         """Give a machine power."""
-        answered(await self._create(machine))
+        raise_for_outcome(await self._create(machine))
         await self._until(machine.key, Power.ON, Power.FROZEN)
 
     async def _create(self, machine: Machine) -> Outcome:
@@ -87,7 +87,7 @@ class Driven:
                 raise Temporary(outcome.message)
             if power is wanted:
                 return
-        answered(outcome)
+        raise_for_outcome(outcome)
 
     async def _until(self, key: str, *wanted: Power) -> None:
         """Wait until a machine is as wanted; one that ended for good never will be, once what is shown is not older."""

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from stateward.domains.edge import show
+from stateward.domains.edge import demo
 from stateward.store.port import Store
 from tests.integration.domains.edge.conftest import open_house
 from tests.stores import fresh_store
@@ -21,12 +21,12 @@ def new_store(request: pytest.FixtureRequest) -> Callable[[], Store]:
 async def test_the_demo_keeps_clusters_and_apps_in_motion(
     new_store: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(show, "PAUSE", 0.02)
-    monkeypatch.setattr(show, "SLOWEST", 0.01)
+    monkeypatch.setattr(demo, "PAUSE", 0.02)
+    monkeypatch.setattr(demo, "SLOWEST", 0.01)
     async with open_house(new_store(), tmp_path) as house:
-        running = asyncio.create_task(show.show(house.service, house.office, Random(1)))
+        running = asyncio.create_task(demo.run_demo(house.service, house.office, Random(1)))
         async with asyncio.timeout(60):
-            while not any(one.state == "Ready" for one in await house.service.all(show.NS, "edge.appinst")):
+            while not any(one.state == "Ready" for one in await house.service.all(demo.NS, "edge.appinst")):
                 await asyncio.sleep(0.02)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

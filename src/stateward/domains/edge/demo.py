@@ -23,7 +23,7 @@ SLOWEST = 0.9
 APPS = {"vision": "sleep 1000", "games": "sleep 1000"}
 
 
-async def show(service: Service, office: Office, chance: Random) -> None:
+async def run_demo(service: Service, office: Office, chance: Random) -> None:
     """Keep a few cloudlets in motion, until cancelled."""
     agents = [_agent(office, town, chance) for town in TOWNS]
     tasks = [asyncio.create_task(one.run()) for one in agents]

@@ -1,29 +1,29 @@
-"""The domain in a process: its kinds and routes, and what follows instances and services beside the engine."""
+"""The plug-in of the systems domain: its kinds and routes, and the controllers of instances and services."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.domains.systems.api import routes
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import Backend
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.context import Premises
 from stateward.domains.systems.controllers import RollUps, Watch, beside, tireless
-from stateward.domains.systems.demo import Show
+from stateward.domains.systems.demo import SystemsDemo
 from stateward.domains.systems.deploy_handlers import Deploys
 from stateward.domains.systems.model import LOCAL, SIMULATED
 from stateward.domains.systems.retention import Records
 from stateward.domains.systems.service_handlers import Services
 from stateward.domains.systems.settings import Settings
 from stateward.domains.systems.system_handlers import Systems
-from stateward.domains.wing import Site, Wing
 from stateward.engine import Engine
 
 SIMULATED_DELAY = 1.0
 
 
-class SystemsWing(Wing):
-    """Systems of services."""
+class SystemsPlugin(DomainPlugin):
+    """The systems domain in a process."""
 
     def __init__(self, backends: Mapping[str, Backend], settings: Settings | None = None) -> None:
         self.premises = Premises(backends, settings or Settings())
@@ -36,13 +36,13 @@ class SystemsWing(Wing):
         ]
         super().__init__(kinds, routes(self.premises))
 
-    def attach(self, engine: Engine) -> None:
-        """Get to know the engine."""
+    def bind_engine(self, engine: Engine) -> None:
+        """Give the engine to the domain's context."""
         self.premises.engine = engine
 
     @asynccontextmanager
-    async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - it is attached
-        """Look after instances and follow them, in a process that works."""
+    async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - bound before
+        """Run the backends and the controllers, in a process that has a worker."""
         if not works:
             yield
             return
@@ -54,16 +54,16 @@ class SystemsWing(Wing):
             await stack.enter_async_context(beside(*loops))
             yield
 
-    async def show(self, engine: Engine) -> None:
+    async def demo(self, engine: Engine) -> None:
         """Keep a system of simulated services in motion."""
         backend = self.premises.backends.get(SIMULATED)
         if isinstance(backend, SimulatedBackend):
-            await tireless("the demo of systems", Show(engine, backend).run)
+            await tireless("the demo of systems", SystemsDemo(engine, backend).run)
 
 
-def wing(site: Site) -> SystemsWing:
-    """Furnish the domain."""
-    local = LocalBackend(site.data / "systems", site.confinement)
-    return SystemsWing(
-        {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)}, site.settings.get("systems") or Settings()
+def create_plugin(context: ProcessContext) -> SystemsPlugin:
+    """Create the plug-in."""
+    local = LocalBackend(context.data_dir / "systems", context.confinement)
+    return SystemsPlugin(
+        {LOCAL: local, SIMULATED: SimulatedBackend(SIMULATED_DELAY)}, context.settings.get("systems") or Settings()
     )

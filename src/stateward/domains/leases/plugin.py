@@ -1,14 +1,12 @@
-"""The wing of the leases: their kinds with guards and handlers, and their routes."""
+"""The plug-in of the leases domain: its kinds with guards and handlers, and its routes."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
 from uuid import uuid4
 
 from stateward.domains.leases import actions, changing, healing
 from stateward.domains.leases.api import routes
 from stateward.domains.leases.books import HostBooks
+from stateward.domains.leases.demo import run_demo
 from stateward.domains.leases.guard import LeaseGuard
 from stateward.domains.leases.hostguard import host_guard
 from stateward.domains.leases.hosts import Hosts
@@ -18,13 +16,11 @@ from stateward.domains.leases.policy import filters_of
 from stateward.domains.leases.pools import Pools
 from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resource, Resources
 from stateward.domains.leases.resting import come_to_rest
-from stateward.domains.leases.service import Caller, Leases
+from stateward.domains.leases.service import Leases
 from stateward.domains.leases.settings import Settings
-from stateward.domains.leases.times import ASKED
 from stateward.domains.leases.workshop import Workshop
-from stateward.domains.wing import Site, Wing
-from stateward.engine import Denied, Engine, Handler, Job, Kind, Temporary
-from stateward.store.errors import StoreError
+from stateward.domains.plugin import DomainPlugin, ProcessContext
+from stateward.engine import Engine, Handler, Job, Kind, Temporary
 
 Work = Callable[[Workshop, Job], Awaitable[object]]
 
@@ -39,20 +35,20 @@ WORK: dict[str, Work] = {
 PREFIX = "leases"
 
 
-class LeasesWing(Wing):
-    """Leases in a process; `more` are further types of resources."""
+class LeasesPlugin(DomainPlugin):
+    """The leases domain in a process; `more` are further types of resources."""
 
     def __init__(
         self,
-        site: Site,
+        context: ProcessContext,
         settings: Settings | None = None,
         more: Sequence[Resource] = (),
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
-        self._site = site
+        self._context = context
         self._new_id = new_id
         self._settings = settings or Settings()
-        self._resources = Resources([PhysicalHosts(), Instances(), Mcis(site.templates), *more])
+        self._resources = Resources([PhysicalHosts(), Instances(), Mcis(context.templates), *more])
         self._shop: Workshop | None = None
         guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
@@ -68,11 +64,11 @@ class LeasesWing(Wing):
         ]
         super().__init__(kinds, routes(lambda: self.leases, lambda: self.hosts))
 
-    def attach(self, engine: Engine) -> None:
-        """Get to know the engine."""
+    def bind_engine(self, engine: Engine) -> None:
+        """Create the parts of the domain that need the engine."""
         self._shop = Workshop(
             engine,
-            HostBooks(engine.store, self._site.chance),
+            HostBooks(engine.store, self._context.random),
             Pools(engine.store.reader),
             self._resources,
             filters_of(self._settings),
@@ -80,12 +76,12 @@ class LeasesWing(Wing):
 
     @property
     def leases(self) -> Leases:
-        """The leases, for whoever asks for them."""
+        """The service for leases."""
         return Leases(_there(self._shop), self._settings.before_end, self._new_id)
 
     @property
     def hosts(self) -> Hosts:
-        """The hosts, for whoever asks for them."""
+        """The service for hosts."""
         return Hosts(_there(self._shop).engine, self._settings.cleaning)
 
     def _handler(self, work: Work) -> Callable[[Job], Awaitable[object]]:
@@ -94,30 +90,14 @@ class LeasesWing(Wing):
 
         return run
 
-    async def show(self, engine: Engine) -> None:  # noqa: ARG002 - it was attached before
-        """Reserve a host of a small pool for a minute, again and again."""
-        caller = Caller("demo", "the demo's user")
-        for number in range(4):
-            with suppress(Denied):
-                await self.hosts.register(caller, {"name": f"rack-{number}", "vcpus": 16, "memory_mb": 65536})
-        while True:
-            with suppress(Denied, StoreError, TimeoutError):
-                await self._show_one(caller)
-            await asyncio.sleep(20.0)
-
-    async def _show_one(self, caller: Caller) -> None:
-        for old in await self.leases.list(caller.ns):
-            if old.object.state in ("TERMINATED", "ERROR"):
-                await self.leases.delete(caller, old.object.id)
-        now = await self.leases.engine.store.reader.time()
-        end = datetime.fromtimestamp(now + 120, UTC).strftime(ASKED)
-        wish = {"resource_type": PhysicalHosts.name, "min": 1, "max": 1}
-        await self.leases.create(caller, {"name": f"until {end}", "end_date": end, "reservations": [wish]})
+    async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - bound before
+        """Reserve a host of a small pool for two minutes, again and again, until cancelled."""
+        await run_demo(self.leases, self.hosts)
 
 
-def wing(site: Site) -> LeasesWing:
-    """Furnish the leases."""
-    return LeasesWing(site, site.settings.get(PREFIX))
+def create_plugin(context: ProcessContext) -> LeasesPlugin:
+    """Create the plug-in."""
+    return LeasesPlugin(context, context.settings.get(PREFIX))
 
 
 def _there(shop: Workshop | None) -> Workshop:

@@ -1,4 +1,4 @@
-"""The mci domain in a process: its kinds with their handlers, its API, and its upkeep."""
+"""The plug-in of the mci domain: its kinds with their handlers, its API, and the reconciler."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from stateward.domains.mci.births import BirthGuard
 from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.clouds import TICK
 from stateward.domains.mci.connections import Clouds
-from stateward.domains.mci.demo import Show
+from stateward.domains.mci.demo import MciDemo
 from stateward.domains.mci.forms import FORMS, guard_form
 from stateward.domains.mci.grants import GrantGuard
 from stateward.domains.mci.guards import guard_mci, guard_vm
@@ -23,7 +23,7 @@ from stateward.domains.mci.service import ON_ALL, Service
 from stateward.domains.mci.templates import MciTemplate
 from stateward.domains.mci.upkeep import EVERY, Upkeep
 from stateward.domains.mci.vms import Vms
-from stateward.domains.wing import PartsOf, Site, Wing
+from stateward.domains.plugin import CompositeParts, DomainPlugin, ProcessContext
 from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine, Kind
@@ -39,23 +39,23 @@ OF_NAMESPACES = (SPEC, IMAGE)
 INTERNAL = {CONNECTION.kind: Privacy(fields=frozenset({"credential", "options"}))}
 
 
-class MciWing(Wing):
-    """The mci domain, furnished."""
+class MciPlugin(DomainPlugin):
+    """The mci domain in a process."""
 
     service: Service
     upkeep: Upkeep
-    parts_of: ClassVar[PartsOf] = {(MCI.kind, action): VM.kind for action in ON_ALL}
+    parts_of: ClassVar[CompositeParts] = {(MCI.kind, action): VM.kind for action in ON_ALL}
 
     def __init__(
-        self, site: Site, *, cloud: SimulatedCloud | None = None, tick: float = TICK, every: float = EVERY
+        self, context: ProcessContext, *, cloud: SimulatedCloud | None = None, tick: float = TICK, every: float = EVERY
     ) -> None:
-        self._site, self._every = site, every
+        self._context, self._every = context, every
         self._cloud = cloud
-        self.drivers = Drivers(site.data / "machines", lambda: self.cloud, site.confinement)
-        self.catalogue = Catalogue(self.drivers.is_on_host, local=site.local)
-        site.templates["mci"] = MciTemplate(self.catalogue)
+        self.drivers = Drivers(context.data_dir / "machines", lambda: self.cloud, context.confinement)
+        self.catalogue = Catalogue(self.drivers.is_on_host, local=context.offers_local)
+        context.templates["mci"] = MciTemplate(self.catalogue)
         grants, births = GrantGuard(self.catalogue), BirthGuard(self.catalogue)
-        self.clouds = Clouds(self.drivers, self.catalogue, site.called, tick=tick)
+        self.clouds = Clouds(self.drivers, self.catalogue, context.on_provider_call, tick=tick)
         self._vms = Vms(self.clouds.of, self.clouds.granted)
         self._mcis = Mcis(self.clouds.granted, self.clouds.driver, self.catalogue)
         parts = Parts(self.clouds.of, self.clouds.granted, self.catalogue)
@@ -67,7 +67,7 @@ class MciWing(Wing):
                 *parts.kinds(lambda guard: grants.after(births.after(guard))),
                 *records,
             ],
-            routes(self, site.saved),
+            routes(self, context.on_calls_saved),
         )
 
     @property
@@ -78,21 +78,21 @@ class MciWing(Wing):
         nothing of what is in it, and says so.
         """
         if self._cloud is None:
-            self._site.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._cloud = SimulatedCloud(self._site.data / "simulated-clouds.db", chance=self._site.chance)
+            self._context.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._cloud = SimulatedCloud(self._context.data_dir / "simulated-clouds.db", chance=self._context.random)
         return self._cloud
 
-    def attach(self, engine: Engine) -> None:
-        """Get to know the engine."""
+    def bind_engine(self, engine: Engine) -> None:
+        """Create the parts of the domain that need the engine."""
         self._vms.engine, self.catalogue.reader = engine, engine.store.reader
         self.service = Service(engine, self.catalogue, self.clouds)
         self.upkeep = Upkeep(
-            engine, self.catalogue, self.clouds, self._site.chance, self._site.saved, every=self._every
+            engine, self.catalogue, self.clouds, self._context.random, self._context.on_calls_saved, every=self._every
         )
 
     @asynccontextmanager
-    async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
-        """Live beside an engine."""
+    async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
+        """Set up namespaces and lane limits; where there is a worker, reconcile with the providers."""
         await self.service.ensure_namespaces(FIRST_NAMESPACES)
         await self._set_limits(engine)
         loops = [self.upkeep.settling.follow(), self.upkeep.keep_looking(), keep_forgetting(engine)] if works else []
@@ -108,9 +108,9 @@ class MciWing(Wing):
             if self._cloud is not None:
                 self._cloud.close()
 
-    async def show(self, engine: Engine) -> None:  # noqa: ARG002 - it is attached already
+    async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - bound before
         """Keep a few MCIs in motion."""
-        await Show(self.service, self._site.chance).run()
+        await MciDemo(self.service, self._context.random).run()
 
     async def _set_limits(self, engine: Engine) -> None:
         """Set the limits of lanes that are new; those that an administrator has changed stay as they are."""
@@ -122,9 +122,9 @@ class MciWing(Wing):
         )
 
 
-def wing(site: Site) -> Wing:
-    """Furnish the domain."""
-    return MciWing(site)
+def create_plugin(context: ProcessContext) -> DomainPlugin:
+    """Create the plug-in."""
+    return MciPlugin(context)
 
 
 def _record(lifecycle: Lifecycle, of_namespaces: Guard) -> Kind:

@@ -1,4 +1,4 @@
-"""The ovc domain in a process: its kinds with their handlers and rules, its API, and a small cloud for the demo."""
+"""The plug-in of the ovc domain: its kinds with their handlers and guards, its API, and drift detection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ from functools import partial
 from stateward.domains.ovc.aftermath import after
 from stateward.domains.ovc.api import routes
 from stateward.domains.ovc.containers import Containers
-from stateward.domains.ovc.demo import Show
+from stateward.domains.ovc.demo import OvcDemo
 from stateward.domains.ovc.firewalls import Firewalls
 from stateward.domains.ovc.hosts import Hosts
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
@@ -25,7 +25,7 @@ from stateward.domains.ovc.service import Service
 from stateward.domains.ovc.settings import Settings, read_settings, timed
 from stateward.domains.ovc.small import Disks, Images
 from stateward.domains.ovc.vms import Vms
-from stateward.domains.wing import Site, Wing
+from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine
 from stateward.engine.privacy import PUBLIC
@@ -33,17 +33,21 @@ from stateward.engine.privacy import PUBLIC
 FOLDER = "ovc"
 
 
-class OvcWing(Wing):
-    """The ovc domain, furnished."""
+class OvcPlugin(DomainPlugin):
+    """The ovc domain in a process."""
 
     service: Service
     rounds: Rounds
 
-    def __init__(self, site: Site, settings: Settings | None = None, *, cloud: SimulatedCloud | None = None) -> None:
-        settings = settings or read_settings(site.data)
-        self.nodes = Nodes(site.data / FOLDER, cloud=cloud, called=site.called, confinement=site.confinement)
-        self.vault: Vault = FileVault(site.data / FOLDER / "vault") if settings.files else NoVault()
-        self._containers, self._chance = Containers(Firewalls(self.nodes)), site.chance
+    def __init__(
+        self, context: ProcessContext, settings: Settings | None = None, *, cloud: SimulatedCloud | None = None
+    ) -> None:
+        settings = settings or read_settings(context.data_dir)
+        self.nodes = Nodes(
+            context.data_dir / FOLDER, cloud=cloud, called=context.on_provider_call, confinement=context.confinement
+        )
+        self.vault: Vault = FileVault(context.data_dir / FOLDER / "vault") if settings.files else NoVault()
+        self._containers, self._chance = Containers(Firewalls(self.nodes)), context.random
         self._every = settings.look_every
         by = timed(settings.timeouts)
         kinds = [
@@ -58,15 +62,15 @@ class OvcWing(Wing):
             kind.reserved_labels, kind.privacy = FOUND_BY, PRIVACY.get(kind.name, PUBLIC)
         super().__init__([without_nodes_in_errors(kind, self.nodes) for kind in kinds], routes())
 
-    def attach(self, engine: Engine) -> None:
-        """Get to know the engine."""
+    def bind_engine(self, engine: Engine) -> None:
+        """Create the parts of the domain that need the engine."""
         self.nodes.reader = self._containers.reader = engine.store.reader
         self.service = Service(engine)
         self.rounds = Rounds(engine, self.nodes, self._chance, self._every, vault=self.vault)
 
     @asynccontextmanager
-    async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - as all wings
-        """Live beside an engine; where there is a worker, nodes are looked at."""
+    async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - bound before
+        """Detect drift on the nodes where there is a worker; close the nodes at the end."""
         looking = asyncio.create_task(self.rounds.keep_looking()) if works and self._every else None
         try:
             yield
@@ -76,11 +80,11 @@ class OvcWing(Wing):
                 await asyncio.gather(looking, return_exceptions=True)
             await self.nodes.close()
 
-    async def show(self, engine: Engine) -> None:  # noqa: ARG002 - as all wings
+    async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - bound before
         """Keep a small cloud in motion, for the demo, until cancelled."""
-        await Show(self.service, self._chance).run()
+        await OvcDemo(self.service, self._chance).run()
 
 
-def wing(site: Site) -> Wing:
-    """Furnish the domain."""
-    return OvcWing(site)
+def create_plugin(context: ProcessContext) -> DomainPlugin:
+    """Create the plug-in."""
+    return OvcPlugin(context)

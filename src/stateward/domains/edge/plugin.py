@@ -1,4 +1,4 @@
-"""The edge domain in a process: its kinds, its API, the office that agents are connected to, and the steward."""
+"""The plug-in of the edge domain: its kinds, its API, the agents' connections, and its policies."""
 
 import asyncio
 import logging
@@ -11,14 +11,14 @@ from stateward.agents.messages import Load
 from stateward.domains.edge.agents.agent_hub import BEAT, RETRY, Office
 from stateward.domains.edge.agents.controller_lease import LEASE, Presence
 from stateward.domains.edge.api.routes import routes
+from stateward.domains.edge.demo import run_demo
 from stateward.domains.edge.handlers import Handlers
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR, LISTENER
 from stateward.domains.edge.policy.demand import Carried
 from stateward.domains.edge.policy.policy_controller import EVERY, Steward
 from stateward.domains.edge.references import guard_record, referenced
 from stateward.domains.edge.service import Service
-from stateward.domains.edge.show import show
-from stateward.domains.wing import Site, Wing
+from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.engine import Engine, Kind, NotFound
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
@@ -34,8 +34,8 @@ SAFETY = 5.0
 Loop = Callable[[], Awaitable[None]]
 
 
-class EdgeWing(Wing):
-    """The edge domain, furnished."""
+class EdgePlugin(DomainPlugin):
+    """The edge domain in a process."""
 
     service: Service
     office: Office
@@ -43,14 +43,14 @@ class EdgeWing(Wing):
 
     def __init__(
         self,
-        site: Site,
+        context: ProcessContext,
         *,
         beat: float = BEAT,
         retry: float = RETRY,
         lease: float = LEASE,
         every: float = EVERY,
     ) -> None:
-        self._site = site
+        self._context = context
         self._times = {"beat": beat, "retry": retry}
         self._lease, self._every = lease, every
         self._handlers = Handlers()
@@ -61,13 +61,13 @@ class EdgeWing(Wing):
         kinds = [*self._handlers.kinds(), *records, Kind(LISTENER)]
         super().__init__(kinds, routes(lambda: self.service, lambda: self.office, lambda: self.steward))
 
-    def attach(self, engine: Engine) -> None:
-        """Get to know the engine."""
+    def bind_engine(self, engine: Engine) -> None:
+        """Create the parts of the domain that need the engine."""
         self._handlers.engine = engine
         self.service = Service(engine)
         self.steward = Steward(self.service, every=self._every)
         self.presence = Presence(engine, lease=self._lease)
-        self.office = Office(engine, self.presence.id, self._site.chance, self._loaded, **self._times)
+        self.office = Office(engine, self.presence.id, self._context.random, self._loaded, **self._times)
 
     async def _loaded(self, ns: str, cluster: str, load: Load) -> None:
         if not load.is_in_range:
@@ -79,8 +79,8 @@ class EdgeWing(Wing):
             log.warning("a load was reported of %s, which is not known", cluster)
 
     @asynccontextmanager
-    async def live(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
-        """Live beside an engine."""
+    async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:
+        """Follow the journal and the agents' connections; where there is a worker, apply policies."""
         self._after = await engine.store.reader.last_journal_seq()
         await self.presence.enter()
         await self.office.part(await self.presence.lost())
@@ -111,9 +111,9 @@ class EdgeWing(Wing):
                 await self.steward.news(lines)
             self._after = seq
 
-    async def show(self, engine: Engine) -> None:  # noqa: ARG002 - the service knows it
+    async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - the service knows it
         """Keep a few cloudlets in motion."""
-        await show(self.service, self.office, self._site.chance)
+        await run_demo(self.service, self.office, self._context.random)
 
 
 async def pages(store: Store, after: int) -> AsyncIterator[tuple[int, Sequence[JournalEntry]]]:
@@ -154,6 +154,6 @@ async def _tireless(loop: Loop) -> None:
         await asyncio.sleep(1.0)
 
 
-def wing(site: Site) -> Wing:
-    """Furnish the domain; the environment may say how often agents are to give a sign of life."""
-    return EdgeWing(site, beat=float(os.environ.get("STATEWARD_EDGE_BEAT", BEAT)))
+def create_plugin(context: ProcessContext) -> DomainPlugin:
+    """Create the plug-in; STATEWARD_EDGE_BEAT sets the seconds between two heartbeats of an agent."""
+    return EdgePlugin(context, beat=float(os.environ.get("STATEWARD_EDGE_BEAT", BEAT)))

@@ -1,0 +1,39 @@
+"""The demo of the leases domain: a small pool of hosts, and a user who reserves one again and again."""
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from stateward.domains.leases.hosts import Hosts
+from stateward.domains.leases.resources import PhysicalHosts
+from stateward.domains.leases.service import Caller, Leases
+from stateward.domains.leases.times import ASKED
+from stateward.engine import Denied
+from stateward.store.errors import StoreError
+
+USER = Caller("demo", "the demo's user")
+HOSTS = 4
+LEASE_LENGTH_S = 120
+PAUSE_S = 20.0
+
+
+async def run_demo(leases: Leases, hosts: Hosts) -> None:
+    """Reserve a host for two minutes, again and again, until cancelled."""
+    for number in range(HOSTS):
+        with suppress(Denied):
+            await hosts.register(USER, {"name": f"rack-{number}", "vcpus": 16, "memory_mb": 65536})
+    while True:
+        with suppress(Denied, StoreError, TimeoutError):
+            await _reserve_one_host(leases)
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _reserve_one_host(leases: Leases) -> None:
+    """Delete leases that have ended, and create a new one."""
+    for lease in await leases.list(USER.ns):
+        if lease.object.state in ("TERMINATED", "ERROR"):
+            await leases.delete(USER, lease.object.id)
+    now = await leases.engine.store.reader.time()
+    end = datetime.fromtimestamp(now + LEASE_LENGTH_S, UTC).strftime(ASKED)
+    reservation = {"resource_type": PhysicalHosts.name, "min": 1, "max": 1}
+    await leases.create(USER, {"name": f"until {end}", "end_date": end, "reservations": [reservation]})
