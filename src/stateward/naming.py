@@ -9,6 +9,8 @@ publishes them.
 """
 
 import re
+from os import urandom
+from time import time_ns
 
 from stateward.errors import BadInput
 
@@ -69,3 +71,12 @@ def check_text(field: str, text: str, least: int, most: int, *, without: str = "
         besides = f" and without {' '.join(without)}" if without else ""
         raise BadInput(field, text, f"a text of {least} to {most} characters, {TEXT_MEANS}{besides}")
     return text
+
+
+def new_id() -> str:
+    """Return a new id: 32 hexadecimal digits, the first of which tell the time.
+
+    Later ids sort behind earlier ones. New rows then come to stand at the end of an index, on pages that are in memory
+    and are written together, however many rows there are already.
+    """
+    return f"{time_ns() // 1_000_000:012x}{urandom(10).hex()}"

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 from msgspec import Struct
 
-from stateward.engine.waiting import ENDED
+from stateward.engine.waiters import ENDED
 from stateward.lifecycle import NEW, TRANSITIONAL
 from stateward.store import Reader
 from stateward.store.records import JournalEntry

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import aclosing, suppress
 from random import Random
 
-from stateward.engine.watch import watch
+from stateward.engine.queries import watch
 from stateward.store import open_store
 from stateward.store.errors import StoreError
 from stateward.store.records import JournalEntry

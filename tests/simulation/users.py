@@ -7,8 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from stateward.engine.engine import Engine
-from stateward.engine.remote import ExternalReport
-from stateward.engine.requests import Accepted, Creation, KeyReused, LockRequest, Request
+from stateward.engine.errors import KeyReused
+from stateward.engine.external_reports import ExternalReport
+from stateward.engine.requests import Accepted, Creation, LockRequest, Request
 from stateward.errors import StatewardError
 from stateward.lifecycle import AGENT, CONTROLLER, FORCE, USER
 from stateward.store.errors import StoreError

@@ -7,8 +7,8 @@ from time import time
 from msgspec.structs import astuple
 
 from bench.engine.lamps import LAMP, NS, Lamp, name_of
-from stateward.engine.ids import new_id
 from stateward.lifecycle import SUCCEEDED, USER, WORKER
+from stateward.naming import new_id
 from stateward.store.records import JournalEntry, Operation, Status, WorkItem
 
 OWNER = "bare/1"

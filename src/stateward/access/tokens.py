@@ -15,8 +15,8 @@ from msgspec import Struct
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.roles import Role
 from stateward.engine import Denied, Engine, Kind, Request
+from stateward.engine.accept.idempotency import scope_key
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.engine.verdicts import scope_key
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
 from stateward.naming import check_text

@@ -11,7 +11,7 @@ from stateward.cli.output import Json, out, print_json
 from stateward.domains.registry import lifecycles
 from stateward.engine import Kind
 from stateward.engine.kinds import Kinds
-from stateward.engine.recasting import UnknownState, migrate_states, refuse_unknown_states
+from stateward.engine.maintenance.state_migration import UnknownState, migrate_states, refuse_unknown_states
 from stateward.errors import BadInput
 from stateward.store import open_store
 from stateward.store.migrations import newest

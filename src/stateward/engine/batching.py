@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Generic, TypeAlias, TypeVar
 
-from stateward.engine.pacing import backoff_delay
+from stateward.aio.backoff import backoff_delay
 from stateward.errors import StatewardError
 from stateward.store.errors import StoreError, TimedOut, Unfit
 

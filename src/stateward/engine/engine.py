@@ -7,28 +7,27 @@ from typing import Any
 
 import msgspec
 
-from stateward.engine import cancelling, groups, remote
-from stateward.engine.accept import Verdict, accepting, plan
+from stateward.aio.closing import close_each
+from stateward.engine import external_reports
+from stateward.engine.accept import groups
+from stateward.engine.accept.accept import Verdict, accepting, plan
+from stateward.engine.accept.idempotency import RefusedBefore
+from stateward.engine.accept.sequences import Steps, accept_sequences
 from stateward.engine.batching import Batcher
-from stateward.engine.healing import Recovered, recovered
-from stateward.engine.horizon import state_at
-from stateward.engine.ids import new_id
+from stateward.engine.errors import KeyReused, NotFound
+from stateward.engine.external_reports import ExternalReport, Sighting, take_sightings
+from stateward.engine.finish import cancel
 from stateward.engine.kinds import Admission, Kind, Kinds
-from stateward.engine.recasting import refuse_unknown_states
-from stateward.engine.remote import ExternalReport
-from stateward.engine.requests import EMPTY, Accepted, Creation, KeyReused, LockRequest, NotFound, Request
-from stateward.engine.sequences import Steps, accept_sequences
-from stateward.engine.sightings import Sighting, take_sightings
-from stateward.engine.spares import PREFETCH_WINDOW_S
-from stateward.engine.verdicts import RefusedBefore
-from stateward.engine.waiting import ENDED, OperationWaiters
-from stateward.engine.watch import watch
-from stateward.engine.worker import LEASE_S, Worker
+from stateward.engine.maintenance.state_migration import refuse_unknown_states
+from stateward.engine.queries import Recovered, recovered, state_at, watch
+from stateward.engine.requests import EMPTY, Accepted, Creation, LockRequest, Request
+from stateward.engine.waiters import ENDED, OperationWaiters
+from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S
+from stateward.engine.worker.worker import LEASE_S, Worker
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import NO_FACTS, USER
-from stateward.naming import check_text
+from stateward.naming import check_text, new_id
 from stateward.store.changes import Changes
-from stateward.store.closing import close_each
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, StuckWork, Tx
 from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Timer
@@ -199,7 +198,7 @@ class Engine:
 
     async def cancel(self, ns: str, op: str, who: str = "") -> Operation:
         """Cancel an operation, and those that it waits for."""
-        found = await self.store.transact(lambda tx: cancelling.cancel(tx, self.kinds, Key(ns, op), who))
+        found = await self.store.transact(lambda tx: cancel.cancel(tx, self.kinds, Key(ns, op), who))
         parents = [found.key]
         while parents:
             below = await self.store.reader.children_of(parents.pop())
@@ -209,7 +208,7 @@ class Engine:
         return found
 
     async def _cancel_children(self, children: Sequence[Operation], who: str) -> list[Key]:
-        return await self.store.transact(lambda tx: cancelling.cancel_children(tx, self.kinds, children, who))
+        return await self.store.transact(lambda tx: cancel.cancel_children(tx, self.kinds, children, who))
 
     async def report(self, word: ExternalReport) -> bool:
         """Take the report of another party; tells whether it counted."""
@@ -291,7 +290,7 @@ class Engine:
 
 
 async def _heard(tx: Tx, kinds: Kinds, words: Sequence[ExternalReport]) -> list[bool]:
-    return await remote.record_external_reports(tx, kinds, list(words))
+    return await external_reports.record_external_reports(tx, kinds, list(words))
 
 
 def _json(value: Any) -> str:  # noqa: ANN401

@@ -14,16 +14,14 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from stateward.engine.outcomes import Ending, Phase
+from stateward.aio.coalescer import CALL_END_TIMEOUT_S
+from stateward.engine.finish.claim_reports import Ending, Phase
 from stateward.engine.requests import Request
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, NO_FACTS
 from stateward.store.records import Claim, Key
 
 T = TypeVar("T")
-
-CALL_ENDS = 20.0
-"""How many seconds work that is told to stop waits, at most, for the end of a provider call."""
 
 
 class WorkError(StatewardError):
@@ -249,16 +247,16 @@ class Job:
 
 
 async def finish_call(call: Awaitable[T]) -> T:
-    """Await a provider call to its end, even if this task is told to stop meanwhile: what was sent arrives.
+    """Await a provider call to its end, even if this task is cancelled meanwhile.
 
-    Whoever looks before the end of the call would take it for not done. A call that does not end within `CALL_ENDS`
-    seconds is left behind.
+    A request that was sent still arrives, so an observation before its end would report "not done" too early. A call
+    that does not end within `CALL_END_TIMEOUT_S` seconds is left behind.
     """
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task], timeout=CALL_ENDS)
+        await asyncio.wait([task], timeout=CALL_END_TIMEOUT_S)
         raise
 
 

@@ -189,3 +189,13 @@ class Kinds:
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._kinds.values())
+
+
+async def run_end_hooks(uow: UnitOfWork, kinds: Kinds) -> None:
+    """Tell the kinds of the operations that have ended on this unit of work since the last time."""
+    while kinds.any_end_hook and (ended := uow.drain_ended()):
+        for one in ended:
+            operation = uow.operations[Key(one.ns, one.op)]
+            after = kinds[operation.kind].on_end
+            if after is not None:
+                await after(uow, operation, one)

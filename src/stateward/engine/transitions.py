@@ -1,9 +1,10 @@
 """Changing an object's state, and voiding the work that held it: what every program is made of."""
 
+from datetime import UTC, datetime
+
 from msgspec.structs import replace
 
-from stateward.engine.texts import sanitize_text
-from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
 from stateward.lifecycle import TRANSITIONAL, Move
 from stateward.store.records import JournalEntry, Key, Object, Status, WorkItem
 
@@ -90,3 +91,8 @@ def fence_work(uow: UnitOfWork, work: WorkItem) -> None:
     else:
         uow.update_work(replace(work, fenced=True))
         uow.changes.fences_running_work = True
+
+
+def time_text(at: float) -> str:
+    """Return a time in UTC, to the second, in the one form in which texts and commands tell times."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

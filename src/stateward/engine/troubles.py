@@ -7,23 +7,17 @@ journal, as the object's error, and to the journal of the whole that waits for i
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from stateward.engine.texts import sanitize_text
+from stateward.aio.backoff import GrowingIntervals
 from stateward.engine.transitions import journal
-from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
 from stateward.lifecycle import WORKER
 from stateward.store.errors import StoreError
 from stateward.store.records import JournalEntry, Object, Operation
-
-FIRST, LONGEST = 5.0, 3_600.0
-"""How many seconds pass before the same trouble is told again: at first, and at most."""
-
-MOST = 1_000
-"""How many troubles are remembered."""
 
 
 def is_worth_telling(attempt: int) -> bool:
@@ -63,25 +57,3 @@ class FaultIsolation:
         except Exception:
             if self._distances.is_due(subject):
                 self._log.exception("%s has failed, and is left for later", subject)
-
-
-class GrowingIntervals:
-    """Remembers when something was told, and tells whether it is time to tell it again."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._next: dict[Hashable, tuple[float, float]] = {}  # when each may be told again, and the distance then
-
-    def is_due(self, subject: Hashable) -> bool:
-        """Tell whether a subject is to be told now; the next time is then twice as far away."""
-        now = self._clock()
-        due, distance = self._next.pop(subject, (now, FIRST))
-        if now > due + LONGEST:  # that was another trouble
-            due, distance = now, FIRST
-        is_due = now >= due
-        if is_due:
-            due, distance = now + distance, min(LONGEST, distance * 2)
-        self._next[subject] = due, distance
-        if len(self._next) > MOST:
-            del self._next[next(iter(self._next))]
-        return is_due

@@ -7,11 +7,11 @@ unless the unit of work itself has added it.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from typing import overload
 
 from msgspec.structs import replace
 
-from stateward.engine.locking import grantable_operations
-from stateward.engine.texts import sanitize_text
+from stateward.engine.row_locks import grantable_operations
 from stateward.store.changes import Changes, Ended
 from stateward.store.port import Tx
 from stateward.store.records import Claim, JournalEntry, Key, Lock, Object, Operation, Status, WorkItem
@@ -258,3 +258,51 @@ class UnitOfWork:
         changes.work_gone = list(self._work_gone)
         changes.frees_capacity = self._vacant or not (self._work_gone and self.tx.unlimited)
         await self.tx.apply(changes)
+
+
+async def promote_waiters(uow: UnitOfWork) -> None:
+    """Grant released locks in turn; an operation that holds all of its own and heads its queue becomes ready."""
+    left = uow.drain_dequeued()
+    await _load_trees(uow, left)
+    for op in left:
+        uow.release_locks(op)
+    lucky = uow.grant_locks()
+    await uow.load_operations(lucky)
+    await uow.load({Key(key.ns, uow.operations[key].object) for key in lucky if uow.work(key) is None})
+    queues = dict.fromkeys(left.values())
+    queues.update((Key(work.ns, work.queue), None) for key in lucky if (work := uow.work(key)) is not None)
+    await _promote_queue_heads(uow, queues)
+
+
+async def _promote_queue_heads(uow: UnitOfWork, queues: Iterable[Key]) -> None:
+    heads = [line[0] for queue in queues if (line := uow.queue(queue)) and not line[0].ready]
+    await _load_trees(uow, [work.key for work in heads])
+    for work in heads:
+        if not uow.waits_for_locks(work):
+            uow.update_work(replace(work, ready=True))
+
+
+async def _load_trees(uow: UnitOfWork, ops: Iterable[Key]) -> None:
+    """Load the trees that operations may hold locks on, so that what is said about their locks is true."""
+    keys = list(ops)
+    await uow.load_operations(keys)
+    found = (uow.operations[key] for key in keys)
+    await uow.load_locks(list(dict.fromkeys(Key(one.ns, one.tree) for one in found if one.tree is not None)))
+
+
+@overload
+def sanitize_text(text: str) -> str: ...
+
+
+@overload
+def sanitize_text(text: None) -> None: ...
+
+
+def sanitize_text(text: str | None) -> str | None:
+    """Return what a provider or an agent said; what is no character, and what ends a text elsewhere, becomes a mark.
+
+    Otherwise an error could never be recorded, and what it is about would be tried again and again.
+    """
+    if text is None or (text.isprintable() and text.isascii()):
+        return text
+    return text.encode(errors="replace").decode().replace("\0", "?")

@@ -10,7 +10,7 @@ from msgspec import Struct
 from stateward.access import Right
 from stateward.access.roles import ACTORS
 from stateward.engine import Accepted, LockRequest, Request
-from stateward.engine.accept import Verdict
+from stateward.engine.accept.accept import Verdict
 from stateward.errors import BadInput, StatewardError
 from stateward.locks.paths import parse_path
 from stateward.server.answers import problems

@@ -6,7 +6,7 @@ from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.domains.plugin import DomainPlugin
 from stateward.engine import Kind
-from stateward.engine.pruning import history_kind
+from stateward.engine.maintenance.retention import history_kind
 
 
 def kinds_of(plugins: Sequence[DomainPlugin]) -> list[Kind]:

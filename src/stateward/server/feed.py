@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from stateward.access.tokens import ANY, SYSTEM
-from stateward.engine.horizon import require_entries
+from stateward.engine.maintenance.horizon import require_entries
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
 from stateward.store.records import JournalEntry

@@ -7,7 +7,7 @@ lines are read after the operation, so that one which is found ended has all of 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from stateward.engine.waiting import ENDED
+from stateward.engine.waiters import ENDED
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
 from stateward.store.records import Key, Operation, Progress

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stateward.access import Grant, Right
 from stateward.access.tokens import ANY
-from stateward.engine.horizon import horizon
+from stateward.engine.maintenance.horizon import horizon
 from stateward.server.answers import problems
 from stateward.server.auth import needs, require
 from stateward.server.description import CONTENTS

@@ -4,8 +4,8 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.engine import NotFound
+from stateward.engine.errors import VersionMismatch
 from stateward.engine.kinds import Kinds
-from stateward.engine.requests import VersionMismatch
 from stateward.errors import BadInput
 from stateward.store.changes import Changes
 from stateward.store.port import Tx

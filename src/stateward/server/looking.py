@@ -6,7 +6,7 @@ from msgspec import Struct
 from stateward.access import Right
 from stateward.access.roles import ACTORS
 from stateward.engine import NotFound
-from stateward.engine.horizon import state_at
+from stateward.engine.queries import state_at
 from stateward.lifecycle import StateClass
 from stateward.server.answers import problems
 from stateward.server.auth import needs

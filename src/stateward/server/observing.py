@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stateward.engine import Accepted, Denied, Engine, Job, Kind, Request
-from stateward.engine.groups import GroupVerdict
+from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.handlers import Run
 from stateward.server.logs import working_on
 from stateward.server.metrics import Metrics

@@ -12,7 +12,7 @@ from msgspec import Struct
 from stateward.access import Grant
 from stateward.access.roles import ACTORS
 from stateward.access.tokens import SYSTEM
-from stateward.engine.cancelling import NoSuchOperation
+from stateward.engine.errors import NoSuchOperation
 from stateward.engine.privacy import Disclosure
 from stateward.engine.requests import Accepted
 from stateward.lifecycle import ADMIN

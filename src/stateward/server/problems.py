@@ -22,19 +22,20 @@ from msgspec import Struct
 
 from stateward.access.quotas import QuotaExceeded
 from stateward.domains.plugin import MESSAGES, PLAIN_PROBLEMS
-from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
-from stateward.engine.groups import NoneAllowed
-from stateward.engine.requests import (
+from stateward.engine.accept.idempotency import RefusedBefore
+from stateward.engine.errors import (
+    AlreadyEnded,
     AlreadyExists,
     Denied,
     KeyReused,
     Locked,
+    NoneAllowed,
+    NoSuchOperation,
     NotFound,
     Occupied,
     Refused,
     VersionMismatch,
 )
-from stateward.engine.verdicts import RefusedBefore
 from stateward.errors import BadInput, StatewardError, UnknownField, UnknownName
 from stateward.lifecycle import StateClass
 from stateward.server.audit import AUDITED

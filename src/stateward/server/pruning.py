@@ -11,7 +11,7 @@ from litestar.params import JSONBody
 from msgspec import Struct
 
 from stateward.access import Right
-from stateward.engine.pruning import last_prune_time, prune
+from stateward.engine.maintenance.retention import last_prune_time, prune
 from stateward.server.answers import problems
 from stateward.server.asked import Prune
 from stateward.server.auth import needs

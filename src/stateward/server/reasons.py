@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from stateward.engine.texts import time_text
+from stateward.engine.transitions import time_text
 from stateward.store.port import LaneLoad
 from stateward.store.records import Lock, Object, Progress, Worker, WorkItem, default_group, default_lane
 

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.tokens import SYSTEM
-from stateward.engine.horizon import EntriesPruned
+from stateward.engine.maintenance.horizon import EntriesPruned
 from stateward.server.feed import Feed, Interest
 from stateward.server.names import Text
 from stateward.server.presenting import sees_internal

@@ -10,7 +10,7 @@ from litestar import get, post
 from msgspec import Struct
 
 from stateward.access import Right
-from stateward.engine.healer import expedite_overdue, reap_dead_workers
+from stateward.engine.recovery import expedite_overdue, reap_dead_workers
 from stateward.server.answers import problems
 from stateward.server.auth import needs
 from stateward.server.names import Limit

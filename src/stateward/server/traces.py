@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stateward import __version__
 from stateward.engine import Job, Request
-from stateward.engine.ids import new_id
+from stateward.naming import new_id
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

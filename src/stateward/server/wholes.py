@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from stateward.domains.plugin import CompositeParts, DomainPlugin
 from stateward.engine import Accepted, Engine, Request
-from stateward.engine.groups import NoneAllowed
-from stateward.engine.requests import KeyReused
-from stateward.engine.verdicts import bare_key
+from stateward.engine.accept.idempotency import bare_key
+from stateward.engine.errors import KeyReused, NoneAllowed
 from stateward.errors import StatewardError
 from stateward.store.records import Key
 from stateward.store.selection import Selector

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from stateward.engine.requests import Blocker
+from stateward.engine.errors import Blocker
 from stateward.lifecycle import StateClass
 from stateward.server.classes import StateClasses
 from stateward.store.port import LaneLoad

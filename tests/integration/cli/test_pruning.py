@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from stateward.access import Role, Tokens
 from stateward.access.tokens import token_kind
 from stateward.engine import Engine
-from stateward.engine.horizon import horizon
-from stateward.engine.pruning import prune
+from stateward.engine.maintenance.horizon import horizon
+from stateward.engine.maintenance.retention import prune
 from stateward.store.sqlite import SqliteStore
 from tests.contract.hands import write
 from tests.contract.samples import a_line, a_step, an_answer, an_object, an_operation

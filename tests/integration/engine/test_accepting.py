@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from stateward.engine import Accepted, AlreadyExists, NotFound, Permanent, Refused
-from stateward.engine.requests import KeyReused, Occupied, VersionMismatch
-from stateward.engine.verdicts import is_former
+from stateward.engine.accept.idempotency import is_former
+from stateward.engine.errors import KeyReused, Occupied, VersionMismatch
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import FORCE
 from stateward.store.records import Key, Status

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stateward.aio.backoff import GrowingIntervals
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Request
 from stateward.engine.batching import Batcher
-from stateward.engine.endings import record_claim_reports
+from stateward.engine.finish.claim_reports import ClaimReport, Phase, Retry
+from stateward.engine.finish.completion import record_claim_reports
 from stateward.engine.handlers import Fenced
-from stateward.engine.healer import expedite_overdue, reap_dead_workers, release_worker_claims
-from stateward.engine.holding import reconcile_owned_work
-from stateward.engine.notes import JobStore
-from stateward.engine.outcomes import ClaimReport, Phase, Retry
+from stateward.engine.recovery import expedite_overdue, reap_dead_workers, release_worker_claims
 from stateward.engine.requests import Creation, LockRequest
-from stateward.engine.troubles import GrowingIntervals
+from stateward.engine.worker.job_store import JobStore
+from stateward.engine.worker.lease import reconcile_owned_work
 from stateward.lifecycle import (
     BACK,
     CLOCK,

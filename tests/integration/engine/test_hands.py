@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.engine import Engine, Route
-from stateward.engine.accept import accept
-from stateward.engine.hands import EagerClaims
+from stateward.engine.accept.accept import accept
+from stateward.engine.accept.eager_claims import EagerClaims
 from stateward.engine.requests import Creation, Request
 from stateward.store.errors import Unavailable
 from stateward.store.port import Store, Tx, TxFunction

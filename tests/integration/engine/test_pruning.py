@@ -8,9 +8,10 @@ import pytest
 
 from stateward.access.tokens import SYSTEM
 from stateward.engine import Engine, NotFound
-from stateward.engine.cancelling import NoSuchOperation
-from stateward.engine.horizon import HISTORY, PLACE, EntriesPruned, PastState, horizon, state_at
-from stateward.engine.pruning import Pruned, history_kind, prune
+from stateward.engine.errors import NoSuchOperation
+from stateward.engine.maintenance.horizon import HISTORY, PLACE, EntriesPruned, horizon
+from stateward.engine.maintenance.retention import Pruned, history_kind, prune
+from stateward.engine.queries import PastState, state_at
 from stateward.lifecycle.check import check
 from stateward.store.port import Store
 from stateward.store.records import Key

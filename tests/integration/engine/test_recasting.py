@@ -6,7 +6,7 @@ import pytest
 
 from stateward.engine import Engine, Handler, Job, Kind
 from stateward.engine.kinds import Kinds
-from stateward.engine.recasting import StillAtWork, UnknownStates, migrate_states
+from stateward.engine.maintenance.state_migration import StillAtWork, UnknownStates, migrate_states
 from stateward.errors import BadInput
 from stateward.lifecycle import BACK, MINUTE, NEW, STABLE, TRANSITIONAL, USER, State, action, declare
 from stateward.store.port import Store

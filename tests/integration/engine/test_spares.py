@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.engine import Engine, Job, Route, Throttled
-from stateward.engine.claiming import claim, throttle
-from stateward.engine.endings import record_claim_reports
-from stateward.engine.healer import release_worker_claims
-from stateward.engine.holding import reconcile_owned_work
-from stateward.engine.outcomes import ClaimReport, Ending, Interrupted, NotStarted
+from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted
+from stateward.engine.finish.completion import record_claim_reports
+from stateward.engine.recovery import release_worker_claims
 from stateward.engine.requests import Accepted
-from stateward.engine.running import RunningOperation
-from stateward.engine.spares import PrefetchPlan
+from stateward.engine.worker.attempt import RunningOperation
+from stateward.engine.worker.claims import claim, throttle
+from stateward.engine.worker.lease import reconcile_owned_work
+from stateward.engine.worker.prefetch import PrefetchPlan
 from stateward.errors import StatewardError
 from stateward.lifecycle import FORCE
 from stateward.store.errors import ReadOnly

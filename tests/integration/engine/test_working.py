@@ -19,10 +19,8 @@ from stateward.engine import (
     Unknown,
     handlers,
 )
-from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
-from stateward.engine.groups import NoneAllowed
+from stateward.engine.errors import AlreadyEnded, Locked, NoneAllowed, NoSuchOperation
 from stateward.engine.handlers import Job, Parked
-from stateward.engine.requests import Locked
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Key, Lane, LaneGroup, Status, Timer
@@ -217,7 +215,7 @@ async def test_a_call_that_is_under_way_is_waited_for_before_a_cancelled_operati
 async def test_a_call_that_never_ends_is_not_waited_for_without_end(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handlers, "CALL_ENDS", 0.05)
+    monkeypatch.setattr(handlers, "CALL_END_TIMEOUT_S", 0.05)
     await site.built("p1")
     called, jobs = asyncio.Event(), list[Job]()
 

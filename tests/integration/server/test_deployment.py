@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.engine import Route
-from stateward.engine.claiming import claim
-from stateward.engine.endings import record_claim_reports
-from stateward.engine.outcomes import ClaimReport, Ending
-from stateward.engine.texts import time_text
+from stateward.engine.finish.claim_reports import ClaimReport, Ending
+from stateward.engine.finish.completion import record_claim_reports
+from stateward.engine.transitions import time_text
+from stateward.engine.worker.claims import claim
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key, Timer, Worker

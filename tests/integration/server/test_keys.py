@@ -9,8 +9,8 @@ import pytest
 
 from stateward.access import Role
 from stateward.domains.plugin import CompositeParts, DomainPlugin
-from stateward.engine.groups import NoneAllowed
-from stateward.engine.verdicts import RefusedBefore
+from stateward.engine.accept.idempotency import RefusedBefore
+from stateward.engine.errors import NoneAllowed
 from stateward.server.wholes import Wholes
 from tests.integration.engine.plant import PUMP as PUMPS
 from tests.integration.engine.plant import STATION

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stateward.config import Config
-from stateward.engine.horizon import horizon
-from stateward.engine.pruning import prune
+from stateward.engine.maintenance.horizon import horizon
+from stateward.engine.maintenance.retention import prune
 from stateward.server.pruning import pruning
 from stateward.server.run import opened
 from stateward.store.port import Store

@@ -10,7 +10,7 @@ from rich.console import Console
 from stateward.cli.bars import Bars, group_of
 from stateward.cli.output import err, out
 from stateward.cli.show import age, clean, facts_table, filled_table, results, span, when
-from stateward.engine.texts import time_text
+from stateward.engine.transitions import time_text
 
 
 @given(st.text())

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from stateward.domains.mci.gathering import Gatherer
+from stateward.aio.coalescer import Gatherer
 
 
 class Provider:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.engine.claiming import Allotment, allot
-from stateward.engine.spares import LANE_TIME_SLICE_S, PrefetchPlan
+from stateward.engine.worker.claims import Allotment, allot
+from stateward.engine.worker.prefetch import LANE_TIME_SLICE_S, PrefetchPlan
 from stateward.store.port import LaneLoad
 from stateward.store.records import UNLIMITED, Lane, LaneGroup, default_lane
 

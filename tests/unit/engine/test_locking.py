@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stateward.engine.locking import conflicting_locks, conflicts, grantable_operations
+from stateward.engine.row_locks import conflicting_locks, conflicts, grantable_operations
 from stateward.locks import Conflict, LockQueue, LockTree, Mode, Waiting
 from stateward.store.records import Lock
 

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.engine.pacing import INITIAL_DELAY_S, MAX_DELAY_S, backoff_delay
+from stateward.aio.backoff import INITIAL_DELAY_S, MAX_DELAY_S, backoff_delay
 
 
 class Dice(Random):

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from stateward.engine.horizon import PLACE, PastState, horizon, state_at
-from stateward.engine.pruning import Pruned, prune
+from stateward.engine.maintenance.horizon import PLACE, horizon
+from stateward.engine.maintenance.retention import Pruned, prune
+from stateward.engine.queries import PastState, state_at
 from stateward.store import Changes, JournalFilter, Store
 from stateward.store.pruning import FIRST
 from stateward.store.records import JournalEntry, Key, Object, Operation, Status

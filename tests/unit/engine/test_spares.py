@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.engine.spares import LANE_TIME_SLICE_S, PREFETCH_STALE_S, SHORTEST_TURN, TURNS, PrefetchBuffer
+from stateward.engine.worker.prefetch import LANE_TIME_SLICE_S, PREFETCH_STALE_S, SHORTEST_TURN, TURNS, PrefetchBuffer
 from stateward.store.records import Claim
 from tests.contract.samples import an_object, an_operation, some_work
 

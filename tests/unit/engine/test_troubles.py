@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from stateward.engine.troubles import FIRST, FaultIsolation
+from stateward.aio.backoff import INITIAL_INTERVAL_S
+from stateward.engine.troubles import FaultIsolation
 from stateward.store.errors import Unavailable
 
 LOG = logging.getLogger("stateward.tests")
@@ -20,7 +21,7 @@ def test_an_error_with_one_object_ends_only_that_and_is_logged_at_growing_distan
 ) -> None:
     now = [0.0]
     faults = FaultIsolation(LOG, lambda: now[0])
-    for now[0] in (0.0, 1.0, FIRST, FIRST + 1, 3 * FIRST):
+    for now[0] in (0.0, 1.0, INITIAL_INTERVAL_S, INITIAL_INTERVAL_S + 1, 3 * INITIAL_INTERVAL_S):
         fail(faults, "one")
     fail(faults, "two")
     logged = [line.getMessage() for line in caplog.records]

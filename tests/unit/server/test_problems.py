@@ -5,19 +5,20 @@ from hypothesis import strategies as st
 
 from stateward.access import Right
 from stateward.access.quotas import QuotaExceeded
-from stateward.engine.cancelling import AlreadyEnded, NoSuchOperation
-from stateward.engine.groups import NoneAllowed
-from stateward.engine.requests import (
+from stateward.engine.errors import (
+    AlreadyEnded,
     AlreadyExists,
     Blocker,
     KeyReused,
     Locked,
-    LockRequest,
+    NoneAllowed,
+    NoSuchOperation,
     NotFound,
     Occupied,
     Refused,
     VersionMismatch,
 )
+from stateward.engine.requests import LockRequest
 from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle import Refusal, decide
 from stateward.server.problems import clean, encoded, problem, problem_of

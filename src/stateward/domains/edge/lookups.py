@@ -11,8 +11,7 @@ from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, Clo
 from stateward.domains.edge.model import cloudlet_marks, cluster_id, marks_of, seat_of
 from stateward.domains.edge.records.instance_record import ERRORS
 from stateward.engine import NotFound, Request
-from stateward.engine.promotion import promote_waiters
-from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import CLOCK
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation

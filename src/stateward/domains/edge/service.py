@@ -37,7 +37,7 @@ from stateward.domains.edge.model import (
 from stateward.domains.edge.policy.cluster_release import count_interval
 from stateward.domains.edge.policy.demand import Carried, desired_nodes
 from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound, Refused
-from stateward.engine.requests import KeyReused
+from stateward.engine.errors import KeyReused
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.store.records import Key, Object

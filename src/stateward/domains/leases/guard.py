@@ -36,7 +36,7 @@ from stateward.domains.leases.model import (
 from stateward.domains.leases.notices import notice_key, queue_notice
 from stateward.domains.leases.resources import Resources
 from stateward.engine import Denied, Request
-from stateward.engine.requests import Occupied, blocker_of
+from stateward.engine.errors import Occupied, blocker_of
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import Key, Object
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import host_key, host_of
 from stateward.domains.leases.pool import Pool
-from stateward.engine.horizon import horizon
+from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.troubles import FaultIsolation
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object

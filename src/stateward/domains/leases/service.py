@@ -23,7 +23,8 @@ from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpe
 from stateward.domains.leases.planning import changed_spec, new_spec
 from stateward.domains.leases.workshop import Workshop
 from stateward.engine import Accepted, Denied, Engine, NotFound
-from stateward.engine.requests import Creation, VersionMismatch
+from stateward.engine.errors import VersionMismatch
+from stateward.engine.requests import Creation
 from stateward.lifecycle import USER
 from stateward.store.records import Key, Operation, Status
 from stateward.store.selection import Page, Selector

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from stateward.aio.coalescer import Gatherer, Witness
 from stateward.domains.mci.evidence import Look, Sight
-from stateward.domains.mci.gathering import Gatherer, Witness
 from stateward.drivers import Deed, Driver, Listing, Outcome, PartListing, Ref, Unanswered, Want
 
 MOMENT = 0.001

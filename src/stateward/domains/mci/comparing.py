@@ -13,7 +13,7 @@ from stateward.domains.mci.lifecycle import VmState
 from stateward.domains.mci.model import errand_of, seen_of, text
 from stateward.drivers import Listing
 from stateward.engine import Engine
-from stateward.engine.sightings import Sighting
+from stateward.engine.external_reports import Sighting
 from stateward.store.records import Object
 
 WATCHED = frozenset({VmState.RUNNING, VmState.SUSPENDED, VmState.UNDEFINED})

@@ -13,7 +13,7 @@ from stateward.domains.mci.limits import lanes_of
 from stateward.domains.mci.model import HOME, Connection, part_id, plain
 from stateward.domains.mci.standing import guard_connection
 from stateward.engine import AlreadyExists, Engine
-from stateward.engine.requests import VersionMismatch
+from stateward.engine.errors import VersionMismatch
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Key
 

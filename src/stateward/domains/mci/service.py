@@ -46,8 +46,8 @@ from stateward.domains.mci.settling import settle
 from stateward.domains.mci.standing import InUse
 from stateward.domains.mci.subgroups import WITH_MCI
 from stateward.engine import Accepted, AlreadyExists, NotFound
-from stateward.engine.groups import GroupVerdict, NoneAllowed
-from stateward.engine.requests import VersionMismatch
+from stateward.engine.accept.groups import GroupVerdict
+from stateward.engine.errors import NoneAllowed, VersionMismatch
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import CONTROLLER, FORCE, NO_FACTS
 from stateward.store.records import Object

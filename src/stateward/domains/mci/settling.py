@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 
+from stateward.aio.backoff import backoff_delay
 from stateward.domains.mci.lifecycle import MCI, VM, MciState
 from stateward.domains.mci.mcis import told
 from stateward.engine import Denied, Engine
-from stateward.engine.horizon import EntriesPruned
-from stateward.engine.pacing import backoff_delay
+from stateward.engine.maintenance.horizon import EntriesPruned
 from stateward.lifecycle import CONTROLLER, TRANSITIONAL
 from stateward.store.errors import StoreError
 from stateward.store.records import Key

@@ -14,6 +14,7 @@ from time import monotonic
 
 from msgspec import Struct
 
+from stateward.aio.backoff import GrowingIntervals
 from stateward.domains.mci.catalogue import Catalogue, objects
 from stateward.domains.mci.comparing import take_over
 from stateward.domains.mci.connections import Clouds
@@ -26,7 +27,7 @@ from stateward.domains.mci.own_keys import remove_ownerless_keys
 from stateward.domains.mci.settling import MEANING, Settling
 from stateward.drivers import Observation
 from stateward.engine import AlreadyExists, Denied, Engine
-from stateward.engine.troubles import FaultIsolation, GrowingIntervals
+from stateward.engine.troubles import FaultIsolation
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
 from stateward.store.errors import StoreError

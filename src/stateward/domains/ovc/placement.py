@@ -15,9 +15,9 @@ from stateward.domains.ovc.looking import objects
 from stateward.domains.ovc.model import file_name_of
 from stateward.domains.ovc.nodes import Nodes
 from stateward.engine import Handler, Job, Kind, Permanent
-from stateward.engine.conduct import UNCLEAR_ERRORS
 from stateward.engine.handlers import Run, Unknown, WorkError
 from stateward.engine.privacy import Privacy, internal_actions
+from stateward.engine.worker.attempt import UNCLEAR_ERRORS
 from stateward.errors import StatewardError
 from stateward.store.selection import Selector
 

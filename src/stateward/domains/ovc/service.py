@@ -27,13 +27,13 @@ from stateward.domains.ovc.model import (
 from stateward.domains.ovc.queuer import KINDS, Queuer
 from stateward.domains.ovc.validation import OBJECT_TYPES
 from stateward.engine import Accepted, Engine, NotFound, Refused, Request
-from stateward.engine.healing import Recovered
-from stateward.engine.ids import new_id
+from stateward.engine.accept.idempotency import RefusedBefore, bare_key, is_former, scope_key
 from stateward.engine.privacy import Disclosure
+from stateward.engine.queries import Recovered
 from stateward.engine.requests import Creation
-from stateward.engine.verdicts import RefusedBefore, bare_key, is_former, scope_key
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER, Meaning, Reason
+from stateward.naming import new_id
 from stateward.store.port import StuckWork
 from stateward.store.records import Key, Object
 from stateward.store.selection import JournalFilter, Selector

@@ -13,7 +13,8 @@ from stateward.domains.ovc.denials import NameTaken, NotNow, ParentNotReady
 from stateward.domains.ovc.lifecycle import DISK
 from stateward.domains.ovc.model import DiskSeen, DiskSpec, Seen, disk_seen, short, text
 from stateward.engine import NotFound, Refused, Request
-from stateward.engine.requests import EMPTY, blocker_of
+from stateward.engine.errors import blocker_of
+from stateward.engine.requests import EMPTY
 from stateward.engine.transitions import change_state
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER, TRANSITIONAL, WORKER, Lifecycle, Move, State, decide

@@ -13,11 +13,11 @@ from stateward.domains.systems.lifecycle import DEPLOY, SYSTEM, TEARDOWN, Deploy
 from stateward.domains.systems.model import ChangeSeen, ChangeSpec, Picture, SystemSpec, seen_of, spec_of
 from stateward.domains.systems.object_ids import change_id, checked_name, checked_path, from_key
 from stateward.engine import Accepted, Denied, Engine, NotFound
-from stateward.engine.ids import new_id
-from stateward.engine.verdicts import bare_key, is_former
+from stateward.engine.accept.idempotency import bare_key, is_former
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.locks.paths import ROOT, Path
+from stateward.naming import new_id
 from stateward.store.records import Key, Object
 from stateward.store.selection import Page, Selector
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from stateward.store.closing import close_each
+from stateward.aio.closing import close_each
 from stateward.store.errors import Conflict, Unavailable
 from stateward.store.port import Topic, TxFunction
 from stateward.store.postgres import schema as schemas

@@ -7,7 +7,7 @@ from stateward.agents.messages import Report
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.lifecycle import IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_marks, spec_of
-from stateward.engine.cancelling import AlreadyEnded, NotCancelled
+from stateward.engine.errors import AlreadyEnded, NotCancelled
 from stateward.lifecycle import AGENT
 from stateward.store.records import Key
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, Hand, House, hold, overdue

@@ -8,7 +8,7 @@ import httpx
 from stateward.access import Role, Tokens
 from stateward.config import Config
 from stateward.domains.edge.model import ClusterInst
-from stateward.engine.texts import time_text
+from stateward.engine.transitions import time_text
 from stateward.server.app import create_app
 from stateward.store.records import Key, WorkItem
 from tests.integration.domains.edge.conftest import ANN, NS, PATIENT, House, hold

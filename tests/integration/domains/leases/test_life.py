@@ -13,7 +13,7 @@ from stateward.domains.leases.model import EventType, HostSeen, Lease, written
 from stateward.domains.leases.service import Failed
 from stateward.domains.leases.settings import Settings
 from stateward.engine import NotFound, Refused
-from stateward.engine.cancelling import NotCancelled
+from stateward.engine.errors import NotCancelled
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, at, hosts, thing

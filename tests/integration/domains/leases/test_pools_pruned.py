@@ -8,7 +8,7 @@ from stateward.domains.leases import pools
 from stateward.domains.leases.lifecycle import HOST, HostState
 from stateward.domains.leases.model import HostSpec, host_key
 from stateward.domains.leases.pools import Pools
-from stateward.engine.pruning import prune
+from stateward.engine.maintenance.retention import prune
 from stateward.store.records import Object
 from stateward.store.sqlite import SqliteStore
 from tests.contract.hands import write

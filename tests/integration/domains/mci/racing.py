@@ -12,7 +12,7 @@ from stateward.drivers import MachineState, Place
 from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
 from stateward.engine import Accepted, Refused
-from stateward.engine.groups import GroupVerdict
+from stateward.engine.accept.groups import GroupVerdict
 from stateward.errors import StatewardError
 from tests.integration.domains.mci.conftest import ANN, NS, House
 

@@ -16,7 +16,7 @@ from stateward.drivers import Deed, MachineState, Observation, Outcome, Place, R
 from stateward.drivers.process.driver import ProcessDriver
 from stateward.drivers.process.machine_dir import Phase, Record, Sight
 from stateward.drivers.simulated.faults import Fate, Temper
-from stateward.engine.cancelling import AlreadyEnded
+from stateward.engine.errors import AlreadyEnded
 from stateward.errors import StatewardError
 from stateward.store.records import Operation, Status, default_lane
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci

@@ -18,7 +18,7 @@ from stateward.drivers import Driver, Listing, MachineState, Place, Want
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
-from stateward.engine.sightings import Sighting
+from stateward.engine.external_reports import Sighting
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER
 from stateward.store.port import Store

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stateward.domains.mci import clouds, vms
 from stateward.domains.mci.lifecycle import MciState
 from stateward.drivers.simulated.faults import CALM
-from stateward.engine.groups import NoneAllowed
+from stateward.engine.errors import NoneAllowed
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 from tests.integration.domains.mci.racing import SEOUL, alive, control, go_on, operation_of, quiet, race, states

@@ -5,7 +5,7 @@ import pytest
 from stateward.domains.mci.guards import StillAlive
 from stateward.domains.mci.lifecycle import MciState
 from stateward.engine import AlreadyExists, Refused
-from stateward.engine.groups import NoneAllowed
+from stateward.engine.errors import NoneAllowed
 from stateward.lifecycle import FORCE
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import Connection, Image, Spec, SubGroup, part_id, part_seen, vm_of, vm_seen
 from stateward.drivers import Observation
-from stateward.engine.cancelling import AlreadyEnded
+from stateward.engine.errors import AlreadyEnded
 from stateward.lifecycle import PROVIDER
 from stateward.store import open_store
 from stateward.store.records import Operation, Status

@@ -10,7 +10,7 @@ import pytest
 
 from stateward.domains.ovc.model import box_seen
 from stateward.domains.ovc.nodes.port import Power
-from stateward.engine.cancelling import AlreadyEnded
+from stateward.engine.errors import AlreadyEnded
 from stateward.store import open_store
 from tests.integration.domains.ovc.cloud import ADA, PAPER, Cloud, open_cloud
 from tests.integration.domains.ovc.processes import nodes_in

@@ -28,7 +28,7 @@ from stateward.domains.ovc.nodes.port import Power
 from stateward.drivers import Deed, Outcome, Ref
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Denied, Refused
-from stateward.engine.cancelling import AlreadyEnded
+from stateward.engine.errors import AlreadyEnded
 from stateward.errors import BadInput
 from stateward.store.records import Key
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud

@@ -8,8 +8,9 @@ import pytest
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
 from stateward.domains.ovc.model import CloudspaceSpec, DiskSpec, ImageSpec, text
 from stateward.engine import Accepted, Denied
-from stateward.engine.requests import Creation, KeyReused
-from stateward.engine.verdicts import RefusedBefore
+from stateward.engine.accept.idempotency import RefusedBefore
+from stateward.engine.errors import KeyReused
+from stateward.engine.requests import Creation
 from stateward.store.records import JournalEntry
 from stateward.store.selection import JournalFilter, Selector
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud

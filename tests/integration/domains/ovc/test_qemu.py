@@ -21,7 +21,7 @@ from stateward.domains.ovc.nodes.emulated import Emulated
 from stateward.drivers.qemu.host import PRESSED, QemuHost
 from stateward.drivers.qemu.migration import Move
 from stateward.engine import Accepted
-from stateward.engine.cancelling import AlreadyEnded
+from stateward.engine.errors import AlreadyEnded
 from stateward.store import open_store
 from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
 from tests.integration.domains.ovc.processes import nodes_in, vms_in, vms_of
@@ -273,7 +273,7 @@ async def test_a_stop_that_another_worker_has_begun_and_is_cancelled_is_not_told
 
     monkeypatch.setattr(QemuHost, "press", vanish)
     monkeypatch.setattr("stateward.domains.ovc.nodes.emulated.POLITELY", 60.0)
-    monkeypatch.setattr("stateward.engine.handlers.CALL_ENDS", 0.0)
+    monkeypatch.setattr("stateward.aio.coalescer.CALL_END_TIMEOUT_S", 0.0)
     monkeypatch.setattr("stateward.domains.ovc.proof.SETTLES", 5.0)
     stopping = await cloud.ask(vm, "stop")
     await pressed.wait()

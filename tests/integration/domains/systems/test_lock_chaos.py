@@ -21,7 +21,7 @@ from stateward.domains.systems.lifecycle import DEPLOY, TEARDOWN
 from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.domains.systems.service import Actions
 from stateward.engine import Accepted, Denied, Engine
-from stateward.engine.locking import conflicts
+from stateward.engine.row_locks import conflicts
 from stateward.locks.paths import parse_path
 from stateward.store import open_store
 from stateward.store.records import Lock

@@ -11,7 +11,7 @@ from stateward.domains.edge.lookups import closed, holder_of, opened
 from stateward.domains.edge.model import Held, cloudlet_marks, seat_of, text_of, with_seat
 from stateward.domains.edge.records.agent_upgrade import Event, Role, Seat, Seated, Unwanted, departed, greeted, is_held
 from stateward.engine import Accepted, Request
-from stateward.engine.accept import admit_all
+from stateward.engine.accept.accept import admit_all
 from stateward.engine.kinds import Kinds
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT, CONTROLLER

@@ -11,8 +11,8 @@ from stateward.domains.edge.agents.connections import Parting
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
 from stateward.domains.edge.model import HOME, cloudlet_marks
 from stateward.engine import Denied, Engine
-from stateward.engine.ids import new_id
 from stateward.lifecycle import CONTROLLER
+from stateward.naming import new_id
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object, Timer
 from stateward.store.selection import Page, Selector

@@ -6,7 +6,7 @@ from stateward.domains.edge.model import CloudletMarks, Marks, cloudlet_marks, k
 from stateward.domains.edge.records.agent_upgrade import Event, Seated
 from stateward.domains.edge.records.instance_record import ERRORS, Book
 from stateward.domains.edge.records.reconcile import Turn
-from stateward.engine.endings import STATUSES
+from stateward.engine.finish.completion import STATUSES
 from stateward.engine.transitions import change_state, fence_work, journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import TRANSITIONAL, Lifecycle, Meaning, Move, decide

@@ -10,8 +10,8 @@ from stateward.domains.edge.agents.inventory_sync import Gathering, Settled, set
 from stateward.domains.edge.agents.orders import tend
 from stateward.engine import Engine
 from stateward.engine.batching import Batcher
-from stateward.engine.ids import new_id
 from stateward.errors import StatewardError
+from stateward.naming import new_id
 from stateward.store.records import Key
 
 

@@ -10,8 +10,8 @@ from stateward.domains.mci.api.rights import ACT
 from stateward.domains.mci.api.states import of_mci, of_vm, tells_state
 from stateward.domains.mci.service import ON_ALL
 from stateward.engine import Denied, Refused
-from stateward.engine.groups import GroupVerdict, NoneAllowed
-from stateward.engine.requests import Occupied, blocker_of
+from stateward.engine.accept.groups import GroupVerdict
+from stateward.engine.errors import NoneAllowed, Occupied, blocker_of
 from stateward.errors import BadInput, StatewardError
 from stateward.store.records import Key
 

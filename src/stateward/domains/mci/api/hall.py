@@ -23,9 +23,8 @@ from stateward.domains.mci.grants import check_grant, is_granted, unknown_connec
 from stateward.domains.mci.model import Connection
 from stateward.domains.mci.service import Caller, Service
 from stateward.domains.plugin import actor_of, grant_of
-from stateward.engine.ids import new_id
 from stateward.errors import UnknownName
-from stateward.naming import IDEMPOTENCY_KEY
+from stateward.naming import IDEMPOTENCY_KEY, new_id
 from stateward.store.records import Key
 
 REQUEST_ID = b"x-request-id"

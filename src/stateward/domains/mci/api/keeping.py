@@ -16,7 +16,7 @@ from stateward.domains.mci.catalogue import objects
 from stateward.domains.mci.lifecycle import CALL
 from stateward.domains.mci.model import HOME, part_id, plain
 from stateward.engine import AlreadyExists, Denied, Engine
-from stateward.engine.requests import VersionMismatch
+from stateward.engine.errors import VersionMismatch
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
 from stateward.store.records import Key, Object

@@ -21,8 +21,8 @@ from stateward.domains.mci.own_keys import with_pair
 from stateward.domains.mci.remains import Remain
 from stateward.domains.plugin import reads
 from stateward.engine import Denied
-from stateward.engine.ids import new_id
 from stateward.errors import BadInput, StatewardError
+from stateward.naming import new_id
 from stateward.store.records import Object
 
 DELETED_WITHIN = 120.0

@@ -14,8 +14,8 @@ from stateward.domains.mci.model import Connection, vm_of
 from stateward.domains.mci.upkeep import Orphan
 from stateward.drivers import Accepted, Already, Deed, Listing, MachineState, Ref
 from stateward.engine import NotFound
-from stateward.engine.ids import new_id
 from stateward.errors import StatewardError
+from stateward.naming import new_id
 from stateward.store.port import Reader
 from stateward.store.selection import Selector
 

@@ -22,8 +22,8 @@ from stateward.domains.mci.parts import KINDS, SHARED, where_of
 from stateward.domains.mci.service import InUse
 from stateward.domains.plugin import reads
 from stateward.engine import Denied, NotFound
-from stateward.engine.ids import new_id
 from stateward.errors import BadInput
+from stateward.naming import new_id
 from stateward.store.records import Object, Status
 from stateward.store.selection import Page, Selector
 

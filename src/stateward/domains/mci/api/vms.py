@@ -26,7 +26,7 @@ from stateward.domains.mci.own_keys import with_pair_for
 from stateward.domains.mci.plans import free_numbers
 from stateward.domains.plugin import reads
 from stateward.engine import NotFound
-from stateward.engine.requests import VersionMismatch
+from stateward.engine.errors import VersionMismatch
 from stateward.errors import BadInput
 
 DELETED = "Deleted the VM info"

@@ -14,11 +14,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from stateward.aio.backoff import GrowingIntervals
 from stateward.domains.systems.backends.local.instance_dir import GATE, Files, Lodge, write
 from stateward.domains.systems.backends.local.instance_supervisor import Ward
 from stateward.domains.systems.backends.port import Ref
 from stateward.drivers.confinement import Confinement
-from stateward.engine.troubles import GrowingIntervals
 
 log = logging.getLogger("stateward.systems")
 

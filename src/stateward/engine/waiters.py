@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from stateward.engine.cancelling import NoSuchOperation
+from stateward.engine.errors import NoSuchOperation
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
 from stateward.store.records import Key, Operation, Status

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from stateward.engine.following import run_end_hooks
-from stateward.engine.kinds import Kinds
-from stateward.engine.outcomes import ClaimReport, Ending, Interrupted, NotStarted, Phase, Retry
-from stateward.engine.promotion import promote_waiters
+from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Phase, Retry
+from stateward.engine.kinds import Kinds, run_end_hooks
 from stateward.engine.transitions import change_state, fence_work, journal
 from stateward.engine.troubles import note_trouble
-from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import (
     CANCELLED,
     CLOCK,

@@ -1,15 +1,15 @@
 """Reports of other parties (agents, controllers) about requests that they work on, guarded by the operation's id."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
-from stateward.engine.endings import advance
-from stateward.engine.following import run_end_hooks
-from stateward.engine.kinds import Kinds
-from stateward.engine.promotion import promote_waiters
-from stateward.engine.transitions import journal
-from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.finish.completion import advance
+from stateward.engine.kinds import Kinds, run_end_hooks
+from stateward.engine.transitions import change_state, journal
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import UnknownName
-from stateward.lifecycle import NO_FACTS, Move, decide
+from stateward.lifecycle import NO_FACTS, PROVIDER, Move, decide
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
 
@@ -69,3 +69,39 @@ def _hear(uow: UnitOfWork, kinds: Kinds, word: ExternalReport) -> bool:
 def _reject(uow: UnitOfWork, found: Object, word: ExternalReport, why: str) -> bool:
     journal(uow, found, word.op, word.actor, word.who, f"rejected: {word.event}", reason=why)
     return False
+
+
+class Sighting(Struct, frozen=True, gc=False):
+    """An event that a provider's listing shows; `at` is the store's time from which on the listing is true."""
+
+    ns: str
+    object: str
+    event: str
+    at: float
+    seen: str | None = None  # what was seen of the object, as JSON
+    reason: str | None = None  # for the journal, and for the object
+
+
+async def take_sightings(tx: Tx, kinds: Kinds, sightings: Sequence[Sighting]) -> list[bool]:
+    """Change objects to what is shown; tells for each sighting whether it counted."""
+    uow = UnitOfWork(tx)
+    await uow.load({Key(one.ns, one.object) for one in sightings})
+    counted = [_take(uow, kinds, one) for one in sightings]
+    await uow.apply()
+    return counted
+
+
+def _take(uow: UnitOfWork, kinds: Kinds, one: Sighting) -> bool:
+    found = uow.objects.get(Key(one.ns, one.object))
+    if found is None or found.removed or not _is_newer(one, found):
+        return False
+    move = decide(kinds[found.kind].lifecycle, found.state, one.event, PROVIDER)
+    if not isinstance(move, Move):
+        return False
+    change_state(uow, found, move, "", None, seen=one.seen, error=one.reason)
+    return True
+
+
+def _is_newer(one: Sighting, found: Object) -> bool:
+    """Tell whether the provider was asked after the object came to rest: an older sighting tells of what was before."""
+    return found.op is None and found.since <= one.at

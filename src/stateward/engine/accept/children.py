@@ -12,12 +12,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stateward.engine.accept import admit_all
+from stateward.engine.accept.accept import admit_all
 from stateward.engine.handlers import Fenced
 from stateward.engine.kinds import Kinds
-from stateward.engine.promotion import promote_waiters
 from stateward.engine.requests import Accepted, Request
-from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import StatewardError
 from stateward.store.port import Tx
 from stateward.store.records import Claim, Key

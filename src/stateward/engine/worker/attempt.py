@@ -2,10 +2,13 @@
 
 import asyncio
 from random import Random
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from stateward.aio.backoff import MAX_DELAY_S, backoff_delay
+from stateward.engine.finish.claim_reports import Ending, Retry
 from stateward.engine.handlers import (
     Fenced,
     Handler,
@@ -19,10 +22,9 @@ from stateward.engine.handlers import (
     WaitingForChildren,
     WorkError,
 )
-from stateward.engine.outcomes import Ending, Retry
-from stateward.engine.pacing import MAX_DELAY_S, backoff_delay
 from stateward.lifecycle import CANCELLED, CLOCK, FAILED, HEALER, SUCCEEDED, TIMED_OUT, UNKNOWN
 from stateward.store.errors import StoreError
+from stateward.store.records import Claim, Key, WorkItem
 
 Outcome = Ending | Retry
 
@@ -152,3 +154,42 @@ def _describe_error(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:
         return type(error).__name__
+
+
+StopReason = Literal["", "fenced", "cancelled", "lost"]
+
+
+class RunningOperation:
+    """An operation in work: its claim, its task, why the task was told to stop, if it was, and whether it was lost.
+
+    A spare knows those `before` it in its place, until one of them has told so; who is `over` has left its place.
+    """
+
+    __slots__ = ("claim", "orphaned", "predecessors", "slot_released", "stop_reason", "task")
+
+    def __init__(self, claim: Claim, predecessors: tuple[Key, ...]) -> None:
+        self.claim = claim
+        self.predecessors = predecessors
+        self.task: asyncio.Task[None] | None = None
+        self.stop_reason: StopReason = ""
+        self.orphaned = False
+        self.slot_released = False
+
+
+def stop_if_superseded(running: RunningOperation, work: WorkItem | None) -> None:
+    """Stop what is no longer to be done, now that it is known who owns what."""
+    if work is None or work.epoch != running.claim.work.epoch:
+        request_stop(running, "lost")
+    elif work.fenced:
+        request_stop(running, "fenced")
+    elif work.cancelled and not running.claim.work.cancelled:
+        request_stop(running, "cancelled")
+
+
+def request_stop(running: RunningOperation, why: StopReason) -> None:
+    """Stop a task, for a reason that weighs more than one it was told before."""
+    if running.task is not None and (
+        not running.stop_reason or (running.stop_reason == "cancelled" and why != "cancelled")
+    ):
+        running.stop_reason = why
+        running.task.cancel()

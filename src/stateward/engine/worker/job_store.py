@@ -1,21 +1,22 @@
 """Notes: what a job has its worker write down before it ends. None of it counts once the job is another's."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
+from stateward.aio.backoff import GrowingIntervals
+from stateward.engine.accept.children import spawn
 from stateward.engine.batching import Batcher
+from stateward.engine.finish.claim_reports import ClaimReport, Phase
 from stateward.engine.handlers import Fenced, Job, WaitingForChildren
-from stateward.engine.holding import record_trouble, save_job_state
 from stateward.engine.kinds import Kinds
-from stateward.engine.outcomes import ClaimReport, Phase
 from stateward.engine.requests import Request
-from stateward.engine.spawning import spawn
-from stateward.engine.texts import sanitize_text
-from stateward.engine.troubles import GrowingIntervals
-from stateward.store.port import Store
-from stateward.store.records import Progress
+from stateward.engine.troubles import note_trouble
+from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
+from stateward.store.changes import Changes
+from stateward.store.port import Store, Tx
+from stateward.store.records import Key, Progress
 
 
 class JobStore:
@@ -64,3 +65,28 @@ class JobStore:
         if begun:
             raise WaitingForChildren
         return steps
+
+
+async def record_trouble(tx: Tx, owner: str, job: Job, text: str, *, tells_parent: bool) -> None:
+    """Journal what keeps a job from getting on, if it still belongs to this worker."""
+    uow = UnitOfWork(tx)
+    await uow.load([job.claim.object.key])
+    await _require_ownership(tx, owner, job)
+    parent = Key(job.ns, job.claim.operation.parent or "")
+    waiting = (await tx.operations([parent])).get(parent) if tells_parent else None
+    note_trouble(uow, uow.objects[job.claim.object.key], job.claim.operation, text, waiting)
+    await uow.apply()
+
+
+async def _require_ownership(tx: Tx, owner: str, job: Job) -> None:
+    work = (await tx.work([job.key])).get(job.key)
+    if work is None or work.fenced or (work.owner, work.epoch) != (owner, job.epoch):
+        raise Fenced(job.key.id)
+
+
+async def save_job_state(
+    tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None
+) -> None:
+    """Keep progress lines or steps of a job, if it still belongs to this worker."""
+    await _require_ownership(tx, owner, job)
+    await tx.apply(Changes(progress=list(progress), steps=[] if steps is None else [(job.key, steps)]))

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 
-from stateward.engine.accept import admit_all, find_answer, needed, refused_answer, stored_keys
+from stateward.engine.accept.accept import admit_all, find_answer, needed, refused_answer, stored_keys
+from stateward.engine.accept.idempotency import RefusedBefore
+from stateward.engine.errors import KeyReused
 from stateward.engine.kinds import Kinds
-from stateward.engine.promotion import promote_waiters
-from stateward.engine.requests import Accepted, KeyReused, Request
-from stateward.engine.unit_of_work import UnitOfWork
-from stateward.engine.verdicts import RefusedBefore
+from stateward.engine.requests import Accepted, Request
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import StatewardError
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreError

@@ -9,32 +9,16 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.accept import Verdict, admit_all, find_answer, needed, plan, refused_answer, stored_keys
+from stateward.engine.accept.accept import Verdict, admit_all, find_answer, needed, plan, refused_answer, stored_keys
+from stateward.engine.errors import NoneAllowed, NotFound
 from stateward.engine.kinds import Kinds
-from stateward.engine.promotion import promote_waiters
-from stateward.engine.requests import Accepted, Denied, NotFound, Request
-from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.requests import Accepted, Request
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import StatewardError
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.records import Key
 from stateward.store.selection import Selector
-
-
-class NoneAllowed(Denied):
-    """Not one member allows the action."""
-
-    code = "none_allowed"
-
-    def __init__(self, action: str, skipped: dict[str, StatewardError]) -> None:
-        super().__init__(action)
-        self.action, self.skipped = action, skipped
-
-    def __str__(self) -> str:
-        if not self.skipped:
-            return f"{self.action!r} has no members to act on"
-        reasons = "; ".join(f"{name}: {why}" for name, why in list(self.skipped.items())[:3])
-        return f"{self.action!r} is allowed by none of the {len(self.skipped)} members: {reasons}"
 
 
 class GroupVerdict(Struct, frozen=True):

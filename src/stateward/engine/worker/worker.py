@@ -18,23 +18,23 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from stateward.engine.accept import Verdict, accepting
+from stateward.aio.backoff import GrowingIntervals
+from stateward.engine.accept.accept import Verdict, accepting
+from stateward.engine.accept.eager_claims import EagerClaims
 from stateward.engine.batching import Batcher
-from stateward.engine.claiming import ClaimResult, claim, throttle
-from stateward.engine.conduct import Attempt
-from stateward.engine.endings import record_claim_reports
+from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Retry
+from stateward.engine.finish.completion import record_claim_reports
 from stateward.engine.handlers import Fenced, Handler, Job, Permanent, WaitingForChildren
-from stateward.engine.hands import EagerClaims
-from stateward.engine.healer import reap_dead_workers, release_worker_claims
-from stateward.engine.holding import heartbeat, reconcile_owned_work
 from stateward.engine.kinds import Kinds
-from stateward.engine.notes import JobStore
-from stateward.engine.outcomes import ClaimReport, Ending, Interrupted, NotStarted, Retry
+from stateward.engine.recovery import reap_dead_workers, release_worker_claims
 from stateward.engine.requests import Request
-from stateward.engine.running import RunningOperation, request_stop, stop_if_superseded
-from stateward.engine.spares import PREFETCH_WINDOW_S, PrefetchBuffer, PrefetchPlan
-from stateward.engine.timekeeping import DueScheduler
-from stateward.engine.troubles import GrowingIntervals, is_worth_telling
+from stateward.engine.troubles import is_worth_telling
+from stateward.engine.worker.attempt import Attempt, RunningOperation, request_stop, stop_if_superseded
+from stateward.engine.worker.claims import ClaimResult, claim, throttle
+from stateward.engine.worker.job_store import JobStore
+from stateward.engine.worker.lease import heartbeat, reconcile_owned_work
+from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S, PrefetchBuffer, PrefetchPlan
+from stateward.engine.worker.scheduler import DueScheduler
 from stateward.errors import StatewardError
 from stateward.store import records
 from stateward.store.errors import Replaced, StoreError

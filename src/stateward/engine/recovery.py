@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stateward.engine.endings import time_out
+from stateward.engine.finish.completion import time_out
 from stateward.engine.kinds import Kinds
-from stateward.engine.promotion import promote_waiters
 from stateward.engine.transitions import journal
-from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import HEALER
 from stateward.store.port import Tx
 from stateward.store.records import Key, WorkItem

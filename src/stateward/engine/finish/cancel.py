@@ -9,61 +9,18 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from stateward.engine.endings import complete
-from stateward.engine.following import run_end_hooks
-from stateward.engine.kinds import Kinds
-from stateward.engine.outcomes import Ending
-from stateward.engine.promotion import promote_waiters
-from stateward.engine.requests import Denied
+from stateward.engine.errors import AlreadyEnded, NoSuchOperation, NotCancelled
+from stateward.engine.finish.claim_reports import Ending
+from stateward.engine.finish.completion import complete
+from stateward.engine.kinds import Kinds, run_end_hooks
 from stateward.engine.transitions import journal
-from stateward.engine.unit_of_work import UnitOfWork
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import CANCELLED, USER
 from stateward.store.port import Tx
-from stateward.store.records import Key, Operation, Status, WorkItem
+from stateward.store.records import Key, Operation, WorkItem
 
 REQUESTED = "cancel requested"
 """The event of a cancellation that takes effect later; its line says who asked for it."""
-
-
-class NoSuchOperation(Denied):
-    """There is no such operation."""
-
-    code = "not_found"
-
-    def __init__(self, ns: str, op: str) -> None:
-        super().__init__(ns, op)
-        self.ns, self.op = ns, op
-
-    def __str__(self) -> str:
-        return f"there is no operation {self.op!r} in namespace {self.ns!r}"
-
-
-class AlreadyEnded(Denied):
-    """The operation has ended."""
-
-    code = "ended"
-
-    def __init__(self, op: str, status: Status) -> None:
-        super().__init__(op, status)
-        self.op, self.status = op, status
-
-    def __str__(self) -> str:
-        return f"operation {self.op} has {self.status} already"
-
-
-class NotCancelled(Denied):
-    """Operations of this kind run to their end."""
-
-    code = "not_cancelled"
-
-    def __init__(self, op: str, kind: str) -> None:
-        super().__init__(op, kind)
-        self.op, self.kind = op, kind
-
-    def __str__(self) -> str:
-        return (
-            f"operation {self.op} cannot be cancelled: operations on {self.kind} run to their end, or to their deadline"
-        )
 
 
 async def cancel(tx: Tx, kinds: Kinds, key: Key, who: str) -> Operation:

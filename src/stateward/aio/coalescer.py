@@ -8,10 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from stateward.engine.handlers import CALL_ENDS
-
 TURNS = 2
 """How many turns of the event loop a call gathers: some take a step more than others before they ask."""
+
+CALL_END_TIMEOUT_S = 20.0
+"""How many seconds a cancelled caller waits, at most, for the end of a call that was sent."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -77,7 +78,7 @@ class Gatherer(Generic[Item, Answer]):
     async def _let_go(self, asked: Asked[Item, Answer]) -> None:
         """Take back what was not sent yet. What was sent arrives: nobody is to act on the same before it has."""
         if asked.call is not None:
-            await asyncio.wait([asked.call], timeout=CALL_ENDS)
+            await asyncio.wait([asked.call], timeout=CALL_END_TIMEOUT_S)
         elif asked in self._waiting:
             self._waiting.remove(asked)
 

@@ -12,27 +12,15 @@ from itertools import count
 import msgspec
 from msgspec.structs import replace
 
-from stateward.engine.begin import begin_operation, permit
-from stateward.engine.endings import advance
-from stateward.engine.following import run_end_hooks
-from stateward.engine.hands import EagerClaims
-from stateward.engine.kinds import Kind, Kinds
-from stateward.engine.promotion import promote_waiters
-from stateward.engine.requests import (
-    EMPTY,
-    Accepted,
-    AlreadyExists,
-    Blocker,
-    KeyReused,
-    NotFound,
-    Refused,
-    Request,
-    VersionMismatch,
-    blocker_of,
-)
+from stateward.engine.accept.begin import begin_operation, permit
+from stateward.engine.accept.eager_claims import EagerClaims
+from stateward.engine.accept.idempotency import RefusedBefore, bare_key, fingerprint_of, read_refusal, with_refusal
+from stateward.engine.errors import AlreadyExists, Blocker, KeyReused, NotFound, Refused, VersionMismatch, blocker_of
+from stateward.engine.finish.completion import advance
+from stateward.engine.kinds import Kind, Kinds, run_end_hooks
+from stateward.engine.requests import EMPTY, Accepted, Request
 from stateward.engine.transitions import change_state, fence_operation
-from stateward.engine.unit_of_work import UnitOfWork
-from stateward.engine.verdicts import RefusedBefore, bare_key, fingerprint_of, read_refusal, with_refusal
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import TRANSITIONAL, Meaning, Move, decide
 from stateward.store.errors import StoreError

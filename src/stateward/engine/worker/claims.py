@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.spares import LANE_TIME_SLICE_S, NO_PREFETCH, PrefetchPlan
+from stateward.engine.worker.prefetch import LANE_TIME_SLICE_S, NO_PREFETCH, PrefetchPlan
 from stateward.store.changes import Changes
 from stateward.store.port import LaneLoad, Tx
 from stateward.store.records import Claim, Lane, LaneGroup, Worker

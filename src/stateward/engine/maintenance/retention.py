@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.engine.horizon import HISTORY, PLACE, HistoryState, Horizon, horizon_in
 from stateward.engine.kinds import Kind
-from stateward.engine.texts import time_text
+from stateward.engine.maintenance.horizon import HISTORY, PLACE, HistoryState, Horizon, horizon_in
+from stateward.engine.transitions import time_text
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
 from stateward.store.port import Reader, Store, Tx

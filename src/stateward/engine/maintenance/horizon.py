@@ -5,8 +5,6 @@ whatever follows is all there. It is raised before anything is dropped, and kept
 every process knows it: whoever reads old lines asks for it afterwards, and then knows what it may have missed.
 """
 
-from math import inf, nextafter
-
 import msgspec
 from msgspec import Struct
 
@@ -14,7 +12,6 @@ from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, GONE, NEW, STABLE, State, declare, step
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
-from stateward.store.selection import JournalFilter
 
 
 class HistoryState(State):
@@ -55,13 +52,6 @@ class EntriesPruned(StatewardError):
         return f"of the lines from {self.after + 1} to {self.horizon} some were pruned"
 
 
-class PastState(Struct, frozen=True):
-    """The state that an object was in at a time; None: it did not exist, or, where that is not `known`, was pruned."""
-
-    state: str | None
-    known: bool = True
-
-
 async def horizon(reader: Reader) -> Horizon:
     """Return how far back the journal is whole."""
     return horizon_in(await reader.object(PLACE))
@@ -77,18 +67,3 @@ async def require_entries(reader: Reader, after: int) -> None:
     kept = await horizon(reader)
     if after < kept.seq:
         raise EntriesPruned(after, kept.seq)
-
-
-async def state_at(reader: Reader, key: Key, time: float) -> PastState:
-    """Return the state that an object was in at a time, as far as the journal still tells it.
-
-    From before the horizon each object has kept the last line that tells its state, and perhaps others, with gaps
-    between them: what was true before that last one is not known any more.
-    """
-    lines = await reader.journal(0, 1_000_000, JournalFilter(ns=key.ns, object=key.id))
-    kept = await horizon(reader)
-    told = [line for line in lines if line.target is not None]
-    last_old = max((line.at for line in told if line.at < kept.before), default=kept.before)
-    if time < last_old:
-        return PastState(None, known=False)
-    return PastState(next((line.target for line in reversed(told) if line.at < nextafter(time, inf)), None))

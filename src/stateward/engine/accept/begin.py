@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from stateward.engine.errors import Blocker, Locked, Occupied, blocker_of
 from stateward.engine.kinds import Kind
-from stateward.engine.locking import conflicting_locks
-from stateward.engine.requests import EMPTY, Accepted, Blocker, Locked, LockRequest, Occupied, Request, blocker_of
+from stateward.engine.requests import EMPTY, Accepted, LockRequest, Request
+from stateward.engine.row_locks import conflicting_locks
 from stateward.engine.transitions import change_state, fence_operation, journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import Meaning, Move

@@ -1,48 +1,19 @@
 """What the holder of a claim does with it besides ending it: keep notes, and make sure that it still holds it."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from stateward.engine.handlers import Fenced, Job
-from stateward.engine.promotion import promote_waiters
-from stateward.engine.running import RunningOperation
-from stateward.engine.troubles import note_trouble
-from stateward.engine.unit_of_work import UnitOfWork
-from stateward.store.changes import Changes
+from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
+from stateward.engine.worker.attempt import RunningOperation
 from stateward.store.port import Tx
-from stateward.store.records import Key, Progress, Worker, WorkItem
+from stateward.store.records import Key, Worker, WorkItem
 
 
 async def heartbeat(tx: Tx, worker: Worker) -> Worker:
     """Renew a worker's lease; returns the worker with the time of that."""
     await tx.heartbeat(worker)
     return replace(worker, seen=tx.now)
-
-
-async def record_trouble(tx: Tx, owner: str, job: Job, text: str, *, tells_parent: bool) -> None:
-    """Journal what keeps a job from getting on, if it still belongs to this worker."""
-    uow = UnitOfWork(tx)
-    await uow.load([job.claim.object.key])
-    await _require_ownership(tx, owner, job)
-    parent = Key(job.ns, job.claim.operation.parent or "")
-    waiting = (await tx.operations([parent])).get(parent) if tells_parent else None
-    note_trouble(uow, uow.objects[job.claim.object.key], job.claim.operation, text, waiting)
-    await uow.apply()
-
-
-async def _require_ownership(tx: Tx, owner: str, job: Job) -> None:
-    work = (await tx.work([job.key])).get(job.key)
-    if work is None or work.fenced or (work.owner, work.epoch) != (owner, job.epoch):
-        raise Fenced(job.key.id)
-
-
-async def save_job_state(
-    tx: Tx, owner: str, job: Job, progress: Collection[Progress] = (), steps: str | None = None
-) -> None:
-    """Keep progress lines or steps of a job, if it still belongs to this worker."""
-    await _require_ownership(tx, owner, job)
-    await tx.apply(Changes(progress=list(progress), steps=[] if steps is None else [(job.key, steps)]))
 
 
 async def reconcile_owned_work(

@@ -12,7 +12,7 @@ earlier versions have the bare key. They count for the request that they were th
 import msgspec
 from msgspec import Struct
 
-from stateward.engine.requests import Denied, Refused
+from stateward.engine.errors import Denied, Refused
 from stateward.errors import BadInput, StatewardError
 from stateward.store.port import Reader
 from stateward.store.records import IdempotencyRecord, Key

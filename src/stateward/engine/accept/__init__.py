@@ -1,0 +1,1 @@
+"""Accepting requests: decision, compare-and-set, enqueueing, groups, children, idempotency keys."""

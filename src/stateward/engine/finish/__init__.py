@@ -1,0 +1,1 @@
+"""Ending operations: claim reports, completion, cancellation."""

@@ -1,0 +1,1 @@
+"""Maintenance of stored history and states: retention, the journal's horizon, state migration."""

@@ -1,0 +1,114 @@
+"""The healer's report: what was settled since a time, and how."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from math import inf, nextafter
+
+from msgspec import Struct
+
+from stateward.engine.maintenance.horizon import horizon, require_entries
+from stateward.lifecycle import CLOCK, HEALER, TIMED_OUT
+from stateward.store.port import Reader, Store, Topic
+from stateward.store.records import JournalEntry, Key, Operation
+from stateward.store.selection import JournalFilter
+
+REQUEUED_EVENT = "put back"
+
+
+class Recovered(Struct, frozen=True):
+    """Something that the healer, or the clock, has settled: what, since when it was under way, how it was settled."""
+
+    ns: str
+    object: str
+    kind: str
+    op: str | None
+    began: float | None
+    at: float
+    how: str
+    state: str | None
+    reason: str | None
+
+
+async def recovered(
+    reader: Reader,
+    since: float,
+    ns: str | None = None,
+    show: Callable[[JournalEntry], JournalEntry | None] = lambda line: line,
+    limit: int = 1000,
+) -> list[Recovered]:
+    """Return what was settled since a time, oldest first: taken from the dead, finished, restored, timed out.
+
+    `show` returns a line as the reader sees it, or None if it does not.
+    """
+    by_healer = await reader.journal(0, limit, JournalFilter(ns=ns, actor=HEALER, since=since))
+    by_clock = await reader.journal(0, limit, JournalFilter(ns=ns, actor=CLOCK, since=since))
+    lines = [*by_healer, *(line for line in by_clock if line.event == TIMED_OUT)]
+    shown = [line for one in sorted(lines, key=lambda line: line.seq) if (line := show(one)) is not None]
+    operations = await reader.operations([Key(line.ns, line.op) for line in shown if line.op is not None])
+    return [_recovered(line, operations.get(Key(line.ns, line.op or ""))) for line in shown]
+
+
+def _recovered(line: JournalEntry, operation: Operation | None) -> Recovered:
+    began = None if operation is None else operation.created
+    return Recovered(line.ns, line.object, line.kind, line.op, began, line.at, line.event, line.target, line.reason)
+
+
+EVERYTHING = JournalFilter()
+
+
+async def watch(
+    store: Store, after: int, only: JournalFilter = EVERYTHING, page: int = 500
+) -> AsyncIterator[JournalEntry]:
+    """Yield journal lines that follow a number, for ever, in the order of their commits; or raise `LinesGone`."""
+    news, behind = asyncio.Event(), True
+
+    def told(topics: Topic) -> None:
+        if topics & Topic.JOURNAL:
+            news.set()
+
+    stop = store.subscribe(told)
+    try:
+        while True:
+            news.clear()
+            lines = await store.reader.journal(after, page, only)
+            if behind:  # who has caught up reads what is new, and nothing of that is ever pruned
+                await require_entries(store.reader, after)
+                behind = len(lines) == page
+            for line in lines:
+                yield line
+                after = line.seq
+            if len(lines) < page:
+                await _wait(news)
+    finally:
+        stop()
+
+
+async def _wait(news: asyncio.Event, safety: float = 5.0) -> None:
+    """Wait for news; look from time to time anyway, should a wake-up call be lost."""
+    try:
+        async with asyncio.timeout(safety):
+            await news.wait()
+    except TimeoutError:
+        return
+
+
+class PastState(Struct, frozen=True):
+    """The state that an object was in at a time; None: it did not exist, or, where that is not `known`, was pruned."""
+
+    state: str | None
+    known: bool = True
+
+
+async def state_at(reader: Reader, key: Key, time: float) -> PastState:
+    """Return the state that an object was in at a time, as far as the journal still tells it.
+
+    From before the horizon each object has kept the last line that tells its state, and perhaps others, with gaps
+    between them: what was true before that last one is not known any more.
+    """
+    lines = await reader.journal(0, 1_000_000, JournalFilter(ns=key.ns, object=key.id))
+    kept = await horizon(reader)
+    told = [line for line in lines if line.target is not None]
+    last_old = max((line.at for line in told if line.at < kept.before), default=kept.before)
+    if time < last_old:
+        return PastState(None, known=False)
+    return PastState(next((line.target for line in reversed(told) if line.at < nextafter(time, inf)), None))

@@ -1,0 +1,1 @@
+"""The worker: claims, prefetching, attempts, the lease, due times."""
