@@ -14,13 +14,13 @@ from time import perf_counter, time
 from bench.engine.places import new_database, new_file, new_folder, store_at
 from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
-from stateward.domains.leases.demand import Demand
+from stateward.domains.leases.bookings import Demand
+from stateward.domains.leases.host_pool import Pool
 from stateward.domains.leases.lifecycle import HOST, LEASE
 from stateward.domains.leases.model import Booking, Host, HostSeen, HostSpec, Share
 from stateward.domains.leases.plugin import LeasesPlugin
-from stateward.domains.leases.pool import Pool
 from stateward.domains.leases.service import Caller
-from stateward.domains.leases.times import told_time
+from stateward.domains.leases.wire_values import told_time
 from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
 from stateward.store.records import Object

@@ -16,10 +16,10 @@ from time import perf_counter
 from bench.engine.places import new_database, new_file, new_folder, store_at
 from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
+from stateward.domains.ovc.drift_detector import Rounds
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, VmSpec
 from stateward.domains.ovc.plugin import OvcPlugin
-from stateward.domains.ovc.rounds import Rounds
 from stateward.domains.ovc.service import Caller
 from stateward.domains.ovc.settings import Settings
 from stateward.domains.plugin import ProcessContext

@@ -15,13 +15,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.domains.leases.demand import Demand
+from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.lifecycle import HOST, LEASE
 from stateward.domains.leases.model import HostSeen, ReservationSpec, host_of, lease_of
 from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.resources import Task
 from stateward.domains.leases.service import Caller
-from stateward.domains.leases.times import told_time
+from stateward.domains.leases.wire_values import told_time
 from stateward.domains.plugin import ProcessContext
 from stateward.engine import Denied, Engine, Permanent, Request, Temporary
 from stateward.errors import StatewardError

@@ -7,7 +7,7 @@ import pytest
 
 import stateward
 from stateward.domains.mci.api.names import record_name, reference
-from stateward.domains.ovc.api.bodies import NewAccount
+from stateward.domains.ovc.api.schemas import NewAccount
 from stateward.errors import BadInput
 from stateward.naming import IDEMPOTENCY_KEY, INVISIBLE, NAME, check_text, text_pattern, title_pattern
 from stateward.server.asked import NewLabels, NewToken

@@ -16,9 +16,9 @@ from stateward.cli.commands import register
 from stateward.cli.ovc import app as ovc
 from stateward.config import Config
 from stateward.domains.ovc.model import Strange
+from stateward.domains.ovc.orphan_scan import note_strangers
 from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.ovc.settings import Settings
-from stateward.domains.ovc.strangers import note_strangers
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine

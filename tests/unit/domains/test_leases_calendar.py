@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.leases.booking import fits, predecessors, spans
+from stateward.domains.leases.bookings import Demand, fits, predecessors, spans
 from stateward.domains.leases.calendar import HOUR, HOURS, Calendar, merged
-from stateward.domains.leases.demand import Demand
+from stateward.domains.leases.host_pool import Pool
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import Booking, Host, HostSeen, HostSpec, Share
-from stateward.domains.leases.pool import Pool
 from stateward.store.records import Object
 
 FIRSTS = st.sampled_from([1_000_000_000.0, (HOURS - 30.0) * HOUR, 200e9])  # now, at the end of the tree, and far beyond

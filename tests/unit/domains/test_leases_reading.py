@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.leases import properties
-from stateward.domains.leases.hosts import described
+from stateward.domains.leases import property_expressions
+from stateward.domains.leases.host_service import described
+from stateward.domains.leases.lease_specs import new_spec
 from stateward.domains.leases.model import HostSpec, LeaseSpec
-from stateward.domains.leases.planning import new_spec
 from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resources
-from stateward.domains.leases.times import read_time, short_time, told_time
+from stateward.domains.leases.wire_values import read_time, short_time, told_time
 from stateward.errors import BadInput
 
 NOW = read_time("now", "2030-01-01 12:00", 0.0)
@@ -205,10 +205,10 @@ def test_a_template_can_be_given_as_text_and_cannot_change() -> None:
     ],
 )
 def test_expressions_say_which_hosts_will_do(expression: str, fits: bool) -> None:
-    assert properties.read("p", expression)({"gpu": "a100", "vcpus": "8"}) is fits
+    assert property_expressions.read("p", expression)({"gpu": "a100", "vcpus": "8"}) is fits
 
 
 @pytest.mark.parametrize("wrong", ["{", "[1]", '["=", "gpu", "x"]', '["~", "$gpu", "x"]', '["and"]', "[" * 5000, '"x"'])
 def test_what_is_no_expression_is_refused(wrong: str) -> None:
     with pytest.raises(BadInput):
-        properties.read("resource_properties", wrong)
+        property_expressions.read("resource_properties", wrong)

@@ -3,8 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
+from stateward.domains.leases.compat import EventStatus, LeaseStatus, Parts, ReservationStatus, lease_status
 from stateward.domains.leases.lifecycle import EventState, LeaseState, ReservationState
-from stateward.domains.leases.status import EventStatus, LeaseStatus, Parts, ReservationStatus, lease_status
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import CLOCK, GONE, USER, Actor, State
 from stateward.lifecycle.decorate import AttributeHolder, Refused

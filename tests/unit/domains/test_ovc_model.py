@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stateward.domains.ovc.guards.node_guard import _lot
 from stateward.domains.ovc.model import (
     AccountSpec,
     Spot,
@@ -17,7 +18,6 @@ from stateward.domains.ovc.model import (
     new_spec,
     text,
 )
-from stateward.domains.ovc.rules.placing import _lot
 from stateward.errors import BadInput
 
 IDS = st.text("0123456789abcdef", min_size=12, max_size=12)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from stateward.domains.ovc.compat import OBJECT_TYPES, TRANSITION_STATES, validate_transition
 from stateward.domains.ovc.lifecycle import LIFECYCLES
-from stateward.domains.ovc.validation import OBJECT_TYPES, TRANSITION_STATES, validate_transition
 from stateward.errors import UnknownName
 from stateward.lifecycle import ADMIN, NEW, USER, Meaning
 

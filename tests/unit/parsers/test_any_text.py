@@ -23,9 +23,9 @@ from stateward.cli.commands.making import read_spec
 from stateward.cli.events import events
 from stateward.cli.mci.file import read_fleet
 from stateward.config import load
-from stateward.domains.leases import properties
-from stateward.domains.leases.resources.mci import _decoded
-from stateward.domains.leases.times import read_time
+from stateward.domains.leases import property_expressions
+from stateward.domains.leases.resources.leased_mcis import _decoded
+from stateward.domains.leases.wire_values import read_time
 from stateward.domains.mci.api import lenient
 from stateward.domains.ovc.settings import FILE, read_settings
 from stateward.domains.systems.definition.parser import read as read_definition
@@ -85,7 +85,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "a span": (lambda text, _: lease_commands._after("--span", lease_commands._now(), text), OURS),
     "a time from now": (lambda text, _: lease_commands._moment("--start", text), OURS),
     "a wish for a reservation": (lambda text, _: lease_commands._wish(text), OURS),
-    "an expression about hosts": (lambda text, _: properties.read("resource_properties", text), OURS),
+    "an expression about hosts": (lambda text, _: property_expressions.read("resource_properties", text), OURS),
     "a template": (lambda text, _: _decoded(text), ()),
     "a path": (lambda text, _: parse_path(text), OURS),
     "a selector": (lambda text, _: names.selector([text]), OURS),

@@ -19,10 +19,9 @@ from msgspec import Meta
 from stateward.access import Right
 from stateward.access.tokens import ANY
 from stateward.domains.leases.errors import Rejected
-from stateward.domains.leases.hosts import Hosts
+from stateward.domains.leases.host_service import Hosts
 from stateward.domains.leases.policy import NotAllowed
-from stateward.domains.leases.service import Caller, Leases
-from stateward.domains.leases.wire import (
+from stateward.domains.leases.schemas import (
     AllocationAnswer,
     AllocationList,
     HostAnswer,
@@ -42,6 +41,7 @@ from stateward.domains.leases.wire import (
     property_view,
     version_view,
 )
+from stateward.domains.leases.service import Caller, Leases
 from stateward.domains.plugin import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
 from stateward.errors import BadInput
 from stateward.naming import PATH_PART

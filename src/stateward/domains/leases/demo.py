@@ -4,10 +4,10 @@ import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from stateward.domains.leases.hosts import Hosts
+from stateward.domains.leases.host_service import Hosts
 from stateward.domains.leases.resources import PhysicalHosts
 from stateward.domains.leases.service import Caller, Leases
-from stateward.domains.leases.times import ASKED
+from stateward.domains.leases.wire_values import ASKED
 from stateward.engine import Denied
 from stateward.store.errors import StoreError
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from stateward.domains.leases.model import Allocation, Host, Lease, LeaseSpec, ReservationSpec
-from stateward.domains.leases.wire import event_view, host_view, reservation_view
+from stateward.domains.leases.schemas import event_view, host_view, reservation_view
 
 Body = dict[str, Any]
 

@@ -3,10 +3,10 @@
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.leases.booking import fits
-from stateward.domains.leases.clock import heal_all
+from stateward.domains.leases.bookings import fits
 from stateward.domains.leases.model import Booking, Host, HostSpec, Share, host_key, host_of, written
-from stateward.domains.leases.numbers import MOST_MINUTES, MOST_SIZE, read_whole_number
+from stateward.domains.leases.timers import heal_all
+from stateward.domains.leases.wire_values import MOST_MINUTES, MOST_SIZE, read_whole_number
 from stateward.engine import Denied, Request
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork

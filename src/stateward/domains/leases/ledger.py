@@ -10,10 +10,10 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.leases import booking
+from stateward.domains.leases import bookings
 from stateward.domains.leases.lifecycle import HOST, HostState
 from stateward.domains.leases.model import Booking, Holding, Host, HostSeen, host_key, host_of, written
-from stateward.domains.leases.times import short_time
+from stateward.domains.leases.wire_values import short_time
 from stateward.engine import Denied
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
@@ -61,9 +61,9 @@ class Book(Struct, frozen=True):
         if has == self.booking:
             return host.seen
         narrower = has is not None and has.start <= self.booking.start and has.end >= self.booking.end
-        if not (usable or narrower) or not booking.fits(host.spec, host.seen.bookings, self.booking):
+        if not (usable or narrower) or not bookings.fits(host.spec, host.seen.bookings, self.booking):
             raise Taken([host.spec.name])
-        return booking.book(host.seen, self.booking)
+        return bookings.book(host.seen, self.booking)
 
     def __str__(self) -> str:
         return f"booked from {short_time(self.booking.start)} to {short_time(self.booking.end)}"
@@ -76,7 +76,7 @@ class Release(Struct, frozen=True):
 
     def on(self, host: Host) -> HostSeen:
         """Return what the host says then."""
-        return booking.release(host.seen, self.reservation)
+        return bookings.release(host.seen, self.reservation)
 
     def __str__(self) -> str:
         return "released"
@@ -89,10 +89,10 @@ class HandOver(Struct, frozen=True):
 
     def on(self, host: Host) -> HostSeen:
         """Return what the host says then; raises while another holds it."""
-        holder = booking.holder_in_the_way(host.seen, self.holding.reservation, whole=self.holding.whole)
+        holder = bookings.holder_in_the_way(host.seen, self.holding.reservation, whole=self.holding.whole)
         if holder is not None:
             raise Held(host.spec.name, holder)
-        return booking.hand_over(host.seen, self.holding)
+        return bookings.hand_over(host.seen, self.holding)
 
     def __str__(self) -> str:
         return "handed over"
@@ -105,7 +105,7 @@ class GiveBack(Struct, frozen=True):
 
     def on(self, host: Host) -> HostSeen:
         """Return what the host says then."""
-        return booking.give_back(host.seen, self.reservation)
+        return bookings.give_back(host.seen, self.reservation)
 
     def __str__(self) -> str:
         return "given back"

@@ -3,34 +3,34 @@
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import uuid4
 
-from stateward.domains.leases import actions, changing, healing
+from stateward.domains.leases import handlers, host_replacement, update
 from stateward.domains.leases.api import routes
-from stateward.domains.leases.books import HostBooks
+from stateward.domains.leases.booking_writer import HostBooks
+from stateward.domains.leases.context import Workshop
 from stateward.domains.leases.demo import run_demo
-from stateward.domains.leases.guard import LeaseGuard
+from stateward.domains.leases.end_hooks import come_to_rest
+from stateward.domains.leases.guards import LeaseGuard
+from stateward.domains.leases.host_service import Hosts
 from stateward.domains.leases.hostguard import host_guard
-from stateward.domains.leases.hosts import Hosts
 from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPERTY, RESERVATION
 from stateward.domains.leases.notices import deliver
 from stateward.domains.leases.policy import filters_of
-from stateward.domains.leases.pools import Pools
+from stateward.domains.leases.pool_cache import Pools
 from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resource, Resources
-from stateward.domains.leases.resting import come_to_rest
 from stateward.domains.leases.service import Leases
 from stateward.domains.leases.settings import Settings
-from stateward.domains.leases.workshop import Workshop
 from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.engine import Engine, Handler, Job, Kind, Temporary
 
 Work = Callable[[Workshop, Job], Awaitable[object]]
 
 WORK: dict[str, Work] = {
-    "create": actions.create,
-    "start": actions.start,
-    "end": actions.end,
-    "delete": actions.delete,
-    "update": changing.update,
-    "heal": healing.heal,
+    "create": handlers.create,
+    "start": handlers.start,
+    "end": handlers.end,
+    "delete": handlers.delete,
+    "update": update.update,
+    "heal": host_replacement.heal,
 }
 PREFIX = "leases"
 

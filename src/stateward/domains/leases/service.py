@@ -12,16 +12,16 @@ from uuid import uuid4
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.leases import parts
+from stateward.domains.leases import lease_parts
+from stateward.domains.leases.allocation import Finder, Plan, finder
 from stateward.domains.leases.combination import derived_status
+from stateward.domains.leases.context import Workshop
 from stateward.domains.leases.enforcement import Question
-from stateward.domains.leases.finding import Finder, Plan, finder
-from stateward.domains.leases.guard import BeingDeleted, NotRecoverable
+from stateward.domains.leases.guards import BeingDeleted, NotRecoverable
+from stateward.domains.leases.lease_specs import changed_spec, new_spec
 from stateward.domains.leases.ledger import Taken
 from stateward.domains.leases.lifecycle import LEASE, LeaseState
 from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpec, ReservationSeen, lease_of
-from stateward.domains.leases.planning import changed_spec, new_spec
-from stateward.domains.leases.workshop import Workshop
 from stateward.engine import Accepted, Denied, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.requests import Creation
@@ -119,7 +119,9 @@ class Leases:
         pool = await self._shop.pools.of(caller.ns)
         with finder(pool, self._shop.resources, id_, spec) as finding:
             plan = finding.new()
-            seen = parts.new_parts({one.id: ReservationSeen(hosts=plan.get(one.id, {})) for one in spec.reservations})
+            seen = lease_parts.new_parts(
+                {one.id: ReservationSeen(hosts=plan.get(one.id, {})) for one in spec.reservations}
+            )
             request = self.engine.request(
                 caller.ns, id_, "create", spec=spec, seen=seen, creates=Creation(LEASE.kind),
                 actor=caller.actor, who=caller.who,
@@ -171,7 +173,7 @@ class Leases:
 
     async def recover(self, caller: Caller, id_: str) -> Lease:
         """Let a lease leave ERROR for what its events say."""
-        seen = parts.settled((await self.get(caller.ns, id_)).seen)
+        seen = lease_parts.settled((await self.get(caller.ns, id_)).seen)
         status = derived_status(seen.events[EventType.START], seen.events[EventType.END])
         if status is LeaseState.ERROR:
             raise NotRecoverable(status)
@@ -224,9 +226,9 @@ class Leases:
 
 def _replanned(lease: Lease, spec: LeaseSpec, plan: Plan, now: float) -> LeaseSeen:
     """Return the parts of a lease that is to be changed; whoever was warned of the end is warned again."""
-    seen = parts.settled(lease.seen)
+    seen = lease_parts.settled(lease.seen)
     for one, allocation in plan.items():
-        seen = parts.with_reservation(seen, one, proposed=allocation)
+        seen = lease_parts.with_reservation(seen, one, proposed=allocation)
     if spec.before_end is not None and spec.before_end > now and spec.before_end != lease.spec.before_end:
-        seen = parts.re_armed(seen, EventType.BEFORE_END)
+        seen = lease_parts.re_armed(seen, EventType.BEFORE_END)
     return seen

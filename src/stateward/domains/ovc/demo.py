@@ -11,8 +11,8 @@ from contextlib import suppress
 from random import Random
 
 from stateward.domains.ovc.lifecycle import DISK, NODE, VM, DiskState, NodeState, VmState
-from stateward.domains.ovc.looking import objects
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, VmSpec
+from stateward.domains.ovc.queries import objects
 from stateward.domains.ovc.service import Caller, Service
 from stateward.engine import Accepted
 from stateward.errors import StatewardError

@@ -5,26 +5,25 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from stateward.domains.ovc.aftermath import after
-from stateward.domains.ovc.api import routes
-from stateward.domains.ovc.containers import Containers
+from stateward.domains.ovc.api.routes import ovc_routes
+from stateward.domains.ovc.container_handlers import Containers
 from stateward.domains.ovc.demo import OvcDemo
+from stateward.domains.ovc.drift_detector import Rounds
+from stateward.domains.ovc.end_hooks import after
 from stateward.domains.ovc.firewalls import Firewalls
-from stateward.domains.ovc.hosts import Hosts
+from stateward.domains.ovc.guards.common_guard import FOUND_BY
+from stateward.domains.ovc.guards.container_guard import company_of_container, guard_account, guard_cloudspace
+from stateward.domains.ovc.guards.node_guard import guard_node
+from stateward.domains.ovc.guards.storage_guard import company_of_disk, company_of_image, guard_disk, guard_image
+from stateward.domains.ovc.guards.vm_guard import company_of_vm, guard_vm
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
-from stateward.domains.ovc.manners import FOUND_BY
+from stateward.domains.ovc.node_handlers import Hosts
+from stateward.domains.ovc.node_privacy import PRIVACY, without_nodes_in_errors
 from stateward.domains.ovc.nodes import FileVault, Nodes, NoVault, Vault
-from stateward.domains.ovc.placement import PRIVACY, without_nodes_in_errors
-from stateward.domains.ovc.rounds import Rounds
-from stateward.domains.ovc.rules.container import company_of_container, guard_account, guard_cloudspace
-from stateward.domains.ovc.rules.disk import company_of_disk, guard_disk
-from stateward.domains.ovc.rules.image import company_of_image, guard_image
-from stateward.domains.ovc.rules.node import guard_node
-from stateward.domains.ovc.rules.vm import company_of_vm, guard_vm
 from stateward.domains.ovc.service import Service
 from stateward.domains.ovc.settings import Settings, read_settings, timed
-from stateward.domains.ovc.small import Disks, Images
-from stateward.domains.ovc.vms import Vms
+from stateward.domains.ovc.storage_handlers import Disks, Images
+from stateward.domains.ovc.vm_handlers import Vms
 from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.engine import Engine
@@ -60,7 +59,7 @@ class OvcPlugin(DomainPlugin):
         ]
         for kind in kinds:
             kind.reserved_labels, kind.privacy = FOUND_BY, PRIVACY.get(kind.name, PUBLIC)
-        super().__init__([without_nodes_in_errors(kind, self.nodes) for kind in kinds], routes())
+        super().__init__([without_nodes_in_errors(kind, self.nodes) for kind in kinds], ovc_routes())
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.ovc.denials import NotNow, OtherAction
+from stateward.domains.ovc.compat import OBJECT_TYPES
+from stateward.domains.ovc.errors import NotNow, OtherAction
+from stateward.domains.ovc.guards.common_guard import STATUS
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM, NodeState
-from stateward.domains.ovc.looking import objects
-from stateward.domains.ovc.manners import STATUS
 from stateward.domains.ovc.model import (
     AccountSpec,
     CloudspaceSpec,
@@ -24,8 +24,8 @@ from stateward.domains.ovc.model import (
     short,
     text,
 )
+from stateward.domains.ovc.queries import objects
 from stateward.domains.ovc.queuer import KINDS, Queuer
-from stateward.domains.ovc.validation import OBJECT_TYPES
 from stateward.engine import Accepted, Engine, NotFound, Refused, Request
 from stateward.engine.accept.idempotency import RefusedBefore, bare_key, is_former, scope_key
 from stateward.engine.privacy import Disclosure

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any, TypeVar, cast
 
-from stateward.domains.leases.booking import fits
+from stateward.domains.leases.bookings import fits
 from stateward.domains.leases.combination import violations
 from stateward.domains.leases.lifecycle import HOST, LEASE
 from stateward.domains.leases.model import EventType, Host, host_of, lease_of, status_of

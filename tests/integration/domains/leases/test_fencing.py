@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.leases.books import Entry, written
+from stateward.domains.leases.booking_writer import Entry, written
 from stateward.domains.leases.ledger import Book, Change, GiveBack, HandOver, Release
 from stateward.domains.leases.model import Booking, Holding, Lease
 from stateward.engine.handlers import Fenced

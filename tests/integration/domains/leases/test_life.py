@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.leases import parts
-from stateward.domains.leases.finding import NotEnough
-from stateward.domains.leases.guard import NotRecoverable
+from stateward.domains.leases import lease_parts
+from stateward.domains.leases.allocation import NotEnough
+from stateward.domains.leases.guards import NotRecoverable
 from stateward.domains.leases.lifecycle import EventState, ReservationState
 from stateward.domains.leases.model import EventType, HostSeen, Lease, written
 from stateward.domains.leases.service import Failed
@@ -161,8 +161,10 @@ async def test_a_start_that_ran_out_of_time_is_recovered_and_done_again(site: Le
 
 async def _left_behind(site: Leasing, lease: Lease) -> None:
     """Leave a lease as the healer does whose start has outlived its deadline."""
-    seen = parts.fired(
-        parts.new_parts({k: replace(v, status=ReservationState.PENDING) for k, v in lease.seen.reservations.items()}),
+    seen = lease_parts.fired(
+        lease_parts.new_parts(
+            {k: replace(v, status=ReservationState.PENDING) for k, v in lease.seen.reservations.items()}
+        ),
         EventType.START,
     )
 

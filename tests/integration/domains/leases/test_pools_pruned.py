@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.leases import pools
+from stateward.domains.leases import pool_cache
 from stateward.domains.leases.lifecycle import HOST, HostState
 from stateward.domains.leases.model import HostSpec, host_key
-from stateward.domains.leases.pools import Pools
+from stateward.domains.leases.pool_cache import Pools
 from stateward.engine.maintenance.retention import prune
 from stateward.store.records import Object
 from stateward.store.sqlite import SqliteStore
@@ -32,7 +32,7 @@ async def test_a_host_whose_record_cannot_be_read_is_not_offered_and_the_others_
 
 
 async def test_a_host_whose_removal_was_pruned_is_in_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "LONG", -1.0)
+    monkeypatch.setattr(pool_cache, "LONG", -1.0)
     store = SqliteStore(":memory:")
     await store.open()
     key, left = host_key(NS, "h1"), host_key(NS, "h2")

@@ -6,8 +6,8 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.leases import parts
-from stateward.domains.leases.finding import NotEnough
+from stateward.domains.leases import lease_parts
+from stateward.domains.leases.allocation import NotEnough
 from stateward.domains.leases.lifecycle import LEASE
 from stateward.domains.leases.model import (
     Booking,
@@ -81,7 +81,7 @@ async def _made(site: Leasing, name: str, due: float) -> None:
 
 async def _submitted(site: Leasing, id_: str, spec: LeaseSpec, on: dict[str, int]) -> None:
     """Make a lease as it was made long ago."""
-    seen = parts.new_parts(
+    seen = lease_parts.new_parts(
         {one.id: ReservationSeen(hosts=on if "min" in one.details else {}) for one in spec.reservations}
     )
     request = site.engine.request(NS, id_, "create", spec=spec, seen=seen, creates=Creation(LEASE.kind))

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stateward.domains.leases.demand import Demand
+from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.model import ReservationSpec
 from stateward.domains.leases.resources import Task
 from stateward.engine import Permanent, Request, Temporary

@@ -25,7 +25,7 @@ def say(**facts: str) -> None:
 
 def hang_in(cloud: Cloud, step: str, vm: str, op: str) -> None:
     """Let a step of a destruction hang before it begins, or (`after ...`) when it is done and not yet noted."""
-    from stateward.domains.ovc.vms import Vms
+    from stateward.domains.ovc.vm_handlers import Vms
 
     name = {"stop": "_power_off", "delete": "_sweep", "destroy": "_remove_disks"}[step.removeprefix("after ")]
     done = getattr(Vms, name)

@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter, defaultdict
 
 from stateward.domains.ovc.model import NodeSpec
-from stateward.domains.ovc.nodes.driven import Driven
+from stateward.domains.ovc.nodes.driver_node import Driven
+from stateward.domains.ovc.nodes.node_registry import Nodes
 from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Told
-from stateward.domains.ovc.nodes.registry import Nodes
 from stateward.engine import Permanent
 
 

@@ -16,11 +16,11 @@ from stateward.access import Role, Tokens
 from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
 from stateward.config import Config
-from stateward.domains.ovc.api.collections import COLLECTIONS, Collection
+from stateward.domains.ovc.api.collection_routes import COLLECTIONS, Collection
 from stateward.domains.ovc.model import Strange
+from stateward.domains.ovc.orphan_scan import note_strangers
 from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.ovc.service import THERE
-from stateward.domains.ovc.strangers import note_strangers
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.ovc.denials import HasRunning, InTheBin, ParentNotReady
+from stateward.domains.ovc.errors import HasRunning, InTheBin, ParentNotReady
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, ImageSpec
 from stateward.store.port import Store
 from stateward.store.selection import Selector

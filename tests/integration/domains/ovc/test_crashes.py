@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stateward.domains.ovc.lifecycle import NODE
 from stateward.domains.ovc.model import vm_seen
-from stateward.domains.ovc.nodes.emulated import Emulated
+from stateward.domains.ovc.nodes.qemu_node import Emulated
 from stateward.drivers.qemu.monitor import MonitorError
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import HEALER

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from stateward.domains.ovc.denials import ParentNotReady
+from stateward.domains.ovc.errors import ParentNotReady
 from stateward.domains.ovc.lifecycle import DISK, IMAGE
 from stateward.domains.ovc.model import DiskSpec, ImageSpec, text
 from stateward.engine import Accepted, Denied

@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from stateward.domains.ovc.denials import NoNode, NotNow
+from stateward.domains.ovc.drift_detector import Rounds
+from stateward.domains.ovc.errors import NoNode, NotNow
 from stateward.domains.ovc.model import BoxSeen, CloudspaceSpec, box_seen, node_seen
 from stateward.domains.ovc.nodes.port import Power
-from stateward.domains.ovc.rounds import Rounds
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

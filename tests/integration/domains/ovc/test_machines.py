@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.ovc.denials import (
+from stateward.domains.ovc.errors import (
     BootDisk,
     HasClones,
     ImageInUse,
@@ -23,7 +23,7 @@ from stateward.domains.ovc.denials import (
 )
 from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, ImageSpec, vm_seen
-from stateward.domains.ovc.nodes.driven import Driven
+from stateward.domains.ovc.nodes.driver_node import Driven
 from stateward.domains.ovc.nodes.port import Power
 from stateward.drivers import Deed, Outcome, Ref
 from stateward.drivers.simulated.faults import CALM

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.ovc.denials import Already, LastNode, NodeNotReady
+from stateward.domains.ovc.errors import Already, LastNode, NodeNotReady
 from stateward.domains.ovc.model import NodeReport, NodeSpec, node_seen
 from stateward.domains.ovc.nodes import Machine
-from stateward.domains.ovc.nodes.driven import Driven
+from stateward.domains.ovc.nodes.driver_node import Driven
 from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.confinement import Confinement

@@ -13,7 +13,7 @@ from litestar import Litestar
 
 from stateward.access import Role
 from stateward.domains.ovc.lifecycle import VM
-from stateward.domains.ovc.placement import without_nodes_in_errors
+from stateward.domains.ovc.node_privacy import without_nodes_in_errors
 from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud

@@ -14,10 +14,10 @@ from shutil import which
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.ovc.denials import NotNow
+from stateward.domains.ovc.errors import NotNow
 from stateward.domains.ovc.model import node_seen, vm_seen
 from stateward.domains.ovc.nodes import Machine, Plugged, Power
-from stateward.domains.ovc.nodes.emulated import Emulated
+from stateward.domains.ovc.nodes.qemu_node import Emulated
 from stateward.drivers.qemu.host import PRESSED, QemuHost
 from stateward.drivers.qemu.migration import Move
 from stateward.engine import Accepted
@@ -272,7 +272,7 @@ async def test_a_stop_that_another_worker_has_begun_and_is_cancelled_is_not_told
         await never.wait()
 
     monkeypatch.setattr(QemuHost, "press", vanish)
-    monkeypatch.setattr("stateward.domains.ovc.nodes.emulated.POLITELY", 60.0)
+    monkeypatch.setattr("stateward.domains.ovc.nodes.qemu_node.POLITELY", 60.0)
     monkeypatch.setattr("stateward.aio.coalescer.CALL_END_TIMEOUT_S", 0.0)
     monkeypatch.setattr("stateward.domains.ovc.proof.SETTLES", 5.0)
     stopping = await cloud.ask(vm, "stop")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.ovc.denials import QueueStopping
+from stateward.domains.ovc.errors import QueueStopping
 from stateward.store.port import Store
 from tests.integration.domains.ovc.cloud import ADA, Cloud, open_cloud
 

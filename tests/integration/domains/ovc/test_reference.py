@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from stateward.domains.ovc.drift_detector import Rounds
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
-from stateward.domains.ovc.looking import objects
 from stateward.domains.ovc.model import Placed
-from stateward.domains.ovc.nodes.driven import Driven
+from stateward.domains.ovc.nodes.driver_node import Driven
 from stateward.domains.ovc.nodes.port import Power
-from stateward.domains.ovc.rounds import Rounds
+from stateward.domains.ovc.queries import objects
 from stateward.engine import Accepted, Denied
 from stateward.store.port import Store
 from stateward.store.records import Object

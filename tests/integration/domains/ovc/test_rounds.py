@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from stateward.domains.ovc.drift_detector import Rounds
 from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.model import node_seen, vm_seen
 from stateward.domains.ovc.nodes.port import Hypervisor, Power
-from stateward.domains.ovc.rounds import Rounds
 from stateward.domains.ovc.settings import Settings
 from stateward.engine import Denied, Refused
 from stateward.lifecycle import PROVIDER

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.ovc.denials import NotNow, OnItsVm
+from stateward.domains.ovc.errors import NotNow, OnItsVm
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, LIFECYCLES, NODE, VM
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, DiskSpec, ImageSpec, NodeSpec, short
 from stateward.engine import Accepted, Refused

@@ -7,9 +7,9 @@ from shutil import which
 
 import pytest
 
+from stateward.domains.ovc.drift_detector import Rounds
 from stateward.domains.ovc.model import NodeSpec, Strange, boot_disk_of, node_seen
 from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Presence
-from stateward.domains.ovc.rounds import Rounds
 from stateward.domains.ovc.settings import Settings
 from stateward.lifecycle import PROVIDER
 from stateward.store import open_store

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from stateward.domains.leases.demand import Demand
+from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.model import Lease, ReservationSeen, ReservationSpec
-from stateward.domains.leases.numbers import MOST_COUNT, read_whole_number
+from stateward.domains.leases.wire_values import MOST_COUNT, read_whole_number
 from stateward.engine import Engine, Job, Request
 from stateward.errors import BadInput, UnknownName
 

@@ -1,0 +1,163 @@
+"""Finding hosts for a lease, new or changed. What is found is pencilled in until it is written."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from stateward.domains.leases.bookings import Demand, fits
+from stateward.domains.leases.host_pool import Pool
+from stateward.domains.leases.lifecycle import ReservationState
+from stateward.domains.leases.model import Allocation, Lease, LeaseSpec, ReservationSeen, ReservationSpec
+from stateward.domains.leases.resources import Resources
+from stateward.engine import Denied
+
+Plan = dict[str, Allocation]
+"""Hosts by reservation."""
+
+
+class NotEnough(Denied):
+    """There are not enough free hosts that will do."""
+
+    code = "not_enough"
+
+    def __init__(self, resource_type: str, wanted: int, kept: int | None = None) -> None:
+        super().__init__(resource_type, wanted)
+        self.resource_type, self.wanted, self.kept = resource_type, wanted, kept
+
+    def __str__(self) -> str:
+        if self.kept is not None:
+            return f"not all hosts in use can be kept for that: {self.kept} of {self.wanted} are free at that time"
+        return f"not enough resources of type {self.resource_type} are free at that time: {self.wanted} are wanted"
+
+
+class NotChangeable(Denied):
+    """A reservation cannot become that any more: its resources are in use, or have failed."""
+
+    code = "not_changeable"
+
+    def __init__(self, reservation: str, status: str, why: str) -> None:
+        super().__init__(reservation, status, why)
+        self.reservation, self.status, self.why = reservation, status, why
+
+    def __str__(self) -> str:
+        return f"reservation {self.reservation} is {self.status}: {self.why}"
+
+
+class Finder:
+    """Finds hosts in a pool, and pencils them in."""
+
+    def __init__(self, pool: Pool, resources: Resources, lease: str, spec: LeaseSpec) -> None:
+        self._pool = pool
+        self._resources = resources
+        self._lease = lease
+        self._spec = spec
+        self._pencilled: Plan = {}
+
+    def new(self) -> Plan:
+        """Return hosts for a lease that is to be made."""
+        return {
+            one.id: self._pencil(one, demand, self._found(one, demand))
+            for one in self._spec.reservations
+            if (demand := self._demand(one)) is not None
+        }
+
+    def changed(self, lease: Lease) -> Plan:
+        """Return hosts for what a lease is to become, where that takes others, or the same at another time."""
+        moved = lease.spec.window != self._spec.window
+        before = {one.id: one for one in lease.spec.reservations}
+        plan: Plan = {}
+        for one in self._spec.reservations:
+            demand, seen = self._demand(one), lease.seen.reservations[one.id]
+            concerned = seen.status in (ReservationState.PENDING, ReservationState.ACTIVE)
+            if before[one.id] != one:
+                self._check_change(before[one.id], one, seen)
+            if demand is None or not concerned or not (moved or before[one.id] != one):
+                continue
+            same = demand == self._demand(before[one.id])
+            if same and lease.spec.start <= self._spec.start and self._spec.end <= lease.spec.end:
+                found = seen.hosts  # less of the same is always to be had, whatever has become of the hosts
+            else:
+                found = self._refound(one, seen, demand, same=same)
+            plan[one.id] = self._pencil(one, demand, found)
+        return plan
+
+    def _check_change(self, before: ReservationSpec, after: ReservationSpec, seen: ReservationSeen) -> None:
+        """Refuse to take away, or to replace, what somebody works on, and to change what has failed."""
+        was, wanted = self._demand(before), self._demand(after)
+        if seen.status in (ReservationState.ERROR, ReservationState.DELETED):
+            raise NotChangeable(after.id, seen.status, "it cannot be changed any more")
+        if seen.status is not ReservationState.ACTIVE or was is None or wanted is None:
+            return
+        has = sum(seen.hosts.values())
+        if wanted.most < has:
+            raise NotChangeable(
+                after.id, seen.status, f"it has {has} already, and can only grow, not shrink to {wanted.most}"
+            )
+        if was.share is not None and replace(was, least=0, most=0) != replace(wanted, least=0, most=0):
+            raise NotChangeable(
+                after.id, seen.status, "of its instances only the amount can change, and it can only grow"
+            )
+
+    def erase(self) -> None:
+        """Erase what was pencilled in."""
+        for reservation, allocation in self._pencilled.items():
+            self._pool.erase(allocation, reservation)
+
+    def _demand(self, spec: ReservationSpec) -> Demand | None:
+        return self._resources[spec.resource_type].demand(spec.details)
+
+    def _found(self, spec: ReservationSpec, demand: Demand) -> Allocation:
+        booking = demand.booking(self._lease, spec.id, self._spec.window, 1)
+        found = self._pool.search(demand, booking)
+        if found is None:
+            raise NotEnough(spec.resource_type, demand.least)
+        return found
+
+    def _refound(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand, *, same: bool) -> Allocation:
+        """Keep what can be kept; hosts that are in use are not exchanged for others."""
+        kept = self._kept(spec, seen, demand)
+        active = seen.status is ReservationState.ACTIVE
+        has = min(sum(seen.hosts.values()), demand.most)
+        if active and sum(kept.values()) < has:
+            raise NotEnough(spec.resource_type, has, sum(kept.values()))
+        goal = has if same else demand.most
+        lacking = goal - sum(kept.values())
+        if lacking <= 0:
+            return kept
+        wanted = replace(
+            demand, least=max(0, min(demand.least, goal) - sum(kept.values())), most=lacking, together=False
+        )
+        booking = demand.booking(self._lease, spec.id, self._spec.window, 1)
+        found = self._pool.search(wanted, booking, avoid=kept)
+        if found is None or (demand.together and kept and found):
+            raise NotEnough(spec.resource_type, demand.least)
+        return kept | found
+
+    def _kept(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand) -> Allocation:
+        kept: Allocation = {}
+        for name, count in seen.hosts.items():
+            each = min(count, demand.most - sum(kept.values()))
+            host = self._pool.usable(name, demand)
+            if host is None or each <= 0:
+                continue
+            if fits(host.spec, host.seen.bookings, demand.booking(self._lease, spec.id, self._spec.window, each)):
+                kept[name] = each
+        return kept
+
+    def _pencil(self, spec: ReservationSpec, demand: Demand, found: Allocation) -> Allocation:
+        window = self._spec.window
+        self._pool.pencil(found, lambda count: demand.booking(self._lease, spec.id, window, count))
+        self._pencilled[spec.id] = found
+        return found
+
+
+@contextmanager
+def finder(pool: Pool, resources: Resources, lease: str, spec: LeaseSpec) -> Iterator[Finder]:
+    """Find hosts; what is pencilled in is erased if it came to nothing."""
+    found = Finder(pool, resources, lease, spec)
+    try:
+        yield found
+    except BaseException:
+        found.erase()
+        raise

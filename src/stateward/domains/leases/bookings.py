@@ -1,0 +1,103 @@
+"""What a host has promised: whether one more promise can be kept, and how they are written down. All of it is pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.leases.model import Booking, Holding, HostSeen, HostSpec, Share, Window
+
+
+class Demand(Struct, frozen=True):
+    """So many hosts, or so many shares on hosts, from `least` to `most`.
+
+    `apart` says that no two shares may be on one host, `together` that all must be.
+    """
+
+    least: int
+    most: int
+    share: Share | None = None
+    properties: tuple[str, ...] = ()
+    apart: bool = False
+    together: bool = False
+
+    def booking(self, lease: str, reservation: str, window: Window, count: int) -> Booking:
+        """Return what a host is asked to promise."""
+        share = None if self.share is None else self.share.times(count)
+        return Booking(lease, reservation, window.start, window.end, share)
+
+
+class Span(NamedTuple):
+    """A time in which a host is taken, in whole or in part."""
+
+    start: float
+    end: float
+    whole: bool
+
+
+def spans(spec: HostSpec, bookings: Iterable[Booking]) -> Iterator[Span]:
+    """Return the times that nobody else's booking may fall into: with the cleaning before and after each."""
+    return (Span(one.start - spec.cleaning, one.until + spec.cleaning, one.share is None) for one in bookings)
+
+
+def fits(spec: HostSpec, bookings: Iterable[Booking], wanted: Booking) -> bool:
+    """Tell whether a booking can be kept beside the others; one of the same reservation is replaced by it."""
+    other = [one for one in bookings if one.reservation != wanted.reservation and _meet(spec, one, wanted)]
+    if wanted.share is None:
+        return not other
+    if any(one.share is None for one in other):
+        return False
+    return all(_load(spec, other, at).plus(wanted.share).within(spec.size) for at in _moments(other, wanted))
+
+
+def _meet(spec: HostSpec, one: Booking, other: Booking) -> bool:
+    return one.start < other.until + spec.cleaning and other.start < one.until + spec.cleaning
+
+
+def _moments(others: Iterable[Booking], wanted: Booking) -> Iterator[float]:
+    """Return the moments at which the load may be highest: when one begins."""
+    yield wanted.start
+    yield from (one.start for one in others if one.start > wanted.start)
+
+
+def _load(spec: HostSpec, bookings: Iterable[Booking], at: float) -> Share:
+    load = Share()
+    for one in bookings:
+        if one.share is not None and one.start <= at < one.until + spec.cleaning:
+            load = load.plus(one.share)
+    return load
+
+
+def book(seen: HostSeen, wanted: Booking) -> HostSeen:
+    """Write a booking down, in the place of the reservation's former one; in the order of their beginnings."""
+    others = [one for one in seen.bookings if one.reservation != wanted.reservation]
+    return replace(seen, bookings=tuple(sorted([*others, wanted], key=lambda one: (one.start, one.end))))
+
+
+def release(seen: HostSeen, reservation: str) -> HostSeen:
+    """Take a reservation's booking back, and the host with it."""
+    kept = tuple(one for one in seen.bookings if one.reservation != reservation)
+    return replace(give_back(seen, reservation), bookings=kept)
+
+
+def holder_in_the_way(seen: HostSeen, reservation: str, *, whole: bool) -> Holding | None:
+    """Return who holds a host, if that keeps it from being handed over."""
+    others = (one for one in seen.held if one.reservation != reservation)
+    return next((one for one in others if whole or one.whole), None)
+
+
+def hand_over(seen: HostSeen, holding: Holding) -> HostSeen:
+    """Hand a host over to a reservation."""
+    return replace(seen, held=(*give_back(seen, holding.reservation).held, holding))
+
+
+def give_back(seen: HostSeen, reservation: str) -> HostSeen:
+    """Take a host back from a reservation."""
+    return replace(seen, held=tuple(one for one in seen.held if one.reservation != reservation))
+
+
+def predecessors(seen: HostSeen, wanted: Booking) -> list[Booking]:
+    """Return what was to be over when a booking begins, and is still written down."""
+    others = (one for one in seen.bookings if one.lease != wanted.lease)
+    return [one for one in others if one.start < wanted.start and (one.share is None or wanted.share is None)]

@@ -1,0 +1,266 @@
+"""What is true of every commit: the rules that are checked, and the parts that are moved, inside the transaction.
+
+A request about a lease is completed here: the clock's `start` says nothing but that it is time, and it is the guard
+that moves the event to IN_PROGRESS, arms the timers of what follows, and refuses while a host is not free yet. Timers
+are wake-up calls that may come too early; when something is really due, the lease itself says.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from stateward.domains.leases import lease_parts
+from stateward.domains.leases.bookings import holder_in_the_way, predecessors
+from stateward.domains.leases.combination import derived_status
+from stateward.domains.leases.end_hooks import tell
+from stateward.domains.leases.ledger import Book, write
+from stateward.domains.leases.lifecycle import LEASE, EventState, LeaseState, ReservationState
+from stateward.domains.leases.model import (
+    Booking,
+    EventType,
+    Host,
+    Lease,
+    LeaseSeen,
+    ReservationSeen,
+    ReservationSpec,
+    host_key,
+    host_of,
+    lease_of,
+    read_lease_seen,
+    read_lease_spec,
+    status_of,
+    written,
+)  # fmt: skip
+from stateward.domains.leases.notices import notice_key, queue_notice
+from stateward.domains.leases.resources import Resources
+from stateward.domains.leases.timers import AHEAD, NotYet, armed, disarmed, rung
+from stateward.engine import Denied, Request
+from stateward.engine.errors import Occupied, blocker_of
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.store.records import Key, Object
+
+L = LeaseState
+OVER = frozenset({L.ERROR, L.TERMINATED})
+"""The statuses of a lease that nobody waits for."""
+
+
+class NotReady(Denied):
+    """A lease cannot start while another one that came before it on a host is not over."""
+
+    code = "not_ready"
+    retry = True
+    after = 0.5
+
+    def __init__(self, host: str, lease: str) -> None:
+        super().__init__(host, lease)
+        self.host, self.lease = host, lease
+
+    def __str__(self) -> str:
+        return f"host {self.host} is not free before lease {self.lease} is over"
+
+
+class NotPlanned(Denied):
+    """A lease cannot be made or changed by a bare request: hosts have to be found for it first."""
+
+    code = "not_planned"
+
+    def __str__(self) -> str:
+        return "leases are made and changed over /blazar/v1, or with `stateward lease`"
+
+
+class NotRecoverable(Denied):
+    """What a lease's parts say is not what it is to be."""
+
+    code = "not_recoverable"
+
+    def __init__(self, derived: LeaseState) -> None:
+        super().__init__(derived)
+        self.derived = derived
+
+    def __str__(self) -> str:
+        return f"its reservations and events say that it is {self.derived}: delete it"
+
+
+class BeingDeleted(Occupied):
+    """The lease is being deleted already."""
+
+    code = "being_deleted"
+
+
+class Asked(NamedTuple):
+    """A request about a lease, on a unit of work."""
+
+    uow: UnitOfWork
+    request: Request
+    found: Object
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as it was found."""
+        return lease_of(self.found)
+
+
+class LeaseGuard:
+    """The guard of leases; `notifies` says that there is a policy service that is told of their ends."""
+
+    def __init__(self, resources: Resources, *, notifies: bool = False) -> None:
+        self._resources = resources
+        self._notifies = notifies
+        self._rules = {
+            "create": self._create,
+            "start": self._start,
+            "before end": self._before_end,
+            "end": self._end,
+            "update": self._update,
+            "heal": self._heal,
+            "delete": self._delete,
+            "recover": self._recover,
+        }
+
+    def company(self, request: Request, found: Object | None) -> Iterable[Key]:
+        """Return the hosts that a request is about: those it wants, or those that it is to be handed over."""
+        if request.action in ("end", "delete"):
+            return [notice_key(request.ns, request.object)] if self._notifies else ()
+        if request.action in ("create", "update"):
+            seen = read_lease_seen(request.seen) if request.seen is not None else None
+        else:
+            looks = request.action in ("start", "recover") and found is not None
+            seen = read_lease_seen(found.seen) if looks and found is not None else None
+        return [host_key(request.ns, name) for name in seen.booked] if seen is not None else ()
+
+    async def __call__(self, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+        """Check a request, and complete it."""
+        seen = await self._rules[request.action](Asked(uow, request, found))
+        if seen is None:
+            return None
+        return replace(request, seen=written(tell(uow, found.key, seen, request.op, request.who)))
+
+    # --- users -------------------------------------------------------------------------------------------------------
+
+    async def _create(self, asked: Asked) -> LeaseSeen | None:
+        if asked.request.spec is None or asked.request.seen is None:
+            raise NotPlanned
+        lease = Lease(asked.found, read_lease_spec(asked.request.spec), read_lease_seen(asked.request.seen))
+        lease_parts.agree(L.CREATING, lease.seen)
+        lease_parts.agree(L.PENDING, lease.seen)
+        self._book(asked, lease, {one: seen.hosts for one, seen in lease.seen.reservations.items()})
+        asked.uow.changes.timers += armed(lease, EventType.START)
+        return lease.seen
+
+    async def _update(self, asked: Asked) -> LeaseSeen | None:
+        """Take a new plan over; it was made for the version that it names, so it fits what the lease is now."""
+        if asked.request.version is None or asked.request.seen is None:
+            raise NotPlanned
+        before = asked.lease
+        spec = before.spec if asked.request.spec is None else read_lease_spec(asked.request.spec)
+        lease = Lease(asked.found, spec, lease_parts.settled(read_lease_seen(asked.request.seen)))
+        lease_parts.agree(L.UPDATING, lease.seen)
+        lease_parts.agree(status_of(asked.found), lease.seen)
+        planned = {one: seen.proposed for one, seen in lease.seen.reservations.items() if seen.proposed is not None}
+        self._book(asked, lease, planned)
+        asked.uow.changes.timers += rung(lease, before)
+        return lease.seen
+
+    async def _delete(self, asked: Asked) -> LeaseSeen | None:
+        """Begin to delete a lease; a delete under way goes on, because each anew would end the resources once more."""
+        if status_of(asked.found) is L.DELETING and asked.found.op is not None:
+            raise BeingDeleted("delete", blocker_of(asked.uow.operations[Key(asked.found.ns, asked.found.op)]))
+        asked.uow.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
+        return self._notified(asked, asked.lease.seen, L.DELETING)
+
+    async def _recover(self, asked: Asked) -> LeaseSeen | None:
+        """Leave ERROR for what the parts say, whatever the request claims that they say."""
+        lease = asked.lease
+        seen = lease_parts.settled(lease.seen)
+        status = derived_status(seen.events.get(EventType.START), seen.events.get(EventType.END))
+        told = f"derived={status}" in asked.request.facts and lease_parts.agreeing(status, seen)
+        if not told or not all(_as_booked(asked.uow, lease, one, mine) for one, mine in lease.reservations()):
+            raise NotRecoverable(status)
+        asked.uow.changes.timers += armed(replace(lease, seen=seen), *AHEAD.get(status, ()))
+        return seen
+
+    def _book(self, asked: Asked, lease: Lease, plan: dict[str, dict[str, int]]) -> None:
+        """Write a plan on the hosts, if they can keep it."""
+        changes = []
+        for one in lease.spec.reservations:
+            demand = self._resources[one.resource_type].demand(one.details)
+            if demand is None:
+                continue
+            for name, count in plan.get(one.id, {}).items():
+                changes.append((name, Book(demand.booking(asked.request.object, one.id, lease.spec.window, count))))
+        write(asked.uow, asked.request.ns, changes, asked.request.op, asked.request.object)
+
+    # --- the clock ---------------------------------------------------------------------------------------------------
+
+    async def _start(self, asked: Asked) -> LeaseSeen | None:
+        lease = asked.lease
+        NotYet.unless_due(lease.spec.start, asked.uow.now)
+        await self._wait_for_hosts(asked.uow, lease)
+        asked.uow.changes.timers += armed(lease, EventType.BEFORE_END, EventType.END)
+        return lease_parts.agree(L.STARTING, lease_parts.fired(lease.seen, EventType.START))
+
+    async def _before_end(self, asked: Asked) -> LeaseSeen | None:
+        lease = asked.lease
+        if lease.spec.before_end is not None:
+            NotYet.unless_due(lease.spec.before_end, asked.uow.now)
+        fired = lease_parts.fired(lease.seen, EventType.BEFORE_END)
+        return lease_parts.agree(L.ACTIVE, lease_parts.done(fired, EventType.BEFORE_END))
+
+    async def _end(self, asked: Asked) -> LeaseSeen | None:
+        """Begin the end, also of a lease whose start has failed: what was handed over is to be taken back."""
+        lease = asked.lease
+        NotYet.unless_due(lease.spec.end, asked.uow.now)
+        seen = lease_parts.given_up(lease.seen, EventType.START)
+        if seen.events[EventType.END] is EventState.IN_PROGRESS:  # left behind by an end that ran out of time
+            seen = lease_parts.settled(seen)
+        for one in lease.spec.reservations:
+            if seen.reservations[one.id].status is ReservationState.PENDING:
+                seen = lease_parts.broken(seen, one.id, "the lease never started")
+        asked.uow.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
+        ending = lease_parts.agree(L.TERMINATING, lease_parts.fired(seen, EventType.END))
+        return self._notified(asked, ending, L.TERMINATING)
+
+    def _notified(self, asked: Asked, seen: LeaseSeen, status: LeaseState) -> LeaseSeen:
+        """Queue what the policy service is to be told, if there is one."""
+        return queue_notice(asked.uow, asked.found, seen, status, asked.request.op) if self._notifies else seen
+
+    async def _heal(self, asked: Asked) -> LeaseSeen | None:
+        return lease_parts.agree(L.UPDATING, asked.lease.seen)
+
+    async def _wait_for_hosts(self, uow: UnitOfWork, lease: Lease) -> None:
+        """Refuse while somebody holds a host, or comes before on it, and is not over: after a downtime, all are late.
+
+        Nobody waits for ever: whoever is not over has a deadline, or a timer of its own.
+        """
+        for one, seen in lease.reservations():
+            for name in seen.hosts:
+                await self._wait_for_host(uow, lease, one.id, name)
+
+    async def _wait_for_host(self, uow: UnitOfWork, lease: Lease, id_: str, name: str) -> None:
+        host, mine = _booked(uow, lease, id_, name)
+        if host is None or mine is None:
+            return
+        holder = holder_in_the_way(host.seen, id_, whole=mine.share is None)
+        before = [one.lease for one in predecessors(host.seen, mine)] + ([holder.lease] if holder is not None else [])
+        await uow.load({Key(lease.object.ns, one) for one in before})
+        for one in before:
+            other = uow.objects.get(Key(lease.object.ns, one))
+            if other is not None and not other.removed and other.kind == LEASE.kind and other.state not in OVER:
+                raise NotReady(name, one)
+
+
+def _booked(uow: UnitOfWork, lease: Lease, id_: str, name: str) -> tuple[Host | None, Booking | None]:
+    """Return a host, and what it has promised to a reservation."""
+    found = uow.objects.get(host_key(lease.object.ns, name))
+    if found is None or found.removed:
+        return None, None
+    host = host_of(found)
+    return host, next((one for one in host.seen.bookings if one.reservation == id_), None)
+
+
+def _as_booked(uow: UnitOfWork, lease: Lease, spec: ReservationSpec, seen: ReservationSeen) -> bool:
+    """Tell whether the hosts have promised what the lease says: a change that failed half-way may have left it."""
+    window = lease.spec.window
+    bookings = [_booked(uow, lease, spec.id, name)[1] for name in seen.hosts]
+    return all(one is not None and (one.start, one.end) == (window.start, window.end) for one in bookings)

@@ -1,0 +1,211 @@
+"""The hosts of a namespace in memory, for finding free ones quickly.
+
+The pool is not the truth: that stands on the hosts' objects, and is looked at under their locks when a booking is
+written. A pool that lags behind costs its user another try, never a host that is promised twice. What is about to be
+written is pencilled in, so that those who search at the same time in the same process do not choose the same hosts.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
+from itertools import count
+
+from stateward.domains.leases import property_expressions
+from stateward.domains.leases.bookings import Demand, fits, spans
+from stateward.domains.leases.calendar import Calendar
+from stateward.domains.leases.lifecycle import HostState
+from stateward.domains.leases.model import Allocation, Booking, Host, Window
+
+PROBES = 8
+"""How many hosts that carry something already are looked at one by one, before empty ones are taken."""
+
+
+class Pool:
+    """Hosts by name, and by number: a bit in the sets that the calendars speak in."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._hosts: dict[int, Host] = {}
+        self._names = count()
+        self._usable = 0
+        self._whole_days, self._part_days = Calendar(), Calendar()  # taken as a whole, and in part
+        self._fitting: dict[str, int] = {}  # by expression
+        self._tests: dict[str, property_expressions.Test] = {}
+        self._pencilled: dict[str, list[Booking]] = defaultdict(list)
+        self._by_lease: dict[str, set[str]] = defaultdict(set)
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def hosts(self) -> Iterator[Host]:
+        """Walk over the hosts."""
+        return iter(self._hosts.values())
+
+    def get(self, name: str) -> Host | None:
+        """Return a host by its name."""
+        return self._hosts.get(self._numbers.get(name, -1))
+
+    def usable(self, name: str, demand: Demand) -> Host | None:
+        """Return a host by its name, if it can be reserved and will do."""
+        host = self.get(name)
+        return host if host is not None and self._eligible(demand, ()) >> self._numbers[name] & 1 else None
+
+    # --- keeping up --------------------------------------------------------------------------------------------------
+
+    def put(self, host: Host) -> None:
+        """Take over what a host is now; one that was removed is forgotten."""
+        number = self._numbers.get(host.spec.name)
+        if number is None:
+            number = self._numbers[host.spec.name] = next(self._names)
+        known = self._hosts.get(number)
+        if known is not None and known.object.version >= host.object.version:
+            return
+        self._pencilled.pop(host.spec.name, None)  # whatever was being written has been written, or has lost
+        self._note_leases(known, host)
+        if host.object.removed:
+            self._hosts.pop(number, None)
+        else:
+            self._hosts[number] = host
+        self._write(number, host)
+
+    def hosts_of(self, lease: str) -> frozenset[str]:
+        """Return the hosts that are booked for a lease, or held by it."""
+        return frozenset(self._by_lease.get(lease, ()))
+
+    def _note_leases(self, known: Host | None, host: Host) -> None:
+        before, after = _leases(known), frozenset() if host.object.removed else _leases(host)
+        for lease in before - after:
+            self._by_lease[lease].discard(host.spec.name)
+            if not self._by_lease[lease]:
+                del self._by_lease[lease]
+        for lease in after - before:
+            self._by_lease[lease].add(host.spec.name)
+
+    def pencil(self, allocation: Allocation, booking: Callable[[int], Booking]) -> None:
+        """Keep hosts from being chosen again while their bookings are being written."""
+        for name, each in allocation.items():
+            self._pencilled[name].append(booking(each))
+            self._rewrite(name)
+
+    def erase(self, allocation: Allocation, reservation: str) -> None:
+        """Take pencilled bookings back that were not to be had; those that were written go with the next word of it."""
+        for name in allocation:
+            known = self._pencilled.get(name, [])
+            left = [one for one in known if one.reservation != reservation]
+            if len(left) != len(known):
+                self._pencilled[name] = left
+                self._rewrite(name)
+
+    def _rewrite(self, name: str) -> None:
+        number = self._numbers.get(name)
+        if number is not None and number in self._hosts:
+            self._write(number, self._hosts[number])
+
+    def _write(self, number: int, host: Host) -> None:
+        bit = 1 << number
+        usable = not host.object.removed and host.object.state == HostState.UP and host.spec.reservable
+        self._usable = self._usable | bit if usable else self._usable & ~bit
+        for text, test in self._tests.items():
+            fitting = test(host.spec.properties)
+            self._fitting[text] = self._fitting[text] | bit if fitting else self._fitting[text] & ~bit
+        taken = list(spans(host.spec, self._bookings(host)))
+        self._whole_days.write(number, [(one.start, one.end) for one in taken if one.whole])
+        self._part_days.write(number, [(one.start, one.end) for one in taken if not one.whole])
+
+    def _bookings(self, host: Host) -> list[Booking]:
+        return [*host.seen.bookings, *self._pencilled.get(host.spec.name, ())]
+
+    # --- searching ---------------------------------------------------------------------------------------------------
+
+    def search(self, demand: Demand, booking: Booking, avoid: Collection[str] = ()) -> Allocation | None:
+        """Return hosts that can promise what is wanted, as many of it as can be had, or None if it is too little."""
+        found = self._whole(demand, booking, avoid) if demand.share is None else self._shares(demand, booking, avoid)
+        return found if sum(found.values()) >= demand.least else None
+
+    def _whole(self, demand: Demand, booking: Booking, avoid: Collection[str]) -> Allocation:
+        """Fill gaps between other leases, then take hosts that are free for longer."""
+        eligible = self._eligible(demand, avoid)
+        whole = self._whole_days.busy(booking.start, booking.until)
+        part = self._part_days.busy(booking.start, booking.until)
+        eligible &= ~(whole.certain | part.certain)
+        perhaps = whole.perhaps | part.perhaps
+        free = eligible & ~perhaps
+        gaps, rest = _split(eligible & perhaps, PROBES)
+        found: Allocation = {}
+        for some, certain in ((gaps, False), (free, True), (rest, False)):
+            for host in self._each(some):
+                if len(found) >= demand.most:
+                    return found
+                if certain or fits(host.spec, self._bookings(host), booking):
+                    found[host.spec.name] = 1
+        return found
+
+    def _shares(self, demand: Demand, booking: Booking, avoid: Collection[str]) -> Allocation:
+        """Fill hosts that carry something already, then empty ones."""
+        eligible = self._eligible(demand, avoid)
+        whole = self._whole_days.busy(booking.start, booking.until)
+        part = self._part_days.busy(booking.start, booking.until)
+        eligible &= ~whole.certain
+        begun = eligible & (whole.perhaps | part.certain | part.perhaps)
+        first, rest = _split(begun, PROBES)
+        found: Allocation = {}
+        for host in (one for some in (first, eligible & ~begun, rest) for one in self._each(some)):
+            left = demand.most - sum(found.values())
+            if left <= 0:
+                break
+            room = self._room(host, demand, booking, 1 if demand.apart else left)
+            if demand.together:
+                if room >= demand.least:
+                    return {host.spec.name: room}
+            elif room:
+                found[host.spec.name] = room
+        return found
+
+    def _room(self, host: Host, demand: Demand, booking: Booking, most: int) -> int:
+        """Return how many shares a host has room for, up to so many."""
+        bookings = self._bookings(host)
+        window = Window(booking.start, booking.end)
+
+        def fit(number: int) -> bool:
+            wanted = demand.booking(booking.lease, booking.reservation, window, number)
+            return fits(host.spec, bookings, wanted)
+
+        room = 0
+        while room < most and fit(room + 1):
+            room += 1
+        return room
+
+    def _eligible(self, demand: Demand, avoid: Collection[str]) -> int:
+        found = self._usable
+        for text in demand.properties:
+            found &= self._that_fit(text)
+        for name in avoid:
+            found &= ~(1 << self._numbers[name]) if name in self._numbers else -1
+        return found
+
+    def _that_fit(self, text: str) -> int:
+        if text not in self._fitting:
+            test = self._tests[text] = property_expressions.read("resource_properties", text)
+            self._fitting[text] = sum(1 << n for n, host in self._hosts.items() if test(host.spec.properties))
+        return self._fitting[text]
+
+    def _each(self, hosts: int) -> Iterator[Host]:
+        """Walk over a set of hosts, those with low numbers first."""
+        while hosts:
+            low = hosts & -hosts
+            yield self._hosts[low.bit_length() - 1]
+            hosts ^= low
+
+
+def _leases(host: Host | None) -> frozenset[str]:
+    if host is None:
+        return frozenset()
+    return frozenset([*(one.lease for one in host.seen.bookings), *(one.lease for one in host.seen.held)])
+
+
+def _split(hosts: int, number: int) -> tuple[int, int]:
+    """Return so many of a set of hosts, and the others."""
+    first = 0
+    while hosts and number:
+        low = hosts & -hosts
+        first, hosts, number = first | low, hosts ^ low, number - 1
+    return first, hosts

@@ -1,0 +1,104 @@
+"""Pools that keep up with the journal: whoever searches first takes over what was committed since the last search."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from stateward.domains.leases.host_pool import Pool
+from stateward.domains.leases.lifecycle import HOST
+from stateward.domains.leases.model import host_key, host_of
+from stateward.engine.maintenance.horizon import horizon
+from stateward.engine.troubles import FaultIsolation
+from stateward.store.port import Reader
+from stateward.store.records import Key, Object
+from stateward.store.selection import JournalFilter, Page, Selector
+
+log = logging.getLogger("stateward.leases")
+
+PAGE = 1000
+LONG = 1800.0
+"""After how many seconds without a look something of what followed may have been pruned."""
+
+
+class Pools:
+    """The pools of all namespaces that were asked for."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._faults = FaultIsolation(log)
+        self._pools: dict[str, Pool] = {}
+        self._line = 0  # the last line of the journal that was taken over
+        self._looked = 0.0
+        self._turn = asyncio.Lock()
+        self._next: asyncio.Future[None] | None = None
+
+    async def of(self, ns: str) -> Pool:
+        """Return the pool of a namespace as it is now."""
+        if ns not in self._pools:
+            async with self._turn:
+                if ns not in self._pools:
+                    await self._keep_up()
+                    self._pools[ns] = await self._load(ns)
+            return self._pools[ns]
+        await self._kept_up()
+        return self._pools[ns]
+
+    async def look_again(self, ns: str, names: Iterable[str]) -> None:
+        """Look at hosts anew that are not what they were thought to be."""
+        await self._reread({host_key(ns, name) for name in names})
+
+    async def _load(self, ns: str) -> Pool:
+        pool, after = Pool(), None
+        while True:
+            found = await self._reader.list_objects(Selector(ns, kind=HOST.kind), Page(after, PAGE))
+            for one in found:
+                self._put(pool, one)
+            if len(found) < PAGE:
+                return pool
+            after = found[-1].id
+
+    async def _kept_up(self) -> None:
+        """Keep up; whoever comes while somebody does waits for the next round, which serves all of them."""
+        if self._next is not None:
+            await asyncio.shield(self._next)
+            return
+        round_ = self._next = asyncio.get_running_loop().create_future()
+        async with self._turn:
+            self._next = None  # whoever comes from now on may have seen what this round does not see
+            try:
+                await self._keep_up()
+            finally:
+                round_.set_result(None)
+
+    async def _keep_up(self) -> None:
+        if not self._pools:
+            self._line = await self._reader.last_journal_seq()
+            return
+        await self._begin_anew_if_pruned()
+        while True:
+            lines = await self._reader.journal(self._line, PAGE, JournalFilter(kind=HOST.kind))
+            await self._reread({Key(line.ns, line.object) for line in lines if line.ns in self._pools})
+            if lines:
+                self._line = lines[-1].seq
+            if len(lines) < PAGE:
+                return
+
+    async def _begin_anew_if_pruned(self) -> None:
+        """Load the pools again if nobody asked for so long that the removal of a host may have left no trace."""
+        now = asyncio.get_running_loop().time()
+        long_ago, self._looked = now - self._looked > LONG, now
+        if long_ago and self._line < (await horizon(self._reader)).seq:
+            self._line = await self._reader.last_journal_seq()
+            for ns in list(self._pools):
+                self._pools[ns] = await self._load(ns)
+
+    async def _reread(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            found = await self._reader.object(key)
+            if found is not None and key.ns in self._pools:
+                self._put(self._pools[key.ns], found)
+
+    def _put(self, pool: Pool, found: Object) -> None:
+        """Put a host into a pool; one whose record cannot be read is not offered, and the others are."""
+        with self._faults.isolate(f"reading of host {found.id} in {found.ns}"):
+            pool.put(host_of(found))

@@ -1,0 +1,69 @@
+"""Which hosts a reservation will do with: the clients' expressions, such as `["and", [">=", "$vcpus", "4"], ...]`.
+
+An expression is JSON text: an operator and its two operands, of which the first is the name of a property after a
+dollar sign; `and` and `or` join further expressions. Numbers are compared as numbers, everything else as text.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from stateward.domains.leases.wire_values import parse_decimal
+from stateward.errors import BadInput
+
+Test = Callable[[Mapping[str, str]], bool]
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+JOINTS: dict[str, Callable[..., bool]] = {"and": all, "or": any}
+DEEPEST = 20
+ALLOWED = 'an expression such as [">=", "$vcpus", "4"], or several in ["and", ...] or ["or", ...]'
+
+
+def everything(_properties: Mapping[str, str]) -> bool:
+    """Will do with any host."""
+    return True
+
+
+def read(field: str, text: str) -> Test:
+    """Read an expression; an empty one will do with any host."""
+    if not text:
+        return everything
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        raise BadInput(field, text, ALLOWED) from None
+    return everything if found in ("", []) else _test(field, found, DEEPEST)
+
+
+def _test(field: str, found: object, depth: int) -> Test:
+    match found:
+        case [str(joint), *rest] if joint in JOINTS and rest and depth:
+            tests = [_test(field, one, depth - 1) for one in rest]
+            return lambda properties: JOINTS[joint](test(properties) for test in tests)
+        case [str(sign), str(name), str() | int() | float() as value] if sign in COMPARISONS and name[:1] == "$":
+            return _comparison(sign, name[1:], str(value))
+        case _:
+            raise BadInput(field, found, ALLOWED)
+
+
+def _comparison(sign: str, name: str, value: str) -> Test:
+    compare, number = COMPARISONS[sign], parse_decimal(value)
+
+    def test(properties: Mapping[str, str]) -> bool:
+        has = properties.get(name)
+        if has is None:
+            return False
+        other = parse_decimal(has)
+        return compare(has, value) if number is None or other is None else compare(other, number)
+
+    return test

@@ -1,0 +1,120 @@
+"""`physical:host`: whole hosts, chosen by their property_expressions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stateward.domains.leases import property_expressions
+from stateward.domains.leases.bookings import Demand
+from stateward.domains.leases.model import ReservationSpec, Share
+from stateward.domains.leases.resources.port import Task, text, whole_number
+from stateward.domains.leases.wire_values import MOST_SIZE
+from stateward.engine import Request
+from stateward.errors import BadInput
+
+PROPERTIES = ("hypervisor_properties", "resource_properties")
+
+
+class PhysicalHosts:
+    """Hosts that one lease has to itself."""
+
+    name = "physical:host"
+
+    def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Read how many hosts are wanted, and which will do."""
+        least = whole_number("min", given, before, 1)
+        most = whole_number("max", given, before, 1)
+        if most < least:
+            raise BadInput("max", most, f"at least min, {least}")
+        return {"min": least, "max": most} | read_properties(given, before)
+
+    def demand(self, details: Mapping[str, Any]) -> Demand:
+        """Ask for whole hosts."""
+        return Demand(details["min"], details["max"], properties=wanted_properties(details))
+
+    async def check(self, ns: str, spec: ReservationSpec) -> None:
+        """Refuse nothing: whether hosts can be had is for the search to say."""
+
+    async def starts_with(self, task: Task) -> Sequence[Request]:  # noqa: ARG002 - others need it
+        """Wait for nobody."""
+        return ()
+
+    async def start(self, task: Task) -> None:
+        """Hand the hosts over, as soon as whoever had them before has given them back."""
+        await task.books.hold(task.job, task.spec.id, task.seen.hosts, whole=True)
+
+    async def ends_with(self, task: Task) -> Sequence[Request]:  # noqa: ARG002
+        """Wait for nobody."""
+        return ()
+
+    async def end(self, task: Task) -> None:
+        """Take the hosts back."""
+        await task.books.free(task.job, task.spec.id, task.seen.booked)
+
+
+def read_properties(given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, str]:
+    """Read which hosts will do."""
+    found = {field: text(field, given, before) for field in PROPERTIES}
+    for field, expression in found.items():
+        property_expressions.read(field, expression)
+    return found
+
+
+def wanted_properties(details: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the expressions that a host has to satisfy."""
+    return tuple(details[field] for field in PROPERTIES if details.get(field))
+
+
+AFFINITIES = {"true": True, "1": True, "false": False, "0": False, "none": None, "": None}
+
+
+class Instances:
+    """Shares of hosts."""
+
+    name = "virtual:instance"
+
+    def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Read how large the instances are, and how many of them there are to be."""
+        size = {field: whole_number(field, given, before, 0, MOST_SIZE) for field in ("vcpus", "memory_mb", "disk_gb")}
+        if not any(size.values()):
+            raise BadInput("vcpus", 0, "more than nothing, where memory_mb and disk_gb are nothing")
+        amount = whole_number("amount", given, before, 1)
+        return {**size, "amount": amount, "affinity": _affinity(given, before)} | read_properties(given, before)
+
+    def demand(self, details: Mapping[str, Any]) -> Demand:
+        """Ask for shares: all on one host, all on different ones, or anyhow."""
+        share, affinity = Share(details["vcpus"], details["memory_mb"], details["disk_gb"]), details["affinity"]
+        return Demand(
+            details["amount"],
+            details["amount"],
+            share,
+            wanted_properties(details),
+            apart=affinity is False,
+            together=affinity is True,
+        )
+
+    async def check(self, ns: str, spec: ReservationSpec) -> None:
+        """Refuse nothing: whether hosts can be had is for the search to say."""
+
+    async def starts_with(self, task: Task) -> Sequence[Request]:  # noqa: ARG002 - others need it
+        """Wait for nobody."""
+        return ()
+
+    async def start(self, task: Task) -> None:
+        """Open the hosts to the instances."""
+        await task.books.hold(task.job, task.spec.id, task.seen.hosts, whole=False)
+
+    async def ends_with(self, task: Task) -> Sequence[Request]:  # noqa: ARG002
+        """Wait for nobody."""
+        return ()
+
+    async def end(self, task: Task) -> None:
+        """Close the hosts to the instances."""
+        await task.books.free(task.job, task.spec.id, task.seen.booked)
+
+
+def _affinity(given: Mapping[str, Any], before: Mapping[str, Any] | None) -> bool | None:
+    value = given.get("affinity", (before or {}).get("affinity"))
+    word = "none" if value is None else str(value).lower()
+    if word not in AFFINITIES:
+        raise BadInput("affinity", value, "true, false or none")
+    return AFFINITIES[word]

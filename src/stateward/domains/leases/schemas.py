@@ -1,0 +1,211 @@
+"""The wire format: bodies and answers as the clients of OpenStack Blazar's v1 API send and read them."""
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from stateward.domains.leases.lifecycle import EventState
+from stateward.domains.leases.model import (
+    SIZES,
+    EventType,
+    Host,
+    Lease,
+    Property,
+    ReservationSeen,
+    ReservationSpec,
+    event_id,
+)
+from stateward.domains.leases.wire_values import told_time
+
+
+class NewLease(Struct, frozen=True):
+    """A lease to be made. Times are UTC: `2030-01-31 14:00`, or `now`."""
+
+    name: str
+    end_date: str
+    reservations: list[dict[str, Any]] = []
+    start_date: str = "now"
+    before_end_date: str | None = None
+    events: list[dict[str, Any]] | None = None
+
+
+class LeaseChange(Struct, frozen=True):
+    """What is to be different about a lease."""
+
+    name: str | UnsetType | None = UNSET
+    start_date: str | UnsetType | None = UNSET
+    end_date: str | UnsetType | None = UNSET
+    before_end_date: str | UnsetType | None = UNSET
+    reservations: list[dict[str, Any]] | UnsetType | None = UNSET
+
+
+class LeaseAnswer(Struct, frozen=True):
+    """A lease."""
+
+    lease: dict[str, Any]
+
+
+class LeaseList(Struct, frozen=True):
+    """Leases."""
+
+    leases: list[dict[str, Any]]
+
+
+class HostAnswer(Struct, frozen=True):
+    """A host."""
+
+    host: dict[str, Any]
+
+
+class HostList(Struct, frozen=True):
+    """Hosts."""
+
+    hosts: list[dict[str, Any]]
+
+
+class AllocationAnswer(Struct, frozen=True):
+    """What a host is promised to."""
+
+    allocation: dict[str, Any]
+
+
+class AllocationList(Struct, frozen=True):
+    """What hosts are promised to."""
+
+    allocations: list[dict[str, Any]]
+
+
+class PropertyChange(Struct, frozen=True):
+    """Whether a property is shown to everybody."""
+
+    private: bool
+
+
+class PropertyAnswer(Struct, frozen=True):
+    """A property that hosts have."""
+
+    resource_property: dict[str, Any]
+
+
+class PropertyList(Struct, frozen=True):
+    """The properties that hosts have."""
+
+    resource_properties: list[dict[str, Any]]
+
+
+class PluginList(Struct, frozen=True):
+    """The types of resources that can be reserved."""
+
+    plugins: list[str]
+
+
+class VersionList(Struct, frozen=True):
+    """The versions of the API."""
+
+    versions: list[dict[str, Any]]
+
+
+def version_view(href: str, version: str) -> dict[str, Any]:
+    """Return a version of the API as clients look for it."""
+    return {
+        "id": f"v{version}",
+        "status": "CURRENT",
+        "links": [{"href": href, "rel": "self"}],
+        "min_version": version,
+        "max_version": version,
+    }
+
+
+def lease_view(lease: Lease) -> dict[str, Any]:
+    """Return a lease as clients read it."""
+    found, spec, seen = lease.object, lease.spec, lease.seen
+    return {
+        "id": found.id,
+        "name": spec.name,
+        "status": found.state,
+        "status_reason": found.error,
+        "degraded": seen.degraded,
+        "start_date": told_time(spec.start),
+        "end_date": told_time(spec.end),
+        "before_end_date": told_time(spec.before_end),
+        "user_id": spec.user,
+        "project_id": spec.project,
+        "trust_id": None,
+        "created_at": told_time(found.created),
+        "updated_at": told_time(found.since),
+        "reservations": [reservation_view(lease, one, mine) for one, mine in lease.reservations()],
+        "events": [
+            event_view(lease, event, status) for event, status in seen.events.items() if spec.time_of(event) is not None
+        ],
+    }
+
+
+def reservation_view(lease: Lease, spec: ReservationSpec, seen: ReservationSeen) -> dict[str, Any]:
+    """Return a reservation as clients read it."""
+    return spec.details | {
+        "id": spec.id,
+        "lease_id": lease.object.id,
+        "resource_id": spec.id,
+        "resource_type": spec.resource_type,
+        "status": seen.status,
+        "missing_resources": seen.missing_resources,
+        "resources_changed": seen.resources_changed,
+        "hosts": sorted(seen.hosts),
+        "error": seen.error,
+        "created_at": told_time(lease.object.created),
+        "updated_at": told_time(lease.object.since),
+    }
+
+
+def event_view(lease: Lease, event: EventType, status: EventState) -> dict[str, Any]:
+    """Return an event as clients read it."""
+    return {
+        "id": event_id(lease.object.id, event),
+        "lease_id": lease.object.id,
+        "event_type": event,
+        "status": status,
+        "time": told_time(lease.spec.time_of(event)),
+        "created_at": told_time(lease.object.created),
+        "updated_at": told_time(lease.object.since),
+    }
+
+
+def host_view(host: Host) -> dict[str, Any]:
+    """Return a host as clients read it: its properties among its own fields."""
+    size = dict(zip(SIZES, (host.spec.size.vcpus, host.spec.size.memory_mb, host.spec.size.disk_gb), strict=True))
+    return host.spec.properties | {
+        "id": host.spec.name,
+        "hypervisor_hostname": host.spec.name,
+        "hypervisor_type": host.spec.properties.get("hypervisor_type", "stateward"),
+        "hypervisor_version": host.spec.properties.get("hypervisor_version", "1"),
+        "cpu_info": host.spec.properties.get("cpu_info", ""),
+        "service_name": host.spec.name,
+        "status": host.object.state,
+        "reservable": host.spec.reservable,
+        "trust_id": None,
+        "created_at": told_time(host.object.created),
+        "updated_at": told_time(host.object.since),
+        **size,
+    }
+
+
+def allocation_view(host: Host, lease: str | None = None, reservation: str | None = None) -> dict[str, Any]:
+    """Return what a host is promised to: everything, or what is of one lease or reservation."""
+    return {
+        "resource_id": host.spec.name,
+        "reservations": [
+            {
+                "id": one.reservation,
+                "lease_id": one.lease,
+                "start_date": told_time(one.start),
+                "end_date": told_time(one.end),
+            }
+            for one in host.seen.bookings
+            if lease in (None, one.lease) and reservation in (None, one.reservation)
+        ],
+    }
+
+
+def property_view(found: Property, *, detail: bool) -> dict[str, Any]:
+    """Return a property that hosts have, with the values that it has if wanted."""
+    return {"property": found.name, "private": found.private} | ({"values": list(found.values)} if detail else {})

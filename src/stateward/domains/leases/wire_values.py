@@ -1,0 +1,97 @@
+"""Numbers as the clients of leases write them: JSON integers, or text in plain decimal digits.
+
+Python's `int` and `float` also read `1_0`, `+2`, `02`, ` 10 `, digits of other scripts and `nan`. A client that sends
+one of these made a mistake, and a number below zero books a host twice. So every number of the domain is read here,
+with bounds.
+"""
+
+import re
+from datetime import UTC, datetime
+
+from stateward.domains.leases.errors import Rejected
+from stateward.errors import BadInput
+
+MOST_COUNT = 1_000_000
+"""The largest number of hosts or instances that a reservation can ask for."""
+
+MOST_SIZE = 1_000_000_000
+"""The largest size of a host or an instance, in vCPUs, MiB or GiB."""
+
+MOST_MINUTES = 366 * 24 * 60
+"""The longest cleaning time of a host, in minutes: a year."""
+
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,3})?")
+
+
+def read_whole_number(field: str, value: object, least: int, most: int) -> int:
+    """Return a whole number between two bounds; raises BadInput for anything else."""
+    match value:
+        case bool():
+            number = None
+        case int():
+            number = value
+        case str():
+            number = int(value) if _WHOLE.fullmatch(value) else None
+        case _:
+            number = None
+    if number is None or not least <= number <= most:
+        raise BadInput(field, value, f"a whole number from {least} to {most}, in plain decimal digits")
+    return number
+
+
+def parse_decimal(text: str) -> float | None:
+    """Return the number that a text is, or None if it is none."""
+    return float(text) if _DECIMAL.fullmatch(text) else None
+
+
+NOW = "now"
+ASKED = "%Y-%m-%d %H:%M"
+TOLD = "%Y-%m-%dT%H:%M:%S.%f"
+READ = (ASKED, TOLD, "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S")
+WRITTEN = re.compile(r"[0-9T:. -]{1,32}")
+"""The characters of a time; `strptime` also reads digits of other scripts, and line breaks between date and hour."""
+
+LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""The last time that is read: after it comes a year that dates of Python have no room for."""
+
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+EXAMPLE = "such as '2030-01-31 14:00', or 'now'"
+
+
+def read_time(field: str, text: object, now: float) -> float:
+    """Read a time."""
+    if text == NOW:
+        return now
+    found = _read(text) if isinstance(text, str) and WRITTEN.fullmatch(text) else None
+    if found is None or not 0 < found < LATEST:
+        raise Rejected(f"{text} is an invalid date. Required format: {ASKED}", field, text, _allowed(text, found))
+    return found
+
+
+def _allowed(text: object, found: float | None) -> str:
+    """Return what a time must be that is refused."""
+    if found is not None:
+        return f"a time after 1970 and before the year 9999, {EXAMPLE}"
+    if isinstance(text, str) and DATE.fullmatch(text):
+        return f"a date with its time of day, such as '{text} 14:00', or 'now'"
+    return f"a time that the calendar has, {EXAMPLE}"
+
+
+def _read(text: str) -> float | None:
+    for form in READ:
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+    return None
+
+
+def told_time(time: float | None) -> str | None:
+    """Write a time."""
+    return None if time is None else datetime.fromtimestamp(time, UTC).strftime(TOLD)
+
+
+def short_time(time: float) -> str:
+    """Write a time to the minute."""
+    return datetime.fromtimestamp(time, UTC).strftime(ASKED)

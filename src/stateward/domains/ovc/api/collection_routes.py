@@ -1,0 +1,153 @@
+"""What all kinds of objects have over HTTP: listing, showing, deleting, and the plain actions of their tables."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from litestar import delete, get, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import QueryParameter
+from msgspec import Struct
+
+from stateward.access import Right
+from stateward.domains.ovc.api.schemas import (
+    ActionName,
+    Believed,
+    Call,
+    IdempotencyKey,
+    ItemId,
+    Ns,
+    Permanently,
+    caller_of,
+)
+from stateward.domains.ovc.api.views import AskedView, ItemView, asked_view, item_view
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
+from stateward.domains.ovc.service import Service
+from stateward.domains.plugin import disclosure_of, engine_of, needs
+from stateward.errors import UnknownName
+from stateward.lifecycle import Lifecycle
+from stateward.store.selection import Page, Selector
+
+States = Annotated[str | None, QueryParameter(name="state", description="only in these states, with commas between")]
+Parent = Annotated[str | None, QueryParameter(description="only what is below this object")]
+After = Annotated[str | None, QueryParameter(description="the last id of the page before")]
+Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="at most so many")]
+
+
+class Collection(Struct, frozen=True):
+    """A kind over HTTP: its name in paths, what is plainly asked for, and whether it can be deleted."""
+
+    path: str
+    lifecycle: Lifecycle
+    actions: tuple[str, ...]
+    right: Right = Right.ACT
+    deletes: bool = True
+
+
+COLLECTIONS = (
+    Collection("accounts", ACCOUNT, ("create", "enable", "disable", "restore", "delete", "destroy")),
+    Collection(
+        "cloudspaces",
+        CLOUDSPACE,
+        ("deploy", "enable", "disable", "pause", "resume", "reset", "restore", "delete", "destroy"),
+    ),
+    Collection(
+        "machines",
+        VM,
+        ("deploy", "start", "stop", "pause", "resume", "reboot", "reset", "restore", "delete", "destroy"),
+    ),
+    Collection("disks", DISK, ("create", "restore", "delete", "destroy")),
+    Collection("images", IMAGE, ("create", "enable", "disable", "restore", "delete", "destroy")),
+    Collection("nodes", NODE, ("enable", "decommission"), Right.GOVERN, deletes=False),
+)
+
+
+def routes_of(one: Collection) -> Sequence[HTTPRouteHandler]:
+    """Return the routes of a collection."""
+    found: list[HTTPRouteHandler] = [_listing(one), _showing(one), _acting(one)]
+    return [*found, _deleting(one)] if one.deletes else found
+
+
+def service_of(request: Call) -> Service:
+    """Return the service behind a call."""
+    return Service(engine_of(request))
+
+
+def _listing(one: Collection) -> HTTPRouteHandler:
+    @get(f"/{one.path}", opt=needs(Right.READ), summary=f"List {one.path}", operation_id=f"ovcList{one.path.title()}")
+    async def list_items(
+        request: Call, ns: Ns, states: States = None, parent: Parent = None, after: After = None, limit: Limit = 100
+    ) -> list[ItemView]:
+        """Return a page of objects, in the order of their ids."""
+        wanted = None if states is None else tuple(filter(None, states.split(",")))
+        engine = engine_of(request)
+        if wanted is not None:
+            engine.kinds.require_states(one.lifecycle.kind, wanted)
+        chosen = Selector(ns, one.lifecycle.kind, parent, wanted)
+        found = await engine.store.reader.list_objects(chosen, Page(after, limit))
+        disclosure = disclosure_of(request)
+        return [item_view(item, disclosure) for item in found]
+
+    return list_items
+
+
+def _showing(one: Collection) -> HTTPRouteHandler:
+    @get(
+        f"/{one.path}/{{id:str}}",
+        opt=needs(Right.READ),
+        summary=f"Show one of the {one.path}",
+        operation_id=f"ovcGet{one.path.title()}",
+    )
+    async def show_item(request: Call, ns: Ns, id: ItemId) -> ItemView:  # noqa: A002 - the path's word
+        """Return an object."""
+        return item_view(await service_of(request).get(ns, one.lifecycle.kind, id), disclosure_of(request))
+
+    return show_item
+
+
+def _acting(one: Collection) -> HTTPRouteHandler:
+    @post(
+        f"/{one.path}/{{id:str}}/{{action:str}}",
+        opt=needs(one.right),
+        status_code=202,
+        summary=f"Act on one of the {one.path}: {', '.join(one.actions)}",
+        operation_id=f"ovcAct{one.path.title()}",
+    )
+    async def act(
+        request: Call,
+        ns: Ns,
+        id: ItemId,  # noqa: A002 - the path's word
+        action: ActionName,
+        status: Believed = None,
+        key: IdempotencyKey = None,
+    ) -> AskedView:
+        """Ask for an action: the state changes at once, and the work stands in the object's queue."""
+        if action not in one.actions:
+            raise UnknownName("action", action, one.actions)
+        service, kind = service_of(request), one.lifecycle.kind
+        accepted = await service.act(ns, kind, id, action, caller_of(request), status=status, key=key)
+        return asked_view(accepted, disclosure_of(request))
+
+    return act
+
+
+def _deleting(one: Collection) -> HTTPRouteHandler:
+    @delete(
+        f"/{one.path}/{{id:str}}",
+        opt=needs(one.right),
+        status_code=202,
+        summary=f"Delete one of the {one.path}",
+        operation_id=f"ovcDelete{one.path.title()}",
+    )
+    async def delete_item(
+        request: Call,
+        ns: Ns,
+        id: ItemId,  # noqa: A002 - the path's word
+        permanently: Permanently = False,
+        status: Believed = None,
+    ) -> AskedView:
+        """Move an object to the recycle bin, or destroy it; what is there already is a success."""
+        action = "destroy" if permanently else "delete"
+        accepted = await service_of(request).act(ns, one.lifecycle.kind, id, action, caller_of(request), status=status)
+        return asked_view(accepted, disclosure_of(request))
+
+    return delete_item

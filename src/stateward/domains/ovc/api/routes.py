@@ -1,0 +1,247 @@
+"""How each kind comes to be over HTTP, and what only one kind has: disks of a VM, migration, maintenance, queues."""
+
+from typing import Annotated
+
+from litestar import Router, delete, get, post
+from litestar.params import JSONBody, QueryParameter
+from litestar.types import ControllerRouterHandler
+
+from stateward.access import Right
+from stateward.domains.ovc.api.collection_routes import COLLECTIONS, routes_of, service_of
+from stateward.domains.ovc.api.schemas import (
+    AddedDisk,
+    Call,
+    IdempotencyKey,
+    ItemId,
+    Maintenance,
+    Migration,
+    NamedDisk,
+    NewAccount,
+    NewClone,
+    NewCloudspace,
+    NewDisk,
+    NewImage,
+    NewMachine,
+    NewNode,
+    Ns,
+    caller_of,
+)
+from stateward.domains.ovc.api.views import (
+    AskedView,
+    HealingView,
+    ItemView,
+    QueueView,
+    asked_view,
+    healing_view,
+    item_view,
+    queue_view,
+)
+from stateward.domains.ovc.errors import HostNotGranted
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
+from stateward.domains.ovc.model import (
+    ON_HOST,
+    AccountSpec,
+    CloudspaceSpec,
+    DiskSpec,
+    ImageSpec,
+    NodeSpec,
+    VmSpec,
+    spec_of,
+)
+from stateward.domains.plugin import actor_of, disclosure_of, grant_of, needs
+from stateward.engine import Accepted
+from stateward.lifecycle import ADMIN
+
+BASE = "/api/v1/ovc/{ns:str}"
+ACT = needs(Right.ACT)
+GOVERN = needs(Right.GOVERN)
+
+
+def _shown(request: Call, accepted: Accepted) -> AskedView:
+    return asked_view(accepted, disclosure_of(request))
+
+
+# --- making ----------------------------------------------------------------------------------------------------------
+
+
+@post("/accounts", opt=ACT, status_code=202, summary="Make an account")
+async def make_account(request: Call, ns: Ns, data: JSONBody[NewAccount], key: IdempotencyKey = None) -> AskedView:
+    """Make an account."""
+    spec = AccountSpec(data.name, data.retention)
+    return _shown(request, await service_of(request).create_account(ns, spec, caller_of(request), key))
+
+
+@post("/cloudspaces", opt=ACT, status_code=202, summary="Make a cloudspace")
+async def make_cloudspace(
+    request: Call, ns: Ns, data: JSONBody[NewCloudspace], key: IdempotencyKey = None
+) -> AskedView:
+    """Make a cloudspace, and deploy it."""
+    spec = CloudspaceSpec(data.name, data.account)
+    return _shown(request, await service_of(request).create_cloudspace(ns, spec, caller_of(request), key))
+
+
+@post("/machines", opt=ACT, status_code=202, summary="Make a VM")
+async def make_machine(request: Call, ns: Ns, data: JSONBody[NewMachine], key: IdempotencyKey = None) -> AskedView:
+    """Make a VM, and deploy it."""
+    service = service_of(request)
+    box = spec_of(await service.get(ns, CLOUDSPACE.kind, data.cloudspace), CloudspaceSpec)
+    spec = VmSpec(data.name, box.account, data.cloudspace, data.image, data.size, data.gib)
+    made = await service.create_machine(ns, spec, caller_of(request), key, deploy=data.deploy)
+    return _shown(request, made)
+
+
+@post("/machines/{id:str}/clone", opt=ACT, status_code=202, summary="Clone a VM")
+async def clone_machine(
+    request: Call,
+    ns: Ns,
+    id: ItemId,  # noqa: A002 - the path's word
+    data: JSONBody[NewClone],
+    key: IdempotencyKey = None,
+) -> AskedView:
+    """Make a VM whose disk begins with what the disk of this one has; this one has to be HALTED meanwhile."""
+    service = service_of(request)
+    of = spec_of(await service.get(ns, VM.kind, id), VmSpec)
+    spec = VmSpec(data.name, of.account, of.cloudspace, of.image, of.size, of.gib, clone_of=id)
+    return _shown(request, await service.create_machine(ns, spec, caller_of(request), key))
+
+
+@post("/disks", opt=ACT, status_code=202, summary="Make a disk")
+async def make_disk(request: Call, ns: Ns, data: JSONBody[NewDisk], key: IdempotencyKey = None) -> AskedView:
+    """Make a disk that belongs to no VM."""
+    spec = DiskSpec(data.name, data.account, data.gib)
+    return _shown(request, await service_of(request).create_disk(ns, spec, caller_of(request), key))
+
+
+@post("/images", opt=ACT, status_code=202, summary="Make an image")
+async def make_image(request: Call, ns: Ns, data: JSONBody[NewImage], key: IdempotencyKey = None) -> AskedView:
+    """Make an image."""
+    spec = ImageSpec(data.name, data.account, data.source)
+    return _shown(request, await service_of(request).create_image(ns, spec, caller_of(request), key))
+
+
+@post("/nodes", opt=GOVERN, status_code=202, summary="Register a node")
+async def register_node(request: Call, ns: Ns, data: JSONBody[NewNode], key: IdempotencyKey = None) -> AskedView:
+    """Register a node; with a driver that acts on the server's host, only an administrator of everything can."""
+    spec = NodeSpec(data.name, data.driver, data.options)
+    if spec.driver in ON_HOST and not grant_of(request).governs_all:
+        raise HostNotGranted(driver=spec.driver, ns=ns)
+    return _shown(request, await service_of(request).register_node(ns, spec, caller_of(request), key))
+
+
+# --- a VM and its disks ----------------------------------------------------------------------------------------------
+
+
+@get("/machines/{id:str}/disks", opt=needs(Right.READ), summary="List the disks of a VM")
+async def list_disks(request: Call, ns: Ns, id: ItemId) -> list[ItemView]:  # noqa: A002 - the path's word
+    """Return the disks of a VM, those in the recycle bin included."""
+    service = service_of(request)
+    await service.get(ns, VM.kind, id)
+    return [item_view(one, disclosure_of(request)) for one in await service.disks_of(ns, id)]
+
+
+@post("/machines/{id:str}/disks", opt=ACT, status_code=202, summary="Add a disk to a VM")
+async def add_disk(
+    request: Call,
+    ns: Ns,
+    id: ItemId,  # noqa: A002 - the path's word
+    data: JSONBody[AddedDisk],
+    key: IdempotencyKey = None,
+) -> AskedView:
+    """Make a disk for a VM: it is there and attached, or neither."""
+    args = {"name": data.name, "gib": data.gib}
+    accepted = await service_of(request).act(ns, VM.kind, id, "add disk", caller_of(request), args=args, key=key)
+    return _shown(request, accepted)
+
+
+@post("/machines/{id:str}/attach", opt=ACT, status_code=202, summary="Attach a disk to a VM")
+async def attach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDisk]) -> AskedView:  # noqa: A002
+    """Attach a disk: the VM and the disk change their states together."""
+    service, args = service_of(request), {"disk": data.disk}
+    return _shown(request, await service.act(ns, VM.kind, id, "attach disk", caller_of(request), args=args))
+
+
+@post("/machines/{id:str}/detach", opt=ACT, status_code=202, summary="Detach a disk from a VM")
+async def detach_disk(request: Call, ns: Ns, id: ItemId, data: JSONBody[NamedDisk]) -> AskedView:  # noqa: A002
+    """Detach a disk: the VM and the disk change their states together."""
+    service, args = service_of(request), {"disk": data.disk}
+    return _shown(request, await service.act(ns, VM.kind, id, "detach disk", caller_of(request), args=args))
+
+
+# --- nodes -----------------------------------------------------------------------------------------------------------
+
+
+@post("/machines/{id:str}/migrate", opt=GOVERN, status_code=202, summary="Migrate a VM")
+async def migrate(request: Call, ns: Ns, id: ItemId, data: JSONBody[Migration]) -> AskedView:  # noqa: A002
+    """Move a VM to another node while it runs; its state shows nothing of it."""
+    service, args = service_of(request), {} if data.node is None else {"node": data.node}
+    return _shown(request, await service.act(ns, VM.kind, id, "migrate", caller_of(request), args=args))
+
+
+@post("/nodes/{id:str}/maintenance", opt=GOVERN, status_code=202, summary="Put a node in maintenance")
+async def maintenance(request: Call, ns: Ns, id: ItemId, data: JSONBody[Maintenance]) -> AskedView:  # noqa: A002
+    """Move a node's VMs away, or stop them; they come back when it is enabled."""
+    service, args = service_of(request), {"vmaction": data.vmaction}
+    return _shown(request, await service.act(ns, NODE.kind, id, "maintenance", caller_of(request), args=args))
+
+
+# --- queues and healing ----------------------------------------------------------------------------------------------
+
+
+@get("/queues/{id:str}", opt=needs(Right.READ), summary="Show an object's queue")
+async def show_queue(request: Call, ns: Ns, id: ItemId) -> QueueView:  # noqa: A002 - the path's word
+    """Return what stands in an object's queue, in order."""
+    return queue_view(await service_of(request).queuer.queue(ns, id), disclosure_of(request))
+
+
+@delete("/queues/{id:str}", opt=ACT, status_code=200, summary="Stop an object's queue")
+async def stop_queue(request: Call, ns: Ns, id: ItemId) -> QueueView:  # noqa: A002 - the path's word
+    """Refuse new actions, and answer when all that stood in the queue is done and the queue is gone."""
+    queuer = service_of(request).queuer
+    await queuer.stop(ns, id)
+    return queue_view(await queuer.queue(ns, id), disclosure_of(request))
+
+
+@delete("/queues", opt=GOVERN, status_code=200, summary="Stop all queues")
+async def terminate_queues(request: Call, ns: Ns) -> dict[str, int]:
+    """Stop every queue of the namespace; answers when all are gone, with how many there were."""
+    return {"stopped": await service_of(request).queuer.terminate(ns)}
+
+
+@get("/healing", opt=needs(Right.READ), summary="Show what was healed")
+async def show_healing(
+    request: Call,
+    ns: Ns,
+    seconds: Annotated[float, QueryParameter(ge=0, description="of the last so many seconds")] = 86_400.0,
+) -> HealingView:
+    """Return what is stuck, what the healer has settled, what nodes have shown unasked, and what belongs to nobody."""
+    service = service_of(request)
+    now = await service.engine.store.reader.time()
+    healing = await service.healing(ns, now - seconds, disclosure_of(request))
+    return healing_view(healing, strangers=actor_of(request) == ADMIN)
+
+
+ROUTES = (
+    make_account,
+    make_cloudspace,
+    make_machine,
+    clone_machine,
+    make_disk,
+    make_image,
+    register_node,
+    list_disks,
+    add_disk,
+    attach_disk,
+    detach_disk,
+    migrate,
+    maintenance,
+    show_queue,
+    stop_queue,
+    terminate_queues,
+    show_healing,
+)
+
+
+def ovc_routes() -> list[ControllerRouterHandler]:
+    """Return the routes of the domain: those that every kind has, and those of one kind alone."""
+    shared = [route for one in COLLECTIONS for route in routes_of(one)]
+    return [Router(BASE, route_handlers=[*shared, *ROUTES], tags=["ovc"])]

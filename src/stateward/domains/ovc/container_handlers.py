@@ -1,0 +1,153 @@
+"""What is done to cloudspaces and accounts: they take along what is below them.
+
+An account is nothing by itself; a cloudspace has its firewall, which comes up before what is below it and goes after.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from stateward.domains.ovc.deadline import Run, in_time
+from stateward.domains.ovc.fan_out import HALF_DONE, Crowd, all_of, none_done
+from stateward.domains.ovc.firewalls import Firewalls
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
+from stateward.domains.ovc.model import box_seen, seen_of, text, vm_seen
+from stateward.domains.ovc.nodes import Power
+from stateward.domains.ovc.queries import objects
+from stateward.domains.ovc.storage_handlers import is_done, nothing
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
+from stateward.engine.kinds import EndHook, Guard, LockSet
+from stateward.lifecycle import CONTROLLER, Lifecycle
+from stateward.store.port import Reader
+from stateward.store.records import Object
+from stateward.store.selection import Selector
+
+BELOW = {CLOUDSPACE.kind: (VM,), ACCOUNT.kind: (CLOUDSPACE, DISK, IMAGE)}
+"""What is below, in the order in which it goes: VMs stand on images."""
+
+OUT = frozenset({"DELETED", "TOBEDELETED", "DESTROYED"})
+UNTOUCHED = frozenset({"VIRTUAL", "MODELED", "ERROR"})
+"""What the recycle bin does not take: what is not there, or not whole. It stays below its parent."""
+
+
+class Containers:
+    """The handlers of cloudspaces and accounts."""
+
+    def __init__(self, firewalls: Firewalls) -> None:
+        self._firewalls = firewalls
+        self.reader: Reader | None = None
+
+    def accounts(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
+        """Return the kind of accounts, with its handlers."""
+        handlers = _bookish(lifecycle) | {
+            action: Handler(self._take_along, cancelled=self._look) for action in ("delete", "restore", "destroy")
+        }
+        return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after, general=True)
+
+    def cloudspaces(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
+        """Return the kind of cloudspaces, with its handlers."""
+        walls = self._firewalls
+        powering: dict[str, Run] = {"deploy": walls.on, "resume": walls.on, "pause": walls.off, "reset": walls.reset}
+        handlers = _bookish(lifecycle) | {
+            **{action: Handler(in_time(run, walls.look), walls.look) for action, run in powering.items()},
+            "delete": Handler(self._down, cancelled=self._look),
+            "restore": Handler(self._up, cancelled=self._look),
+            "destroy": Handler(self._down, cancelled=self._look),
+            "place firewall": Handler(walls.place, cancelled=walls.look_placed),
+        }
+        return Kind(lifecycle, handlers, guard=guard, lock_set=company, on_end=after, general=True)
+
+    async def _down(self, job: Job) -> None:
+        await self._take_along(job)
+        await self._firewalls.off(job)
+
+    async def _up(self, job: Job) -> None:
+        """Bring a cloudspace back; if that cannot be done, its firewall is not left running."""
+        await job.once("firewall", lambda: self._firewalls.on(job))
+        try:
+            await self._take_along(job)
+        except Permanent:
+            await self._firewalls.off(job)
+            raise
+
+    async def _look(self, job: Job) -> ObservedOutcome | Ending:
+        """Say what became of work that was cancelled: done, not done if all is as it was, or half done."""
+        found, power = job.claim.object, Power.OFF
+        had_power = wants_power = False
+        if found.kind == CLOUDSPACE.kind:
+            power, wants_power = await self._firewalls.power(job), job.action == "restore"
+            had_power = bool(box_seen(found).machine) and not wants_power
+        if power is (Power.ON if had_power else Power.OFF) and await none_done(job, self._reader):
+            return ObservedOutcome.NOT_DONE
+        if power is Power.UNKNOWN:
+            return ObservedOutcome.UNKNOWN
+        left = [one for kind in BELOW[found.kind] for one in await self._below(job, kind.kind)]
+        return ObservedOutcome.DONE if not left and power is (Power.ON if wants_power else Power.OFF) else HALF_DONE
+
+    async def _take_along(self, job: Job) -> None:
+        """Do to all that are concerned what is done to their parent; one that will not go keeps it from going."""
+        for lifecycle in BELOW[job.claim.object.kind]:
+            left = partial(self._below, job, lifecycle.kind)
+            crowd = Crowd(left, _asking(job), first=_clones_first)
+            failed = (await all_of(job, lifecycle.kind, crowd, self._reader)).failed
+            if failed:
+                some = "; ".join(f"{id_}: {why}" for id_, why in list(failed.items())[:5])
+                raise Permanent(f"{len(failed)} of its {lifecycle.kind} could not {job.action}: {some}")
+
+    async def _below(self, job: Job, kind: str) -> Sequence[Object]:
+        """Return those below who are concerned, and those who may be when others are done with them."""
+        chosen, concerned = Selector(job.ns, kind, job.object), _concerned(job)
+        return [one async for one in objects(self._reader, chosen) if concerned(one) or _is_busy(one, job)]
+
+    @property
+    def _reader(self) -> Reader:
+        assert self.reader is not None
+        return self.reader
+
+
+def _is_busy(one: Object, job: Job) -> bool:
+    """Tell whether somebody else is at one who may be concerned afterwards."""
+    return one.op is not None and job.action != "restore"
+
+
+def _bookish(lifecycle: Lifecycle) -> dict[str, Handler]:
+    """Return handlers for what is a matter of the books."""
+    return {action: Handler(nothing, is_done) for action in lifecycle.actions}
+
+
+def _concerned(job: Job) -> Callable[[Object], bool]:
+    """Return who tells to whom the action is to be done."""
+    if job.action == "restore":
+        return _went_with(job.object)
+    return _may_go if job.action == "delete" else _is_left
+
+
+def _may_go(one: Object) -> bool:
+    return one.state not in OUT | UNTOUCHED
+
+
+def _is_left(one: Object) -> bool:
+    return one.state != "DESTROYED"
+
+
+def _went_with(parent: str) -> Callable[[Object], bool]:
+    """Return who tells exactly those that went down with their parent."""
+
+    def went(one: Object) -> bool:
+        stay = seen_of(one).bin
+        return one.state in OUT and stay is not None and stay.along == parent
+
+    return went
+
+
+def _clones_first(one: Object, left: Sequence[Object]) -> bool:
+    """Let a VM wait for its clones."""
+    if one.kind != VM.kind:
+        return True
+    clones = set(vm_seen(one).clones)
+    return not any(other.id in clones for other in left)
+
+
+def _asking(job: Job) -> Callable[[Object], Request]:
+    args = text({"along": job.object}) if job.action == "delete" else text({})
+    who = job.claim.operation.who
+    return lambda one: Request(job.ns, one.id, job.action, "", actor=CONTROLLER, who=who, args=args)

@@ -1,0 +1,220 @@
+"""Rounds: what is at rest follows what its node shows, though nobody has asked for anything.
+
+A look is three-valued. A node shows a machine, or its complete listing does not have it, or it cannot say; only the
+first two count, and only when two looks agree that are so far apart that the second one tells of the time after the
+first. A VM that has lost its power by itself is HALTED then; a firewall that has is brought up again.
+
+Every process with a worker goes round; a node is looked at by one of them at a time, which takes its turn by a
+compare-and-set. What was begun with an object since it was read makes its version another one, and the news is refused.
+What is there and belongs to nobody (`strangers`) is noted with the node; the files of disks and images, which all nodes
+share, with one node of each namespace.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from random import Random
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.ovc.firewalls import GUARDED
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM, NodeState, VmState
+from stateward.domains.ovc.model import NodeSeen, Placed, Strange, box_seen, node_seen, vm_seen
+from stateward.domains.ovc.nodes import Hypervisor, Nodes, NoVault, Power, Vault
+from stateward.domains.ovc.object_updates import put_seen
+from stateward.domains.ovc.orphan_scan import Strangers, note_strangers
+from stateward.domains.ovc.queries import objects
+from stateward.engine import Denied, Engine
+from stateward.engine.handlers import WorkError
+from stateward.engine.troubles import FaultIsolation
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.lifecycle import CONTROLLER, PROVIDER
+from stateward.store.errors import StoreError
+from stateward.store.port import Tx
+from stateward.store.records import Key, Object
+from stateward.store.selection import Selector
+
+log = logging.getLogger("stateward.ovc")
+
+APART = 0.5
+"""How many seconds lie between two looks that have to agree, beside the time by which a node's word is late."""
+
+NEWS: dict[tuple[str, Power], str] = {
+    (VmState.RUNNING, Power.OFF):    "shows off",
+    (VmState.PAUSED,  Power.OFF):    "shows off",
+    (VmState.RUNNING, Power.FROZEN): "shows frozen",
+    (VmState.PAUSED,  Power.ON):     "shows on",
+}  # fmt: skip
+"""What a VM at rest is told, by what it is and what its node shows; anything else is as it should be, or no answer."""
+
+SERVING = (NodeState.ENABLED, NodeState.MAINTENANCE)
+"""The states of a node that is looked at though nothing is known to be on it."""
+
+
+class Watched(Struct, frozen=True):
+    """An object at rest, and where its machine is."""
+
+    found: Object
+    at: Placed
+
+    def news(self, power: Power) -> str:
+        """Return what the object is to be told, if its machine is not what it should be."""
+        if self.found.kind == VM.kind:
+            return NEWS.get((self.found.state, power), "")
+        return "place firewall" if power is Power.OFF else ""
+
+
+class Rounds:
+    """Goes round all nodes from time to time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        nodes: Nodes,
+        chance: Random,
+        every: float,
+        apart: float = APART,
+        vault: Vault | None = None,
+    ) -> None:
+        self._engine, self._nodes, self._chance = engine, nodes, chance
+        self._every, self._apart = every, apart
+        self._faults = FaultIsolation(log)
+        self._strangers = Strangers(engine.store.reader, vault or NoVault(), apart, every)
+
+    async def keep_looking(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Go round, for as long as the process lives."""
+        while True:
+            await sleep(self._every * self._chance.uniform(0.7, 1.3))
+            try:
+                await self.look_around()
+            except StoreError as error:
+                log.warning("the look at the nodes is put off: %s", error)
+            except Exception:
+                log.exception("the look at the nodes has failed and will be tried again")
+
+    async def look_around(self) -> None:
+        """Look at every node of every namespace whose turn it is."""
+        namespaces = await self._engine.store.reader.namespaces()
+        await asyncio.gather(*(self._look_alone(ns) for ns in namespaces))
+
+    async def _look_alone(self, ns: str) -> None:
+        with self._faults.isolate(f"look at the nodes of {ns}"):
+            await self.look_at(ns)
+
+    async def look_at(self, ns: str) -> None:
+        """Look at every node of a namespace whose turn it is, side by side."""
+        watched: defaultdict[Key, list[Watched]] = defaultdict(list)
+        for one in await self._at_rest(ns):
+            watched[Key(ns, one.at.node if one.at.machine else "")].append(one)
+        serving = [one.key async for one in objects(self._engine.store.reader, Selector(ns, NODE.kind, states=SERVING))]
+        keeper = serving[0] if serving else None
+        visits = {**{node: [] for node in serving}, **watched}
+        await asyncio.gather(*(self._visit(node, those, node == keeper) for node, those in visits.items()))
+
+    async def _at_rest(self, ns: str) -> list[Watched]:
+        """Return what has a machine, or should have one, and is left alone."""
+        reader = self._engine.store.reader
+        vms = objects(reader, Selector(ns, VM.kind, states=(VmState.RUNNING, VmState.PAUSED)))
+        boxes = objects(reader, Selector(ns, CLOUDSPACE.kind, states=GUARDED))
+        those: list[Watched] = []
+        for found, seen_of in ((vms, vm_seen), (boxes, box_seen)):
+            async for one in found:
+                with self._faults.isolate(f"look at {one.id} in {ns}"):
+                    those.append(Watched(one, seen_of(one)))
+        return [one for one in those if one.found.op is None and _is_ours(one)]
+
+    async def _visit(self, node: Key, those: list[Watched], keeper: bool) -> None:
+        """Look at a node; an error there is not the others'."""
+        with self._faults.isolate(f"look at node {node.id} of {node.ns}"):
+            await self._look_at_node(node, those, keeper)
+
+    async def _look_at_node(self, node: Key, those: list[Watched], keeper: bool) -> None:
+        """Tell what is news of a node; what is on no node has no power for certain."""
+        if not node.id:
+            await self._tell_all([(one, Power.OFF) for one in those])
+        elif (seen := await self._my_turn(node)) is not None and (hypervisor := await self._reached(node)) is not None:
+            await self._tell_all(await self._look(node, hypervisor, those))
+            found, complete = await self._meet(node, hypervisor, those, keeper)
+            if found or seen.strangers:
+                await self._engine.store.transact(lambda tx: note_strangers(tx, node, found, complete=complete))
+
+    async def _reached(self, node: Key) -> Hypervisor | None:
+        try:
+            return await self._nodes.of(*node)
+        except (WorkError, msgspec.ValidationError) as error:
+            await self._note(node, str(error))
+            return None
+
+    # --- turns -------------------------------------------------------------------------------------------------------
+
+    async def _my_turn(self, node: Key) -> NodeSeen | None:
+        """Take the turn at a node, if nobody has since the last one was due; returns what is known of it."""
+        return await self._engine.store.transact(lambda tx: _taken(tx, node, self._every * 0.6))
+
+    async def _note(self, node: Key, trouble: str) -> None:
+        await self._engine.store.transact(lambda tx: _noted(tx, node, trouble))
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def _look(self, node: Key, hypervisor: Hypervisor, those: list[Watched]) -> list[tuple[Watched, Power]]:
+        """Return those of whom two looks say the same, if that is news."""
+        first = await hypervisor.survey([one.at.machine for one in those])
+        unknown = sum(power is Power.UNKNOWN for power in first.values())
+        await self._note(node, f"it cannot say what {unknown} of its machines are" if unknown else "")
+        doubtful = [one for one in those if one.news(first[one.at.machine])]
+        if not doubtful:
+            return []
+        await asyncio.sleep(hypervisor.lag + self._apart)
+        again = await hypervisor.survey([one.at.machine for one in doubtful])
+        shown = [(one, again[one.at.machine]) for one in doubtful]
+        return [(one, power) for one, power in shown if power is first[one.at.machine]]
+
+    async def _meet(
+        self, node: Key, hypervisor: Hypervisor, those: list[Watched], keeper: bool
+    ) -> tuple[set[Strange], bool]:
+        """Return the strangers of a node, and whether all of it could be seen."""
+        found, complete = await self._strangers.on(node, hypervisor, {one.at.machine for one in those})
+        return (found | await self._strangers.among_files() if keeper else found), complete
+
+    async def _tell_all(self, news: list[tuple[Watched, Power]]) -> None:
+        for one, power in news:
+            with self._faults.isolate(f"news of {one.found.id} in {one.found.ns}"):
+                await self._tell(one, power)
+
+    async def _tell(self, one: Watched, power: Power) -> None:
+        found = one.found
+        actor = PROVIDER if found.kind == VM.kind else CONTROLLER
+        with suppress(Denied):  # somebody has begun something with it: that will tell
+            await self._engine.act(
+                found.ns, found.id, one.news(power), actor=actor, who=one.at.node, version=found.version
+            )
+
+
+def _is_ours(one: Watched) -> bool:
+    """Tell whether there is a machine to look at, or a firewall that waits for a node."""
+    return bool(one.at.machine) or one.found.kind == CLOUDSPACE.kind
+
+
+async def _taken(tx: Tx, node: Key, rest: float) -> NodeSeen | None:
+    uow = UnitOfWork(tx)
+    await uow.load([node])
+    found = uow.objects.get(node)
+    if found is None or found.kind != NODE.kind or node_seen(found).looked > uow.now - rest:
+        return None
+    seen = replace(node_seen(found), looked=uow.now)
+    put_seen(uow, found, seen)
+    await uow.apply()
+    return seen
+
+
+async def _noted(tx: Tx, node: Key, trouble: str) -> None:
+    uow = UnitOfWork(tx)
+    await uow.load([node])
+    found = uow.objects.get(node)
+    if found is not None and node_seen(found).trouble != trouble:
+        put_seen(uow, found, replace(node_seen(found), trouble=trouble))
+        await uow.apply()

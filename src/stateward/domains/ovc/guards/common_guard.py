@@ -1,0 +1,111 @@
+"""What every request of the domain must heed, whatever it is about: the queue that it would stand in."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.ovc.errors import (
+    InTheBin,
+    OnlyOne,
+    OtherAction,
+    ParentNotReady,
+    QueueStopping,
+)
+from stateward.domains.ovc.lifecycle import (
+    ACCOUNT,
+    CLOUDSPACE,
+    AccountState,
+    CloudspaceState,
+)
+from stateward.domains.ovc.model import (
+    seen_of,
+    short,
+)
+from stateward.domains.ovc.object_updates import known, put_seen, ready
+from stateward.engine import Request
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER
+from stateward.store.records import Key, Object, WorkItem
+
+FOUND_BY = frozenset({"name", "account"})
+"""The labels by which it is found whether a name is taken."""
+
+STATUS = "status="
+"""How the fact begins that tells in which state the caller believes an object to be."""
+
+
+def heed(uow: UnitOfWork, request: Request, found: Object) -> Object:
+    """Refuse what comes too late, or to a queue that takes nothing more; returns the object as it is then."""
+    _as_believed(request, found)
+    if request.creates is not None:
+        _by_its_name(request, found)
+        return found
+    _in_turn(uow, found)
+    return uow.objects[found.key]
+
+
+def _as_believed(request: Request, found: Object) -> None:
+    for fact in request.facts:
+        status = fact.removeprefix(STATUS)
+        if fact.startswith(STATUS) and status != found.state:
+            raise OtherAction(kind=short(found.kind), id=found.id, state=found.state, status=status)
+
+
+def _by_its_name(request: Request, found: Object) -> None:
+    """Refuse an object that is not labelled with its name, by which others find that it is taken."""
+    name = msgspec.json.decode(request.spec or "{}").get("name")
+    if msgspec.json.decode(found.labels).get("name") != name:
+        raise BadInput("labels", found.labels, f"the label name={name}, as its spec says")
+
+
+def _in_turn(uow: UnitOfWork, found: Object) -> None:
+    """Look at the queue: one that is being stopped takes nothing, and one request waits behind a migration."""
+    host = uow.objects[Key(found.ns, found.queue)]
+    line = uow.queue(host.key)
+    seen = seen_of(host)
+    if seen.closing and line:
+        raise QueueStopping(kind=short(host.kind), id=host.id)
+    if seen.closing:
+        put_seen(uow, host, replace(seen, closing=False))
+    waiting = [work for work in line if not _is_hidden(uow, work)]
+    if waiting and _is_hidden(uow, line[0]):
+        raise OnlyOne(kind=short(host.kind), id=host.id, op=waiting[0].op)
+
+
+def _is_hidden(uow: UnitOfWork, work: WorkItem) -> bool:
+    operation = uow.operations.get(work.key)
+    return operation is not None and operation.hidden
+
+
+C = CloudspaceState
+IN_SERVICE = (C.DEPLOYED, C.PAUSING, C.PAUSED, C.RESUMING, C.RESETTING)
+"""The states of a cloudspace that is not disabled; an administrator may just be at its firewall."""
+
+
+def require_enabled(uow: UnitOfWork, request: Request, account: str, cloudspace: str = "") -> None:
+    """Refuse a request below a parent that is disabled; the controller only gives back what there was."""
+    if request.actor == CONTROLLER:
+        return
+    if cloudspace:
+        found = known(uow, request.ns, cloudspace, CLOUDSPACE)
+        if found.state not in IN_SERVICE:
+            raise ParentNotReady(kind=short(found.kind), id=found.id, state=found.state, wanted=str(C.DEPLOYED))
+    ready(uow, request.ns, account, ACCOUNT, AccountState.CONFIRMED)
+
+
+BINNED = ("DELETING", "DELETED", "RESTORING", "DESTROYING", "DESTROYED")
+"""The states of a parent in which nothing below it can be restored on its own."""
+
+
+def args_of(request: Request) -> dict[str, Any]:
+    """Return the arguments of a request."""
+    args: dict[str, Any] = msgspec.json.decode(request.args)
+    return args
+
+
+def refuse_below_bin(parent: Object) -> None:
+    """Refuse to restore what is below something that lies in the recycle bin, or is on its way there or back."""
+    if parent.state in BINNED:
+        raise InTheBin(kind=short(parent.kind), id=parent.id, state=parent.state)

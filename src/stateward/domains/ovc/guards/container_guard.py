@@ -1,0 +1,116 @@
+"""The rules of what has something below it: accounts and cloudspaces."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from stateward.domains.ovc.errors import HasRunning, NoNode
+from stateward.domains.ovc.guards.common_guard import args_of, heed, refuse_below_bin, require_enabled
+from stateward.domains.ovc.guards.node_guard import some_node, wanted_node
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, VM, AccountState, VmState
+from stateward.domains.ovc.model import (
+    AccountSpec,
+    CloudspaceSpec,
+    Stay,
+    box_seen,
+    machine_of,
+    new_spec,
+    seen_of,
+    short,
+)
+from stateward.domains.ovc.object_updates import known, put_seen, ready, refuse_taken
+from stateward.engine import Request
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER, USER, moving
+from stateward.store.records import Key, Object
+from stateward.store.selection import Selector
+
+RUNNING = (VmState.RUNNING, VmState.PAUSED, *moving(VmState))
+SHOWN = 5
+POWERING = ("deploy", "restore", "resume", "reset")
+"""What gives a cloudspace's firewall power."""
+
+ACCOUNT_ACTIONS = ("define", "enable", *POWERING)
+"""What is decided by the state of the cloudspace's account too."""
+
+
+def company_of_container(request: Request, found: Object | None) -> Iterable[Key]:
+    """Return the account that a request about a cloudspace looks at."""
+    parent = request.creates.parent if request.creates is not None else None if found is None else found.parent
+    return [Key(request.ns, parent)] if parent and request.action in ACCOUNT_ACTIONS else ()
+
+
+async def guard_cloudspace(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    """Check a request about a cloudspace."""
+    found = heed(uow, request, found)
+    ns, action = request.ns, request.action
+    if action == "define":
+        spec = new_spec(request.spec, CloudspaceSpec)
+        if found.parent != spec.account or found.queue != found.id:
+            raise BadInput("parent", found.parent, f"the cloudspace's account, {spec.account}")
+        ready(uow, ns, spec.account, ACCOUNT, AccountState.CONFIRMED)
+        await refuse_taken(uow, ns, CLOUDSPACE, spec.name, parent=spec.account)
+    elif action in ACCOUNT_ACTIONS:
+        if action == "restore" and request.actor != CONTROLLER:
+            refuse_below_bin(known(uow, ns, found.parent or "", ACCOUNT))
+        require_enabled(uow, request, found.parent or "")
+    elif action in ("delete", "destroy"):
+        await _go(uow, request, found, [found.id])
+    if action in POWERING:
+        await _place(uow, request, uow.objects[found.key])
+    elif action == "place firewall":
+        await _place_anew(uow, request, found)
+    return None
+
+
+async def _place(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Choose where a cloudspace's firewall gets power; one that has some, and is only to be reset, stays as it is."""
+    seen = box_seen(found)
+    if request.action == "reset" and seen.machine:
+        return
+    node = await some_node(uow, found, present=seen.node)
+    put_seen(uow, found, replace(seen, node=node, machine=machine_of(found.id, request.op)))
+
+
+async def _place_anew(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Choose where a firewall goes: where it is, if that is in service, or elsewhere; and else it waits for a node."""
+    seen, node = box_seen(found), str(args_of(request).get("node", ""))
+    try:
+        to = await (wanted_node(uow, found.ns, node, back=True) if node else some_node(uow, found, present=seen.node))
+    except NoNode:
+        if not seen.machine:
+            raise
+        to = ""
+    put_seen(uow, found, replace(seen, to=to))
+
+
+async def guard_account(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    """Check a request about an account."""
+    found = heed(uow, request, found)
+    if request.creates is not None:
+        spec = new_spec(request.spec, AccountSpec)
+        if found.parent is not None or found.queue != found.id:
+            raise BadInput("parent", found.parent, "nothing: accounts are on top")
+        await refuse_taken(uow, request.ns, ACCOUNT, spec.name)
+    elif request.action in ("delete", "destroy"):
+        below = await uow.tx.select(Selector(request.ns, CLOUDSPACE.kind, found.id))
+        await _go(uow, request, found, [one.id for one in below])
+    return None
+
+
+async def _go(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
+    if request.actor == USER:
+        await _refuse_running(uow, request, found, boxes)
+    if request.action == "delete":
+        along = str(args_of(request).get("along", "")) if request.actor == CONTROLLER else ""
+        put_seen(uow, found, replace(seen_of(found), bin=Stay(uow.now, along)))
+
+
+async def _refuse_running(uow: UnitOfWork, request: Request, found: Object, boxes: list[str]) -> None:
+    """Refuse a user who would take down VMs that run."""
+    for box in boxes:
+        running = await uow.tx.select(Selector(request.ns, VM.kind, box, RUNNING))
+        if running:
+            some = ", ".join(one.id for one in running[:SHOWN])
+            raise HasRunning(kind=short(found.kind), id=found.id, vms=some)

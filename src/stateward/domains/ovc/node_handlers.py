@@ -1,0 +1,185 @@
+"""What is done to nodes: emptied of their VMs, filled again, or left for good; a report says what became of each VM.
+
+A VM that is moved shows no other state at any time. One that is stopped gets its power back when its node is enabled
+again; one that was paused then is paused again. Firewalls come up elsewhere, or wait for the first node there is.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from stateward.domains.ovc.fan_out import Crowd, Done, all_of, look_undone
+from stateward.domains.ovc.firewalls import GUARDED
+from stateward.domains.ovc.guards.node_guard import vm_action
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, VM, VmState
+from stateward.domains.ovc.model import Away, NodeFacts, NodeReport, Placed, box_seen, node_seen, text
+from stateward.domains.ovc.nodes import Nodes
+from stateward.domains.ovc.queries import objects
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
+from stateward.engine.kinds import EndHook, Guard
+from stateward.lifecycle import CONTROLLER, FAILED, Lifecycle
+from stateward.store.port import Reader
+from stateward.store.records import Object
+from stateward.store.selection import Selector
+
+V = VmState
+GONE = frozenset({V.VIRTUAL, V.DELETED, V.DESTROYED})
+POWERED = (V.RUNNING, V.PAUSED)
+MOVING_TRIES = 2
+
+
+class Hosts:
+    """The handlers of nodes."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+
+    def kind(self, lifecycle: Lifecycle, guard: Guard, after: EndHook) -> Kind:
+        """Return the kind of nodes, with its handlers."""
+        handlers = {
+            "register": Handler(self._register),
+            "maintenance": Handler(self._empty, cancelled=self._look),
+            "enable": Handler(self._fill, cancelled=self._look),
+            "decommission": Handler(self._leave, cancelled=self._look),
+        }
+        return Kind(lifecycle, handlers, guard=guard, on_end=after)
+
+    async def _look(self, job: Job) -> ObservedOutcome | Ending:
+        return await look_undone(job, self._reader)
+
+    async def _register(self, job: Job) -> None:
+        trouble = await (await self._nodes.of(job.ns, job.object)).check()
+        if trouble:
+            raise Permanent(trouble)
+
+    # --- out ---------------------------------------------------------------------------------------------------------
+
+    async def _empty(self, job: Job) -> Ending:
+        """Move the VMs away, or stop them; if one cannot be, the node stays in service, and the report says which."""
+        how = vm_action(job.args)
+        action = "migrate" if how == "move" else "stop"
+        emptied = await self._all(job, action, self._with_power, lambda one: _request(job, one, action))
+        away = {id_: Away(how, state) for id_, state in emptied.done.items()}
+        failed = emptied.failed or await self._firewalls_away(job)
+        report = NodeReport(f"maintenance ({how})", tuple(away), failed)
+        return _told(report, {**node_seen(job.claim.object).away, **away})
+
+    async def _leave(self, job: Job) -> Ending:
+        """Move everything away, with power or without; what was stopped for maintenance gets its power elsewhere."""
+        stopped = {id_: one for id_, one in node_seen(job.claim.object).away.items() if one.how == "stop"}
+        moved = await self._all(job, "migrate", self._here, lambda one: _request(job, one, "migrate"))
+        failed = moved.failed or await self._power_back(job, stopped, "") or await self._firewalls_away(job)
+        return _told(NodeReport("decommission", tuple(moved.done), failed), {})
+
+    async def _firewalls_away(self, job: Job) -> dict[str, str]:
+        """Bring the firewalls elsewhere that are here; those for whom there is no other node lose their power."""
+        gone = await self._all(
+            job,
+            "firewalls",
+            lambda one: one.state in GUARDED or one.op is not None,
+            lambda one: _request(job, one, "place firewall"),
+            kind=CLOUDSPACE.kind,
+        )
+        return gone.failed
+
+    # --- back --------------------------------------------------------------------------------------------------------
+
+    async def _fill(self, job: Job) -> Ending:
+        """Bring back the VMs that are as the node parted with them; one that cannot come back stays where it is."""
+        away = node_seen(job.claim.object).away
+        moved = {id_ for id_, one in away.items() if one.how == "move"}
+
+        def elsewhere(one: Object) -> bool:
+            return one.id in moved and not _is_on(one, job.object) and self._with_power(one)
+
+        returned = await self._all(
+            job, "return", elsewhere, lambda one: _request(job, one, "migrate", node=job.object), everywhere=True
+        )
+        stopped = {id_: one for id_, one in away.items() if one.how == "stop"}
+        failed = returned.failed | await self._firewalls_back(job) | await self._power_back(job, stopped, job.object)
+        done = tuple(id_ for id_ in away if id_ not in failed)
+        return Ending(result=text(NodeFacts(NodeReport("enable", done, failed))))
+
+    async def _firewalls_back(self, job: Job) -> dict[str, str]:
+        """Give power to firewalls for whom there was no node."""
+        back = await self._all(
+            job,
+            "firewalls",
+            lambda one: one.state in GUARDED and not box_seen(one).machine,
+            lambda one: _request(job, one, "place firewall", node=job.object),
+            kind=CLOUDSPACE.kind,
+            everywhere=True,
+        )
+        return back.failed
+
+    async def _power_back(self, job: Job, stopped: dict[str, Away], node: str) -> dict[str, str]:
+        """Give power to those who had it; those who were paused are paused again."""
+        where = {"node": node} if node else {}
+        started = await self._all(
+            job,
+            "start",
+            lambda one: one.id in stopped and one.state in (V.HALTED, V.STARTING),
+            lambda one: _request(job, one, "start", **where),
+            everywhere=True,
+        )
+        again = {id_ for id_ in started.done if stopped[id_].state == V.PAUSED}
+        paused = await self._all(
+            job,
+            "pause",
+            lambda one: one.id in again and one.state in (V.RUNNING, V.PAUSING),
+            lambda one: _request(job, one, "pause"),
+            everywhere=True,
+        )
+        return started.failed | paused.failed
+
+    # --- whom --------------------------------------------------------------------------------------------------------
+
+    def _with_power(self, one: Object) -> bool:
+        return one.state in POWERED or one.op is not None
+
+    def _here(self, one: Object) -> bool:
+        return one.state not in GONE
+
+    async def _all(
+        self,
+        job: Job,
+        step: str,
+        concerned: Callable[[Object], bool],
+        ask: Callable[[Object], Request],
+        *,
+        kind: str = VM.kind,
+        everywhere: bool = False,
+    ) -> Done:
+        async def left() -> Sequence[Object]:
+            return [one for one in await self._those(job, kind, everywhere=everywhere) if concerned(one)]
+
+        return await all_of(job, step, Crowd(left, ask, MOVING_TRIES), self._reader)
+
+    async def _those(self, job: Job, kind: str, *, everywhere: bool) -> list[Object]:
+        """Return what is on the node or on its way to it, or all there is."""
+        chosen = objects(self._reader, Selector(job.ns, kind))
+        return [one async for one in chosen if everywhere or _is_on(one, job.object)]
+
+    @property
+    def _reader(self) -> Reader:
+        assert self._nodes.reader is not None
+        return self._nodes.reader
+
+
+def _is_on(one: Object, node: str) -> bool:
+    seen = msgspec.json.decode(one.seen, type=Placed)
+    return node in (seen.node, seen.to) and one.state not in GONE
+
+
+def _request(job: Job, one: Object, action: str, **args: str) -> Request:
+    who = job.claim.operation.who
+    return Request(job.ns, one.id, action, "", actor=CONTROLLER, who=who, args=text(args))
+
+
+def _told(report: NodeReport, away: dict[str, Away]) -> Ending:
+    """End with a report; a node that could not part with all of its VMs and firewalls has failed."""
+    result = text(NodeFacts(report, away))
+    if not report.failed:
+        return Ending(result=result)
+    some = "; ".join(f"{id_}: {why}" for id_, why in list(report.failed.items())[:5])
+    return Ending(FAILED, result=result, error=f"{len(report.failed)} of its machines are still there: {some}")

@@ -1,0 +1,78 @@
+"""Placement, which only administrators see: on which node a VM or a firewall is, and that it moves.
+
+The engine keeps what is declared here away from all other readers. Errors are texts, and drivers name their nodes in
+them. So a public action never fails with the id of a node in its error: the log has the error as it was.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM
+from stateward.domains.ovc.model import file_name_of
+from stateward.domains.ovc.nodes import Nodes
+from stateward.domains.ovc.queries import objects
+from stateward.engine import Handler, Job, Kind, Permanent
+from stateward.engine.handlers import Run, Unknown, WorkError
+from stateward.engine.privacy import Privacy, internal_actions
+from stateward.engine.worker.attempt import UNCLEAR_ERRORS
+from stateward.errors import StatewardError
+from stateward.store.selection import Selector
+
+log = logging.getLogger("stateward.ovc")
+
+LANES = "ovc/"
+"""How the lanes of nodes begin."""
+
+PLACED = Privacy(fields=frozenset({"node", "machine", "to", "leftovers"}), places=LANES)
+HOST = Privacy(
+    fields=frozenset({"options", "away", "report", "trouble", "strangers"}), texts=True, operations=True, places=LANES
+)
+PRIVACY: Mapping[str, Privacy] = {VM.kind: PLACED, CLOUDSPACE.kind: PLACED, NODE.kind: HOST}
+
+
+def without_nodes_in_errors(kind: Kind, nodes: Nodes) -> Kind:
+    """Return a kind whose public actions name neither nodes nor folders of the server in their errors."""
+    if kind.privacy.texts:
+        return kind
+    internal = internal_actions(kind.lifecycle)
+    handlers = {
+        action: one if action in internal else _anonymous_handler(one, nodes) for action, one in kind.handlers.items()
+    }
+    return kind.with_handlers(handlers)
+
+
+def _anonymous_handler(one: Handler, nodes: Nodes) -> Handler:
+    """Return a handler whose work and whose looks are anonymous: a look that fails is an error of the operation too."""
+    observe = None if one.observe is None else _anonymous(one.observe, nodes)
+    cancelled = None if one.cancelled is None else _anonymous(one.cancelled, nodes)
+    return replace(one, run=_anonymous(one.run, nodes), observe=observe, cancelled=cancelled)
+
+
+def _anonymous(run: Run, nodes: Nodes) -> Run:
+    async def anonymous(job: Job) -> Any:  # noqa: ANN401 - what the handler returns
+        try:
+            return await run(job)
+        except Exception as error:
+            if isinstance(error, StatewardError) and not isinstance(error, WorkError):
+                raise  # it says nothing about the work
+            told = str(error)
+            text = await _without_nodes(job.ns, told, nodes)
+            if text == told:
+                raise
+            log.warning("operation %s on %s failed at its node: %s", job.key.id, job.object, told)
+            if isinstance(error, WorkError):
+                raise type(error)(text, after=error.after) from error
+            raise (Unknown if isinstance(error, UNCLEAR_ERRORS) else Permanent)(text) from error
+
+    return anonymous
+
+
+async def _without_nodes(ns: str, text: str, nodes: Nodes) -> str:
+    assert nodes.reader is not None
+    text = nodes.without_folders(text)
+    async for node in objects(nodes.reader, Selector(ns, NODE.kind)):
+        text = text.replace(file_name_of(node), "its node").replace(node.id, "its node")
+    return text

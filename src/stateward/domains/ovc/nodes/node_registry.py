@@ -1,0 +1,107 @@
+"""The nodes at work in this process, made when they are first needed from what their objects say."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from stateward.domains.ovc.lifecycle import NODE
+from stateward.domains.ovc.model import NodeSpec, file_name_of, spec_of
+from stateward.domains.ovc.nodes.driver_node import Driven
+from stateward.domains.ovc.nodes.port import Hypervisor
+from stateward.drivers import Place
+from stateward.drivers.confinement import Confinement
+from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
+from stateward.drivers.simulated.cloud_file import CloudUnavailable
+from stateward.drivers.simulated.provider_catalogue import Image, Spec
+from stateward.engine import Permanent, Temporary
+from stateward.errors import StatewardError
+from stateward.store.port import Reader
+from stateward.store.records import Key
+
+PROVIDER = "ovc"
+SIZE = "tiny"
+"""The size that all simulated machines have."""
+Make = Callable[[str, NodeSpec], Hypervisor]
+
+
+class Nodes:
+    """All nodes, by their ids; makers get a name of a node that no other namespace has.
+
+    A simulated cloud that is given stands for the one in the data folder.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        cloud: SimulatedCloud | None = None,
+        called: Callable[[str, str], None] = lambda _provider, _call: None,
+        confinement: Confinement | None = None,
+    ) -> None:
+        self._folder, self._cloud, self._called, self._confinement = folder, cloud, called, confinement
+        self._nodes: dict[Key, Hypervisor] = {}
+        self.reader: Reader | None = None
+        self.makers: Mapping[str, Make] = {
+            "simulated": self._simulated,
+            "process": self._process,
+            "qemu": self._qemu,
+        }
+
+    async def of(self, ns: str, node: str) -> Hypervisor:
+        """Return a node at work."""
+        key = Key(ns, node)
+        if key not in self._nodes:
+            assert self.reader is not None
+            found = await self.reader.object(key)
+            if found is None or found.kind != NODE.kind:
+                raise Permanent(f"there is no node {node!r}")
+            self._nodes.setdefault(key, self._make(file_name_of(found), spec_of(found, NodeSpec)))
+        return self._nodes[key]
+
+    def _make(self, node: str, spec: NodeSpec) -> Hypervisor:
+        try:
+            return self.makers[spec.driver](node, spec)
+        except CloudUnavailable as error:
+            raise Temporary(str(error)) from error
+        except StatewardError as error:
+            raise Permanent(str(error)) from error
+
+    def _meter(self, call: str) -> None:
+        self._called(PROVIDER, call)
+
+    def _simulated(self, node: str, spec: NodeSpec) -> Hypervisor:
+        if self._cloud is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._cloud = SimulatedCloud(self._folder / "simulated.db")
+        self._cloud.register_image(PROVIDER, Image("any", "none"))
+        self._cloud.register_spec(PROVIDER, Spec(SIZE, 1, 1.0, 0.0))
+        place = Place(PROVIDER, node, options=spec.options)
+        return Driven(SimulatedDriver(place, self._cloud, self._meter), "any", SIZE)
+
+    def _process(self, node: str, spec: NodeSpec) -> Hypervisor:
+        from stateward.drivers.process import ProcessDriver
+
+        place = self._place(node, spec)
+        return Driven(ProcessDriver(place, self._meter, confinement=self._confinement), "sh")
+
+    def _qemu(self, node: str, spec: NodeSpec) -> Hypervisor:
+        from stateward.domains.ovc.nodes.qemu_node import Emulated
+        from stateward.drivers.qemu.host import QemuHost
+
+        return Emulated(QemuHost(self._place(node, spec), self._meter))
+
+    def _place(self, node: str, spec: NodeSpec) -> Place:
+        """Return where a node of this host has its machines."""
+        return Place(PROVIDER, node, options={**spec.options, "folder": str(self._folder / "nodes" / node)})
+
+    def without_folders(self, text: str) -> str:
+        """Return an error with the names of our files alone: where they are on this host is nobody's business."""
+        for folder in {str(self._folder.absolute()), str(self._folder)}:
+            text = re.sub(rf"{re.escape(folder)}/(?:[^\s'\"]*/)?", "", text)
+        return text
+
+    async def close(self) -> None:
+        """Let go of all nodes."""
+        nodes, self._nodes = self._nodes, {}
+        for node in nodes.values():
+            await node.close()

@@ -1,0 +1,311 @@
+"""What is done to a VM: its node is asked, and asked again after a crash; nothing is done twice by it.
+
+A VM that gets power is a new machine on its node, by a key that the operation gives it. What may be left of one that
+failed is known, and ended before anything else.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from stateward.domains.ovc.deadline import in_time
+from stateward.domains.ovc.end_hooks import CLEAN
+from stateward.domains.ovc.lifecycle import DiskState, VmState
+from stateward.domains.ovc.model import (
+    DiskSpec,
+    VmSeen,
+    VmSpec,
+    boot_disk_of,
+    disk_seen,
+    file_name_of,
+    machine_of,
+    new_disk_of,
+    spec_of,
+    vm_seen,
+)
+from stateward.domains.ovc.node_privacy import LANES
+from stateward.domains.ovc.nodes import Hypervisor, Machine, Nodes, Plugged, Power, Vault
+from stateward.domains.ovc.proof import judge_power, judge_reset, power_seen
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent
+from stateward.engine.kinds import EndHook, Guard, LockSet, Route
+from stateward.lifecycle import FAILED, Lifecycle
+from stateward.store.port import Reader
+from stateward.store.records import Key, Object
+
+PRESENT = frozenset({DiskState.ASSIGNED, DiskState.ASSIGNING})
+"""The states in which a VM that gets power has a disk."""
+
+TELL_EVERY = 0.1
+"""By what part of the whole a move has to get on to be worth a line of progress."""
+
+REACHED = {"pause": Power.FROZEN, "resume": Power.ON, "stop": Power.OFF, "delete": Power.OFF}
+
+
+class Vms:
+    """The handlers of VMs."""
+
+    def __init__(self, nodes: Nodes, vault: Vault) -> None:
+        self._nodes, self._vault = nodes, vault
+
+    def kind(self, lifecycle: Lifecycle, guard: Guard, company: LockSet, after: EndHook) -> Kind:
+        """Return the kind of VMs, with its handlers."""
+        runs: dict[str, Callable[[Job], Awaitable[Any]]] = {
+            "deploy": self._deploy,
+            "start": self._start,
+            "stop": self._stop,
+            "pause": self._pause,
+            "resume": self._resume,
+            "reboot": self._reboot,
+            "reset": self._reset,
+            "add disk": self._add_disk,
+            "attach disk": self._attach_disk,
+            "detach disk": self._detach_disk,
+            "delete": self._stop,
+            "restore": self._restore,
+            "destroy": self._destroy,
+        }
+        handlers = {action: Handler(in_time(run, self._observe), self._observe) for action, run in runs.items()}
+        handlers["migrate"] = Handler(self._migrate, self._observe_move)
+        return Kind(lifecycle, handlers, route_of, guard, company, after)
+
+    # --- power -------------------------------------------------------------------------------------------------------
+
+    async def _deploy(self, job: Job) -> None:
+        await job.once("boot disk", lambda: self._make_boot_disk(job))
+        await self._start(job)
+
+    async def _make_boot_disk(self, job: Job) -> None:
+        spec = spec_of(job.claim.object, VmSpec)
+        boot = await self._file_name(job.ns, boot_disk_of(job.object))
+        if spec.clone_of:
+            await self._vault.clone(boot, await self._file_name(job.ns, boot_disk_of(spec.clone_of)), spec.gib)
+        else:
+            await self._vault.make(boot, spec.gib, await self._file_name(job.ns, spec.image))
+
+    async def _start(self, job: Job) -> None:
+        seen = vm_seen(job.claim.object)
+        await self._sweep(job, seen)
+        node = await self._nodes.of(job.ns, seen.node)
+        await node.start(await self._machine(job, seen, seen.machine))
+
+    async def _machine(self, job: Job, seen: VmSeen, key: str) -> Machine:
+        spec = spec_of(job.claim.object, VmSpec)
+        plugged = [await self._plugged(job.ns, id_) for id_ in seen.disks]
+        return Machine(key, spec.name, spec.size, tuple(one for one, state in plugged if state in PRESENT))
+
+    async def _plugged(self, ns: str, id_: str) -> tuple[Plugged, str]:
+        """Return a disk as its VM has it, and its state."""
+        disk = await self._disk(ns, id_)
+        file = self._vault.file(file_name_of(disk))
+        return Plugged(id_, file, disk_seen(disk).slot, spec_of(disk, DiskSpec).boot), disk.state
+
+    async def _disk(self, ns: str, id_: str) -> Object:
+        disk = await self._reader.object(Key(ns, id_))
+        if disk is None:
+            raise Permanent(f"there is no disk {id_!r}")
+        return disk
+
+    async def _file_name(self, ns: str, id_: str) -> str:
+        """Return the name of the file of a disk or an image."""
+        found = await self._reader.object(Key(ns, id_))
+        if found is None:
+            raise Permanent(f"there is no disk or image {id_!r}")
+        return file_name_of(found)
+
+    async def _kept(self, ns: str, seen: VmSeen) -> list[str]:
+        """Return the names of the files of a VM's disks; one whose record was pruned has none."""
+        found = await self._reader.objects([Key(ns, id_) for id_ in seen.disks])
+        return [file_name_of(one) for one in found.values()]
+
+    async def _stop(self, job: Job) -> None:
+        seen = vm_seen(job.claim.object)
+        if seen.machine:
+            await (await self._nodes.of(job.ns, seen.node)).stop(seen.machine)
+        await self._sweep(job, seen)
+
+    async def _sweep(self, job: Job, seen: VmSeen) -> None:
+        """End what may be left of earlier failures."""
+        for left in seen.leftovers:
+            await (await self._nodes.of(job.ns, left.node)).stop(left.machine)
+
+    async def _pause(self, job: Job) -> None:
+        node, key = await self._where(job)
+        await node.pause(key)
+
+    async def _resume(self, job: Job) -> None:
+        node, key = await self._where(job)
+        await node.resume(key)
+
+    async def _reboot(self, job: Job) -> None:
+        """Boot anew; a frozen machine has to go on for that."""
+        node, key = await self._where(job)
+        if job.origin == VmState.PAUSED:
+            await node.resume(key)
+        await node.reset(key, job.key.id)
+
+    async def _reset(self, job: Job) -> None:
+        node, key = await self._where(job)
+        await node.reset(key, job.key.id)
+
+    async def _where(self, job: Job) -> tuple[Hypervisor, str]:
+        """Return the node and the machine of a VM that has power."""
+        seen = vm_seen(job.claim.object)
+        return await self._nodes.of(job.ns, seen.node), seen.machine
+
+    # --- disks -------------------------------------------------------------------------------------------------------
+
+    async def _add_disk(self, job: Job) -> None:
+        disk = new_disk_of(job.key.id)
+        found = await self._disk(job.ns, disk)
+        await job.once("disk", lambda: self._vault.make(file_name_of(found), spec_of(found, DiskSpec).gib))
+        await self._plug(job, disk)
+
+    async def _attach_disk(self, job: Job) -> None:
+        await self._plug(job, str(job.args["disk"]))
+
+    async def _plug(self, job: Job, disk: str) -> None:
+        if vm_seen(job.claim.object).machine:
+            node, key = await self._where(job)
+            await node.attach(key, (await self._plugged(job.ns, disk))[0])
+
+    async def _detach_disk(self, job: Job) -> None:
+        if vm_seen(job.claim.object).machine:
+            node, key = await self._where(job)
+            await node.detach(key, (await self._plugged(job.ns, str(job.args["disk"])))[0])
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    async def _restore(self, job: Job) -> None:
+        """Do nothing: its disks have stayed where they are."""
+
+    async def _destroy(self, job: Job) -> None:
+        """Stop, delete, destroy: each step is noted, so that a crash in between goes on with the right one."""
+        seen = vm_seen(job.claim.object)
+        await self._step(job, "stop", lambda: self._power_off(job, seen))
+        await self._step(job, "delete", lambda: self._sweep(job, seen))
+        await self._step(job, "destroy", lambda: self._remove_disks(job.ns, seen))
+
+    async def _step(self, job: Job, step: str, work: Callable[[], Awaitable[None]]) -> None:
+        async def told() -> None:
+            await job.progress(step)
+            await work()
+
+        await job.once(step, told)
+
+    async def _power_off(self, job: Job, seen: VmSeen) -> None:
+        if seen.machine:
+            await (await self._nodes.of(job.ns, seen.node)).stop(seen.machine)
+
+    async def _remove_disks(self, ns: str, seen: VmSeen) -> None:
+        for name in await self._kept(ns, seen):
+            await self._vault.remove(name)
+
+    # --- moving ------------------------------------------------------------------------------------------------------
+
+    async def _migrate(self, job: Job) -> Ending:
+        seen = vm_seen(job.claim.object)
+        if job.origin == VmState.HALTED:
+            return Ending()  # it has no power: to be elsewhere is a matter of the books
+        source, target = await self._nodes.of(job.ns, seen.node), await self._nodes.of(job.ns, seen.to)
+        machine = await self._machine(job, seen, machine_of(job.object, job.key.id))
+        try:
+            await source.move(seen.machine, target, machine, _teller(job))
+        except Permanent as error:
+            return await self._given_up(job, str(error))
+        return Ending()
+
+    async def _given_up(self, job: Job, why: str) -> Ending:
+        """Stop a move; it may have succeeded after all."""
+        seen = vm_seen(job.claim.object)
+        source, target = await self._nodes.of(job.ns, seen.node), await self._nodes.of(job.ns, seen.to)
+        machine = await self._machine(job, seen, machine_of(job.object, job.key.id))
+        if await source.stop_moving(seen.machine, target, machine) and await source.has_moved(
+            seen.machine, target, machine
+        ):
+            return Ending()
+        return Ending(FAILED, result=CLEAN, error=why)
+
+    async def _observe_move(self, job: Job) -> ObservedOutcome | Ending:
+        """Look whether a VM has moved. Where its operation ends with this look, the move is stopped as well."""
+        seen, work = vm_seen(job.claim.object), job.claim.work
+        if job.origin == VmState.HALTED:
+            return ObservedOutcome.DONE
+        source, target = await self._nodes.of(job.ns, seen.node), await self._nodes.of(job.ns, seen.to)
+        machine = await self._machine(job, seen, machine_of(job.object, job.key.id))
+        if await source.has_moved(seen.machine, target, machine):
+            return ObservedOutcome.DONE
+        goes_on = work.observe and not work.cancelled and (work.deadline or 0.0) > time.time()
+        if goes_on:
+            return ObservedOutcome.NOT_DONE
+        ending = await self._given_up(job, "cancelled")
+        return ObservedOutcome.DONE if ending.event != FAILED else ObservedOutcome.NOT_DONE
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def _observe(self, job: Job) -> ObservedOutcome:
+        seen = vm_seen(job.claim.object)
+        if job.action in ("add disk", "attach disk", "detach disk"):
+            return await self._observe_disk(job, seen)
+        if job.action in ("reboot", "reset"):
+            node, key = await self._where(job)
+            return await judge_reset(node, key, job)
+        if job.action in ("deploy", "start"):
+            return judge_power(await self._power(job, seen), Power.ON)
+        if job.action in REACHED:
+            return judge_power(await self._power(job, seen), REACHED[job.action])
+        if job.action == "destroy":
+            return await self._observe_destroyed(job, seen)
+        return ObservedOutcome.NOT_DONE if job.action == "restore" else ObservedOutcome.REPEATABLE
+
+    async def _power(self, job: Job, seen: VmSeen) -> Power:
+        if not seen.machine:
+            return Power.OFF
+        return await power_seen(await self._nodes.of(job.ns, seen.node), seen.machine, job)
+
+    async def _observe_disk(self, job: Job, seen: VmSeen) -> ObservedOutcome:
+        adds = job.action == "add disk"
+        id_ = new_disk_of(job.key.id) if adds else str(job.args["disk"])
+        there = not adds or await self._vault.has(await self._file_name(job.ns, id_))
+        if adds and not (seen.machine and there):
+            return ObservedOutcome.DONE if there else ObservedOutcome.NOT_DONE
+        if not seen.machine:
+            return ObservedOutcome.DONE
+        node, disk = await self._nodes.of(job.ns, seen.node), await self._plugged(job.ns, id_)
+        has = await node.has_disk(seen.machine, disk[0])
+        return ObservedOutcome.DONE if has == (job.action != "detach disk") else ObservedOutcome.NOT_DONE
+
+    async def _observe_destroyed(self, job: Job, seen: VmSeen) -> ObservedOutcome:
+        """Say whether nothing is left; it is not done only if the machine and all files are as they were."""
+        judged = judge_power(await self._power(job, seen), Power.OFF)
+        if judged is not ObservedOutcome.DONE:
+            return judged
+        kept = await self._kept(job.ns, seen)
+        left = [name for name in kept if await self._vault.has(name)]
+        if not left and not seen.leftovers:
+            return ObservedOutcome.DONE
+        return ObservedOutcome.REPEATABLE if seen.machine or len(left) < len(kept) else ObservedOutcome.NOT_DONE
+
+    @property
+    def _reader(self) -> Reader:
+        assert self._nodes.reader is not None
+        return self._nodes.reader
+
+
+def _teller(job: Job) -> Callable[[int, int], Awaitable[None]]:
+    """Return who notes how far a move is, a few times in all."""
+    told = 0.0
+
+    async def tell(done: int, total: int) -> None:
+        nonlocal told
+        share = done / total if total else 1.0
+        if share >= told + TELL_EVERY:
+            told = share
+            await job.progress("moving", done, total)
+
+    return tell
+
+
+def route_of(found: Object, _action: str) -> Route:
+    """Return the lane of a VM's node: how much may happen on it at once can be set."""
+    node = vm_seen(found).node
+    return Route("", f"{LANES}{node}") if node else Route()
