@@ -23,8 +23,8 @@ from stateward.domains.leases.service import Caller
 from stateward.domains.leases.wire_values import told_time
 from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
+from stateward.store.filters import JournalFilter, Selector
 from stateward.store.records import Object
-from stateward.store.selection import JournalFilter, Selector
 
 ME = Caller("bench", "bench")
 LEASES, HOSTS, CALLERS = 1000, 1000, 50

@@ -27,8 +27,7 @@ from stateward.domains.mci.api import routes
 from stateward.domains.mci.model import vm_of
 from stateward.server.app import create_app
 from stateward.server.windows import Windows
-from stateward.store.sqlite.connections import open_writer
-from stateward.store.sqlite.settings import Settings
+from stateward.store.sqlite.connections import Settings, open_writer
 
 SMALL, LARGE, OTHERS = 1_000, 10_000, 40
 SETTLED = 0.4

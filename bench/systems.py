@@ -17,8 +17,8 @@ from stateward.domains.systems.service import Actions
 from stateward.engine import Engine, LockRequest
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
+from stateward.store.filters import JournalFilter
 from stateward.store.records import Key, Status, Timer
-from stateward.store.selection import JournalFilter
 
 NS, SYSTEM = "bench", "large"
 DEPLOYS, EACH = 100, 100

@@ -18,8 +18,8 @@ from stateward.access.tokens import token_kind
 from stateward.domains.registry import lifecycles
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
 from stateward.lifecycle import SUCCEEDED, TRANSITIONAL, Lifecycle, Meaning, Move
+from stateward.store.filters import Selector
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 MIXED = "mixed"
 """The event of a whole whose parts are not all where they should be."""

@@ -18,8 +18,8 @@ from stateward.engine import Engine
 from stateward.server import console, events
 from stateward.server.app import create_app
 from stateward.server.windows import Windows
+from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import Reader, Store
-from stateward.store.selection import JournalFilter, Page, Selector
 
 NOT_ABOUT_OBJECTS = (
     "/docs",

@@ -14,8 +14,7 @@ from bench.engine.lamps import Lamp, lamp
 from stateward.store import Store
 from stateward.store.postgres.store import PostgresStore
 from stateward.store.records import Object
-from stateward.store.sqlite.connections import open_writer
-from stateward.store.sqlite.settings import Settings
+from stateward.store.sqlite.connections import Settings, open_writer
 from stateward.store.sqlite.store import SqliteStore
 from tests.servers import PostgresServer
 from tools.reaper import make_run_folder, start_guard

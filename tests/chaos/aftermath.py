@@ -11,8 +11,8 @@ from msgspec import Struct
 from stateward.engine.waiters import ENDED
 from stateward.lifecycle import NEW, TRANSITIONAL
 from stateward.store import Reader
+from stateward.store.filters import JournalFilter
 from stateward.store.records import JournalEntry
-from stateward.store.selection import JournalFilter
 from tests.chaos.crane import CRANE, YARD
 from tests.chaos.notes import Notes, Sort
 

@@ -27,9 +27,9 @@ from stateward.server.run import Server, listener_of, settings_of
 from stateward.server.windows import Windows
 from stateward.store import open_store
 from stateward.store.changes import Changes
+from stateward.store.filters import Page, Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, Lane, LaneGroup, Timer
-from stateward.store.selection import Page, Selector
 from tests.console.cast import CROWD, DAY, GROUPS, HOUR, LANES, NS, WHO, Part, cast, crowd, line_of, object_of
 from tests.simulated_clouds import SimulatedClouds, Temper
 

@@ -5,8 +5,8 @@ import asyncio
 from msgspec.structs import replace
 
 from stateward.store import Changes, Store
+from stateward.store.filters import JournalFilter
 from stateward.store.port import LaneWork
-from stateward.store.selection import JournalFilter
 from tests.contract.hands import ask, take, write
 from tests.contract.samples import NS, a_line, accepted, an_object, some_work
 

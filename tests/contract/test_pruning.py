@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.store import JournalFilter, Store
-from stateward.store.pruning import FIRST, Old, Span
 from stateward.store.records import Key, Status
+from stateward.store.retention import FIRST, Old, Span
 from tests.contract.hands import ask, write
 from tests.contract.samples import (
     a_line,

@@ -12,8 +12,7 @@ import pytest
 
 from stateward.store import Selector, Topic
 from stateward.store.sqlite import SqliteStore
-from stateward.store.sqlite.lockfile import LockFile
-from stateward.store.sqlite.others import LOOK_EVERY, LOOK_WHEN_ALONE_EVERY, TEST_EVERY, Others
+from stateward.store.sqlite.shared_file import LOOK_EVERY, LOOK_WHEN_ALONE_EVERY, TEST_EVERY, LockFile, Others
 from tests.contract.hands import Ear, write
 from tests.contract.samples import NS, a_line
 

@@ -16,7 +16,7 @@ from stateward.server.copies import back_up
 from stateward.store import Selector
 from stateward.store.errors import Unavailable
 from stateward.store.sqlite import SqliteStore
-from stateward.store.sqlite.gauge import Gauge
+from stateward.store.sqlite.wal import Gauge
 from tests.contract.hands import write
 from tests.contract.samples import NS, an_object
 
@@ -140,17 +140,18 @@ async def test_a_database_behind_a_link_has_its_log_beside_the_file(path: Path, 
 
 DILIGENT = """
 import asyncio, os, sys
-from stateward.store.sqlite import SqliteStore, checkpoints
+from stateward.store.sqlite import SqliteStore
+from stateward.store.sqlite import wal
 from tests.contract.hands import write
 from tests.contract.samples import an_object
 
-checkpoint = checkpoints._checkpoint
+checkpoint = wal._checkpoint
 
 def announced(connection, mode):
     os.write(1, b"copying\\n")
     return checkpoint(connection, mode)
 
-checkpoints._checkpoint = announced
+wal._checkpoint = announced
 
 async def main(path, first):
     store = SqliteStore(path, log_bytes=2**22)

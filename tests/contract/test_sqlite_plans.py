@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from stateward.store import JournalFilter, Page, Selector
-from stateward.store.sqlite import SqliteStore, asking, claiming, listing, reader, tx
-from stateward.store.sqlite.choosing import chosen_lines, chosen_objects, source_of
-from stateward.store.sqlite.spelling import spelled
+from stateward.store.sqlite import SqliteStore, claims, queries, readers, tx
+from stateward.store.sqlite.codec import spelled
+from stateward.store.sqlite.queries import chosen_lines, chosen_objects, source_of
 
 WHOLE_TABLE = re.compile(r"SCAN (objects|operations|work|journal|progress|timers|answers)\b(?! USING)")
 SERVED = re.compile(r"objects_by_parent \(ns=\? AND parent=|objects_by_state \(ns=\? AND kind=")
@@ -17,7 +17,7 @@ STATEMENT = re.compile(r"\s*(SELECT|UPDATE|WITH)")
 PLACEHOLDER = re.compile(r"<\w+>")
 STATEMENTS = {
     f"{module.__name__}.{name}": sql
-    for module in (asking, claiming, tx, reader)
+    for module in (queries, claims, tx, readers)
     for name, sql in vars(module).items()
     if name.isupper() and isinstance(sql, str) and STATEMENT.match(sql) and not PLACEHOLDER.search(sql)
 }
@@ -56,11 +56,11 @@ def test_no_statement_reads_a_whole_table(connection: sqlite3.Connection, name: 
 def test_objects_are_chosen_by_an_index(connection: sqlite3.Connection, what: str) -> None:
     selector = SELECTORS[what]
     chosen = {"source": source_of(selector), "chosen": str(chosen_objects(selector))}
-    part, _ = listing._part(selector, Page("x", 5), None if selector.parent else "Running")
+    part, _ = queries._part(selector, Page("x", 5), None if selector.parent else "Running")
     for sql in (
-        spelled(listing.WHOLE, parts=part),
-        spelled(asking.SELECTED, **chosen),
-        spelled(reader.STATES, **chosen),
+        spelled(queries.WHOLE, parts=part),
+        spelled(queries.SELECTED, **chosen),
+        spelled(readers.STATES, **chosen),
     ):
         steps = [step for step in plan(connection, sql) if "objects" in step]
         assert steps
@@ -76,6 +76,6 @@ def test_objects_are_chosen_by_an_index(connection: sqlite3.Connection, what: st
     ],
 )
 def test_the_journal_is_walked_in_its_order(connection: sqlite3.Connection, only: JournalFilter, index: str) -> None:
-    steps = plan(connection, spelled(reader.LINES, chosen=str(chosen_lines(only))))
+    steps = plan(connection, spelled(readers.LINES, chosen=str(chosen_lines(only))))
     assert any(index in step for step in steps), steps
     assert not any("TEMP B-TREE" in step for step in steps), steps

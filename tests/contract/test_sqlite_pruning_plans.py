@@ -2,13 +2,13 @@
 
 import pytest
 
-from stateward.store.sqlite import SqliteStore, pruning
+from stateward.store.sqlite import SqliteStore, retention
 from tests.contract.test_sqlite_plans import PLACEHOLDER, WHOLE_TABLE, plan
 
 FRAGMENTS = {"FREE", "KEY", "KEYS", "NAME"}
 STATEMENTS = {
     name: sql
-    for name, sql in vars(pruning).items()
+    for name, sql in vars(retention).items()
     if name.isupper() and isinstance(sql, str) and name not in FRAGMENTS and not PLACEHOLDER.search(sql)
 }
 

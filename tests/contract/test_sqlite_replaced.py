@@ -17,10 +17,9 @@ from stateward.server.copies import back_up
 from stateward.store import EVERYTHING, Changes, Selector, Topic, Tx
 from stateward.store.errors import Replaced, Unavailable
 from stateward.store.sqlite import SqliteStore
-from stateward.store.sqlite.identity import FileIdentity
-from stateward.store.sqlite.others import Others
-from stateward.store.sqlite.reading import Pool
-from stateward.store.sqlite.settings import Settings
+from stateward.store.sqlite.connections import Settings
+from stateward.store.sqlite.readers import Pool
+from stateward.store.sqlite.shared_file import FileIdentity, Others
 from stateward.store.sqlite.writer import Writer
 from tests.contract.hands import Ear, stored, write
 from tests.contract.samples import NS, an_object, key

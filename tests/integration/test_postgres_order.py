@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from stateward.store.changes import Changes
 from stateward.store.errors import Conflict
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.records import Claim, IdempotencyRecord, JournalEntry, Key
-from stateward.store.selection import JournalFilter
 from tests.integration.postgres_hands import in_loop, looking_at, opened, until_somebody_waits
 from tests.integration.postgres_samples import NS, a_line, accepted, accepts, an_object, creates, finished, some_work
 

@@ -12,29 +12,28 @@ from typing import Any
 import asyncpg
 import pytest
 
-from stateward.store.postgres import claiming, clauses, reading
-from stateward.store.postgres.clauses import Clause
-from stateward.store.postgres.settings import writing
-from stateward.store.postgres.writing import statement
+from stateward.store.postgres import apply, claims, queries
+from stateward.store.postgres.apply import Clause, statement
+from stateward.store.postgres.connections import writing
 from tests.integration.postgres_hands import in_loop, opened
 from tests.servers import VERSIONS, shared_server
 
 READ = {
     f"{module.__name__.rpartition('.')[2]}.{name}": sql
-    for module in (reading, claiming)
+    for module in (queries, claims)
     for name, sql in vars(module).items()
     if isinstance(sql, str) and sql.strip().startswith(("SELECT", "WITH", "INSERT")) and "<chosen>" not in sql
 }
 WRITTEN = {
     clause.name: statement((clause,), journaled=False, told=False)
-    for clause in vars(clauses).values()
-    if isinstance(clause, Clause) and clause is not clauses.JOURNALED
+    for clause in vars(apply).values()
+    if isinstance(clause, Clause) and clause is not apply.JOURNALED
 }
 GROWING = {"objects", "operations", "work", "journal", "progress", "locks", "timers", "answers", "trees"}
 WHOLE = {"work_claimable", "work_owned"}
 """Partial indexes that hold only what is wanted: the lanes that have work, and what runs."""
 
-BY_NAMESPACE = {"reading.UNDER_WAY"}
+BY_NAMESPACE = {"queries.UNDER_WAY"}
 """What counts within a namespace, up to a number."""
 
 

@@ -5,15 +5,15 @@ import json
 import asyncpg
 import pytest
 
-from stateward.store.postgres import pruning
-from stateward.store.postgres.settings import writing
+from stateward.store.postgres import retention
+from stateward.store.postgres.connections import writing
 from tests.integration.postgres_hands import in_loop
 from tests.integration.test_postgres_plans import emptied, read_as_a_whole, read_by_namespace
 from tests.servers import VERSIONS
 
 STATEMENTS = {
     name: sql
-    for name, sql in vars(pruning).items()
+    for name, sql in vars(retention).items()
     if name.isupper() and isinstance(sql, str) and name not in ("FREE", "WALK")
 }
 WALKS = {"ANSWERS", "GUESTS", "TIMERS"}

@@ -27,8 +27,8 @@ from stateward.engine import Denied, Engine, Permanent, Request, Temporary
 from stateward.errors import StatewardError
 from stateward.lifecycle import TRANSITIONAL
 from stateward.store.errors import StoreError
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
-from stateward.store.selection import Page, Selector
 from stateward.store.sqlite import SqliteStore
 from tests.integration.domains.leases.checking import Forbidden, check
 from tests.simulation import faulty

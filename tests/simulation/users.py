@@ -13,8 +13,8 @@ from stateward.engine.requests import Accepted, Creation, LockRequest, Request
 from stateward.errors import StatewardError
 from stateward.lifecycle import AGENT, CONTROLLER, FORCE, USER
 from stateward.store.errors import StoreError
+from stateward.store.filters import Selector
 from stateward.store.records import UNLIMITED, Lane, LaneGroup, Object, Timer
-from stateward.store.selection import Selector
 from tests.simulation.invariants import TIMED
 from tests.simulation.kinds import LANES, LIFECYCLES, NARROW
 from tests.simulation.process import Process

@@ -9,7 +9,7 @@ import asyncpg
 from bench.engine.bare.rows import BEGUN, FIRST, OVER, OWNER, WITHIN, Pairs, batches, lines, operations, work
 from bench.engine.lamps import NS, Lamp
 from bench.engine.places import SCHEMA, switch_off
-from stateward.store.postgres.settings import writing
+from stateward.store.postgres.connections import writing
 from stateward.store.records import Status
 
 MOVE = """

@@ -6,8 +6,7 @@ from bench.engine.bare.rows import BEGUN, FIRST, OVER, OWNER, WITHIN, Pairs, Row
 from bench.engine.lamps import NS, Lamp
 from bench.engine.places import switch_off
 from stateward.store.records import JournalEntry, Operation, Status, WorkItem
-from stateward.store.sqlite.connections import open_writer
-from stateward.store.sqlite.settings import Settings
+from stateward.store.sqlite.connections import Settings, open_writer
 
 
 def _insert(table: str, record: type, *more: str) -> str:

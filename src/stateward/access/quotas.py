@@ -14,8 +14,8 @@ from stateward.access.tokens import SYSTEM
 from stateward.engine import AlreadyExists, Denied, Engine, Kind, Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import ADMIN, CONTROLLER, GONE, NEW, STABLE, USER, State, declare, step
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Page, Selector
 
 
 class QuotaState(State):

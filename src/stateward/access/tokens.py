@@ -20,8 +20,8 @@ from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER
 from stateward.naming import check_text
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object, Timer
-from stateward.store.selection import Page, Selector
 
 SYSTEM = "(system)"
 """The namespace of the deployment's own objects."""

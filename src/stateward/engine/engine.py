@@ -29,9 +29,9 @@ from stateward.lifecycle import NO_FACTS, USER
 from stateward.naming import check_text, new_id
 from stateward.store.changes import Changes
 from stateward.store.errors import StoreError
+from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import Store, StuckWork, Tx
 from stateward.store.records import JournalEntry, Key, Lane, LaneGroup, Object, Operation, Timer
-from stateward.store.selection import JournalFilter, Selector
 
 AT_ONCE = 500
 """How many children are cancelled in one transaction."""

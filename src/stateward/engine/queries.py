@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from stateward.engine.maintenance.horizon import horizon, require_entries
 from stateward.lifecycle import CLOCK, HEALER, TIMED_OUT
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader, Store, Topic
 from stateward.store.records import JournalEntry, Key, Operation
-from stateward.store.selection import JournalFilter
 
 REQUEUED_EVENT = "put back"
 

@@ -23,8 +23,8 @@ from stateward.server.problems import Problem, clean, problem_of
 from stateward.server.reply import REPLAYED, Reply
 from stateward.server.service import Call
 from stateward.server.wire import AcceptedView
+from stateward.store.filters import Selector
 from stateward.store.records import Key
-from stateward.store.selection import Selector
 
 TAGS = ["actions"]
 NOTHING = Ask()

@@ -33,8 +33,8 @@ from stateward.server.auth import needs, open_to_all
 from stateward.server.headers import PAGE
 from stateward.server.names import Ns
 from stateward.server.service import Call, Service
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Object
-from stateward.store.selection import Page, Selector
 
 FIRST = "index.html"
 MEDIA_TYPES = {

@@ -20,8 +20,7 @@ from stateward.errors import StatewardError
 from stateward.server.folder import make_private
 from stateward.store.errors import NotADatabase, WrongSchema
 from stateward.store.migrations import newest
-from stateward.store.sqlite.schema import APPLICATION
-from stateward.store.sqlite.settings import Settings
+from stateward.store.sqlite.connections import APPLICATION, Settings
 
 
 class Copied(Struct, frozen=True):

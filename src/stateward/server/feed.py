@@ -18,9 +18,9 @@ from msgspec import Struct
 from stateward.access.tokens import ANY, SYSTEM
 from stateward.engine.maintenance.horizon import require_entries
 from stateward.store.errors import StoreError
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Store, Topic
 from stateward.store.records import JournalEntry
-from stateward.store.selection import JournalFilter
 
 log = logging.getLogger("stateward.feed")
 

@@ -21,9 +21,9 @@ from stateward.server.names import TEXT, AfterNumber, Limit, Only, WhenOrNone, b
 from stateward.server.presenting import Presenter
 from stateward.server.service import Call
 from stateward.server.wire import LinePage
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader
 from stateward.store.records import JournalEntry
-from stateward.store.selection import JournalFilter
 
 TAGS = ["journal"]
 NDJSON = "application/x-ndjson"

@@ -15,8 +15,8 @@ from stateward.server.names import AfterNumber, Id, Limit, Ns, When, aware, end
 from stateward.server.possible import Possible, possible
 from stateward.server.service import Call, Service
 from stateward.server.wire import LinePage, Moment
+from stateward.store.filters import JournalFilter
 from stateward.store.records import Key, Object
-from stateward.store.selection import JournalFilter
 
 TAGS = ["objects"]
 

@@ -35,8 +35,8 @@ from stateward.server.refusals import Forbidden
 from stateward.server.reply import Reply
 from stateward.server.service import Call, Service
 from stateward.server.wire import AcceptedView, ObjectPage, ObjectView
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key
-from stateward.store.selection import Page, Selector
 
 TAGS = ["objects"]
 ETAG = ResponseHeader(name="ETag", description="the object's version", documentation_only=True)

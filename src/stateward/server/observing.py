@@ -11,8 +11,8 @@ from stateward.engine.handlers import Run
 from stateward.server.logs import working_on
 from stateward.server.metrics import Metrics
 from stateward.server.traces import Traces
+from stateward.store.filters import Selector
 from stateward.store.port import Store
-from stateward.store.selection import Selector
 
 
 class ObservedEngine(Engine):

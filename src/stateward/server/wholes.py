@@ -14,8 +14,8 @@ from stateward.engine import Accepted, Engine, Request
 from stateward.engine.accept.idempotency import bare_key
 from stateward.engine.errors import KeyReused, NoneAllowed
 from stateward.errors import StatewardError
+from stateward.store.filters import Selector
 from stateward.store.records import Key
-from stateward.store.selection import Selector
 
 
 class Wholes:

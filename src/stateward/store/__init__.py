@@ -2,8 +2,8 @@
 
 from stateward.store.changes import Changes, Ended
 from stateward.store.connect import open_store
+from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import EVERYTHING, LaneLoad, Reader, Store, Topic, Tx, TxFunction
-from stateward.store.selection import JournalFilter, Page, Selector
 
 __all__ = [
     "EVERYTHING",

@@ -2,7 +2,7 @@
 
 from stateward.errors import BadInput
 from stateward.store.port import Store
-from stateward.store.sqlite.settings import MEMORY
+from stateward.store.sqlite.connections import MEMORY
 from stateward.store.sqlite.store import SqliteStore
 
 SQLITE = "sqlite://"

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from stateward.store.changes import Changes
-from stateward.store.pruning import Pruning
+from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.records import (
     Claim,
     IdempotencyRecord,
@@ -31,7 +31,7 @@ from stateward.store.records import (
     Worker,
     WorkItem,
 )
-from stateward.store.selection import JournalFilter, Page, Selector
+from stateward.store.retention import Pruning
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ import pytest
 
 from stateward.cli.following import IN_TURN
 from stateward.engine import Permanent
-from stateward.store.selection import Selector
+from stateward.store.filters import Selector
 from tests.integration.cli.house import House
 
 

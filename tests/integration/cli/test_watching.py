@@ -5,7 +5,7 @@ import threading
 from itertools import count
 
 from stateward.engine import Permanent
-from stateward.store.selection import Selector
+from stateward.store.filters import Selector
 from tests.integration.cli.house import House
 
 

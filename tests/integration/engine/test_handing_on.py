@@ -26,9 +26,9 @@ from stateward.lifecycle import (
     success,
     timeout,
 )
+from stateward.store.filters import Page, Selector
 from stateward.store.port import Store
 from stateward.store.records import Status
-from stateward.store.selection import Page, Selector
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP, Plant
 

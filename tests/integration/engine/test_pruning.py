@@ -13,9 +13,9 @@ from stateward.engine.maintenance.horizon import HISTORY, PLACE, EntriesPruned, 
 from stateward.engine.maintenance.retention import Pruned, history_kind, prune
 from stateward.engine.queries import PastState, state_at
 from stateward.lifecycle.check import check
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
 from stateward.store.records import Key
-from stateward.store.selection import JournalFilter
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP
 

@@ -22,9 +22,9 @@ from stateward.engine import (
 from stateward.engine.errors import AlreadyEnded, Locked, NoneAllowed, NoSuchOperation
 from stateward.engine.handlers import Job, Parked
 from stateward.store.changes import Changes
+from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Key, Lane, LaneGroup, Status, Timer
-from stateward.store.selection import JournalFilter, Selector
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP, STATION, Plant
 

@@ -10,7 +10,7 @@ from stateward.engine import Engine
 from stateward.server.copies import CannotCopy, back_up, embedded, restore
 from stateward.store import open_store
 from stateward.store.errors import NotADatabase, WrongSchema
-from stateward.store.selection import JournalFilter, Page, Selector
+from stateward.store.filters import JournalFilter, Page, Selector
 from tests.integration.server.processes import run, served
 from tests.simulated_clouds import all_kinds
 

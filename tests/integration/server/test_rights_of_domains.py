@@ -7,7 +7,7 @@ from typing import Literal
 
 from litestar import Litestar
 
-from stateward.store.selection import JournalFilter
+from stateward.store.filters import JournalFilter
 from tests.integration.server.house import NS, OTHER, House
 from tests.integration.server.manor import open_manor
 from tests.integration.server.test_rights import RULES as GENERIC

@@ -16,7 +16,7 @@ from stateward.server.metrics import ProviderCalls
 from stateward.server.observing import ObservedEngine, observed
 from stateward.server.traces import NoTraces, OpenTelemetry, TracingCalls, start_traces
 from stateward.store import open_store
-from stateward.store.selection import Selector
+from stateward.store.filters import Selector
 from tests.integration.server.outpost import AT_ONCE, PATIENT
 from tests.simulated_clouds import SimulatedClouds, all_kinds
 

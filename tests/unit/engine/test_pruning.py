@@ -12,8 +12,8 @@ from stateward.engine.maintenance.horizon import PLACE, horizon
 from stateward.engine.maintenance.retention import Pruned, prune
 from stateward.engine.queries import PastState, state_at
 from stateward.store import Changes, JournalFilter, Store
-from stateward.store.pruning import FIRST
 from stateward.store.records import JournalEntry, Key, Object, Operation, Status
+from stateward.store.retention import FIRST
 from stateward.store.sqlite import SqliteStore
 from tests.contract.hands import write
 from tests.contract.samples import NS, a_line, a_lock, a_timer, an_answer, an_object, an_operation, key, some_work

@@ -36,7 +36,7 @@ from stateward.locks import parse_path
 from stateward.server.credentials import presented, token_id
 from stateward.server.etags import wanted_versions
 from stateward.server.stream import Closed, _first_word
-from stateward.store.postgres.topics import read as read_topics
+from stateward.store.postgres.listener import decode_topics
 
 Read = Callable[[str, Path], Any]
 OURS = (StatewardError,)
@@ -93,7 +93,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "tags": (lambda text, _: wanted_versions(text), OURS),
     "the id of a token": (lambda text, _: token_id(text), ()),
     "a token": (lambda text, _: presented([(b"authorization", text.encode("utf-8", "replace"))]), ()),
-    "a notification": (lambda text, _: read_topics(text), ()),
+    "a notification": (lambda text, _: decode_topics(text), ()),
     "what an agent tells people": (lambda text, _: clipped(text), ()),
 }
 

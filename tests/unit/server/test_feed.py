@@ -11,9 +11,9 @@ from stateward.access.tokens import ANY, SYSTEM
 from stateward.server import feed as feeds
 from stateward.server.feed import Feed, Interest
 from stateward.store.errors import Unavailable
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Topic
 from stateward.store.records import JournalEntry, Key
-from stateward.store.selection import JournalFilter
 
 EVERYBODY = Interest(frozenset({ANY}), system=True)
 

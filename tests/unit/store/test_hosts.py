@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from stateward.store.errors import StoreError, Unavailable
-from stateward.store.postgres.hosts import Favourite, Host, hosts, wanted
+from stateward.store.postgres.failover import Favourite, Host, hosts, wanted
 
 READER = {"default_transaction_read_only": "on"}
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 import uvloop
 
-from stateward.store.postgres.sockets import notice_death
+from stateward.store.postgres.failover import notice_death
 
 WATCHED = [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT]
 

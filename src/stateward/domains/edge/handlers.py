@@ -51,8 +51,8 @@ from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Party
 from stateward.engine.requests import Creation
 from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, TIMED_OUT, USER, Move, State
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Page, Selector
 
 SOON = 0.5
 """How many seconds pass before a look is repeated that found somebody else at work."""

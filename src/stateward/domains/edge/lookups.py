@@ -13,9 +13,9 @@ from stateward.domains.edge.records.instance_record import ERRORS
 from stateward.engine import NotFound, Request
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import CLOCK
+from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation
-from stateward.store.selection import Selector
 
 NOT_PRESENT = "NotPresent"
 GOING = ("DeletePrepare", "DeleteRequested", "Deleting")

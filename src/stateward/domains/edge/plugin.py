@@ -21,9 +21,9 @@ from stateward.domains.edge.service import Service
 from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.engine import Engine, Kind, NotFound
 from stateward.store.errors import StoreError
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Store, Topic
 from stateward.store.records import JournalEntry
-from stateward.store.selection import JournalFilter
 
 log = logging.getLogger("stateward.edge")
 

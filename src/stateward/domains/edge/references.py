@@ -31,8 +31,8 @@ from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Selector
 
 NAMED: Mapping[str, Mapping[str, Lifecycle]] = {
     CLUSTERINST.kind: {"flavor": FLAVOR, "autoscale": AUTOSCALE},

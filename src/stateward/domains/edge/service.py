@@ -40,8 +40,8 @@ from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound, 
 from stateward.engine.errors import KeyReused
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Page, Selector
 
 MOST = 100_000
 TRIES = 3

@@ -13,8 +13,8 @@ from stateward.domains.leases.wire_values import MOST_MINUTES, MOST_SIZE, read_w
 from stateward.engine import Engine, NotFound
 from stateward.errors import BadInput
 from stateward.naming import check_text
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Page, Selector
 
 LONGEST = 200
 LONGEST_KEY = 64

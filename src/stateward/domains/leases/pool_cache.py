@@ -9,9 +9,9 @@ from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import host_key, host_of
 from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.troubles import FaultIsolation
+from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
-from stateward.store.selection import JournalFilter, Page, Selector
 
 log = logging.getLogger("stateward.leases")
 

@@ -26,8 +26,8 @@ from stateward.engine import Accepted, Denied, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.requests import Creation
 from stateward.lifecycle import USER
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Operation, Status
-from stateward.store.selection import Page, Selector
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from stateward.drivers.process.shell_machine import NAMED
 from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput, UnknownName
+from stateward.store.filters import Page, Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
-from stateward.store.selection import Page, Selector
 
 LOCAL = Connection("local", "local", "here", driver="process")
 LOCAL_IMAGE = "sh"

@@ -17,8 +17,8 @@ from stateward.engine import Denied, Request
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
+from stateward.store.filters import Selector
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 SETTLED = (VmState.TERMINATED, VmState.FAILED)
 

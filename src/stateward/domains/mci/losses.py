@@ -16,9 +16,9 @@ from stateward.domains.mci.lifecycle import PartState
 from stateward.domains.mci.model import network_of, part_seen, subnet_key
 from stateward.domains.mci.parts import KINDS, WORDS, where_of
 from stateward.drivers import PartListing
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 NONE, AGAIN = "shows none", "shows again"
 

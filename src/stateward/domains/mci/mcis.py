@@ -23,9 +23,9 @@ from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Guard
 from stateward.engine.requests import Creation
 from stateward.lifecycle import CANCELLED, CONTROLLER, FORCE, NO_FACTS
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object, Status
-from stateward.store.selection import Selector
 
 SUMS = {
     MciState.RUNNING: "all running",

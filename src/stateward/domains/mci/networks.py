@@ -7,8 +7,8 @@ from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, plain, vm_of
 from stateward.domains.mci.service import Caller, InUse, Service, as_it_is
 from stateward.engine import Accepted, AlreadyExists, NotFound
+from stateward.store.filters import Selector
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 
 async def add_subnet(service: Service, ns: str, network: str, subnet: Subnet, by: Caller) -> Accepted:

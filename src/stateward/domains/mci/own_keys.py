@@ -20,8 +20,8 @@ from stateward.domains.mci.lifecycle import MCI, SSH_KEY, VM
 from stateward.domains.mci.model import MciSpec, SubGroup, mci_of, vm_of
 from stateward.engine import Denied, Engine
 from stateward.lifecycle import CONTROLLER
+from stateward.store.filters import Selector
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 OWNED_BY = "owned-by"
 """The label of a key that was made for one MCI: the MCI's uid."""

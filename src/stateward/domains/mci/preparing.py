@@ -34,9 +34,9 @@ from stateward.engine import Job, Request, Temporary
 from stateward.engine.requests import Creation
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
-from stateward.store.selection import Selector
 
 CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
 OPEN = (Rule("1-65535", "tcp"), Rule("1-65535", "udp"), Rule("", "icmp"))

@@ -50,8 +50,8 @@ from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.errors import NoneAllowed, VersionMismatch
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import CONTROLLER, FORCE, NO_FACTS
+from stateward.store.filters import Selector
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from stateward.engine import Denied, Engine
 from stateward.engine.maintenance.horizon import EntriesPruned
 from stateward.lifecycle import CONTROLLER, TRANSITIONAL
 from stateward.store.errors import StoreError
+from stateward.store.filters import JournalFilter, Selector
 from stateward.store.records import Key
-from stateward.store.selection import JournalFilter, Selector
 
 log = logging.getLogger("stateward.mci")
 

@@ -5,8 +5,8 @@ from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import Connection
 from stateward.domains.mci.parts import KINDS, where_of
 from stateward.engine import Denied
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
-from stateward.store.selection import Selector
 
 
 class InUse(Denied):

@@ -18,8 +18,8 @@ from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Ended
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Operation, Status
-from stateward.store.selection import Selector
 
 WITH_MCI = "with its MCI"
 """The fact of a removal that goes for all VMs of an MCI, and for the MCI itself: its record stays as it is."""

@@ -21,9 +21,9 @@ from stateward.domains.mci.wishes import check_wish
 from stateward.engine import Request
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import FORCE, USER
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 Names = Mapping[str, str]
 

@@ -31,8 +31,8 @@ from stateward.engine.troubles import FaultIsolation
 from stateward.errors import StatewardError
 from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
 from stateward.store.errors import StoreError
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Selector
 
 log = logging.getLogger("stateward.mci")
 

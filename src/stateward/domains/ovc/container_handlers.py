@@ -17,9 +17,9 @@ from stateward.domains.ovc.storage_handlers import is_done, nothing
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.kinds import EndHook, Guard, LockSet
 from stateward.lifecycle import CONTROLLER, Lifecycle
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 BELOW = {CLOUDSPACE.kind: (VM,), ACCOUNT.kind: (CLOUDSPACE, DISK, IMAGE)}
 """What is below, in the order in which it goes: VMs stand on images."""

@@ -18,8 +18,8 @@ from stateward.engine import Accepted
 from stateward.errors import StatewardError
 from stateward.lifecycle import ADMIN, USER
 from stateward.store.errors import StoreError
+from stateward.store.filters import Selector
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 log = logging.getLogger("stateward.demo")
 

@@ -34,9 +34,9 @@ from stateward.engine.troubles import FaultIsolation
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.store.errors import StoreError
+from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
-from stateward.store.selection import Selector
 
 log = logging.getLogger("stateward.ovc")
 

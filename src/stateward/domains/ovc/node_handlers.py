@@ -18,9 +18,9 @@ from stateward.domains.ovc.queries import objects
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Request
 from stateward.engine.kinds import EndHook, Guard
 from stateward.lifecycle import CONTROLLER, FAILED, Lifecycle
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 V = VmState
 GONE = frozenset({V.VIRTUAL, V.DELETED, V.DESTROYED})

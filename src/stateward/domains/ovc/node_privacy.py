@@ -19,7 +19,7 @@ from stateward.engine.handlers import Run, Unknown, WorkError
 from stateward.engine.privacy import Privacy, internal_actions
 from stateward.engine.worker.attempt import UNCLEAR_ERRORS
 from stateward.errors import StatewardError
-from stateward.store.selection import Selector
+from stateward.store.filters import Selector
 
 log = logging.getLogger("stateward.ovc")
 

@@ -19,8 +19,8 @@ from stateward.engine.transitions import change_state
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import CONTROLLER, TRANSITIONAL, WORKER, Lifecycle, Move, State, decide
 from stateward.store.changes import Ended
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Operation, Status
-from stateward.store.selection import Selector
 
 GONE_STATES = ("DESTROYED", "DECOMMISSIONED")
 """The states in which an object no longer has its name."""

@@ -29,9 +29,9 @@ from stateward.domains.ovc.queries import objects
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import PROVIDER
+from stateward.store.filters import Selector
 from stateward.store.port import Reader, Tx
 from stateward.store.records import Key, Object
-from stateward.store.selection import Selector
 
 MOST = 200
 """How many strangers are kept of a node."""

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 
+from stateward.store.filters import Page, Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
-from stateward.store.selection import Page, Selector
 
 PAGE = 1000
 

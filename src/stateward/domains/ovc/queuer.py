@@ -16,9 +16,9 @@ from stateward.domains.ovc.model import seen_of
 from stateward.domains.ovc.object_updates import put_seen
 from stateward.engine import Engine, NotFound
 from stateward.engine.unit_of_work import UnitOfWork
+from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation
-from stateward.store.selection import Selector
 
 KINDS = frozenset(one.kind for one in LIFECYCLES)
 LOOK_EVERY = 0.05

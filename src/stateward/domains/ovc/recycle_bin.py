@@ -13,8 +13,8 @@ from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
 from stateward.domains.ovc.model import RETENTION, SPECS, AccountSpec, Stay, seen_of, spec_of
 from stateward.domains.ovc.object_updates import put_seen
 from stateward.engine.unit_of_work import UnitOfWork
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Timer
-from stateward.store.selection import Selector
 
 IN_THE_BIN = ("DELETED", "TOBEDELETED")
 RANKS = {DISK.kind: 1, VM.kind: 2, CLOUDSPACE.kind: 3, IMAGE.kind: 4, ACCOUNT.kind: 5}

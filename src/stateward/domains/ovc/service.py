@@ -34,9 +34,9 @@ from stateward.engine.requests import Creation
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER, Meaning, Reason
 from stateward.naming import new_id
+from stateward.store.filters import JournalFilter, Selector
 from stateward.store.port import StuckWork
 from stateward.store.records import Key, Object
-from stateward.store.selection import JournalFilter, Selector
 
 THERE = {
     "delete": ("DELETED", "TOBEDELETED", "DESTROYED"),

@@ -41,8 +41,8 @@ from stateward.domains.systems.views import (
 from stateward.engine import Accepted, NotFound
 from stateward.errors import BadInput
 from stateward.locks.paths import ROOT
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Page, Selector
 
 BASE = "/api/v1/systems"
 TAGS = ["systems"]

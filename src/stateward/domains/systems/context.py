@@ -16,8 +16,8 @@ from stateward.domains.systems.settings import Settings
 from stateward.engine import Engine, NotFound, Temporary
 from stateward.errors import UnknownName
 from stateward.locks.paths import ROOT, Path
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Page, Selector
 
 PAGE, FIRST_PAGE = 1_000, 32
 """How many objects are listed at a time; below a path, where there are few, at first."""

@@ -22,7 +22,7 @@ from stateward.engine.troubles import FaultIsolation
 from stateward.lifecycle import CONTROLLER
 from stateward.locks.paths import parse_path
 from stateward.store.errors import StoreError
-from stateward.store.selection import JournalFilter, Selector
+from stateward.store.filters import JournalFilter, Selector
 
 log = logging.getLogger("stateward.systems")
 

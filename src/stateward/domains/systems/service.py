@@ -18,8 +18,8 @@ from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.locks.paths import ROOT, Path
 from stateward.naming import new_id
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Page, Selector
 
 OPEN = (DeployState.PENDING, DeployState.ACCEPTED, DeployState.IN_PROGRESS)
 

@@ -16,9 +16,9 @@ from stateward.engine.requests import Accepted, Request
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.errors import StatewardError
 from stateward.store.changes import Changes
+from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key
-from stateward.store.selection import Selector
 
 
 class GroupVerdict(Struct, frozen=True):

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from stateward.engine.errors import Denied, Refused
 from stateward.errors import BadInput, StatewardError
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader
 from stateward.store.records import IdempotencyRecord, Key
-from stateward.store.selection import JournalFilter
 
 SEPARATOR = " "
 

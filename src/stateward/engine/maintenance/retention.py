@@ -23,10 +23,10 @@ from stateward.engine.maintenance.horizon import HISTORY, PLACE, HistoryState, H
 from stateward.engine.transitions import time_text
 from stateward.lifecycle import CONTROLLER
 from stateward.store.changes import Changes
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader, Store, Tx
-from stateward.store.pruning import FIRST, Old, Span
 from stateward.store.records import JournalEntry, Key, Object
-from stateward.store.selection import JournalFilter
+from stateward.store.retention import FIRST, Old, Span
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from stateward.engine.kinds import Kinds
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import CONTROLLER, TRANSITIONAL, Lifecycle
 from stateward.store.changes import Changes
+from stateward.store.filters import Page, Selector
 from stateward.store.port import Reader, Store, Tx
 from stateward.store.records import JournalEntry, Key, Object, Operation
-from stateward.store.selection import Page, Selector
 
 Mapped = Mapping[str, Mapping[str, str]]
 """For each kind, what its old states are called now."""

@@ -15,10 +15,32 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stateward.store.errors import TimedOut, Unavailable
-from stateward.store.postgres.faults import FAULTS, fault, is_lost, is_worth_another
-from stateward.store.postgres.hosts import Favourite, Host, hosts, wanted
-from stateward.store.postgres.settings import begin_with
-from stateward.store.postgres.sockets import notice_death
+from stateward.store.postgres.errors import FAULTS, fault, is_lost, is_worth_another
+from stateward.store.postgres.failover import Favourite, Host, hosts, notice_death, wanted
+
+CALM: Mapping[str, str] = {"jit": "off"}
+
+READING: Mapping[str, str] = {**CALM, "default_transaction_read_only": "on"}
+
+
+def writing(idle_within: float) -> Mapping[str, str]:
+    """Return the settings of a writer, whose transactions may stand still for only so long."""
+    return {
+        **CALM,
+        "default_transaction_isolation": "read committed",
+        "idle_in_transaction_session_timeout": str(round(idle_within * 1000)),
+        "plan_cache_mode": "force_generic_plan",
+        "enable_seqscan": "off",
+        "enable_hashjoin": "off",
+        "enable_mergejoin": "off",
+    }
+
+
+def begin_with(settings: Mapping[str, str], schema: str) -> str:
+    """Return the SQL that begins a transaction with settings of its own, on a schema that is spelled as SQL has it."""
+    local = (f"SET LOCAL {name.removeprefix('default_')} = '{value}'" for name, value in settings.items())
+    return "; ".join(["BEGIN", *local, f"SET LOCAL search_path = {schema}"])
+
 
 Row: TypeAlias = Sequence[Any]
 NAMED = {"application_name": "stateward"}

@@ -6,16 +6,53 @@ connection can also die without a word (a cable, a firewall), so it is asked for
 
 import asyncio
 from collections.abc import Callable
+from hashlib import blake2b
 from logging import getLogger
 from random import Random
+from secrets import token_hex
+
+from msgspec import Struct
 
 from stateward.store.errors import StoreError
 from stateward.store.port import EVERYTHING, Topic
-from stateward.store.postgres import topics
-from stateward.store.postgres.connections import Address, Connection, let_go
-from stateward.store.postgres.faults import FAULTS, fault
-from stateward.store.postgres.names import Names
-from stateward.store.postgres.settings import CALM
+from stateward.store.postgres.connections import CALM, Address, Connection, let_go
+from stateward.store.postgres.errors import FAULTS, fault
+
+
+def encode_topics(topics: Topic, sender: str) -> str:
+    """Write topics as the payload of a notification."""
+    return f"{topics.value} {sender}"
+
+
+MAX_DIGITS = 18
+
+
+def decode_topics(payload: str) -> tuple[Topic, str]:
+    """Read a payload; what cannot be read may be anything."""
+    number, _, sender = payload.partition(" ")
+    known = len(number) <= MAX_DIGITS and number.isdecimal() and int(number) in range(EVERYTHING.value + 1)
+    return (Topic(int(number)) if known else EVERYTHING), sender
+
+
+class Names(Struct, frozen=True):
+    """The numbers of the advisory locks and the channel. Each schema has its own."""
+
+    channel: str
+    sender: str
+    journal_lock: int
+    migration_lock: int
+    groups_seed: int
+
+    @classmethod
+    def of(cls, schema: str) -> "Names":
+        """Derive the names that belong to a schema."""
+        locks = (_number(f"stateward/{schema}/{what}") for what in ("journal", "migration", "groups"))
+        return cls(schema, token_hex(8), *locks)
+
+
+def _number(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), signed=True)
+
 
 LOG = getLogger(__name__)
 LONGEST_PAUSE = 5.0
@@ -104,7 +141,7 @@ class Listener:
         return connection
 
     def _heard(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
-        about, sender = topics.read(payload)
+        about, sender = decode_topics(payload)
         if sender != self._names.sender:
             self._report(about)
 

@@ -9,17 +9,83 @@ from msgspec.structs import replace
 
 from stateward.aio.closing import close_each
 from stateward.store.errors import Conflict, Unavailable
+from stateward.store.migrations import pending, require_current
 from stateward.store.port import Topic, TxFunction
-from stateward.store.postgres import schema as schemas
-from stateward.store.postgres.connections import Address, Connection, Connections, Row, let_go, within
-from stateward.store.postgres.faults import FAULTS, fault, is_lost, is_worth_another
-from stateward.store.postgres.listener import Listener, Poller
-from stateward.store.postgres.names import Names
-from stateward.store.postgres.pruning import PostgresPruning
-from stateward.store.postgres.reader import PostgresReader
-from stateward.store.postgres.reading import BEGUN
-from stateward.store.postgres.settings import CALM, READING, writing
+from stateward.store.postgres.connections import (
+    CALM,
+    READING,
+    Address,
+    Connection,
+    Connections,
+    Row,
+    let_go,
+    quoted,
+    within,
+    writing,
+)
+from stateward.store.postgres.errors import FAULTS, fault, is_lost, is_worth_another
+from stateward.store.postgres.listener import Listener, Names, Poller
+from stateward.store.postgres.queries import BEGUN
+from stateward.store.postgres.readers import PostgresReader
+from stateward.store.postgres.retention import PostgresPruning
 from stateward.store.postgres.tx import PostgresTx
+
+VERSIONS = """
+CREATE TABLE IF NOT EXISTS schema_versions (
+    version  integer PRIMARY KEY,
+    name     text NOT NULL,
+    applied  timestamptz NOT NULL DEFAULT clock_timestamp()
+)
+"""
+
+
+MIGRATION_ATTEMPTS = 10
+"""How often it is tried where those who are at work are in the way."""
+
+
+async def migrate_schema(connection: Connection, begin: str, schema: str, names: Names) -> None:
+    """Apply what is pending, all of it or nothing; whoever comes at the same time waits and finds it done."""
+    for attempt in range(1, MIGRATION_ATTEMPTS):
+        try:
+            return await _migrate_once(connection, begin, schema, names)
+        except Conflict:
+            await connection.execute("ROLLBACK")
+            await asyncio.sleep(0.1 * attempt)
+    return await _migrate_once(connection, begin, schema, names)
+
+
+async def _migrate_once(connection: Connection, begin: str, schema: str, names: Names) -> None:
+    try:
+        await connection.execute(begin)
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", names.migration_lock)
+        for one in pending("postgres", await _version_of(connection)):
+            if await connection.fetchval("SELECT to_regnamespace($1)", quoted(schema)) is None:
+                await connection.execute(f"CREATE SCHEMA {quoted(schema)}")
+            await connection.execute(VERSIONS)
+            await connection.execute(one.sql)
+            await connection.execute("INSERT INTO schema_versions VALUES ($1, $2)", one.version, one.name)
+        await connection.execute("COMMIT")
+    except FAULTS as error:
+        raise fault(error) from error
+
+
+async def check_schema(connection: Connection, begin: str) -> None:
+    """Refuse a database whose schema is not this version's."""
+    try:
+        await connection.execute(begin)
+        version = await _version_of(connection)
+        await connection.execute("COMMIT")
+        require_current("postgres", version)
+    except FAULTS as error:
+        raise fault(error) from error
+
+
+async def _version_of(connection: Connection) -> int:
+    """Return the version of the schema; 0 where there is none."""
+    if await connection.fetchval("SELECT to_regclass('schema_versions')") is None:
+        return 0
+    return int(await connection.fetchval("SELECT coalesce(max(version), 0) FROM schema_versions"))
+
 
 T = TypeVar("T")
 
@@ -86,8 +152,8 @@ class PostgresStore:
         connection, begin = await patient.connect(CALM), patient.begin(CALM)
         try:
             if self._migrate:
-                await schemas.migrate(connection, begin, self._address.schema, self._names)
-            await schemas.check(connection, begin)
+                await migrate_schema(connection, begin, self._address.schema, self._names)
+            await check_schema(connection, begin)
         finally:
             await let_go(connection)
         await self._listener.open()

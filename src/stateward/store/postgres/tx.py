@@ -7,14 +7,15 @@ from msgspec.structs import astuple
 
 from stateward.store.changes import Changes
 from stateward.store.errors import Busy, Conflict, StoreError
+from stateward.store.filters import Selector
 from stateward.store.port import NONE, LaneLoad, Topic
-from stateward.store.postgres import claiming, reading, topics
-from stateward.store.postgres.choosing import chosen_objects
+from stateward.store.postgres import claims, queries
+from stateward.store.postgres.apply import Part, parts_of, statement, waves
+from stateward.store.postgres.codec import claim, operation
 from stateward.store.postgres.connections import Connection, Row
-from stateward.store.postgres.faults import FAULTS, fault
-from stateward.store.postgres.names import Names
-from stateward.store.postgres.rows import claim, operation
-from stateward.store.postgres.writing import Part, parts_of, statement, waves
+from stateward.store.postgres.errors import FAULTS, fault
+from stateward.store.postgres.listener import Names, encode_topics
+from stateward.store.postgres.queries import chosen_objects
 from stateward.store.records import (
     Claim,
     IdempotencyRecord,
@@ -27,7 +28,6 @@ from stateward.store.records import (
     Worker,
     WorkItem,
 )
-from stateward.store.selection import Selector
 from stateward.store.topics import NOTHING, topics_of
 
 
@@ -60,20 +60,20 @@ class PostgresTx:
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         """Return the objects there are, removed ones included, locked in the order of their keys."""
-        rows = await self._lock(reading.OBJECTS, set(keys))
+        rows = await self._lock(queries.OBJECTS, set(keys))
         found = {Key(row[0], row[1]): Object(*row) for row in rows}
         self._known.update(found)
         return found
 
     async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
         """Return the objects there are, removed ones included, without locking them."""
-        rows = await self._fetch(reading.PEEKED, list(set(keys)))
+        rows = await self._fetch(queries.PEEKED, list(set(keys)))
         return {Key(row[0], row[1]): Object(*row) for row in rows}
 
     async def select(self, selector: Selector) -> list[Object]:
         """Return the chosen objects in the order of their keys, locked."""
         chosen = chosen_objects(selector)
-        rows = await self._fetch(reading.SELECTED.replace("<chosen>", str(chosen)), *chosen.values)
+        rows = await self._fetch(queries.SELECTED.replace("<chosen>", str(chosen)), *chosen.values)
         found = {Key(row[0], row[1]): Object(*row) for row in rows}
         self._held.update(found)
         self._known.update(found)
@@ -81,12 +81,12 @@ class PostgresTx:
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         """Return the operations there are."""
-        rows = await self._fetch(reading.OPERATIONS, list(set(keys)))
+        rows = await self._fetch(queries.OPERATIONS, list(set(keys)))
         return {Key(row[0], row[1]): operation(row) for row in rows}
 
     async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
         """Return the work there is for these operations, locked."""
-        rows = await self._fetch(reading.WORK, list(set(keys)))
+        rows = await self._fetch(queries.WORK, list(set(keys)))
         return {Key(row[0], row[1]): WorkItem(*row) for row in rows}
 
     async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
@@ -97,78 +97,78 @@ class PostgresTx:
         """
         wanted = set(keys)
         if not wanted <= self._held:
-            await self._lock(reading.LOCK_OBJECTS, wanted - self._held)
-        return [WorkItem(*row) for row in await self._fetch(reading.QUEUES, list(wanted))]
+            await self._lock(queries.LOCK_OBJECTS, wanted - self._held)
+        return [WorkItem(*row) for row in await self._fetch(queries.QUEUES, list(wanted))]
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
         """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
         wanted = list(set(trees))
         self._past_objects = True
-        while len(await self._fetch(reading.LOCK_TREES, wanted)) < len(wanted):  # or pruned since it was planted
-            await self._fetch(reading.PLANT_TREES, wanted)
-        return [Lock(*row) for row in await self._fetch(reading.LOCKS, wanted)]
+        while len(await self._fetch(queries.LOCK_TREES, wanted)) < len(wanted):  # or pruned since it was planted
+            await self._fetch(queries.PLANT_TREES, wanted)
+        return [Lock(*row) for row in await self._fetch(queries.LOCKS, wanted)]
 
     async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
         """Return what these idempotency keys were answered with.
 
         They need no lock: of two who answer the same key the later one is in `Conflict`, and reads again.
         """
-        rows = await self._fetch(reading.ANSWERS, list(set(keys)))
+        rows = await self._fetch(queries.ANSWERS, list(set(keys)))
         return {Key(row[0], row[1]): IdempotencyRecord(*row) for row in rows}
 
     async def count_objects(self, ns: str, kind: str, most: int) -> int:
         """Count the objects of a kind in a namespace, up to so many."""
-        return int((await self._fetch(reading.POPULATION, ns, kind, most))[0][0])
+        return int((await self._fetch(queries.POPULATION, ns, kind, most))[0][0])
 
     async def count_open_operations(self, ns: str, most: int) -> int:
         """Count the operations of a namespace that have not ended, up to so many."""
-        return int((await self._fetch(reading.UNDER_WAY, ns, most))[0][0])
+        return int((await self._fetch(queries.UNDER_WAY, ns, most))[0][0])
 
     async def due_timers(self, limit: int) -> list[Timer]:
         """Return timers that are due, in order, locked with their objects; those locked by others are passed over."""
-        held = await self._fetch(reading.LOCK_DUE, self._now, limit)
-        return [Timer(*row) for row in await self._fetch(reading.DUE, self._now, limit, self._hold(held))]
+        held = await self._fetch(queries.LOCK_DUE, self._now, limit)
+        return [Timer(*row) for row in await self._fetch(queries.DUE, self._now, limit, self._hold(held))]
 
     async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return the groups and lanes that have claimable or running work, locked against other claimers."""
         self._ripened = True
-        args = (self._now, claiming.RIPE_AT_ONCE, self._names.groups_seed)
-        locked = {row[0] for row in await self._fetch(claiming.LOCK_GROUPS, *args)}
-        return claiming.loads_of(await self._fetch(claiming.LOADS), locked)
+        args = (self._now, claims.RIPE_AT_ONCE, self._names.groups_seed)
+        locked = {row[0] for row in await self._fetch(claims.LOCK_GROUPS, *args)}
+        return claims.loads_of(await self._fetch(claims.LOADS), locked)
 
     async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
         """Claim up to so many operations of each lane, and hold those that follow as spares."""
         if not self._ripened:
-            await self._fetch(claiming.RIPEN, self._now, claiming.RIPE_AT_ONCE)
+            await self._fetch(claims.RIPEN, self._now, claims.RIPE_AT_ONCE)
         lanes = list({**rooms, **spares})
         room, spare = ([wanted.get(lane, 0) for lane in lanes] for wanted in (rooms, spares))
-        taken = [WorkItem(*row) for row in await self._fetch(claiming.TAKE, lanes, room, owner, self._now, spare)]
+        taken = [WorkItem(*row) for row in await self._fetch(claims.TAKE, lanes, room, owner, self._now, spare)]
         if not taken:
             return []
-        rows = await self._fetch(claiming.TAKEN, [one.key for one in taken])
+        rows = await self._fetch(claims.TAKEN, [one.key for one in taken])
         return [claim(work, row) for work, row in zip(taken, rows, strict=True)]
 
     async def overdue(self, limit: int) -> list[WorkItem]:
         """Return work whose deadline has passed and that no live worker owns, locked with its objects."""
-        held = await self._fetch(reading.LOCK_OVERDUE, self._now, limit)
-        return [WorkItem(*row) for row in await self._fetch(reading.OVERDUE, self._now, limit, self._hold(held))]
+        held = await self._fetch(queries.LOCK_OVERDUE, self._now, limit)
+        return [WorkItem(*row) for row in await self._fetch(queries.OVERDUE, self._now, limit, self._hold(held))]
 
     async def heartbeat(self, worker: Worker) -> None:
         """Record a worker's sign of life, at the database's time."""
-        await self._fetch(reading.SEEN, worker.id, worker.lease, self._now, worker.host, worker.pid)
+        await self._fetch(queries.SEEN, worker.id, worker.lease, self._now, worker.host, worker.pid)
 
     async def remove_worker(self, worker: str) -> None:
         """Forget a worker that has stopped."""
-        await self._fetch(reading.GONE, worker)
+        await self._fetch(queries.GONE, worker)
 
     async def dead_workers(self) -> list[Worker]:
         """Return the workers whose lease has passed, locked; those locked by others are passed over."""
-        return [Worker(*row) for row in await self._fetch(reading.DEAD, self._now)]
+        return [Worker(*row) for row in await self._fetch(queries.DEAD, self._now)]
 
     async def owned(self, worker: str) -> list[WorkItem]:
         """Return the work that a worker owns, locked with its objects."""
-        await self._fetch(reading.LOCK_OWNED, worker)
-        return [WorkItem(*row) for row in await self._fetch(reading.OWNED, worker)]
+        await self._fetch(queries.LOCK_OWNED, worker)
+        return [WorkItem(*row) for row in await self._fetch(queries.OWNED, worker)]
 
     async def flush_early(self, changes: Changes) -> bool:
         """Begin to write what is final, while the program goes on; tells whether it will be written."""
@@ -218,7 +218,7 @@ class PostgresTx:
         if changes.journal:
             values += [list(map(astuple, changes.journal)), self._names.journal_lock]
         if about:
-            values += [self._names.channel, topics.written(about, self._names.sender)]
+            values += [self._names.channel, encode_topics(about, self._names.sender)]
         sql = statement(written, journaled=bool(changes.journal), told=bool(about))
         self._check(parts, (await self._fetch(sql, *values))[0])
         self.topics |= about

@@ -1,13 +1,84 @@
 """Opening SQLite: what every connection needs to be told."""
 
 import sqlite3
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from random import uniform
+from typing import Literal
+
+from msgspec import Struct
 
 from stateward.store.errors import NotADatabase, Unavailable
-from stateward.store.sqlite.faults import fault
-from stateward.store.sqlite.settings import Settings
-from stateward.store.sqlite.turns import retry_while_busy
+from stateward.store.migrations import Migration, pending
+from stateward.store.sqlite.errors import fault
+
+Synchronous = Literal["FULL", "NORMAL", "OFF"]
+
+MEMORY = ":memory:"
+LOG_BYTES = 16 * 2**20
+
+
+class Settings(Struct, frozen=True):
+    """Where the database is, how durable a commit is, how long to wait for other processes, and how much to keep."""
+
+    path: str
+    synchronous: Synchronous = "FULL"
+    busy_timeout: float = 5.0
+    max_bytes: int | None = None  # the database may not grow beyond this
+    cache_bytes: int = 8 * 2**20  # the system keeps the rest of the file at hand, and a larger one makes commits dearer
+    spill_bytes: int = 64 * 2**20  # so much may a transaction change before it goes into the log ahead of its commit
+    log_bytes: int = LOG_BYTES  # after so much has been written, the log is brought into the database
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether there is no file at all."""
+        return self.path == MEMORY
+
+    @property
+    def log_path(self) -> Path:
+        """The log; SQLite keeps it beside the file itself, not beside a link to it."""
+        return Path(f"{Path(self.path).resolve()}-wal")
+
+    @property
+    def lock_path(self) -> Path:
+        """The file by which processes notice each other."""
+        return Path(f"{self.path}.lock")
+
+
+SHORTEST, LONGEST = 0.0001, 0.001
+
+
+def begin(connection: sqlite3.Connection, patience: float) -> None:
+    """Begin a transaction that writes, waiting for other processes for so many seconds and no longer."""
+    retry_while_busy(connection, "BEGIN IMMEDIATE", patience)
+
+
+def retry_while_busy(connection: sqlite3.Connection, statement: str, patience: float) -> None:
+    """Execute a statement that needs a lock of the file, again and again while other processes hold it."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute(statement).fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+        else:
+            return
+        time.sleep(uniform(SHORTEST, LONGEST))  # noqa: S311 - only spreads attempts
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let several statements see the same state, and no longer than they need: the log cannot be cleared meanwhile."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
 
 PAGE_BYTES = 4096
 STATEMENTS = 512  # prepared ones to keep: each way of writing has one for each size of batch
@@ -93,3 +164,35 @@ def _check_place(settings: Settings) -> None:
         raise NotADatabase(f"{path} is a folder")
     if not path.parent.is_dir():
         raise Unavailable(f"there is no folder {path.parent}")
+
+
+APPLICATION = 0x53574444
+"""Marks the file as ours, in the field of the header that SQLite keeps for this."""
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Apply what is missing, within the transaction that is open; a schema newer than this program is refused."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION and tables:
+        raise NotADatabase("it is an SQLite database of another program")
+    for migration in pending("sqlite", version):
+        _apply(connection, migration)
+
+
+def _apply(connection: sqlite3.Connection, migration: Migration) -> None:
+    for statement in _statements(migration.sql):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {migration.version}")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script, because Python's own way to run one commits whatever is open."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

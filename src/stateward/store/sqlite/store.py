@@ -4,21 +4,43 @@ import time
 from collections.abc import Callable
 from functools import partial
 from os import PathLike, fspath
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from stateward.store.errors import Busy
 from stateward.store.port import Reader, Topic, Tx, TxFunction
-from stateward.store.pruning import Pruning
-from stateward.store.sqlite.checkpoints import Checkpoints
-from stateward.store.sqlite.desk import open_writer_connection
-from stateward.store.sqlite.identity import FileIdentity
-from stateward.store.sqlite.listeners import Listeners
-from stateward.store.sqlite.pruning import SqlitePruning
-from stateward.store.sqlite.reader import SqliteReader
-from stateward.store.sqlite.reading import InlineReading, Pool, Reading
-from stateward.store.sqlite.settings import LOG_BYTES, Settings, Synchronous
-from stateward.store.sqlite.writer import Writer
-from stateward.store.sqlite.writing import InlineWriting, Writing
+from stateward.store.retention import Pruning
+from stateward.store.sqlite.connections import LOG_BYTES, Settings, Synchronous
+from stateward.store.sqlite.readers import InlineReading, Pool, Reading, SqliteReader
+from stateward.store.sqlite.retention import SqlitePruning
+from stateward.store.sqlite.shared_file import FileIdentity
+from stateward.store.sqlite.wal import Checkpoints
+from stateward.store.sqlite.writer import InlineWriting, Writer, Writing, open_writer_connection
+
+TopicListener: TypeAlias = Callable[[Topic], None]
+
+
+class Listeners:
+    """The listeners of one store; they are called on the event loop."""
+
+    def __init__(self) -> None:
+        self._listeners: list[TopicListener] = []
+
+    def add(self, listener: TopicListener) -> Callable[[], None]:
+        """Add a listener and return how to remove it."""
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
+
+    def tell(self, topics: int) -> None:
+        """Call everybody, if there is anything to tell."""
+        if topics:
+            for listener in tuple(self._listeners):
+                listener(Topic(topics))
+
 
 T = TypeVar("T")
 

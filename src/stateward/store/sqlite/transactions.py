@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from stateward.store.errors import Conflict, Full
 from stateward.store.port import TxFunction
-from stateward.store.sqlite.faults import fault
-from stateward.store.sqlite.identity import FileIdentity
-from stateward.store.sqlite.numbers import Numbers
-from stateward.store.sqlite.turns import begin
+from stateward.store.sqlite.apply import Numbers
+from stateward.store.sqlite.connections import begin
+from stateward.store.sqlite.errors import fault
+from stateward.store.sqlite.shared_file import FileIdentity
 from stateward.store.sqlite.tx import SqliteTx
 from stateward.store.topics import NOTHING
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Collection, Mapping
 
 from stateward.store.changes import Changes
+from stateward.store.filters import Selector
 from stateward.store.port import NONE, LaneLoad
 from stateward.store.records import (
     UNLIMITED,
@@ -18,13 +19,10 @@ from stateward.store.records import (
     Worker,
     WorkItem,
 )
-from stateward.store.selection import Selector
-from stateward.store.sqlite import asking, claiming
-from stateward.store.sqlite.applying import Pen
-from stateward.store.sqlite.faults import fault
-from stateward.store.sqlite.numbers import Numbers
-from stateward.store.sqlite.rows import fetched, timer_of, work_of, worker_of
-from stateward.store.sqlite.spelling import packed
+from stateward.store.sqlite import claims, queries
+from stateward.store.sqlite.apply import Numbers, Pen
+from stateward.store.sqlite.codec import fetched, packed, timer_of, work_of, worker_of
+from stateward.store.sqlite.errors import fault
 from stateward.store.topics import NOTHING, topics_of
 
 TIMERS = packed("{Timer}", "FROM timers WHERE due <= ? ORDER BY due, rank, ns, id LIMIT ?")
@@ -72,32 +70,32 @@ class SqliteTx:
         return self._unlimited
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        found = {one.key: one for one in asking.objects(self._connection, keys)}
+        found = {one.key: one for one in queries.objects(self._connection, keys)}
         self._known.update(found.items())
         return found
 
     async def peek(self, keys: Collection[Key]) -> dict[Key, Object]:
-        return {one.key: one for one in asking.objects(self._connection, keys)}
+        return {one.key: one for one in queries.objects(self._connection, keys)}
 
     async def select(self, selector: Selector) -> list[Object]:
-        found = asking.selected(self._connection, selector)
+        found = queries.selected(self._connection, selector)
         self._known |= {(one.ns, one.id): one for one in found}
         return found
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        return {one.key: one for one in asking.operations(self._connection, keys)}
+        return {one.key: one for one in queries.operations(self._connection, keys)}
 
     async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
-        return {one.key: one for one in asking.work(self._connection, keys)}
+        return {one.key: one for one in queries.work(self._connection, keys)}
 
     async def queues(self, keys: Collection[Key]) -> list[WorkItem]:
-        return asking.queues(self._connection, keys)
+        return queries.queues(self._connection, keys)
 
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
-        return asking.locks(self._connection, trees)
+        return queries.locks(self._connection, trees)
 
     async def idempotency_records(self, keys: Collection[Key]) -> dict[Key, IdempotencyRecord]:
-        return {Key(one.ns, one.key): one for one in asking.answers(self._connection, keys)}
+        return {Key(one.ns, one.key): one for one in queries.answers(self._connection, keys)}
 
     async def count_objects(self, ns: str, kind: str, most: int) -> int:
         return self._count(POPULATION, ns, kind, most)
@@ -109,12 +107,12 @@ class SqliteTx:
         return [timer_of(row) for row in fetched(self._connection, TIMERS, (self.now, limit))]
 
     async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
-        claiming.promote(self._connection, self.now)
-        return claiming.busy_lanes(self._connection)
+        claims.promote(self._connection, self.now)
+        return claims.busy_lanes(self._connection)
 
     async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
-        claiming.promote(self._connection, self.now)
-        return claiming.take(self._connection, rooms, owner, self.now, spares)
+        claims.promote(self._connection, self.now)
+        return claims.take(self._connection, rooms, owner, self.now, spares)
 
     async def overdue(self, limit: int) -> list[WorkItem]:
         return [work_of(row) for row in fetched(self._connection, LATE, (self.now, limit))]

@@ -11,18 +11,56 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from sys import getswitchinterval, setswitchinterval
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from stateward.store.errors import StoreError, Unavailable
 from stateward.store.port import TxFunction
-from stateward.store.sqlite.checkpoints import Checkpoints
-from stateward.store.sqlite.desk import WriterConnection
-from stateward.store.sqlite.identity import FileIdentity
-from stateward.store.sqlite.others import Others
-from stateward.store.sqlite.transactions import AnyProgram, Outcome
+from stateward.store.sqlite.apply import install
+from stateward.store.sqlite.connections import Settings, begin, migrate, open_writer
+from stateward.store.sqlite.errors import fault
+from stateward.store.sqlite.shared_file import FileIdentity, LockFile, Others
+from stateward.store.sqlite.transactions import AnyProgram, Outcome, Transactions
+from stateward.store.sqlite.wal import Checkpoints
 from stateward.store.topics import ANYTHING, NOTHING
+
+
+class WriterConnection(Struct, frozen=True):
+    """Everything that whoever writes has before them; a database in memory has no lock file."""
+
+    connection: sqlite3.Connection
+    transactions: Transactions
+    lock: LockFile | None
+
+    def close(self) -> None:
+        """Close the database, then leave."""
+        self.connection.close()
+        if self.lock is not None:
+            self.lock.close()
+
+
+def open_writer_connection(settings: Settings, clock: Callable[[], float], files: FileIdentity) -> WriterConnection:
+    """Open a database, bring it to this version's schema, and join its users."""
+    connection, lock = open_writer(settings), None
+    try:
+        begin(connection, settings.busy_timeout)
+        if not settings.in_memory:
+            lock = LockFile(settings.lock_path)
+            lock.enter()
+        migrate(connection)
+        connection.execute("UPDATE numbers SET work = work WHERE false")  # a read-only file shows only now
+        connection.execute("COMMIT")
+        install(connection)
+        if lock is not None:
+            files.remember()
+    except BaseException as error:
+        connection.close()
+        if lock is not None:
+            lock.close()
+        raise (fault(error) if isinstance(error, sqlite3.Error) else error) from None
+    return WriterConnection(connection, Transactions(connection, clock, settings.busy_timeout, files), lock)
+
 
 T = TypeVar("T")
 
@@ -175,3 +213,49 @@ def _settle(future: Future[Any], outcome: Outcome) -> None:
         future.set_exception(outcome.error)
     else:
         future.set_result(outcome.value)
+
+
+class Writing(Protocol):
+    """Runs programs one after the other on the one connection that writes."""
+
+    @property
+    def writer_connection(self) -> WriterConnection:
+        """What it works with; raises `Unavailable` while it is not at work."""
+
+    async def start(self) -> None:
+        """Open the database; raises what keeps it from that."""
+
+    async def run(self, program: TxFunction[T]) -> T:
+        """Have a program run; returns when it is durable."""
+
+    async def stop(self) -> None:
+        """Finish what was begun and close the database."""
+
+
+class InlineWriting:
+    """Runs each program at once and on the event loop: no threads, so everything happens in one order."""
+
+    def __init__(self, furnish: Callable[[], WriterConnection], tell: Callable[[int], None]) -> None:
+        self._furnish = furnish
+        self._tell = tell
+        self._desk: WriterConnection | None = None
+
+    @property
+    def writer_connection(self) -> WriterConnection:
+        if self._desk is None:
+            raise Unavailable("the store is closed")
+        return self._desk
+
+    async def start(self) -> None:
+        self._desk = self._furnish()
+
+    async def run(self, program: TxFunction[T]) -> T:
+        (outcome,) = self.writer_connection.transactions.run([program])
+        value: T = outcome.unwrap()
+        self._tell(outcome.topics)
+        return value
+
+    async def stop(self) -> None:
+        if self._desk is not None:
+            self._desk.close()
+            self._desk = None

@@ -8,9 +8,9 @@ from stateward.agents.site import SiteError, Tell
 from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT
 from stateward.engine import NotFound
 from stateward.store.changes import Changes
+from stateward.store.filters import Page, Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key
-from stateward.store.selection import Page, Selector
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, Hand, House
 
 C1 = "munich:c1"

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from stateward.store import open_store
-from stateward.store.selection import JournalFilter
+from stateward.store.filters import JournalFilter
 from tests.integration.server.processes import PATIENT, Process, Served, served
 from tests.servers import PostgresServer
 

@@ -23,9 +23,9 @@ from stateward.engine import Engine, Permanent, Request
 from stateward.errors import BadInput
 from stateward.lifecycle import USER
 from stateward.store.changes import Changes
+from stateward.store.filters import Page, Selector
 from stateward.store.port import Store
 from stateward.store.records import Key
-from stateward.store.selection import Page, Selector
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, thing
 from tests.integration.domains.leases.things import Things
 from tests.integration.domains.mci.conftest import mci

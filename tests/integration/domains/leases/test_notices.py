@@ -12,7 +12,7 @@ from stateward.domains.leases.lifecycle import NOTICE
 from stateward.domains.leases.notices import notice_key, pause_after
 from stateward.domains.leases.settings import Settings
 from stateward.engine import NotFound
-from stateward.store.selection import Page, Selector
+from stateward.store.filters import Page, Selector
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, hosts, thing
 from tests.integration.domains.leases.judge import judging, told
 from tests.integration.server.processes import PATIENT, Served

@@ -19,7 +19,7 @@ from stateward.domains.leases.model import (
     lease_of,
 )
 from stateward.engine.requests import Creation
-from stateward.store.selection import JournalFilter, Page, Selector
+from stateward.store.filters import JournalFilter, Page, Selector
 from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, hosts
 from tests.integration.domains.leases.things import Things
 

@@ -12,8 +12,8 @@ from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import vm_of
 from stateward.drivers import MachineState, Place
 from stateward.lifecycle import TRANSITIONAL
+from stateward.store.filters import JournalFilter
 from stateward.store.records import Object
-from stateward.store.selection import JournalFilter
 from tests.integration.domains.mci.conftest import PATIENT, House
 from tests.stores import fresh_store
 

@@ -21,9 +21,9 @@ from stateward.drivers.simulated.machine import state_at
 from stateward.engine.external_reports import Sighting
 from stateward.errors import BadInput
 from stateward.lifecycle import PROVIDER
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
 from stateward.store.records import JournalEntry, Status
-from stateward.store.selection import JournalFilter
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci, open_house
 
 SEOUL = Place("aws", "ap-northeast-2")

@@ -27,8 +27,8 @@ from stateward.drivers.simulated.faults import Temper
 from stateward.drivers.simulated.machine import Machine, state_at
 from stateward.engine import Engine
 from stateward.lifecycle import TRANSITIONAL
+from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.records import Key
-from stateward.store.selection import JournalFilter, Page, Selector
 from stateward.store.sqlite import SqliteStore
 from tests.integration.domains.mci.conftest import House
 from tests.simulation.loop import PARTY, Party, Spinning, VirtualLoop

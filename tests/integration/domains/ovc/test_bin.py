@@ -8,8 +8,8 @@ import pytest
 
 from stateward.domains.ovc.errors import HasRunning, InTheBin, ParentNotReady
 from stateward.domains.ovc.model import AccountSpec, CloudspaceSpec, ImageSpec
+from stateward.store.filters import Selector
 from stateward.store.port import Store
-from stateward.store.selection import Selector
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud, open_cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -18,9 +18,9 @@ from stateward.drivers.qemu.monitor import MonitorError
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import HEALER
 from stateward.store import open_store
+from stateward.store.filters import Selector
 from stateward.store.port import Tx
 from stateward.store.records import Key
-from stateward.store.selection import Selector
 from tests.integration.domains.ovc.cloud import ADA, FILES, Cloud, open_cloud
 from tests.integration.domains.ovc.processes import nodes_in, vms_in
 from tests.integration.drivers.local.host import kill_all_in, left_of, needs_qemu

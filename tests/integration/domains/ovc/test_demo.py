@@ -7,7 +7,7 @@ import pytest
 
 from stateward.domains.ovc.demo import DISKS, MACHINES, NODES, NS, OvcDemo
 from stateward.domains.ovc.lifecycle import DISK, NODE, VM
-from stateward.store.selection import Selector
+from stateward.store.filters import Selector
 from tests.integration.domains.ovc.cloud import Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -11,7 +11,7 @@ from stateward.domains.ovc.lifecycle import DISK, IMAGE
 from stateward.domains.ovc.model import DiskSpec, ImageSpec, text
 from stateward.engine import Accepted, Denied
 from stateward.engine.requests import Creation
-from stateward.store.selection import JournalFilter
+from stateward.store.filters import JournalFilter
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -9,8 +9,8 @@ from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.settings import Settings, read_settings, timed
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import HEALER
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
-from stateward.store.selection import JournalFilter
 from tests.integration.domains.ovc.cloud import ADA, Cloud, open_cloud
 
 

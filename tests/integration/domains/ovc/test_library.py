@@ -8,7 +8,7 @@ from stateward.domains.ovc.lifecycle import IMAGE
 from stateward.domains.ovc.model import ImageSpec
 from stateward.errors import BadInput
 from stateward.store import open_store
-from stateward.store.selection import Page, Selector
+from stateward.store.filters import Page, Selector
 from tests.integration.domains.ovc.cloud import ANN, FILES, Cloud, open_cloud
 
 

@@ -11,8 +11,8 @@ from stateward.engine import Accepted, Denied
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import KeyReused
 from stateward.engine.requests import Creation
+from stateward.store.filters import JournalFilter, Selector
 from stateward.store.records import JournalEntry
-from stateward.store.selection import JournalFilter, Selector
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -21,8 +21,8 @@ from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Handler, Job, Kind, ObservedOutcome, Temporary
 from stateward.server.windows import Windows, encode_line
 from stateward.store import open_store
+from stateward.store.filters import JournalFilter
 from stateward.store.records import Key
-from stateward.store.selection import JournalFilter
 from tests.integration.domains.ovc.cloud import ADA, PAPER, Cloud
 from tests.integration.domains.ovc.doors import furnish_with_doors
 from tests.ways import open_to_readers, ways_out

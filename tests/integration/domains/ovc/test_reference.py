@@ -21,9 +21,9 @@ from stateward.domains.ovc.nodes.driver_node import Driven
 from stateward.domains.ovc.nodes.port import Power
 from stateward.domains.ovc.queries import objects
 from stateward.engine import Accepted, Denied
+from stateward.store.filters import Selector
 from stateward.store.port import Store
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 from stateward.store.sqlite.store import SqliteStore
 from tests.integration.domains.ovc.cloud import ADA, ANN, Cloud, open_cloud
 from tests.integration.domains.ovc.reference import RUNS, TABLE, Model, No, Thing

@@ -24,8 +24,8 @@ from stateward.engine import Accepted, Denied, Engine
 from stateward.engine.row_locks import conflicts
 from stateward.locks.paths import parse_path
 from stateward.store import open_store
+from stateward.store.filters import JournalFilter
 from stateward.store.records import Lock
-from stateward.store.selection import JournalFilter
 from tests.integration.domains.systems.worker_process import READY
 from tests.servers import PostgresServer
 

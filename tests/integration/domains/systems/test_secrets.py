@@ -12,8 +12,8 @@ from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.domains.systems.service import Actions
 from stateward.engine import Accepted
 from stateward.server.windows import encode_line
+from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
-from stateward.store.selection import JournalFilter
 from tests.integration.domains.systems.conftest import PATIENT
 from tests.ways import READERS, Served, open_to_readers, ways_out
 

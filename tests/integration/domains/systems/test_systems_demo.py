@@ -9,7 +9,7 @@ from stateward.domains.systems.backends.simulated_backend import SimulatedBacken
 from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.engine import Engine
 from stateward.store import open_store
-from stateward.store.selection import JournalFilter
+from stateward.store.filters import JournalFilter
 
 
 async def test_the_demo_deploys_scales_and_crashes(monkeypatch: pytest.MonkeyPatch) -> None:

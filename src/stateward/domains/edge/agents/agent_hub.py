@@ -49,9 +49,9 @@ from stateward.domains.edge.records.agent_upgrade import hangs_up, upgrade_due
 from stateward.engine import Denied, Engine
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
+from stateward.store.filters import Page, Selector
 from stateward.store.records import JournalEntry as JournalLine
 from stateward.store.records import Key, Object, Operation
-from stateward.store.selection import Page, Selector
 
 log = logging.getLogger("stateward.edge")
 audit = logging.getLogger("stateward.audit")

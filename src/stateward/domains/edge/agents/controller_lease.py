@@ -14,8 +14,8 @@ from stateward.engine import Denied, Engine
 from stateward.lifecycle import CONTROLLER
 from stateward.naming import new_id
 from stateward.store.errors import StoreError
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object, Timer
-from stateward.store.selection import Page, Selector
 
 LEASE = 15.0
 """How many seconds a controller may be silent before it is taken for dead."""

@@ -20,8 +20,8 @@ from stateward.domains.edge.service import Caller, Service
 from stateward.engine import Denied
 from stateward.engine.troubles import FaultIsolation
 from stateward.store.errors import StoreError
+from stateward.store.filters import Page, Selector
 from stateward.store.records import JournalEntry, Key, Object
-from stateward.store.selection import Page, Selector
 
 log = logging.getLogger("stateward.edge")
 

@@ -19,8 +19,8 @@ from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.errors import VersionMismatch
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Selector
 
 log = logging.getLogger("stateward.mci")
 

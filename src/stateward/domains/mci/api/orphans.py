@@ -16,8 +16,8 @@ from stateward.drivers import Accepted, Already, Deed, Listing, MachineState, Re
 from stateward.engine import NotFound
 from stateward.errors import StatewardError
 from stateward.naming import new_id
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
-from stateward.store.selection import Selector
 
 log = logging.getLogger("stateward.mci")
 

@@ -24,8 +24,8 @@ from stateward.domains.plugin import reads
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
 from stateward.naming import new_id
+from stateward.store.filters import Page, Selector
 from stateward.store.records import Object, Status
-from stateward.store.selection import Page, Selector
 
 Wish = Callable[[Fields, Connection, str], NetworkSpec | GroupSpec | KeySpec]
 

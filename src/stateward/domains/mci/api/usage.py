@@ -7,8 +7,8 @@ import msgspec
 from stateward.domains.mci.catalogue import objects
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VmState
 from stateward.domains.mci.model import GroupSpec, vm_of
+from stateward.store.filters import Selector
 from stateward.store.port import Reader
-from stateward.store.selection import Selector
 
 Usage = dict[tuple[str, str], list[str]]
 """What uses a resource, by its type and name."""

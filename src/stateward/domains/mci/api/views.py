@@ -45,8 +45,8 @@ from stateward.domains.mci.service import Service
 from stateward.domains.mci.status import MciStatus, roll_up
 from stateward.drivers import PartKind
 from stateward.errors import StatewardError
+from stateward.store.filters import Selector
 from stateward.store.records import Object
-from stateward.store.selection import Selector
 
 STATES = {one.word: one for one in MciState}
 

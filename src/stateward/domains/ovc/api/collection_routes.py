@@ -25,7 +25,7 @@ from stateward.domains.ovc.service import Service
 from stateward.domains.plugin import disclosure_of, engine_of, needs
 from stateward.errors import UnknownName
 from stateward.lifecycle import Lifecycle
-from stateward.store.selection import Page, Selector
+from stateward.store.filters import Page, Selector
 
 States = Annotated[str | None, QueryParameter(name="state", description="only in these states, with commas between")]
 Parent = Annotated[str | None, QueryParameter(description="only what is below this object")]

@@ -23,8 +23,8 @@ from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
 from stateward.lifecycle import CONTROLLER, USER, moving
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Selector
 
 RUNNING = (VmState.RUNNING, VmState.PAUSED, *moving(VmState))
 SHOWN = 5

@@ -14,8 +14,8 @@ from stateward.domains.ovc.object_updates import known, refuse_taken
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
+from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
-from stateward.store.selection import Selector
 
 RESERVED = frozenset({"folder", "program"})
 """Options of drivers that are not for whoever registers a node: where on this host it is, and what it runs."""

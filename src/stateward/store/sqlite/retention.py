@@ -7,12 +7,12 @@ from typing import Any
 from msgspec.json import decode, encode
 
 from stateward.store.port import Tx, TxFunction
-from stateward.store.pruning import PORTION, Old, Span, Walked, everything, walked
 from stateward.store.records import Key
-from stateward.store.sqlite.reading import Reading
-from stateward.store.sqlite.spelling import spelled
+from stateward.store.retention import PORTION, Old, Span, Walked, everything, walked
+from stateward.store.sqlite.codec import spelled
+from stateward.store.sqlite.readers import Reading
 from stateward.store.sqlite.tx import SqliteTx
-from stateward.store.sqlite.writing import Writing
+from stateward.store.sqlite.writer import Writing
 
 PACKED = "SELECT coalesce(json_group_array(json_array(<columns>)), '[]') FROM (<rows>)"
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3)"

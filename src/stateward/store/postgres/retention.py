@@ -5,11 +5,11 @@ The statements are planned like those of the writers: by key, whatever the plann
 
 from collections.abc import Collection, Sequence
 
+from stateward.store.postgres.codec import spelled
 from stateward.store.postgres.connections import Connections, Row, within
-from stateward.store.postgres.faults import FAULTS, fault
-from stateward.store.postgres.rows import spelled
-from stateward.store.pruning import PORTION, Old, Span, Walked, everything, walked
+from stateward.store.postgres.errors import FAULTS, fault
 from stateward.store.records import Key
+from stateward.store.retention import PORTION, Old, Span, Walked, everything, walked
 
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) page"
 

@@ -14,20 +14,48 @@ then, and the log grows. Several processes may do all this with one file: whoeve
 """
 
 import logging
+import os
 import sqlite3
 from collections.abc import Callable
 from enum import Enum, auto
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
 from time import monotonic
 
 from msgspec import Struct
 
-from stateward.store.errors import StoreError
-from stateward.store.sqlite.connections import PAGE_BYTES, open_checkpointer
-from stateward.store.sqlite.gauge import Gauge
-from stateward.store.sqlite.identity import FileIdentity
-from stateward.store.sqlite.settings import Settings
+from stateward.store.errors import StoreError, Unavailable
+from stateward.store.sqlite.connections import PAGE_BYTES, Settings, open_checkpointer
+from stateward.store.sqlite.shared_file import FileIdentity
+
+HEADER_BYTES, PAGE_SIZE_FIELD, SALT_FIELD = 32, slice(8, 12), slice(16, 24)
+FRAME_HEADER_BYTES, FRAME_SALT_FIELD = 24, slice(8, 16)
+
+
+class Gauge:
+    """The log of a database that is open: it is removed when the last one leaves."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise Unavailable(str(error)) from error
+
+    def reaches(self, frames: int) -> bool:
+        """Tell whether the log has so many frames; it costs the same however long the log is."""
+        try:
+            header = os.pread(self._file, HEADER_BYTES, 0)
+            frame_bytes = FRAME_HEADER_BYTES + int.from_bytes(header[PAGE_SIZE_FIELD])
+            frame = os.pread(self._file, FRAME_HEADER_BYTES, HEADER_BYTES + (frames - 1) * frame_bytes)
+        except OSError:
+            return False  # what is wrong with the log is told by who writes it
+        return len(header) == HEADER_BYTES and header[SALT_FIELD] == frame[FRAME_SALT_FIELD]
+
+    def close(self) -> None:
+        """Look no more."""
+        os.close(self._file)
+
 
 SOON, LATER = 0.01, 0.5
 """Seconds until the next try when a reader or another process was in the way: more and more; and after an error."""

@@ -12,8 +12,7 @@ from msgspec.json import encode
 
 from stateward.store.port import LaneLoad
 from stateward.store.records import Claim, Lane, LaneGroup, default_group, default_lane
-from stateward.store.sqlite.rows import claim_of, fetched, is_fresh
-from stateward.store.sqlite.spelling import packed, spelled
+from stateward.store.sqlite.codec import claim_of, fetched, is_fresh, packed, spelled
 
 FREE = "owner IS NULL AND ready = 1 AND remote = 0 AND fenced = 0 AND children = 0"
 CLAIMABLE = f"delayed = 0 AND {FREE}"

@@ -8,8 +8,8 @@ has taken. Where nothing is limited (the default lane) no lock is needed, as row
 from collections.abc import Collection, Iterable
 
 from stateward.store.port import LaneLoad
+from stateward.store.postgres.codec import spelled
 from stateward.store.postgres.connections import Row
-from stateward.store.postgres.rows import spelled
 from stateward.store.records import UNLIMITED, Lane, LaneGroup, default_group, default_lane
 
 RIPE_AT_ONCE = 1000

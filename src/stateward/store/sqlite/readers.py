@@ -1,12 +1,16 @@
 """What is asked beside the writer."""
 
 import sqlite3
+from asyncio import get_running_loop, to_thread
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from stateward.store.errors import Busy, Unavailable
+from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import LaneLoad, LaneWork, StateCounts, StuckWork
 from stateward.store.records import (
     JournalEntry,
@@ -20,17 +24,124 @@ from stateward.store.records import (
     Worker,
     WorkItem,
 )
-from stateward.store.selection import JournalFilter, Page, Selector
-from stateward.store.sqlite import asking
-from stateward.store.sqlite.choosing import chosen_lines, chosen_objects, source_of
-from stateward.store.sqlite.claiming import DELAYED, all_lanes
-from stateward.store.sqlite.listing import listed
-from stateward.store.sqlite.reading import Reading
-from stateward.store.sqlite.rows import Row, fetched, line_of, operation_of, progress_of, timer_of, worker_of
-from stateward.store.sqlite.spelling import packed, spelled
-from stateward.store.sqlite.turns import snapshot
+from stateward.store.sqlite import queries
+from stateward.store.sqlite.claims import DELAYED, all_lanes
+from stateward.store.sqlite.codec import (
+    Row,
+    fetched,
+    line_of,
+    operation_of,
+    packed,
+    progress_of,
+    spelled,
+    timer_of,
+    worker_of,
+)
+from stateward.store.sqlite.connections import Settings, open_reader, snapshot
+from stateward.store.sqlite.errors import fault
+from stateward.store.sqlite.queries import chosen_lines, chosen_objects, listed, source_of
+from stateward.store.sqlite.shared_file import FileIdentity
 
 T = TypeVar("T")
+
+
+class Reading(Protocol):
+    """Where questions are asked."""
+
+    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Answer a question."""
+
+    async def glance(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Answer a question that is answered from a page or two."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
+class Pool:
+    """A few threads, each with a connection while it answers. Nothing stays open between two questions."""
+
+    def __init__(self, settings: Settings, size: int, files: FileIdentity) -> None:
+        self._settings = settings
+        self._files = files
+        self._idle: list[sqlite3.Connection] = []
+        self._at_hand: sqlite3.Connection | None = None
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="stateward-reader")
+        self._closed = False
+
+    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        self._require_open()
+        return await get_running_loop().run_in_executor(self._threads, self._answer, question)
+
+    async def glance(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        self._require_open()
+        try:
+            if self._at_hand is None:
+                self._at_hand = self._opened(replace(self._settings, busy_timeout=0.0))
+            return answer(self._at_hand, question)
+        except Busy:
+            return await self.ask(question)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._at_hand is not None:
+            self._at_hand.close()
+        await to_thread(self._threads.shutdown)
+        while self._idle:
+            self._idle.pop().close()
+
+    def _answer(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._lent()
+        try:
+            return answer(connection, question)
+        finally:
+            self._idle.append(connection)
+
+    def _lent(self) -> sqlite3.Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._opened(self._settings)
+
+    def _opened(self, settings: Settings) -> sqlite3.Connection:
+        connection = open_reader(settings)
+        try:
+            self._files.check()  # what has just been opened may be another file
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the store is closed")
+        self._files.require()
+
+
+class InlineReading:
+    """Answers on the spot, on the connection that writes; nothing can be under way there."""
+
+    def __init__(self, connection: Callable[[], sqlite3.Connection]) -> None:
+        self._connection = connection
+
+    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        return answer(self._connection(), question)
+
+    async def glance(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        return answer(self._connection(), question)
+
+    async def close(self) -> None:
+        pass
+
+
+def answer(connection: sqlite3.Connection, question: Callable[[sqlite3.Connection], T]) -> T:
+    """Ask, and say what went wrong in the words of the store."""
+    try:
+        return question(connection)
+    except sqlite3.Error as error:
+        raise fault(error) from error
+
+
 Value: TypeAlias = object
 
 # An operation is stored as waiting until it has ended; that somebody works on it is known from its work.
@@ -118,11 +229,11 @@ class SqliteReader:
         self._clock = clock
 
     async def object(self, key: Key) -> Object | None:
-        return await self._reading.glance(lambda connection: asking.an_object(connection, key))
+        return await self._reading.glance(lambda connection: queries.an_object(connection, key))
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
         look = self._reading.glance if len(keys) <= FEW else self._reading.ask
-        found = await look(lambda connection: asking.objects(connection, keys))
+        found = await look(lambda connection: queries.objects(connection, keys))
         return {one.key: one for one in found}
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
@@ -152,7 +263,7 @@ class SqliteReader:
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         look = self._reading.glance if len(keys) <= FEW else self._reading.ask
-        found = await look(lambda connection: asking.operations(connection, keys))
+        found = await look(lambda connection: queries.operations(connection, keys))
         return {one.key: one for one in found}
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
@@ -162,7 +273,7 @@ class SqliteReader:
         return await self._all(operation_of, CHILDREN_OF, *key)
 
     async def queue_of(self, key: Key) -> list[WorkItem]:
-        return await self._reading.ask(lambda connection: asking.queues(connection, (key,)))
+        return await self._reading.ask(lambda connection: queries.queues(connection, (key,)))
 
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         chosen = chosen_lines(only)
@@ -203,7 +314,7 @@ class SqliteReader:
         return await self._all(timer_of, TIMERS, ns, limit)
 
     async def locks_of(self, tree: Key) -> list[Lock]:
-        return await self._reading.ask(lambda connection: asking.locks(connection, (tree,)))
+        return await self._reading.ask(lambda connection: queries.locks(connection, (tree,)))
 
     async def next_due_time(self) -> float | None:
         wake: float | None = await self._one(NEXT_WAKE, self._clock())

@@ -1,0 +1,357 @@
+# ruff: noqa: S608 - statements are put together from our own constants
+"""A set of changes as few statements: each kind of row is one clause, and all clauses go in one `WITH`.
+
+Round trips are what a transaction costs, so everything is sent at once: whole rows, as arrays of the tables' own types
+(by far the cheapest form for the driver). The clauses take effect one after the other, in the order given here, and
+count what they wrote. The journal comes last: its numbers are given under a lock that is held until the commit, which
+is what puts them in the order of commits, so its turn is waited for only when all else is written and every exact
+count is right.
+
+One statement cannot change a row twice. Where two clauses touch the same row (an operation that is added and ended at
+once), the later one goes into a further statement.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from stateward.store.changes import Changes
+from stateward.store.postgres.codec import RECORDS, spelled
+from stateward.store.records import Key, Object, WorkItem
+
+
+class Clause(Struct, frozen=True):
+    """How rows of one kind are written."""
+
+    name: str
+    table: str
+    sql: str
+    exact: bool
+
+
+def _clause(name: str, table: str, sql: str, *, exact: bool = False, number: str = "r.seq") -> Clause:
+    """Make a clause; `number` is what gives a row its number, where the store does."""
+    return Clause(name, table, spelled(sql).replace("r.seq", number), exact)
+
+
+BORN = _clause(
+    "born",
+    "objects",
+    "INSERT INTO objects SELECT {Object:r} FROM unnest({rows}::objects_row[]) r ON CONFLICT DO NOTHING RETURNING 1",
+    exact=True,
+)
+MOVED = _clause(
+    "moved",
+    "objects",
+    """
+    UPDATE objects o
+    SET state = r.state, since = r.since, version = r.version, generation = r.generation, op = r.op, error = r.error
+    FROM unnest({rows}::moved_row[]) r
+    WHERE {o.ns==r.ns} AND o.id = r.id AND o.version = r.version - 1
+    RETURNING 1
+    """,
+    exact=True,
+)
+REPLACED = _clause(
+    "replaced",
+    "objects",
+    """
+    UPDATE objects o SET {Object=r}
+    FROM unnest({rows}::objects_row[]) r
+    WHERE {o.ns==r.ns} AND o.id = r.id AND o.version = r.version - 1
+    RETURNING 1
+    """,
+    exact=True,
+)
+ACCEPTED = _clause(
+    "accepted",
+    "operations",
+    "INSERT INTO operations SELECT {Operation:r} FROM unnest({rows}::operations_row[]) r RETURNING 1",
+)
+STEPPED = _clause(
+    "stepped",
+    "operations",
+    """
+    UPDATE operations o SET steps = r.steps
+    FROM unnest({rows}::steps_row[]) r WHERE {o.ns==r.ns} AND o.id = r.op
+    RETURNING 1
+    """,
+    exact=True,
+)
+RECAST = _clause(
+    "recast",
+    "operations",
+    """
+    UPDATE operations o SET origin = r.origin, via = r.via, desired = r.desired, failing = r.failing
+    FROM unnest({rows}::operations_row[]) r WHERE {o.ns==r.ns} AND o.id = r.id
+    RETURNING 1
+    """,
+    exact=True,
+)
+ENDED = _clause(
+    "ended",
+    "operations",
+    """
+    UPDATE operations o
+    SET status = r.status, attempts = r.attempts, started = r.started, ended = r.ended, result = r.result,
+        error = r.error
+    FROM unnest({rows}::ended_row[]) r WHERE {o.ns==r.ns} AND o.id = r.op
+    RETURNING 1
+    """,
+    exact=True,
+)
+ENQUEUED = _clause(
+    "enqueued",
+    "work",
+    "INSERT INTO work SELECT {WorkItem:r}, r.delayed FROM unnest({rows}::work_row[]) r RETURNING 1",
+    number="coalesce(nullif(r.seq, 0), nextval('work_seq'))",
+)
+REQUEUED = _clause(
+    "requeued",
+    "work",
+    """
+    UPDATE work w SET {WorkItem=r}, delayed = r.delayed
+    FROM unnest({rows}::work_row[]) r WHERE {w.ns==r.ns} AND w.op = r.op
+    RETURNING 1
+    """,
+    exact=True,
+    number="coalesce(nullif(r.seq, 0), w.seq)",
+)
+BEGUN = _clause(
+    "begun",
+    "work",
+    """
+    UPDATE work w SET deadline = r.deadline
+    FROM unnest({rows}::work_row[]) r
+    WHERE {w.ns==r.ns} AND w.op = r.op AND w.owner = r.owner AND w.epoch = r.epoch AND w.deadline IS NULL
+    RETURNING 1
+    """,
+)
+DEQUEUED = _clause(
+    "dequeued",
+    "work",
+    "DELETE FROM work w USING unnest({rows}::row_key[]) r WHERE {w.ns==r.ns} AND w.op = r.id RETURNING 1",
+)
+# The parents are locked in a fixed order, as children of the same parents may end in several processes at once.
+RELIEVED = _clause(
+    "relieved",
+    "work",
+    """
+    WITH parents AS MATERIALIZED (
+        SELECT w.ns, w.op, e.ended
+        FROM (SELECT ns, id, count(*)::integer AS ended FROM unnest({rows}::row_key[]) r GROUP BY ns, id) e
+        JOIN work w ON {w.ns==e.ns} AND w.op = e.id
+        ORDER BY w.seq
+        FOR UPDATE OF w
+    )
+    UPDATE work w SET children = greatest(w.children - p.ended, 0) FROM parents p WHERE {w.ns==p.ns} AND w.op = p.op
+    RETURNING 1
+    """,
+)
+PROGRESSED = _clause(
+    "progressed",
+    "progress",
+    "INSERT INTO progress SELECT {Progress:r} FROM unnest({rows}::progress_row[]) r RETURNING 1",
+    number="nextval('progress_seq')",
+)
+LOCKED = _clause(
+    "locked",
+    "locks",
+    "INSERT INTO locks SELECT {Lock:r} FROM unnest({rows}::locks_row[]) r RETURNING 1",
+    number="coalesce(nullif(r.seq, 0), nextval('lock_seq'))",
+)
+GRANTED = _clause(
+    "granted",
+    "locks",
+    """
+    UPDATE locks l SET waiting = false
+    FROM unnest({rows}::locks_row[]) r
+    WHERE {l.ns==r.ns} AND l.tree = r.tree AND l.path = r.path AND l.op = r.op AND l.mode = r.mode
+    RETURNING 1
+    """,
+    exact=True,
+)
+UNLOCKED = _clause(
+    "unlocked",
+    "locks",
+    "DELETE FROM locks l USING unnest({rows}::row_key[]) r WHERE {l.ns || ''==r.ns} AND l.op = r.id RETURNING 1",
+)
+STOPPED = _clause(
+    "stopped",
+    "timers",
+    "DELETE FROM timers t USING unnest({rows}::row_key[]) r WHERE {t.ns==r.ns} AND t.id = r.id RETURNING 1",
+)
+TIMED = _clause(
+    "timed",
+    "timers",
+    """
+    INSERT INTO timers SELECT {Timer:r} FROM unnest({rows}::timers_row[]) r
+    ON CONFLICT (ns, id) DO UPDATE SET {Timer=excluded}
+    RETURNING 1
+    """,
+)
+ANSWERED = _clause(
+    "answered",
+    "answers",
+    """INSERT INTO answers SELECT {IdempotencyRecord:r} FROM unnest({rows}::answers_row[]) r
+    ON CONFLICT DO NOTHING RETURNING 1""",
+    exact=True,
+)
+LANED = _clause(
+    "laned",
+    "lanes",
+    """
+    INSERT INTO lanes SELECT {Lane:r} FROM unnest({rows}::lanes_row[]) r
+    ON CONFLICT (lane) DO UPDATE SET grp = excluded.grp, {Lane=excluded}
+    RETURNING 1
+    """,
+)
+GROUPED = _clause(
+    "grouped",
+    "lane_groups",
+    """
+    INSERT INTO lane_groups SELECT r.grp, r.lanes FROM unnest({rows}::lane_groups_row[]) r
+    ON CONFLICT (grp) DO UPDATE SET lanes = excluded.lanes
+    RETURNING 1
+    """,
+)
+# Lines get their numbers when it is their turn, in the order in which they were given.
+JOURNALED = _clause(
+    "journaled",
+    "journal",
+    spelled(
+        """
+    INSERT INTO journal
+    SELECT {JournalEntry:r} FROM turn, unnest({rows}::journal_row[]) WITH ORDINALITY AS r(<columns>, place)
+    ORDER BY r.place
+    RETURNING 1
+    """,
+        columns=", ".join(RECORDS["JournalEntry"]),
+    ),
+    number="nextval('journal_seq')",
+)
+
+
+Rows: TypeAlias = Sequence[tuple[Any, ...]]
+Known: TypeAlias = Mapping[Key, Object]
+"""The objects that the transaction has read, as they are stored."""
+
+_first_two = itemgetter(0, 1)
+
+
+class Part(NamedTuple):
+    """A clause with its rows."""
+
+    clause: Clause
+    rows: Rows
+
+    def keys(self) -> set[tuple[Any, ...]]:
+        """Return what tells the touched rows of the table from others."""
+        if self.clause is LOCKED or self.clause is GRANTED:
+            return {(row[0], row[4]) for row in self.rows}
+        return set(map(_first_two, self.rows))
+
+
+def parts_of(changes: Changes, known: Known, now: float) -> list[Part]:
+    """Return the changes as parts in the order in which they take effect, without those that have no rows."""
+    return [Part(clause, rows) for clause, rows in _all_rows(changes, known, now) if rows]
+
+
+def _all_rows(changes: Changes, known: Known, now: float) -> Iterator[tuple[Clause, Rows]]:
+    yield from _objects(changes.objects, known)
+    yield ACCEPTED, _tuples(changes.operations)
+    yield ENDED, _tuples(changes.ended)
+    yield STEPPED, [(key.ns, key.id, steps) for key, steps in changes.steps]
+    yield RECAST, _tuples(changes.renamed_states)
+    yield DEQUEUED, changes.work_gone
+    yield ENQUEUED, _work(changes.new_work, now)
+    yield REQUEUED, _work(changes.work, now)
+    yield BEGUN, _work(changes.prefetch_started, now)
+    yield RELIEVED, changes.children_ended
+    yield UNLOCKED, changes.locks_gone
+    yield LOCKED, _tuples(changes.locks)
+    yield GRANTED, _tuples(changes.locks_granted)
+    yield STOPPED, changes.timers_gone
+    yield TIMED, _tuples({one.key: one for one in changes.timers}.values())
+    yield ANSWERED, sorted(_tuples(changes.idempotency_records), key=_first_two)
+    yield LANED, sorted(_tuples({one.lane: one for one in changes.lanes}.values()))
+    yield GROUPED, sorted(_tuples({one.grp: one for one in changes.groups}.values()))
+    yield PROGRESSED, _tuples(changes.progress)
+
+
+def _objects(objects: Iterable[Object], known: Known) -> Iterator[tuple[Clause, Rows]]:
+    born, moved, replaced = [], [], []
+    for one in objects:
+        if one.version == 1:
+            born.append(astuple(one))
+        elif _only_moved(known.get(one.key), one):
+            moved.append((one.ns, one.id, one.state, one.since, one.version, one.generation, one.op, one.error))
+        else:
+            replaced.append(astuple(one))
+    yield BORN, born
+    yield MOVED, moved
+    yield REPLACED, replaced
+
+
+def _only_moved(old: Object | None, new: Object) -> bool:
+    """Tell whether nothing differs but what every move changes; a large spec is then neither sent nor stored again."""
+    return (
+        old is not None
+        and old.version == new.version - 1
+        and old.spec == new.spec
+        and old.labels == new.labels
+        and old.queue == new.queue
+        and old.parent == new.parent
+        and old.kind == new.kind
+        and old.created == new.created
+        and old.removed == new.removed
+        and old.seen == new.seen
+    )
+
+
+def _tuples(records: Iterable[Any]) -> Rows:
+    return list(map(astuple, records))
+
+
+def _work(work: Iterable[WorkItem], now: float) -> Rows:
+    return [(*astuple(one), one.not_before > now) for one in work]
+
+
+def waves(parts: Iterable[Part]) -> list[list[Part]]:
+    """Split the parts into as few statements as may be: at least one, and none that touches a row twice."""
+    found: list[list[Part]] = [[]]
+    for part in parts:
+        rivals = [one for one in found[-1] if one.clause.table == part.clause.table]
+        if any(not one.keys().isdisjoint(part.keys()) for one in rivals):
+            found.append([])
+        found[-1].append(part)
+    return found
+
+
+@cache
+def statement(written: tuple[Clause, ...], *, journaled: bool, told: bool) -> str:
+    """Compose a statement, which returns how many rows each clause wrote.
+
+    Its values are the rows of each clause; then the journal's rows and the number of its lock; then the channel and
+    what to say there.
+    """
+    places = {clause: f"${number}" for number, clause in enumerate(written, 1)}
+    named = {clause.name: clause.sql.replace("{rows}", place) for clause, place in places.items()}
+    named["tally"] = "SELECT " + ", ".join(
+        ["1 AS one", *(f"(SELECT count(*) FROM {name}) AS {name}" for name in named)]
+    )
+    gate, last = "tally", len(written)
+    if journaled:
+        right = [f" AND {one.name} = cardinality({place})" for one, place in places.items() if one.exact]
+        named["turn"] = f"SELECT pg_advisory_xact_lock(${last + 2}) FROM tally WHERE true{''.join(right)}"
+        named["journaled"] = JOURNALED.sql.replace("{rows}", f"${last + 1}")
+        gate, last = "turn", last + 2
+    if told:
+        named["told"] = f"SELECT pg_notify(${last + 1}, ${last + 2}) FROM {gate}"
+    ends = [f", (SELECT count(*) FROM {name})" for name in ("journaled", "told") if name in named]
+    with_all = ", ".join(f"{name} AS MATERIALIZED ({sql})" for name, sql in named.items())
+    return f"WITH {with_all} SELECT tally.*{''.join(ends)} FROM tally"

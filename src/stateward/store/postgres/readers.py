@@ -1,0 +1,249 @@
+"""Reads beside the writers: each is one statement on a connection that cannot write, and waits for nobody's locks."""
+
+from collections.abc import Collection, Sequence
+
+from stateward.store.filters import JournalFilter, Page, Selector
+from stateward.store.port import LaneLoad, LaneWork, StateCounts, StuckWork
+from stateward.store.postgres.claims import CLAIMABLE, DELAYED, lane_load
+from stateward.store.postgres.codec import operation, spelled
+from stateward.store.postgres.connections import Connections
+from stateward.store.postgres.queries import NOW, OPERATIONS, PEEKED, chosen_lines, chosen_objects
+from stateward.store.records import (
+    JournalEntry,
+    Key,
+    LaneGroup,
+    Lock,
+    Object,
+    Operation,
+    Progress,
+    Timer,
+    Worker,
+    WorkItem,
+)
+
+# An operation is stored as waiting until it has ended; that somebody works on it is known from its work.
+SHOWN_STATUS = (
+    "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote)"
+    " THEN 'running' ELSE o.status END"
+)
+SHOWN = spelled("SELECT {Operation:o} FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id").replace(
+    "o.status", SHOWN_STATUS
+)
+
+OBJECT = spelled("SELECT {Object:o} FROM objects o WHERE o.ns = $1 AND o.id = $2")
+OBJECT_PAGE = spelled("SELECT {Object:o} FROM objects o WHERE <chosen> ORDER BY o.id LIMIT ")
+STATES = "SELECT o.kind, o.state, count(*) FROM objects o WHERE <chosen> GROUP BY o.kind, o.state"
+OPERATION = spelled("<shown> WHERE o.ns = $1 AND o.id = $2", shown=SHOWN)
+OPERATIONS_OF = spelled(
+    "<shown> WHERE o.ns || '' = $1 AND o.object = $2 ORDER BY o.created DESC, o.id DESC LIMIT $3", shown=SHOWN
+)
+CHILDREN_OF = spelled("<shown> WHERE o.ns = $1 AND o.parent = $2 ORDER BY o.created, o.id", shown=SHOWN)
+QUEUE_OF = spelled("SELECT {WorkItem:w} FROM work w WHERE w.ns || '' = $1 AND w.queue = $2 ORDER BY w.seq")
+LINES = spelled("SELECT {JournalEntry:j} FROM journal j WHERE <chosen> ORDER BY j.seq LIMIT ")
+LAST_LINE = "SELECT coalesce(max(seq), 0) FROM journal"
+CENSUS = """
+SELECT l.seq, o.ns, o.kind, o.state, o.count
+FROM (SELECT coalesce(max(seq), 0) AS seq FROM journal) l
+LEFT JOIN (
+    SELECT ns, kind, state, count(*) AS count FROM objects
+    WHERE ns = ANY($1::text[]) AND ($2::text IS NULL OR kind = $2) AND NOT removed GROUP BY ns, kind, state
+) o ON true
+"""
+PROGRESS_OF = spelled("SELECT {Progress:p} FROM progress p WHERE p.ns = $1 AND p.op = $2 AND p.seq > $3 ORDER BY p.seq")
+WORKERS = spelled("SELECT {Worker:k} FROM workers k ORDER BY k.id")
+TIMERS = spelled("""
+SELECT {Timer:t} FROM timers t WHERE $1::text IS NULL OR t.ns = $1 ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2
+""")
+LOCKS_OF = spelled("SELECT {Lock:l} FROM locks l WHERE l.ns = $1 AND l.tree = $2 ORDER BY l.seq")
+GROUPS = "SELECT grp, lanes FROM lane_groups"
+
+LANES = spelled(
+    """
+WITH busy AS (
+    SELECT lane, max(grp) AS grp,
+           (count(*) FILTER (WHERE owner IS NOT NULL AND deadline IS NOT NULL))::integer AS running,
+           bool_or((<claimable>) OR (<delayed>) AND not_before <= extract(epoch FROM clock_timestamp())) AS waiting
+    FROM work GROUP BY lane
+)
+SELECT coalesce(b.lane, l.lane), coalesce(l.grp, b.grp), l.capacity, l.back_off, l.opened, l.throttled,
+       coalesce(b.running, 0), coalesce(b.waiting, false), g.lanes
+FROM busy b
+FULL JOIN lanes l ON l.lane = b.lane
+LEFT JOIN lane_groups g ON g.grp = coalesce(l.grp, b.grp)
+ORDER BY 1
+""",
+    claimable=CLAIMABLE,
+    delayed=DELAYED,
+)
+
+WORK_BY_LANE = """
+SELECT w.lane, count(*) FILTER (WHERE w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote),
+       count(*) FILTER (WHERE (w.owner IS NULL OR w.deadline IS NULL) AND NOT w.remote), min(o.created)
+FROM work w JOIN operations o ON o.ns = w.ns AND o.id = w.op
+WHERE NOT w.fenced AND ($1::text[] IS NULL OR w.ns = ANY ($1)) GROUP BY w.lane ORDER BY w.lane
+"""
+STUCK = """
+WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::double precision AS now),
+late AS (
+    SELECT w.seq, w.deadline AS since, false AS orphaned FROM clock, work w WHERE w.deadline <= clock.now
+    UNION ALL
+    SELECT w.seq, k.seen + k.lease, true FROM clock, workers k JOIN work w ON w.owner = k.id
+    WHERE k.seen + k.lease < clock.now
+), first AS (SELECT seq, min(since) AS since, bool_or(orphaned) AS orphaned FROM late GROUP BY seq)
+SELECT w.ns, w.object, b.kind, b.state, w.op, o.action, w.owner, w.attempts, w.deadline, f.since, f.orphaned
+FROM first f
+JOIN work w ON w.seq = f.seq
+JOIN objects b ON b.ns = w.ns AND b.id = w.object
+JOIN operations o ON o.ns = w.ns AND o.id = w.op
+WHERE $1::text[] IS NULL OR w.ns = ANY ($1)
+ORDER BY f.since, w.seq LIMIT $2
+"""
+# One step in the index for each namespace, however many objects it has.
+NAMESPACES = """
+WITH RECURSIVE found(ns) AS (
+    (SELECT ns FROM objects ORDER BY ns LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.ns FROM objects o WHERE o.ns > found.ns ORDER BY o.ns LIMIT 1)
+    FROM found WHERE found.ns IS NOT NULL
+)
+SELECT ns FROM found WHERE ns IS NOT NULL
+"""
+
+# A deadline that has passed under a live worker wakes nobody: that worker is about to answer for it.
+NEXT_WAKE = spelled(
+    """
+WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::double precision AS now)
+SELECT least(
+    (SELECT min(due) FROM timers),
+    (SELECT min(not_before) FROM work WHERE <delayed>),
+    (SELECT w.deadline FROM clock, work w
+     WHERE w.deadline IS NOT NULL AND (w.deadline >= clock.now OR NOT EXISTS (
+         SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= clock.now
+     ))
+     ORDER BY w.deadline LIMIT 1)
+)
+""",
+    delayed=DELAYED,
+)
+
+
+class PostgresReader:
+    """Reads that never wait for a writer."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def object(self, key: Key) -> Object | None:
+        """Return one object, removed ones included."""
+        rows = await self._connections.fetch(OBJECT, key.ns, key.id)
+        return Object(*rows[0]) if rows else None
+
+    async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
+        """Return the objects there are, removed ones included."""
+        rows = await self._connections.fetch(PEEKED, list(set(keys)))
+        return {Key(row[0], row[1]): Object(*row) for row in rows}
+
+    async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
+        """Return a page of the chosen objects, in the order of their ids."""
+        chosen = chosen_objects(selector)
+        if page.after is not None:
+            chosen.add("o.id > ?", page.after)
+        limit = chosen.place(page.limit)
+        rows = await self._connections.fetch(OBJECT_PAGE.replace("<chosen>", str(chosen)) + limit, *chosen.values)
+        return [Object(*row) for row in rows]
+
+    async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
+        """Return how many of the chosen objects there are by (kind, state)."""
+        chosen = chosen_objects(selector)
+        rows = await self._connections.fetch(STATES.replace("<chosen>", str(chosen)), *chosen.values)
+        return {(kind, state): count for kind, state, count in rows}
+
+    async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
+        """Count the objects of some namespaces, and of one kind or of all, at one moment of the journal."""
+        rows = await self._connections.fetch(CENSUS, list(namespaces), kind)
+        return StateCounts(
+            rows[0][0], {(ns, kind, state): count for _, ns, kind, state, count in rows if ns is not None}
+        )
+
+    async def operation(self, key: Key) -> Operation | None:
+        """Return one operation; one that is being worked on is shown as running."""
+        rows = await self._connections.fetch(OPERATION, key.ns, key.id)
+        return operation(rows[0]) if rows else None
+
+    async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
+        """Return the operations there are, as they are stored."""
+        rows = await self._connections.fetch(OPERATIONS, list(set(keys)))
+        return {Key(row[0], row[1]): operation(row) for row in rows}
+
+    async def operations_of(self, key: Key, limit: int) -> list[Operation]:
+        """Return an object's operations, newest first."""
+        return [operation(row) for row in await self._connections.fetch(OPERATIONS_OF, key.ns, key.id, limit)]
+
+    async def children_of(self, key: Key) -> list[Operation]:
+        """Return the operations that have this one as their parent."""
+        return [operation(row) for row in await self._connections.fetch(CHILDREN_OF, key.ns, key.id)]
+
+    async def queue_of(self, key: Key) -> list[WorkItem]:
+        """Return the work that stands in an object's queue."""
+        return [WorkItem(*row) for row in await self._connections.fetch(QUEUE_OF, key.ns, key.id)]
+
+    async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
+        """Return journal lines that follow a number, in order."""
+        chosen = chosen_lines(only)
+        chosen.add("j.seq > ?", after)
+        place = chosen.place(limit)
+        rows = await self._connections.fetch(LINES.replace("<chosen>", str(chosen)) + place, *chosen.values)
+        return [JournalEntry(*row) for row in rows]
+
+    async def last_journal_seq(self) -> int:
+        """Return the number of the newest line; the journal's lock makes sure that no smaller one can follow."""
+        return int((await self._connections.fetch(LAST_LINE))[0][0])
+
+    async def progress_of(self, key: Key, after: int) -> list[Progress]:
+        """Return an operation's progress lines that follow a number."""
+        return [Progress(*row) for row in await self._connections.fetch(PROGRESS_OF, key.ns, key.id, after)]
+
+    async def lanes(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
+        """Return all groups and lanes with their loads."""
+        loads = [lane_load(row) for row in await self._connections.fetch(LANES)]
+        groups = {group.grp: group for group, _ in loads}
+        groups.update((row[0], LaneGroup(*row)) for row in await self._connections.fetch(GROUPS))
+        return [groups[name] for name in sorted(groups)], [load for _, load in loads]
+
+    async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
+        """Return what each lane has to do, for all namespaces or for some; lanes without work are left out."""
+        return [LaneWork(*row) for row in await self._connections.fetch(WORK_BY_LANE, _listed(namespaces))]
+
+    async def stuck(self, limit: int, namespaces: Collection[str] | None = None) -> list[StuckWork]:
+        """Return the work that is stuck, of all namespaces or of some; the longest first."""
+        return [StuckWork(*row) for row in await self._connections.fetch(STUCK, _listed(namespaces), limit)]
+
+    async def namespaces(self) -> list[str]:
+        """Return the namespaces that have, or ever had, an object, in order."""
+        return [row[0] for row in await self._connections.fetch(NAMESPACES)]
+
+    async def workers(self) -> list[Worker]:
+        """Return the workers that are known."""
+        return [Worker(*row) for row in await self._connections.fetch(WORKERS)]
+
+    async def timers(self, ns: str | None, limit: int) -> list[Timer]:
+        """Return pending timers in the order in which they fall due."""
+        return [Timer(*row) for row in await self._connections.fetch(TIMERS, ns, limit)]
+
+    async def locks_of(self, tree: Key) -> list[Lock]:
+        """Return the locks of a tree."""
+        return [Lock(*row) for row in await self._connections.fetch(LOCKS_OF, tree.ns, tree.id)]
+
+    async def next_due_time(self) -> float | None:
+        """Return the earliest time at which a timer, a delayed operation or a deadline falls due."""
+        wake: float | None = (await self._connections.fetch(NEXT_WAKE))[0][0]
+        return wake
+
+    async def time(self) -> float:
+        """Return the database's clock."""
+        return float((await self._connections.fetch(NOW))[0][0])
+
+
+def _listed(namespaces: Collection[str] | None) -> list[str] | None:
+    """Return namespaces as one value; None stands for all of them."""
+    return None if namespaces is None else sorted(namespaces)

@@ -1,0 +1,271 @@
+"""Records as the values of a row, in types that the driver binds without a detour.
+
+To bind a None, a truth value or a word of an enum takes Python's driver half a microsecond, five times as long as a
+number, and a row has many of them. So truth values go as 0 and 1, and a missing value as something that its column
+cannot hold, which `nullif` turns back.
+"""
+
+import re
+import sqlite3
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.json import decode
+from msgspec.structs import astuple, fields
+
+from stateward.store.changes import Ended
+from stateward.store.records import (
+    Claim,
+    IdempotencyRecord,
+    JournalEntry,
+    Lane,
+    LaneGroup,
+    Lock,
+    Object,
+    Operation,
+    Progress,
+    Status,
+    Timer,
+    Worker,
+    WorkItem,
+)
+
+Values: TypeAlias = list[Any]
+
+NO_TEXT = 0
+NO_NUMBER = ""
+PLACES = {NO_TEXT: "nullif(?, 0)", NO_NUMBER: "nullif(?, '')"}
+
+
+class Shape(Struct, frozen=True):
+    """How a record becomes a row: its columns, and at which of them a value must be replaced."""
+
+    columns: tuple[str, ...]
+    flags: tuple[int, ...]
+    texts: tuple[int, ...]
+    numbers: tuple[int, ...]
+    words: tuple[int, ...]
+    floats: tuple[int, ...] = ()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """What stands for each value in a statement."""
+        empty = dict.fromkeys(self.texts, PLACES[NO_TEXT]) | dict.fromkeys(self.numbers, PLACES[NO_NUMBER])
+        return tuple(empty.get(place, "?") for place in range(len(self.columns)))
+
+
+def shape_of(record: type[Struct]) -> Shape:
+    """Derive a record's shape from the types of its fields."""
+    types = [field.type for field in fields(record)]
+    return Shape(
+        columns=record.__struct_fields__,
+        flags=tuple(at for at, kind in enumerate(types) if kind is bool),
+        texts=tuple(at for at, kind in enumerate(types) if kind == str | None),
+        numbers=tuple(at for at, kind in enumerate(types) if kind in (int | None, float | None)),
+        words=tuple(at for at, kind in enumerate(types) if isinstance(kind, type) and issubclass(kind, StrEnum)),
+        floats=tuple(at for at, kind in enumerate(types) if kind in (float, float | None)),
+    )
+
+
+ANSWER = shape_of(IdempotencyRecord)
+ENDED = shape_of(Ended)
+LINE = shape_of(JournalEntry)
+LOCK = shape_of(Lock)
+OBJECT = shape_of(Object)
+OPERATION = shape_of(Operation)
+PROGRESS = shape_of(Progress)
+TIMER = shape_of(Timer)
+WORK = shape_of(WorkItem)
+WORKER = shape_of(Worker)
+
+LINE_SEQ = LINE.columns.index("seq")
+LOCK_SEQ = LOCK.columns.index("seq")
+PROGRESS_SEQ = PROGRESS.columns.index("seq")
+WORK_SEQ = WORK.columns.index("seq")
+
+
+def row(record: Struct, shape: Shape) -> Values:
+    """Return the values of a record."""
+    values = list(astuple(record))
+    for at in shape.flags:
+        values[at] = 1 if values[at] else 0
+    for at in shape.texts:
+        if values[at] is None:
+            values[at] = NO_TEXT
+    for at in shape.numbers:
+        if values[at] is None:
+            values[at] = NO_NUMBER
+    for at in shape.words:
+        values[at] = values[at].value
+    return values
+
+
+def numbered(record: Struct, shape: Shape, at: int, seq: int) -> Values:
+    """Return the values of a record that is given its number."""
+    values = row(record, shape)
+    values[at] = seq
+    return values
+
+
+def work_row(one: WorkItem, seq: int, now: float) -> Values:
+    """Return the values of work, which say also whether it lies ahead."""
+    values = numbered(one, WORK, WORK_SEQ, seq)
+    values.append(1 if one.not_before > now else 0)
+    return values
+
+
+def move_row(one: Object) -> Values:
+    """Return only what every move changes of an object."""
+    op, error = one.op, one.error
+    return [
+        one.ns,
+        one.id,
+        one.state,
+        one.since,
+        one.version,
+        one.generation,
+        NO_TEXT if op is None else op,
+        NO_TEXT if error is None else error,
+    ]
+
+
+Row: TypeAlias = list[Any]
+
+STATUSES = {status.value: status for status in Status}
+STATUS = OPERATION.columns.index("status")
+OWNER, EPOCH, ATTEMPTS, DEADLINE = (WORK.columns.index(name) for name in ("owner", "epoch", "attempts", "deadline"))
+OPERATION_AT = len(WORK.columns)
+OBJECT_AT = OPERATION_AT + len(OPERATION.columns)
+
+
+def fetched(connection: sqlite3.Connection, packed: str, values: tuple[object, ...]) -> list[Row]:
+    """Ask a packed question and return its rows."""
+    (text,) = connection.execute(packed, values).fetchone()
+    rows: list[Row] = [] if text is None else decode(text)
+    return rows
+
+
+def answer_of(row: Row) -> IdempotencyRecord:
+    """Make an answer of a row."""
+    return IdempotencyRecord(*_unpacked(row, ANSWER))
+
+
+def line_of(row: Row) -> JournalEntry:
+    """Make a line of the journal of a row."""
+    return JournalEntry(*_unpacked(row, LINE))
+
+
+def lock_of(row: Row) -> Lock:
+    """Make a lock of a row."""
+    return Lock(*_unpacked(row, LOCK))
+
+
+def object_of(row: Row) -> Object:
+    """Make an object of a row."""
+    return Object(*_unpacked(row, OBJECT))
+
+
+def operation_of(row: Row) -> Operation:
+    """Make an operation of a row."""
+    row[STATUS] = STATUSES[row[STATUS]]
+    return Operation(*_unpacked(row, OPERATION))
+
+
+def progress_of(row: Row) -> Progress:
+    """Make a line of progress of a row."""
+    return Progress(*_unpacked(row, PROGRESS))
+
+
+def timer_of(row: Row) -> Timer:
+    """Make a timer of a row."""
+    return Timer(*_unpacked(row, TIMER))
+
+
+def work_of(row: Row) -> WorkItem:
+    """Make work of a row."""
+    return WorkItem(*_unpacked(row, WORK))
+
+
+def worker_of(row: Row) -> Worker:
+    """Make a worker of a row."""
+    return Worker(*_unpacked(row, WORKER))
+
+
+def is_fresh(row: Row) -> bool:
+    """Tell whether a row holds work that was never begun."""
+    return row[DEADLINE] is None
+
+
+def claim_of(row: Row, owner: str, now: float | None = None) -> Claim:
+    """Make a claim of a row that holds free work, its operation and its object: as they are once it is taken.
+
+    Without a time it is a spare.
+    """
+    operation = operation_of(row[OPERATION_AT:OBJECT_AT])
+    work = _unpacked(row[:OPERATION_AT], WORK)
+    work[OWNER] = owner
+    work[EPOCH] += 1
+    work[ATTEMPTS] += 1
+    if work[DEADLINE] is None and now is not None:
+        work[DEADLINE] = now + operation.within
+    return Claim(WorkItem(*work), operation, object_of(row[OBJECT_AT:]))
+
+
+def _unpacked(row: Row, shape: Shape) -> Row:
+    """Turn what was packed back into what it was."""
+    for at in shape.flags:
+        row[at] = row[at] == 1
+    for at in shape.floats:
+        if row[at] is not None:
+            row[at] = float(row[at])
+    return row
+
+
+RECORDS: dict[str, type[Struct]] = {
+    record.__name__: record
+    for record in (
+        IdempotencyRecord,
+        Lane,
+        LaneGroup,
+        JournalEntry,
+        Lock,
+        Object,
+        Operation,
+        Progress,
+        Timer,
+        WorkItem,
+        Worker,
+    )
+}
+COLUMNS = re.compile(r"\{(\w+)(?::(\w+))?\}")
+PACKED = "SELECT '[' || group_concat(row, ',') || ']' FROM (SELECT json_array(<columns>) AS row <rest>)"
+IN_FULL = "printf('%!.20g', <column>)"
+IN_FULL_OR_NULL = "iif(<column> IS NULL, NULL, printf('%!.20g', <column>))"
+
+
+def spelled(sql: str, **pieces: str) -> str:
+    """Spell out a statement: `<name>` is a piece, `{Record}` the columns of a record, `{Record:t}` those of table t."""
+    for name, piece in pieces.items():
+        sql = sql.replace(f"<{name}>", piece)
+    return COLUMNS.sub(lambda place: ", ".join(_columns(place)), sql)
+
+
+def packed(columns: str, rest: str, **pieces: str) -> str:
+    """Spell out a query whose rows come as one text; `columns` names records as in `spelled`."""
+    values = COLUMNS.sub(lambda place: ", ".join(_values(place)), columns)
+    return spelled(PACKED, columns=values, rest=spelled(rest, **pieces))
+
+
+def _columns(place: re.Match[str]) -> list[str]:
+    table = f"{place[2]}." if place[2] else ""
+    return [f"{table}{field.name}" for field in fields(RECORDS[place[1]])]
+
+
+def _values(place: re.Match[str]) -> list[str]:
+    forms = {float: IN_FULL, float | None: IN_FULL_OR_NULL}
+    types = [field.type for field in fields(RECORDS[place[1]])]
+    return [
+        forms.get(kind, "<column>").replace("<column>", column)
+        for kind, column in zip(types, _columns(place), strict=True)
+    ]
