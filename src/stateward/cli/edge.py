@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from stateward.cli.commands.options import Timeout, Wait
 from stateward.cli.edge_calls import Agents, Ignore, ask, parts, path, retell, show_all, show_one
 from stateward.cli.edge_records import register
-from stateward.cli.output import print_json
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import filled_table, results
+from stateward.client.options import Timeout, Wait
+from stateward.client.output import print_json, results
+from stateward.client.session import Session, on_server
+from stateward.client.tables import filled_table
 from stateward.errors import BadInput
 
 app = typer.Typer(no_args_is_help=True, help="Cloudlets with agents, and clusters and apps on them.")

@@ -10,13 +10,13 @@ import typer
 from msgspec import Struct
 from rich.text import Text
 
-from stateward.cli.answers import Accepted, ObjectInfo
-from stateward.cli.asking import Outcome, accepted, print_outcomes, waited, warn_of_waiting
-from stateward.cli.narrating import narrate
-from stateward.cli.output import err, print_json
-from stateward.cli.session import Session
-from stateward.cli.show import age, clean, error_text, facts_table, filled_table, results, state_text
-from stateward.cli.wire import KEY
+from stateward.client.action_requests import Outcome, accepted, print_outcomes, waited, warn_of_waiting
+from stateward.client.answers import Accepted, ObjectInfo
+from stateward.client.http import KEY
+from stateward.client.narrating import narrate
+from stateward.client.output import clean, err, print_json, results
+from stateward.client.session import Session
+from stateward.client.tables import age, error_text, facts_table, filled_table, state_text
 from stateward.errors import BadInput
 
 
@@ -177,4 +177,4 @@ def show_one(session: Session, where: str) -> None:
 
 
 def _state(session: Session, one: Shown) -> Text:
-    return state_text(session, one.kind, one.state, one.state_class)
+    return state_text(session.state_class, one.kind, one.state, one.state_class)

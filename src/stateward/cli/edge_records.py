@@ -5,10 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from stateward.cli.edge_calls import Shown, path, show_all, show_one
-from stateward.cli.names import pairs, values
-from stateward.cli.output import print_json
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import results
+from stateward.client.arguments import pairs, values
+from stateward.client.output import print_json, results
+from stateward.client.session import Session, on_server
 from stateward.errors import BadInput
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]

@@ -10,9 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stateward.cli.answers import Line
-from stateward.cli.output import plain_table
-from stateward.cli.show import by, clean, when
+from stateward.client.answers import Line
+from stateward.client.output import clean, plain_table
+from stateward.client.tables import by, when
 
 COLOURS = {
     "PENDING": "cyan",

@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from stateward.cli.answers import Line
 from stateward.cli.lease_views import (
     AllHosts,
     AllLeases,
@@ -27,11 +26,11 @@ from stateward.cli.lease_views import (
 from stateward.cli.lease_views import (
     calendar as drawn,
 )
-from stateward.cli.names import pairs
-from stateward.cli.output import print_json
-from stateward.cli.problems import Said
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import results
+from stateward.client.answers import Line
+from stateward.client.arguments import pairs
+from stateward.client.errors import Said
+from stateward.client.output import print_json, results
+from stateward.client.session import Session, on_server
 from stateward.errors import BadInput, StatewardError
 
 app = typer.Typer(no_args_is_help=True, help="Reserve resources for a span of time.")

@@ -6,17 +6,21 @@ from typing import Annotated
 import typer
 
 from stateward import __version__
-from stateward.cli import edge, leases, lifecycle, mci, ovc, serve, systems
-from stateward.cli.agent import agent
-from stateward.cli.backup import backup, restore
-from stateward.cli.commands import register
-from stateward.cli.migrate import migrate
-from stateward.cli.output import err, print_json
-from stateward.cli.problems import exit_code_for
-from stateward.cli.show import clean
+from stateward.cli import edge, leases, mci, ovc, systems
+from stateward.cli.commands import lifecycle, register, serve, serve_folder
+from stateward.cli.commands.agent import agent
+from stateward.cli.commands.backup import backup, restore
+from stateward.cli.commands.migrate import migrate
+from stateward.client.errors import exit_code_for
+from stateward.client.output import clean, err, print_json
 from stateward.errors import StatewardError
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"obj": serve_folder},
+)
 app.add_typer(lifecycle.app, name="lifecycle")
 app.command()(lifecycle.validate)
 app.command()(migrate)

@@ -9,10 +9,6 @@ from uuid import uuid4
 
 import typer
 
-from stateward.cli.asking import Outcome, print_outcomes, waited, warn_of_waiting
-from stateward.cli.commands.options import Timeout, Wait
-from stateward.cli.names import Selector, pairs
-from stateward.cli.output import print_json
 from stateward.cli.ovc_views import (
     Asked,
     Healing,
@@ -24,13 +20,16 @@ from stateward.cli.ovc_views import (
     report_table,
     stranger_table,
 )
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import results
-from stateward.cli.wire import NOTHING, Params
+from stateward.client.action_requests import Outcome, print_outcomes, waited, warn_of_waiting
+from stateward.client.arguments import Selector, pairs
+from stateward.client.http import NOTHING, Params
+from stateward.client.options import Timeout, Wait
+from stateward.client.output import print_json, results
+from stateward.client.session import Session, on_server
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
-    from stateward.cli.answers import ObjectInfo
+    from stateward.client.answers import ObjectInfo
 
 app = typer.Typer(no_args_is_help=True, help="Machines, cloudspaces, accounts, disks, images and nodes.")
 create = typer.Typer(no_args_is_help=True, help="Make something.")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from rich.table import Table
 
-from stateward.cli.show import age, error_text, filled_table, state_text, when
+from stateward.client.tables import age, error_text, filled_table, state_text, when
 
 if TYPE_CHECKING:
-    from stateward.cli.session import Session
+    from stateward.client.session import Session
 
 
 class Stay(Struct, frozen=True):
@@ -134,7 +134,7 @@ def item_table(session: "Session", items: Sequence[Item]) -> Table:
             (
                 one.id,
                 one.name,
-                state_text(session, f"ovc.{one.kind}", one.state),
+                state_text(session.state_class, f"ovc.{one.kind}", one.state),
                 age(one.since),
                 one.parent or "",
                 _more(one),

@@ -9,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from stateward.cli.show import age, clean, error_text, filled_table, state_text
+from stateward.client.output import clean
+from stateward.client.tables import age, error_text, filled_table, state_text
 
 if TYPE_CHECKING:
-    from stateward.cli.session import Session
+    from stateward.client.session import Session
 
 SERVICE, POOL, SYSTEM, DEPLOY = "systems.service", "systems.nodepool", "systems.system", "systems.deploy"
 
@@ -115,7 +116,9 @@ class Written(Struct, frozen=True):
 def system_tree(session: "Session", found: System) -> Tree:
     """Return a system as a tree: its services by path, and their instances."""
     label = Text.assemble((clean(found.id), "bold"), " is ")
-    label.append_text(state_text(session, SYSTEM, found.state)).append(f" for {age(found.since)} ({found.backend})")
+    label.append_text(state_text(session.state_class, SYSTEM, found.state)).append(
+        f" for {age(found.since)} ({found.backend})"
+    )
     tree = Tree(label)
     for service in found.services or ():
         branch = tree.add(_service(session, service))
@@ -123,13 +126,13 @@ def system_tree(session: "Session", found: System) -> Tree:
             branch.add(_instance(one))
     for pool in found.node_pools or ():
         line = Text.assemble("node pool ", (clean(pool.name), "bold"), " is ")
-        tree.add(line.append_text(state_text(session, POOL, pool.state)).append_text(_why(pool.error)))
+        tree.add(line.append_text(state_text(session.state_class, POOL, pool.state)).append_text(_why(pool.error)))
     return tree
 
 
 def _service(session: "Session", service: Service) -> Text:
     line = Text.assemble((clean(service.path), "bold"), " is ")
-    line.append_text(state_text(session, SERVICE, service.state))
+    line.append_text(state_text(session.state_class, SERVICE, service.state))
     wanted = (service.definition or {}).get("instances", 1)
     if service.instances is not None and service.definition is not None:
         line.append(f", {sum(one.ready for one in service.instances)} of {wanted} ready")
@@ -161,7 +164,7 @@ def change_table(session: "Session", found: Sequence[Change]) -> Table:
         (
             one.id,
             one.path,
-            state_text(session, DEPLOY, one.state),
+            state_text(session.state_class, DEPLOY, one.state),
             age(one.created),
             str(one.services),
             one.undoes or "",

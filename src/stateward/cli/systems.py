@@ -6,17 +6,16 @@ from uuid import uuid4
 
 import typer
 
-from stateward.cli.asking import Outcome, print_outcomes, waited, warn_of_waiting
-from stateward.cli.commands.options import Timeout, Wait
-from stateward.cli.output import out, print_json
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import clean, results
 from stateward.cli.system_views import Asked, Change, Held, Written, change_table, lock_table, system_tree
 from stateward.cli.system_views import System as SystemInfo
+from stateward.client.action_requests import Outcome, print_outcomes, waited, warn_of_waiting
+from stateward.client.options import Timeout, Wait
+from stateward.client.output import clean, out, print_json, results
+from stateward.client.session import Session, on_server
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
-    from stateward.cli.answers import ObjectInfo
+    from stateward.client.answers import ObjectInfo
 
 app = typer.Typer(no_args_is_help=True, help="Deploy, watch and tear down systems of services.")
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.cli.commands import register
+from stateward.cli.commands import register, serve_folder
 from stateward.config import Config
 from stateward.engine import Engine, Route
 from stateward.server import events, sockets
@@ -31,7 +31,7 @@ WIDE = {"COLUMNS": "250", "NO_COLOR": "1"}
 
 def command_line() -> typer.Typer:
     """Return the commands as they stand in the program."""
-    app = typer.Typer()
+    app = typer.Typer(context_settings={"obj": serve_folder})
     register(app)
     return app
 

@@ -7,8 +7,8 @@ import httpx
 import msgspec
 import pytest
 
-from stateward.cli import answers
-from stateward.cli.answers import Listed
+from stateward.client import answers
+from stateward.client.answers import Listed
 from tests.integration.cli.house import House
 
 

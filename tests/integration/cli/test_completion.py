@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from stateward.cli.completion import complete_actions, complete_kinds, complete_objects
+from stateward.cli.commands.options import complete_actions, complete_kinds
+from stateward.client.completion import complete_objects
 from tests.integration.cli.house import House
 
 
@@ -18,11 +19,11 @@ def test_objects_come_from_the_server_with_the_kind_as_it_was_typed(house: House
     house.built("web-1")
     house.built("db-1")
     given = {"server": house.url, "token": house.token, "namespace": house.ns}
-    assert complete_objects(SimpleNamespace(params=given), "we") == ["web-1"]  # type: ignore[arg-type]
-    assert complete_objects(SimpleNamespace(params=given), "pump/db") == ["pump/db-1"]  # type: ignore[arg-type]
+    assert complete_objects(SimpleNamespace(params=given, obj=None), "we") == ["web-1"]  # type: ignore[arg-type]
+    assert complete_objects(SimpleNamespace(params=given, obj=None), "pump/db") == ["pump/db-1"]  # type: ignore[arg-type]
 
 
 def test_where_nobody_can_be_asked_nothing_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SERVER", "DATA", "TOKEN"):
         monkeypatch.delenv(f"STATEWARD_{name}", raising=False)
-    assert complete_objects(SimpleNamespace(params={"data": "/nowhere"}), "we") == []  # type: ignore[arg-type]
+    assert complete_objects(SimpleNamespace(params={"data": "/nowhere"}, obj=None), "we") == []  # type: ignore[arg-type]

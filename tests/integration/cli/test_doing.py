@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.cli.following import IN_TURN
+from stateward.client.operation_waiter import IN_TURN
 from stateward.engine import Permanent
 from stateward.store.filters import Selector
 from tests.integration.cli.house import House

@@ -6,16 +6,16 @@ import pytest
 import typer
 from rich.console import Console
 
-from stateward.cli.answers import HeldLock, Lane, OperationInfo, Queued, Why
-from stateward.cli.client import Client
-from stateward.cli.commands.healing import _list
+from stateward.cli.commands.heal import _list
 from stateward.cli.commands.why import MOST, _tree
 from stateward.cli.mci.calls import Orphan, Orphans
 from stateward.cli.mci.commands import _terminate_orphans
-from stateward.cli.names import Ref, Selector
-from stateward.cli.secret import Secret
-from stateward.cli.session import Session
-from stateward.cli.wire import KEY, Wire
+from stateward.client.answers import HeldLock, Lane, OperationInfo, Queued, Why
+from stateward.client.api import Client
+from stateward.client.arguments import Ref, Selector
+from stateward.client.http import KEY, Wire
+from stateward.client.session import Session
+from stateward.client.target import Secret
 
 Answers = Callable[[httpx.Request], httpx.Response]
 

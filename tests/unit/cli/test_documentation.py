@@ -5,9 +5,9 @@ import pytest
 import typer
 
 from stateward.cli.main import app
-from stateward.cli.output import BAD_USAGE, NO
-from stateward.cli.problems import NOT_ALLOWED, UNREACHABLE
-from stateward.cli.session import INTERRUPTED
+from stateward.client.errors import NOT_ALLOWED, UNREACHABLE
+from stateward.client.output import BAD_USAGE, NO
+from stateward.client.session import INTERRUPTED
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.cli.events import Event, events
+from stateward.client.events import Event, events
 
 line = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1)
 told = st.builds(Event, name=line, data=st.lists(line, min_size=1).map("\n".join), id=line)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.cli.answers import JournalPage, Line, OperationInfo
-from stateward.cli.following import IN_TURN, Following, TookTooLong
+from stateward.client.answers import JournalPage, Line, OperationInfo
+from stateward.client.operation_waiter import IN_TURN, Following, TookTooLong
 
 START = datetime(2026, 11, 15, tzinfo=UTC)
 

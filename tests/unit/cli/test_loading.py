@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 from stateward.access import Role as Known
-from stateward.cli.commands.tokens import Role
+from stateward.cli.commands.token import Role
 
 
 def test_the_roles_are_those_of_the_server() -> None:

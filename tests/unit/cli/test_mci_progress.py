@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as some
 
-from stateward.cli.answers import Line
 from stateward.cli.mci.progress import Course, Level
+from stateward.client.answers import Line
 
 MOVING = ("Creating", "Suspending")
 STATES = (*MOVING, "Running", "Suspended", "Failed", "(gone)")

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.cli.names import Ref, Selector, fits, full_kind, pairs, ref, selector, values
+from stateward.client.arguments import Ref, Selector, fits, full_kind, pairs, ref, selector, values
 from stateward.errors import BadInput, UnknownName
 
 words = st.text(st.characters(exclude_characters="/=,", exclude_categories=["Cs"]), min_size=1)

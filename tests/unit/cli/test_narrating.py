@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stateward.cli.answers import OperationInfo
-from stateward.cli.narrating import narrate
-from stateward.cli.problems import Unreachable
+from stateward.client.answers import OperationInfo
+from stateward.client.errors import Unreachable
+from stateward.client.narrating import narrate
 
 OPERATION = OperationInfo(ns="ns", id="op1", object="o", kind="k", action="a", status="running")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from stateward.cli.problems import Said, exit_code_for, exit_code_of, said
+from stateward.client.errors import Said, exit_code_for, exit_code_of, said
 from stateward.errors import StatewardError
 from stateward.store.errors import Full, NotADatabase, Unavailable
 

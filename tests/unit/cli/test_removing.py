@@ -1,7 +1,7 @@
 import pytest
 
-from stateward.cli.answers import Possible
-from stateward.cli.commands.making import NotClear, removing
+from stateward.cli.commands.create import NotClear, removing
+from stateward.client.answers import Possible
 
 ENDS = {"Terminated", "(gone)"}
 

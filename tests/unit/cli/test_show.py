@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from stateward.cli.bars import Bars, group_of
-from stateward.cli.output import err, out
-from stateward.cli.show import age, clean, facts_table, filled_table, results, span, when
+from stateward.client.output import clean, err, out, results
+from stateward.client.progress import Bars, group_of
+from stateward.client.tables import age, facts_table, filled_table, span, when
 from stateward.engine.transitions import time_text
 
 

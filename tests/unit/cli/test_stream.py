@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.sync.server import ServerConnection, serve
 
-from stateward.cli.client import Client
-from stateward.cli.problems import NotOurs, Unreachable
-from stateward.cli.secret import Secret
-from stateward.cli.session import Session
-from stateward.cli.stream import PAUSES, Closed, Wish, _last, follow
-from stateward.cli.wire import Wire
+from stateward.client.api import Client
+from stateward.client.errors import NotOurs, Unreachable
+from stateward.client.http import Wire
+from stateward.client.journal_stream import PAUSES, Closed, Wish, _last, follow
+from stateward.client.session import Session
+from stateward.client.target import Secret
 
 
 @given(st.integers(0, 10**12))

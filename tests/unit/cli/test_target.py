@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.cli.secret import Secret
-from stateward.cli.target import Folder, Given, Nowhere, Remote, address, choose, running
+from stateward.client.target import Folder, Given, Nowhere, Remote, Secret, address, choose, running
 from stateward.errors import BadInput
 
 TEXT = "sw_0123_very-secret"

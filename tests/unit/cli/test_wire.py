@@ -3,9 +3,9 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from stateward.cli.problems import NotOurs, Said, Unreachable
-from stateward.cli.secret import Secret
-from stateward.cli.wire import KEY, PATIENCE, PAUSES, Wire
+from stateward.client.errors import NotOurs, Said, Unreachable
+from stateward.client.http import KEY, PATIENCE, PAUSES, Wire
+from stateward.client.target import Secret
 
 Answer = Callable[[httpx.Request], httpx.Response]
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from stateward.agents.connection import UNREADABLE
 from stateward.agents.messages import clipped, read_agent, read_controller
 from stateward.cli import leases as lease_commands
-from stateward.cli import names, stream
-from stateward.cli.commands.making import read_spec
-from stateward.cli.events import events
+from stateward.cli.commands.create import read_spec
 from stateward.cli.mci.file import read_fleet
+from stateward.client import arguments, journal_stream
+from stateward.client.events import events
 from stateward.config import load
 from stateward.domains.leases import property_expressions
 from stateward.domains.leases.resources.leased_mcis import _decoded
@@ -70,7 +70,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "an agent's word": (lambda text, _: read_agent(text), UNREADABLE),
     "a controller's word": (lambda text, _: read_controller(text), UNREADABLE),
     "the first word of a stream": (lambda text, _: asyncio.run(_first_word(Said(text))), (Closed,)),
-    "a page of a stream": (lambda text, _: stream._page("ws://x", text), OURS),
+    "a page of a stream": (lambda text, _: journal_stream._page("ws://x", text), OURS),
     "server-sent events": (lambda text, _: list(events(text.split("\n"))), ()),
     "a definition of a system": (lambda text, _: read_definition(text), OURS),
     "a fleet": (lambda text, _: read_fleet(text, "fleet.yaml"), OURS),
@@ -88,8 +88,8 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "an expression about hosts": (lambda text, _: property_expressions.read("resource_properties", text), OURS),
     "a template": (lambda text, _: _decoded(text), ()),
     "a path": (lambda text, _: parse_path(text), OURS),
-    "a selector": (lambda text, _: names.selector([text]), OURS),
-    "values": (lambda text, _: names.values("--arg", [text]), OURS),
+    "a selector": (lambda text, _: arguments.selector([text]), OURS),
+    "values": (lambda text, _: arguments.values("--arg", [text]), OURS),
     "tags": (lambda text, _: wanted_versions(text), OURS),
     "the id of a token": (lambda text, _: token_id(text), ()),
     "a token": (lambda text, _: presented([(b"authorization", text.encode("utf-8", "replace"))]), ()),

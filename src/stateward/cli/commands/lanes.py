@@ -1,15 +1,14 @@
 """`stateward lanes ...`: see and set the limits of the whole deployment."""
 
-import inspect
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from stateward.cli.answers import Lanes
-from stateward.cli.output import err, print_json
-from stateward.cli.session import Session, on_server, with_options
-from stateward.cli.show import filled_table, results, when
+from stateward.client.answers import Lanes
+from stateward.client.output import err, print_json, results
+from stateward.client.session import Session, on_server, with_options
+from stateward.client.tables import filled_table, when
 from stateward.errors import BadInput
 
 app = typer.Typer(help="Show the lanes, or set their limits.")
@@ -94,7 +93,7 @@ def limit(number: int | None) -> str:
 def _alone(ctx: typer.Context, **given: Any) -> None:  # noqa: ANN401 - the options that all commands share
     """Show the lanes, or set their limits."""
     if ctx.invoked_subcommand is None:
-        show(**given)
+        show(ctx=ctx, **given)
     elif any(_was_typed(ctx, name) for name in given):
         raise typer.BadParameter(f"options go after the word {ctx.invoked_subcommand!r}")
 
@@ -104,8 +103,7 @@ def _was_typed(ctx: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-CONTEXT = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-app.callback(invoke_without_command=True)(with_options(_alone, [CONTEXT]))
+app.callback(invoke_without_command=True)(with_options(_alone, []))
 app.command("show")(show)
 app.command("set")(set_)
 app.command("group")(set_group)

@@ -1,19 +1,24 @@
-"""Options and arguments that several commands share."""
+"""Arguments that name kinds and actions; the shell completes them from the declared lifecycles."""
 
 from typing import Annotated
 
 import typer
 
-from stateward.cli.completion import complete_actions, complete_kinds, complete_objects
 
-Object = Annotated[
-    str,
-    typer.Argument(metavar="OBJECT", help="An object: its id, or kind/id.", autocompletion=complete_objects),
-]
-Objects = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="OBJECT", help="Objects: id or kind/id.", autocompletion=complete_objects),
-]
+def complete_kinds(incomplete: str) -> list[str]:
+    """Offer the kinds that are declared."""
+    from stateward.domains.registry import lifecycles  # only the shell's completion and `lifecycle` need the tables
+
+    return [one.kind for one in lifecycles() if incomplete in one.kind]
+
+
+def complete_actions(incomplete: str) -> list[str]:
+    """Offer the actions that any lifecycle has."""
+    from stateward.domains.registry import lifecycles
+
+    return sorted({action for one in lifecycles() for action in one.actions if action.startswith(incomplete)})
+
+
 Action = Annotated[str, typer.Argument(metavar="ACTION", help="What is to be done.", autocompletion=complete_actions)]
 Kind = Annotated[
     str,
@@ -22,15 +27,4 @@ Kind = Annotated[
 OnlyKind = Annotated[
     str | None,
     typer.Option("--kind", "-k", metavar="KIND", help="Only of this kind.", autocompletion=complete_kinds),
-]
-Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Repeatable.")]
-Force = Annotated[bool, typer.Option("--force", help="Say the fact `force`: skip what force may skip.")]
-Facts = Annotated[list[str] | None, typer.Option("--fact", metavar="FACT", help="A fact that a row asks for.")]
-Args = Annotated[
-    list[str] | None, typer.Option("--arg", metavar="KEY=VALUE", help="An argument: JSON, or text where it is not.")
-]
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it has ended, and say how.")]
-Timeout = Annotated[
-    float | None,
-    typer.Option("--timeout", min=0, metavar="SECONDS", help="Wait no longer than this; the work goes on."),
 ]

@@ -12,14 +12,14 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from stateward.cli.answers import Lanes, Line, Namespace, Stuck, Worker
-from stateward.cli.bars import picture
 from stateward.cli.commands.lanes import lane_table
-from stateward.cli.output import out, plain_table, print_json
-from stateward.cli.problems import NOT_ALLOWED, Said
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import clean, line_text, print_line, state_text, when
-from stateward.cli.stream import newest
+from stateward.client.answers import Lanes, Line, Namespace, Stuck, Worker
+from stateward.client.errors import NOT_ALLOWED, Said
+from stateward.client.journal_stream import newest
+from stateward.client.output import clean, out, plain_table, print_json
+from stateward.client.progress import picture
+from stateward.client.session import Session, on_server
+from stateward.client.tables import line_text, print_line, state_text, when
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ def view(session: Session, frame: Frame) -> RenderableType:
     if frame.lanes is not None and frame.lanes.lanes:
         parts += [Rule(style="dim"), lane_table(frame.lanes)]
     if frame.lines:
-        parts += [Rule(style="dim"), *(line_text(session, one) for one in frame.lines)]
+        parts += [Rule(style="dim"), *(line_text(session.state_class, one) for one in frame.lines)]
     return Group(*parts)
 
 
@@ -134,6 +134,6 @@ def _states(session: Session, frame: Frame) -> Table:
     table = plain_table("kind", "objects", "states")
     for kind in sorted({kind for kind, _ in counts}):
         states = {state: n for (of, state), n in sorted(counts.items()) if of == kind}
-        cells = (state_text(session, kind, state).append(f" {n}") for state, n in states.items())
+        cells = (state_text(session.state_class, kind, state).append(f" {n}") for state, n in states.items())
         table.add_row(Text(clean(kind)), str(sum(states.values())), Text("  ").join(cells))
     return table

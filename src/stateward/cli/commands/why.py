@@ -3,12 +3,12 @@
 from rich.text import Text
 from rich.tree import Tree
 
-from stateward.cli.answers import OperationInfo, Parent, Why
-from stateward.cli.commands.options import Object
-from stateward.cli.names import ref
-from stateward.cli.output import print_json
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import by, clean, error_text, results, state_text, status_text, when
+from stateward.client.answers import OperationInfo, Parent, Why
+from stateward.client.arguments import ref
+from stateward.client.options import Object
+from stateward.client.output import clean, print_json, results
+from stateward.client.session import Session, on_server
+from stateward.client.tables import by, error_text, state_text, status_text, when
 
 MOST = 10
 """How many children are shown one by one."""
@@ -26,7 +26,7 @@ def why(session: Session, object: Object) -> None:  # noqa: A002 - the glossary'
     results().print(tree)
     for one, reason in above:
         label = Text.assemble("part of ", (clean(one.id), "bold"), f" ({clean(one.kind)}), which is ")
-        label.append_text(state_text(session, one.kind, one.state, one.state_class))
+        label.append_text(state_text(session.state_class, one.kind, one.state, one.state_class))
         results().print(label if reason is None else _tree(session, reason, label))
 
 
@@ -51,7 +51,7 @@ def _tree(session: Session, found: Why, label: Text | None = None) -> Tree:
 
 def _label(session: Session, found: Why) -> Text:
     label = Text.assemble((clean(found.id), "bold"), f" ({clean(found.kind)}) is ")
-    return label.append_text(state_text(session, found.kind, found.state, found.state_class))
+    return label.append_text(state_text(session.state_class, found.kind, found.state, found.state_class))
 
 
 def _sentence(found: Why) -> Text:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
-    from stateward.cli.session import Session
+    from stateward.client.session import Session
 
 T = TypeVar("T")
 

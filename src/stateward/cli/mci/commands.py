@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from stateward.cli.commands.options import Force, Timeout, Wait
-from stateward.cli.completion import complete_objects
 from stateward.cli.mci import connections
 from stateward.cli.mci.calls import Orphans, Review, Told, ask, part, status_of, statuses
 from stateward.cli.mci.key_file import private_file
 from stateward.cli.mci.progress import groups_of, is_watched, seen_to_end, until_held
 from stateward.cli.mci.views import FEW, FEWER, mci_table, mci_view, orphan_view, review_view, skipped_table
-from stateward.cli.output import NO, err, print_json
-from stateward.cli.problems import Said
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import clean, error_text, results, status_text
+from stateward.client.completion import complete_objects
+from stateward.client.errors import Said
+from stateward.client.options import Force, Timeout, Wait
+from stateward.client.output import NO, clean, err, print_json, results
+from stateward.client.session import Session, on_server
+from stateward.client.tables import error_text, status_text
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
-    from stateward.cli.answers import OperationInfo
+    from stateward.client.answers import OperationInfo
 
 app = typer.Typer(no_args_is_help=True, help="Make, see and control groups of VMs over many clouds.")
 app.add_typer(connections.app, name="connection")

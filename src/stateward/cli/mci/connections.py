@@ -6,10 +6,9 @@ import typer
 
 from stateward.cli.mci.calls import Connection, part
 from stateward.cli.mci.views import connection_table
-from stateward.cli.names import pairs
-from stateward.cli.output import print_json
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import clean, results
+from stateward.client.arguments import pairs
+from stateward.client.output import clean, print_json, results
+from stateward.client.session import Session, on_server
 
 app = typer.Typer(no_args_is_help=True, help="Add, list, grant and remove connections to providers.")
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stateward.cli.mci.calls import KeyPair
-from stateward.cli.output import err
+from stateward.client.output import err
 from stateward.errors import BadInput
 
 Save = Callable[[KeyPair | None], None]

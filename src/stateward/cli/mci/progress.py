@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from stateward.cli.answers import Line, OperationInfo
-from stateward.cli.bars import Bars, group_of
-from stateward.cli.following import Following, TookTooLong
-from stateward.cli.names import Selector
-from stateward.cli.output import err
+from stateward.client.answers import Line, OperationInfo
+from stateward.client.arguments import Selector
+from stateward.client.operation_waiter import Following, TookTooLong
+from stateward.client.output import err
+from stateward.client.progress import Bars, group_of
 
 if TYPE_CHECKING:
-    from stateward.cli.session import Session
+    from stateward.client.session import Session
 
 VM = "mci.vm"
 BAD = frozenset({"Failed", "Undefined"})

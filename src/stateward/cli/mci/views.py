@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from stateward.cli.mci.calls import NONE, Connection, GroupReview, Mci, Orphans, Review, Skipped, Vm
-from stateward.cli.show import CLASS_COLOURS, clean, error_text, facts_table, filled_table
+from stateward.client.output import clean
+from stateward.client.tables import CLASS_COLOURS, error_text, facts_table, filled_table
 
 FEW, FEWER = 60, 12
 """How many VMs are shown one by one to those who ask for them, and to those who have done something to them."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stateward.cli.output import Json, out, print_json
+from stateward.client.output import Json, out, print_json
 from stateward.domains.registry import lifecycles
 from stateward.engine import Kind
 from stateward.engine.kinds import Kinds

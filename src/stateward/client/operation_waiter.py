@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from stateward.cli.answers import OperationInfo
+from stateward.client.answers import OperationInfo
 from stateward.errors import StatewardError
 
 if TYPE_CHECKING:
-    from stateward.cli.client import Client
+    from stateward.client.api import Client
 
 IN_TURN = 20
 """How many operations are looked at in each round even if the journal does not tell of them."""

@@ -5,14 +5,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from stateward.cli.answers import Problem
-from stateward.cli.asking import ask_each, ask_group, how, print_outcomes, waited, warn_of_waiting
-from stateward.cli.commands.options import Action, Args, Facts, Force, Objects, Timeout, Wait
-from stateward.cli.names import ref, selector, values
-from stateward.cli.output import NO, print_json
-from stateward.cli.problems import said
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import error_text, filled_table, results
+from stateward.cli.commands.options import Action
+from stateward.client.action_requests import ask_each, ask_group, how, print_outcomes, waited, warn_of_waiting
+from stateward.client.answers import Problem
+from stateward.client.arguments import ref, selector, values
+from stateward.client.errors import said
+from stateward.client.options import Args, Facts, Force, Objects, Timeout, Wait
+from stateward.client.output import NO, print_json, results
+from stateward.client.session import Session, on_server
+from stateward.client.tables import error_text, filled_table
 from stateward.errors import BadInput
 
 Chosen = Annotated[

@@ -8,8 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from stateward.cli.output import NO, Json, plain_table, print_json
-from stateward.cli.show import results
+from stateward.client.output import NO, Json, plain_table, print_json, results
 from stateward.domains.registry import lifecycle_of, lifecycles
 from stateward.lifecycle import Allowed, Lifecycle, check
 from stateward.lifecycle.describe import describe, describe_allowed, describe_fault

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from stateward.cli.answers import Line
-from stateward.cli.output import err
-from stateward.cli.problems import NotOurs, Unreachable, exit_code_of
+from stateward.client.answers import Line
+from stateward.client.errors import NotOurs, Unreachable, exit_code_of
+from stateward.client.output import err
 from stateward.errors import StatewardError
 
 if TYPE_CHECKING:
-    from stateward.cli.session import Session
+    from stateward.client.session import Session
 
 LOOK_EVERY = 0.5
 """Seconds between two looks into a local folder."""

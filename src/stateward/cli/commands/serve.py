@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stateward import __version__
-from stateward.cli.names import pairs
-from stateward.cli.output import Json, plain_table, print_json
-from stateward.cli.show import results
+from stateward.client.arguments import pairs
+from stateward.client.output import Json, plain_table, print_json, results
 from stateward.config import PREFIX, Config, Loaded, describe, known_settings, load, masked, value_of
 from stateward.domains.registry import sections
 from stateward.drivers.confinement import seal_process

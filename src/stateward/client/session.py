@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from stateward.cli.names import Ref, fits, full_kind
-from stateward.cli.output import Json, err, print_json
-from stateward.cli.problems import Said, exit_code_for
-from stateward.cli.secret import Secret
-from stateward.cli.show import clean
-from stateward.cli.target import Given, choose, opened
+from stateward.client.arguments import Ref, fits, full_kind
+from stateward.client.errors import Said, exit_code_for
+from stateward.client.output import Json, clean, err, print_json
+from stateward.client.target import Given, Place, Remote, Secret, choose, kept_token
 from stateward.errors import BadInput, StatewardError
 from stateward.naming import PATH_PART
 
 if TYPE_CHECKING:
-    from stateward.cli.answers import ObjectInfo
-    from stateward.cli.client import Client
+    import httpx
+
+    from stateward.client.answers import ObjectInfo
+    from stateward.client.api import Client
     from stateward.lifecycle.describe import LifecycleInfo
 
 PANEL = "Where"
@@ -64,6 +64,13 @@ def _shared(
 
 
 SHARED = inspect.signature(_shared).parameters
+CONTEXT = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+
+InProcessServer = Callable[[Path], AbstractContextManager["httpx.BaseTransport"]]
+"""Runs the server's application on a data folder, in this process; yields the transport to it.
+
+The command line puts it into the context of its commands (`obj`), because this package knows no server.
+"""
 
 
 class Session:
@@ -102,9 +109,9 @@ def on_server(command: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
     own = [one for name, one in signature.parameters.items() if name != "session"]
 
-    def run(**given: Any) -> None:  # noqa: ANN401 - whatever the command takes
+    def run(ctx: typer.Context, **given: Any) -> None:  # noqa: ANN401 - whatever the command takes
         shared = {name: given.pop(name) for name in SHARED}
-        with session(**shared) as opened_session:
+        with session(ctx.obj, **shared) as opened_session:
             command(opened_session, **given)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -112,15 +119,36 @@ def on_server(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_options(run: Callable[..., None], own: Sequence[inspect.Parameter]) -> Callable[..., None]:
-    """Say that a function takes these parameters and the options that all commands share."""
-    shown = [*own, *SHARED.values()]
+    """Say that a function takes the context, these parameters and the options that all commands share."""
+    shown = [CONTEXT, *own, *SHARED.values()]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
     return run
 
 
 @contextmanager
+def connect(place: Place, in_process: InProcessServer | None) -> Iterator["Client"]:
+    """Open a client to a server or to a data folder whose server does not run, and close it after use."""
+    from stateward.client.api import Client  # only commands that speak HTTP load an HTTP library
+    from stateward.client.http import Wire
+
+    if isinstance(place, Remote):
+        wire = Wire(place.url, place.token, direct=place.direct)
+        try:
+            yield Client(wire)
+        finally:
+            wire.close()
+        return
+    if in_process is None:
+        raise BadInput("data", str(place.path), "the folder of a running server, and this program can start none")
+    with in_process(place.path) as transport:
+        wire = Wire("http://local", place.token or kept_token(place.path), transport, direct=True)
+        yield Client(wire, works=False)
+
+
+@contextmanager
 def session(
+    in_process: InProcessServer | None,
     server: str | None,
     token: str | None,
     token_file: Path | None,
@@ -134,7 +162,7 @@ def session(
     try:
         if re.match(PATH_PART, namespace) is None:
             raise BadInput("namespace", namespace, "the name of a namespace")
-        with opened(choose(given, os.environ)) as client:
+        with connect(choose(given, os.environ), in_process) as client:
             used.append(client.wire.token)
             yield Session(client, namespace, json=json)
     except StatewardError as error:

@@ -6,25 +6,35 @@ a worker: what it accepts waits for a server to come.
 """
 
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from stateward.cli.secret import Secret
 from stateward.config import PREFIX, Config
 from stateward.errors import BadInput, StatewardError
-
-if TYPE_CHECKING:
-    from stateward.cli.client import Client
 
 TOKEN_FILE = "admin-token"  # noqa: S105 - the name of a file
 SERVER_FILE = "server.json"
 DATABASE_FILE = "stateward.db"
+
+
+class Secret:
+    """A text that does not appear when it is printed, formatted or found in a traceback."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def hidden_in(self, line: str) -> str:
+        """Return a line without the secret, should it have got there."""
+        return line.replace(self.text, "(token)") if self.text else line
+
+    def __repr__(self) -> str:
+        return "(token)"
 
 
 class Given(Struct, frozen=True):
@@ -169,23 +179,3 @@ def _checked(field: str, text: str) -> Secret:
     if not found or not found.isascii() or not found.isprintable() or " " in found:
         raise BadInput(field, "(what is there)", "a token")
     return Secret(found)
-
-
-@contextmanager
-def opened(place: Place) -> Iterator["Client"]:
-    """Open a client to a place, and close it after use."""
-    from stateward.cli.client import Client  # what is needed to speak HTTP is loaded only by those who do
-    from stateward.cli.wire import Wire
-
-    if isinstance(place, Remote):
-        wire = Wire(place.url, place.token, direct=place.direct)
-        try:
-            yield Client(wire)
-        finally:
-            wire.close()
-        return
-    from stateward.cli.local import in_process
-
-    with in_process(place.path) as transport:
-        wire = Wire("http://local", place.token or kept_token(place.path), transport, direct=True)
-        yield Client(wire, works=False)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stateward.cli.answers import OperationInfo, Progress
-from stateward.cli.events import Event, events
-from stateward.cli.problems import Trouble
+from stateward.client.answers import OperationInfo, Progress
+from stateward.client.errors import Trouble
+from stateward.client.events import Event, events
 
 if TYPE_CHECKING:
-    from stateward.cli.client import Client
+    from stateward.client.api import Client
 
 Said = Callable[[str, int | None, int | None], None]
 END = "end"

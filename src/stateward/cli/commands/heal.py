@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from stateward.cli.output import NO, print_json
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import filled_table, results, when
+from stateward.client.output import NO, print_json, results
+from stateward.client.session import Session, on_server
+from stateward.client.tables import filled_table, when
 
 Looking = Annotated[bool, typer.Option("--dry-run", help="Only list what is stuck; exits with 1 if anything is.")]
 

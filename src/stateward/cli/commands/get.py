@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
-from stateward.cli.answers import ObjectInfo
-from stateward.cli.bars import picture
-from stateward.cli.commands.options import Labels, Object, OnlyKind
-from stateward.cli.names import Selector, pairs, ref
-from stateward.cli.output import err, out, print_json
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import object_table, object_view, print_line, results
+from stateward.cli.commands.options import OnlyKind
+from stateward.client.answers import ObjectInfo
+from stateward.client.arguments import Selector, pairs, ref
+from stateward.client.options import Labels, Object
+from stateward.client.output import err, out, print_json, results
+from stateward.client.progress import picture
+from stateward.client.session import Session, on_server
+from stateward.client.tables import object_table, object_view, print_line
 from stateward.errors import BadInput
 
 States = Annotated[list[str] | None, typer.Option("--state", "-s", metavar="STATE", help="Only in this state.")]
@@ -32,7 +33,7 @@ def get(session: Session, object: Object) -> None:  # noqa: A002 - the glossary'
     if session.json:
         print_json({"object": found, "operation": operation})
     else:
-        results().print(object_view(session, found, operation))
+        results().print(object_view(session.state_class, found, operation))
 
 
 @on_server
@@ -63,7 +64,7 @@ def list_(
     if session.json:
         print_json(shown)
     elif shown:
-        results().print(object_table(session, shown))
+        results().print(object_table(session.state_class, shown))
     else:
         results().print(f"No such objects in namespace {session.ns}.", markup=False)
     if len(shown) < len(found):
@@ -83,7 +84,9 @@ def _watch(session: Session, chosen: Selector, limit: int | None) -> None:
         _watch_lines(session, chosen, limit)
     with picture(out()) as live:
         while True:
-            live.update(object_table(session, session.client.objects(session.ns, chosen, limit)), refresh=True)
+            live.update(
+                object_table(session.state_class, session.client.objects(session.ns, chosen, limit)), refresh=True
+            )
             session.pause(LOOK_EVERY)
 
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from stateward.cli.problems import TOO_MANY, NotOurs, Trouble, Unreachable, said
-from stateward.cli.secret import Secret
+from stateward.client.errors import TOO_MANY, NotOurs, Trouble, Unreachable, said
+from stateward.client.target import Secret
 
 T = TypeVar("T")
 

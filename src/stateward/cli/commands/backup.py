@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateward.cli.output import Json, out, print_json
-from stateward.cli.serve import Data, Database, File, in_force
+from stateward.cli.commands.serve import Data, Database, File, in_force
+from stateward.client.output import Json, out, print_json
 from stateward.config import masked
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stateward import __version__
-from stateward.cli.output import out
+from stateward.client.output import out
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:

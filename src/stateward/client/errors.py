@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stateward.cli.output import BAD_USAGE, NO
+from stateward.client.output import BAD_USAGE, NO
 from stateward.errors import StatewardError
 
 UNREACHABLE = 3

@@ -1,46 +1,31 @@
 """How objects, operations and lines of the journal look on a terminal."""
 
-import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stateward.cli.output import out, plain_table
+from stateward.client.output import clean, plain_table
 
 if TYPE_CHECKING:
-    from stateward.cli.answers import Line, ObjectInfo, OperationInfo
-    from stateward.cli.session import Session
+    from stateward.client.answers import Line, ObjectInfo, OperationInfo
 
 CLASS_COLOURS = {"stable": "green", "transitional": "yellow", "final": "blue"}
 STATUS_COLOURS = {"waiting": "cyan", "running": "yellow", "succeeded": "green", "failed": "red", "cancelled": "magenta"}
+StateClassOf = Callable[[str, str], str]
+"""Returns the class of a state of a kind; empty where it is not known."""
+
 SPANS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
-WIDE = 1000
-
-
-def results() -> Console:
-    """Return the console for results; where no terminal sets a width, a row is one line, for whoever searches it."""
-    console = out()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = WIDE
-    return console
-
-
-def clean(text: str) -> str:
-    """Return a text without what a terminal would obey: whoever named an object must not move our cursor."""
-    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
-
-
-def state_text(session: "Session", kind: str, state: str, state_class: str | None = None) -> Text:
+def state_text(class_of: StateClassOf, kind: str, state: str, state_class: str | None = None) -> Text:
     """Return a state in the colour of its class."""
-    return Text(clean(state), style=CLASS_COLOURS.get(state_class or session.state_class(kind, state), ""))
+    return Text(clean(state), style=CLASS_COLOURS.get(state_class or class_of(kind, state), ""))
 
 
 def status_text(status: str) -> Text:
@@ -100,14 +85,14 @@ def _cell(value: str | Text) -> Text:
 OBJECT_TITLES = ("id", "kind", "state", "since", "operation", "parent", "labels", "error")
 
 
-def object_table(session: "Session", objects: Iterable["ObjectInfo"]) -> Table:
+def object_table(class_of: StateClassOf, objects: Iterable["ObjectInfo"]) -> Table:
     """Return objects as a table."""
-    return filled_table(OBJECT_TITLES, (_object_row(session, one) for one in objects))
+    return filled_table(OBJECT_TITLES, (_object_row(class_of, one) for one in objects))
 
 
-def _object_row(session: "Session", one: "ObjectInfo") -> tuple[str | Text, ...]:
+def _object_row(class_of: StateClassOf, one: "ObjectInfo") -> tuple[str | Text, ...]:
     labels = " ".join(f"{name}={value}" for name, value in sorted(one.labels.items()))
-    state = state_text(session, one.kind, one.state, one.state_class)
+    state = state_text(class_of, one.kind, one.state, one.state_class)
     error = error_text(one.error)
     return one.id, one.kind, state, age(one.since), one.op or "", one.parent or "", labels, error
 
@@ -123,13 +108,13 @@ def facts_table(facts: Iterable[tuple[str, str | Text]]) -> Table:
     return table
 
 
-def object_view(session: "Session", one: "ObjectInfo", operation: "OperationInfo | None") -> RenderableType:
+def object_view(class_of: StateClassOf, one: "ObjectInfo", operation: "OperationInfo | None") -> RenderableType:
     """Return an object with all its facts, and the operation that works on it."""
     facts = facts_table(
         [
             ("object", one.id),
             ("kind", one.kind),
-            ("state", state_text(session, one.kind, one.state, one.state_class)),
+            ("state", state_text(class_of, one.kind, one.state, one.state_class)),
             ("since", f"{when(one.since)} ({age(one.since)})"),
             ("error", error_text(one.error)),
             ("parent", one.parent or ""),
@@ -169,12 +154,12 @@ def as_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
     return msgspec.json.encode(value).decode()
 
 
-def line_text(session: "Session", line: "Line") -> Text:
+def line_text(class_of: StateClassOf, line: "Line") -> Text:
     """Return a line of the journal as a line of the terminal."""
     found = Text.assemble((when(line.at), "dim"), " ", (clean(line.object), "bold"), " ", clean(line.event))
     if line.target is not None:
-        source = state_text(session, line.kind, line.source) if line.source else Text("(new)")
-        found.append_text(Text.assemble(" ", source, " -> ", state_text(session, line.kind, line.target)))
+        source = state_text(class_of, line.kind, line.source) if line.source else Text("(new)")
+        found.append_text(Text.assemble(" ", source, " -> ", state_text(class_of, line.kind, line.target)))
     found.append(clean(f" by {by(line.actor, line.who)}"), style="dim")
     if line.reason:
         found.append_text(Text(": ") + error_text(line.reason))

@@ -4,14 +4,14 @@ from typing import Annotated
 
 import typer
 
-from stateward.cli.answers import OperationInfo
-from stateward.cli.asking import Outcome, print_outcomes, waited
-from stateward.cli.commands.options import Timeout
-from stateward.cli.names import ref
-from stateward.cli.output import print_json
-from stateward.cli.problems import Said
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import operation_view, results
+from stateward.client.action_requests import Outcome, print_outcomes, waited
+from stateward.client.answers import OperationInfo
+from stateward.client.arguments import ref
+from stateward.client.errors import Said
+from stateward.client.options import Timeout
+from stateward.client.output import print_json, results
+from stateward.client.session import Session, on_server
+from stateward.client.tables import operation_view
 
 What = Annotated[str, typer.Argument(metavar="OPERATION|OBJECT", help="An operation's id, or an object.")]
 Operation = Annotated[str, typer.Argument(metavar="OPERATION", help="An operation's id.")]

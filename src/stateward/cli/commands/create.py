@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from stateward.cli.answers import Possible
-from stateward.cli.asking import Outcome, accepted, how, print_outcomes, waited, warn_of_waiting
-from stateward.cli.commands.options import Args, Facts, Force, Kind, Labels, Object, Timeout, Wait
-from stateward.cli.names import Ref, pairs, ref, values
-from stateward.cli.session import Session, on_server
+from stateward.cli.commands.options import Kind
+from stateward.client.action_requests import Outcome, accepted, how, print_outcomes, waited, warn_of_waiting
+from stateward.client.answers import Possible
+from stateward.client.arguments import Ref, pairs, ref, values
+from stateward.client.options import Args, Facts, Force, Labels, Object, Timeout, Wait
+from stateward.client.session import Session, on_server
 from stateward.errors import BadInput, StatewardError
 
 Id = Annotated[str | None, typer.Argument(metavar="ID", help="The new object's id, unless given as KIND/ID.")]

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from stateward.cli.answers import (
+from stateward.client.answers import (
     Accepted,
     Allowed,
     GroupAccepted,
@@ -29,8 +29,8 @@ from stateward.cli.answers import (
     Why,
     Worker,
 )
-from stateward.cli.names import Selector
-from stateward.cli.wire import KEY, Params, Wire
+from stateward.client.arguments import Selector
+from stateward.client.http import KEY, Params, Wire
 from stateward.lifecycle.describe import LifecycleInfo
 
 PAGE = 500

@@ -4,13 +4,14 @@ from typing import Annotated
 
 import typer
 
-from stateward.cli.commands.options import Object, OnlyKind
-from stateward.cli.completion import complete_objects
-from stateward.cli.names import ref
-from stateward.cli.output import print_json
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import by, error_text, filled_table, line_text, print_line, results, state_text, when
-from stateward.cli.stream import Wish, follow
+from stateward.cli.commands.options import OnlyKind
+from stateward.client.arguments import ref
+from stateward.client.completion import complete_objects
+from stateward.client.journal_stream import Wish, follow
+from stateward.client.options import Object
+from stateward.client.output import print_json, results
+from stateward.client.session import Session, on_server
+from stateward.client.tables import by, error_text, filled_table, line_text, print_line, state_text, when
 
 Watched = Annotated[
     str | None, typer.Argument(metavar="OBJECT", help="Only this object.", autocompletion=complete_objects)
@@ -41,7 +42,7 @@ def watch(
         if session.json:
             print_line(line)
         else:
-            console.print(line_text(session, line), soft_wrap=True)
+            console.print(line_text(session.state_class, line), soft_wrap=True)
         if number == count:
             return
 
@@ -66,8 +67,8 @@ def history(
                 (
                     when(one.at),
                     one.event,
-                    state_text(session, one.kind, one.source or ""),
-                    state_text(session, one.kind, one.target or ""),
+                    state_text(session.state_class, one.kind, one.source or ""),
+                    state_text(session.state_class, one.kind, one.target or ""),
                     by(one.actor, one.who),
                     one.op or "",
                     error_text(one.reason),

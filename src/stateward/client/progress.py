@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from stateward.cli.show import clean
+from stateward.client.output import clean
 
 PROVIDERS = ("provider", "csp", "cloud")
 REGIONS = ("region", "zone")

@@ -1,5 +1,6 @@
 """What commands print, for people and for scripts: text in colour, or JSON and nothing else with `--json`."""
 
+import os
 import re
 import sys
 from typing import Annotated, Any
@@ -58,3 +59,19 @@ def plain_table(*titles: str) -> Table:
 def print_json(value: Any) -> None:  # noqa: ANN401 - whatever msgspec can encode
     """Print a value as indented JSON."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+
+
+WIDE = 1000
+
+
+def results() -> Console:
+    """Return the console for results; where no terminal sets a width, a row is one line, for whoever searches it."""
+    console = out()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDE
+    return console
+
+
+def clean(text: str) -> str:
+    """Return a text without what a terminal would obey: whoever named an object must not move our cursor."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)

@@ -9,18 +9,18 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.cli.answers import Accepted, ObjectInfo, OperationInfo, Problem
-from stateward.cli.bars import Bars, group_of
-from stateward.cli.following import Following
-from stateward.cli.names import Ref, Selector
-from stateward.cli.narrating import narrate
-from stateward.cli.output import NO, err, print_json
-from stateward.cli.problems import Said, exit_code_of, said
-from stateward.cli.show import error_text, filled_table, results, state_text, status_text, took
+from stateward.client.answers import Accepted, ObjectInfo, OperationInfo, Problem
+from stateward.client.arguments import Ref, Selector
+from stateward.client.errors import Said, exit_code_of, said
+from stateward.client.narrating import narrate
+from stateward.client.operation_waiter import Following
+from stateward.client.output import NO, err, print_json, results
+from stateward.client.progress import Bars, group_of
+from stateward.client.tables import error_text, filled_table, state_text, status_text, took
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
-    from stateward.cli.session import Session
+    from stateward.client.session import Session
 
 FORCE = "force"
 CARRY_ON = frozenset({404, 409, 412})
@@ -177,7 +177,7 @@ def _row(session: "Session", one: Outcome) -> tuple[Any, ...]:
 
 
 def _state(session: "Session", found: ObjectInfo | None) -> Any:  # noqa: ANN401 - a Text or a plain text
-    return GONE if found is None else state_text(session, found.kind, found.state, found.state_class)
+    return GONE if found is None else state_text(session.state_class, found.kind, found.state, found.state_class)
 
 
 def warn_of_waiting(session: "Session", outcomes: Iterable[Outcome]) -> None:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from stateward.cli.output import err, print_json
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import filled_table, results, when
+from stateward.client.output import err, print_json, results
+from stateward.client.session import Session, on_server
+from stateward.client.tables import filled_table, when
 
 
 class Role(StrEnum):

@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from stateward.cli.answers import Pruned
-from stateward.cli.output import print_json
-from stateward.cli.session import Session, on_server
-from stateward.cli.show import results
+from stateward.client.answers import Pruned
+from stateward.client.output import print_json, results
+from stateward.client.session import Session, on_server
 from stateward.errors import BadInput
 
 SPAN = re.compile(r"([0-9]{1,6})([hdw])")

@@ -1,0 +1,27 @@
+"""Options and arguments that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+from stateward.client.completion import complete_objects
+
+Object = Annotated[
+    str,
+    typer.Argument(metavar="OBJECT", help="An object: its id, or kind/id.", autocompletion=complete_objects),
+]
+Objects = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="OBJECT", help="Objects: id or kind/id.", autocompletion=complete_objects),
+]
+Labels = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Repeatable.")]
+Force = Annotated[bool, typer.Option("--force", help="Say the fact `force`: skip what force may skip.")]
+Facts = Annotated[list[str] | None, typer.Option("--fact", metavar="FACT", help="A fact that a row asks for.")]
+Args = Annotated[
+    list[str] | None, typer.Option("--arg", metavar="KEY=VALUE", help="An argument: JSON, or text where it is not.")
+]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it has ended, and say how.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="Wait no longer than this; the work goes on."),
+]
