@@ -28,10 +28,10 @@ import msgspec
 from bench.engine.places import new_folder
 from bench.figures import Line, plain, ratio
 from bench.measure import Timing
-from stateward.agents.messages import Beat, End, Hello, encode
-from stateward.agents.simulation import Fleet
+from stateward.agents.messages import Heartbeat, Hello, InventoryEnd, encode
+from stateward.agents.simulation import SimulatedFleet
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
-from stateward.domains.edge.model import ClusterInst, Marks, text_of
+from stateward.domains.edge.model import ClusterInst, InstanceStatus, text_of
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.lifecycle.explore import Bounds, Faults, explore
 from stateward.store import open_store
@@ -119,7 +119,7 @@ async def furnish(file: Path, each: int) -> None:
     store = open_store(str(file))
     await store.open()
     spec = text_of(ClusterInst(revision=7))
-    seen = text_of(msgspec.structs.replace(Marks(7, 0, 7, 7), spec=spec))
+    seen = text_of(msgspec.structs.replace(InstanceStatus(7, 0, 7, 7), spec=spec))
     for name in names():
         rows = [row(name, CLOUDLET.kind, "Offline", None, "{}", "{}")]
         rows += [row(f"{name}:c{n}", CLUSTERINST.kind, "Ready", name, spec, seen) for n in range(each)]
@@ -182,7 +182,7 @@ def introduced(port: int, name: str, token: str) -> socket.socket:
     found = dialled(port, f"/api/v1/edge/agents/{NS}/{name}", token)
     found.sendall(frame(encode(Hello("1.0"))))
     notify = json.loads(found.recv(4096)[2:])["notify"]
-    found.sendall(frame(encode(End(0, notify))))
+    found.sendall(frame(encode(InventoryEnd(0, notify))))
     return found
 
 
@@ -231,8 +231,8 @@ def round_trips(folder: Path) -> list[Line]:
     while ours.ready() < MANY:
         time.sleep(0.1)
     cases = {
-        "beat": (ours.process.pid, agents, frame(encode(Beat(1)))),
-        "echo": (echo.pid, bare, frame(encode(Beat(1)))),
+        "beat": (ours.process.pid, agents, frame(encode(Heartbeat(1)))),
+        "echo": (echo.pid, bare, frame(encode(Heartbeat(1)))),
     }
     taken: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(ROUNDS + 1):
@@ -263,7 +263,7 @@ def returns(folder: Path) -> list[Line]:
 
 async def _returns(folder: Path) -> list[Line]:
     server = await asyncio.to_thread(Server, folder)
-    fleet = Fleet([f"ws://127.0.0.1:{server.port}"], NS, names(), server.token())
+    fleet = SimulatedFleet([f"ws://127.0.0.1:{server.port}"], NS, names(), server.token())
     fleet.has({name: {f"c{n}": 7 for n in range(EACH)} for name in names()})
     fleet.start()
     await fleet.settled()

@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 
 from stateward.agents.agent import Agent
-from stateward.agents.dialer import Caller
-from stateward.agents.messages import Existing, Order
-from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.dialer import WebSocketDialer
+from stateward.agents.messages import AgentOrder, Existing
+from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
-from stateward.agents.site import Tell
+from stateward.agents.site import ReportProgress
 from tests.chaos.ledger import Ledger, What
 
 PACE, STEPS = 0.1, 2
@@ -23,7 +23,7 @@ class WitnessedSite(SimulatedSite):
         super().__init__(PACE, STEPS)
         self._cloudlet, self._ledger = cloudlet, ledger
 
-    async def do(self, order: Order, tell: Tell) -> None:
+    async def do(self, order: AgentOrder, tell: ReportProgress) -> None:
         facts = {"op": order.id, "object": f"{self._cloudlet}:{order.name}", "epoch": order.operation}
         self._ledger.note(What.BEGIN, **facts)
         try:
@@ -42,8 +42,8 @@ class Agents:
         self._agents: list[Agent] = []
         for number, (name, site) in enumerate(self._sites.items()):
             turned = [*controllers[number % len(controllers) :], *controllers[: number % len(controllers)]]
-            caller = Caller(turned, ns, name, token, chance)
-            self._agents.append(Agent(site, caller, "1.0", Unsucceeded(), look_every=3600.0))
+            caller = WebSocketDialer(turned, ns, name, token, chance)
+            self._agents.append(Agent(site, caller, "1.0", NoUpgrade(), look_every=3600.0))
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:

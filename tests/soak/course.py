@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from stateward.agents.simulation import Fleet
+from stateward.agents.simulation import SimulatedFleet
 from tests.soak import rows
 from tests.soak.town import LEASE, Sample, Town
 from tests.soak.users import CLOUDLETS, NS, PATIENT, Calls, User, users
@@ -64,10 +64,10 @@ class Course:
             await fleet.stop()
             await self.calls.close()
 
-    async def _agents(self) -> Fleet:
+    async def _agents(self) -> SimulatedFleet:
         body = {"name": "agents", "role": "agent", "namespaces": [f"{NS}:*"]}
         token = (await self.calls.call("POST", "/api/v1/tokens", body)).json()["token"]
-        fleet = Fleet([f"ws://127.0.0.1:{self.town.proxy.port}"], NS, CLOUDLETS, token)
+        fleet = SimulatedFleet([f"ws://127.0.0.1:{self.town.proxy.port}"], NS, CLOUDLETS, token)
         fleet.start()
         return fleet
 

@@ -20,25 +20,25 @@ from stateward.agents.messages import (
     ENDED,
     FAILED,
     MOST_HELD,
-    Beat,
-    End,
+    AgentOrder,
+    AgentReport,
     Existing,
     FromAgent,
     FromController,
     Goodbye,
+    Heartbeat,
     Hello,
-    Item,
-    Order,
-    Progress,
-    Report,
+    InventoryEnd,
+    InventoryItem,
+    ProgressMessage,
     Upgrade,
     Welcome,
     clipped,
     encode,
     read_controller,
 )
-from stateward.agents.order_admission import Admission, Mind, admit, crowded
-from stateward.agents.site import Site, SiteError
+from stateward.agents.order_admission import InstanceMemory, OrderVerdict, admit, crowded
+from stateward.agents.site import AgentSite, SiteError
 
 log = logging.getLogger("stateward.agent")
 
@@ -50,7 +50,7 @@ BROKEN = (OSError, EOFError, WebSocketException, MsgspecError, TimeoutError)
 NOTHING = Existing()
 
 
-class Socket(Protocol):
+class AgentSocket(Protocol):
     """What is needed of a connection."""
 
     async def send(self, message: bytes, *, text: bool | None = None) -> None:
@@ -63,10 +63,10 @@ class Socket(Protocol):
         """Close the connection."""
 
 
-class Dialler(Protocol):
+class Dialer(Protocol):
     """How controllers are reached."""
 
-    async def dial(self) -> Socket:
+    async def dial(self) -> AgentSocket:
         """Connect to the next controller."""
 
     def welcome(self) -> None:
@@ -81,7 +81,7 @@ class Dismissed(Exception):
     """The controller wants this agent to end."""
 
 
-class Successor(Protocol):
+class UpgradeHandler(Protocol):
     """How an agent is upgraded."""
 
     async def upgrade(self, order: Upgrade, say: Callable[[str, str], Awaitable[None]]) -> None:
@@ -100,10 +100,10 @@ class Agent:
 
     def __init__(
         self,
-        site: Site,
-        caller: Dialler,
+        site: AgentSite,
+        caller: Dialer,
         version: str,
-        successor: Successor,
+        successor: UpgradeHandler,
         *,
         look_every: float = LOOK_EVERY,
         installation: str = "",
@@ -113,8 +113,8 @@ class Agent:
         self._is_held = False  # the cloudlet belongs to another installation
         self.connection = 0
         self.settled = asyncio.Event()
-        self._socket: Socket | None = None
-        self._minds: dict[str, Mind] = {}
+        self._socket: AgentSocket | None = None
+        self._minds: dict[str, InstanceMemory] = {}
         self._has: dict[str, Existing] = {}
         self._ended = 0  # how many pieces of work have ended: a look that this changed under is not to be trusted
         self._tasks: set[asyncio.Task[None]] = set()
@@ -169,7 +169,7 @@ class Agent:
             with suppress(*BROKEN):
                 await socket.close()
 
-    async def _introduced(self, socket: Socket) -> Welcome:
+    async def _introduced(self, socket: AgentSocket) -> Welcome:
         hello = Hello(self.version, self._successor.heir, installation=self._installation)
         if self._is_held:
             hello = replace(hello, things=await self._list_things())
@@ -202,13 +202,13 @@ class Agent:
         try:
             await self._look()
         except SiteError as error:
-            await self._say(Report("gather failed", 0, 0, self.connection, error=clipped(str(error))))
+            await self._say(AgentReport("gather failed", 0, 0, self.connection, error=clipped(str(error))))
             raise ConnectionError(f"cannot gather: {error}") from error
         names = dict.fromkeys([*self._has, *(name for name, mind in self._minds.items() if mind.work is not None)])
         items = [self._item(name) for name in names]
         for item in items:
             await self._say(item)
-        await self._say(End(len(items), self.connection))
+        await self._say(InventoryEnd(len(items), self.connection))
 
     async def _look(self) -> None:
         while True:
@@ -218,29 +218,29 @@ class Agent:
                 self._has = dict(seen)
                 return
 
-    def _item(self, name: str) -> Item:
-        mind, has = self._minds.get(name, Mind()), self._has.get(name, NOTHING)
+    def _item(self, name: str) -> InventoryItem:
+        mind, has = self._minds.get(name, InstanceMemory()), self._has.get(name, NOTHING)
         at = mind.work.operation if mind.work is not None else 0
-        return Item(at, has.generation, has.whole, self.connection, name, mind.latest)
+        return InventoryItem(at, has.generation, has.whole, self.connection, name, mind.latest)
 
-    async def _listen(self, socket: Socket, patience: float) -> None:
+    async def _listen(self, socket: AgentSocket, patience: float) -> None:
         while True:
             async with asyncio.timeout(patience):
                 word: FromController = read_controller(await socket.recv())
             match word:
-                case Order():
+                case AgentOrder():
                     await self._ordered(word)
                 case Upgrade():
                     self._begin(self._upgrade(word))
                 case Goodbye():
                     self._heed(word)
-                case Beat() | Welcome():
+                case Heartbeat() | Welcome():
                     pass
 
     async def _beating(self, beat: float) -> None:
         while True:
             await asyncio.sleep(beat)
-            await self._say(Beat(self.connection))
+            await self._say(Heartbeat(self.connection))
 
     async def _trust_connection(self, stable_s: float) -> None:
         """Reset the backoff, once the connection has lasted; one that is lost right after the welcome does not."""
@@ -268,35 +268,37 @@ class Agent:
         self, known: Mapping[str, Existing], seen: Mapping[str, Existing], told: dict[str, Existing]
     ) -> None:
         for name, had in known.items():
-            mind, now = self._minds.get(name, Mind()), seen.get(name, NOTHING)
+            mind, now = self._minds.get(name, InstanceMemory()), seen.get(name, NOTHING)
             if mind.work is None and now != had and told.get(name) != now:
                 told[name] = self._has[name] = now
                 await self._say(self._item(name))
 
     # --- work --------------------------------------------------------------------------------------------------------
 
-    async def _ordered(self, order: Order) -> None:
-        mind = replace(self._minds.get(order.name, Mind()), connection=self.connection)
+    async def _ordered(self, order: AgentOrder) -> None:
+        mind = replace(self._minds.get(order.name, InstanceMemory()), connection=self.connection)
         works = [one.work for one in self._minds.values() if one.work is not None]
         verdict = admit(self._has.get(order.name, NOTHING), mind, order, crowded=crowded(order, works))
         log.info("%s of %s: %s", order, order.name, verdict.value)
         match verdict:
-            case Admission.BEGIN:
+            case OrderVerdict.BEGIN:
                 self._minds[order.name] = replace(mind, work=order)
                 await self._report(order, BEGUN[order.work])
                 self._begin(self._work(order))
-            case Admission.DONE:
+            case OrderVerdict.DONE:
                 await self._finish(order, ENDED[order.work])
-            case Admission.AGAIN:
+            case OrderVerdict.AGAIN:
                 await self._report(order, mind.answer)
-            case Admission.BUSY:
+            case OrderVerdict.BUSY:
                 await self._report(order, BUSY)
 
-    async def _work(self, order: Order) -> None:
+    async def _work(self, order: AgentOrder) -> None:
         told: list[asyncio.Task[None]] = []
 
         def tell(text: str, done: int | None = None, total: int | None = None) -> None:
-            line = Progress(clipped(text), order.operation, order.generation, self.connection, order.name, done, total)
+            line = ProgressMessage(
+                clipped(text), order.operation, order.generation, self.connection, order.name, done, total
+            )
             told.append(self._begin(self._say(line)))
 
         try:
@@ -311,7 +313,7 @@ class Agent:
         await self._see(order, failed=bool(error))
         await self._finish(order, event, error)
 
-    async def _see(self, order: Order, *, failed: bool) -> None:
+    async def _see(self, order: AgentOrder, *, failed: bool) -> None:
         """Take note of what work has left, before anybody is told that it has ended."""
         if not failed:
             made = NOTHING if order.work.value == "delete" else Existing(order.generation)
@@ -320,19 +322,21 @@ class Agent:
         with suppress(Exception):  # the order ends in any case
             self._has[order.name] = (await self._site.look()).get(order.name, NOTHING)
 
-    async def _finish(self, order: Order, event: str, error: str = "") -> None:
+    async def _finish(self, order: AgentOrder, event: str, error: str = "") -> None:
         self._ended += 1
         if self._has.get(order.name, NOTHING).generation == 0:
             self._has.pop(order.name, None)
-        self._minds[order.name] = Mind(0, None, order.operation, event)
+        self._minds[order.name] = InstanceMemory(0, None, order.operation, event)
         await self._report(order, event, error)
 
-    async def _report(self, order: Order, event: str, error: str = "") -> None:
-        await self._say(Report(event, order.operation, order.generation, self.connection, order.name, clipped(error)))
+    async def _report(self, order: AgentOrder, event: str, error: str = "") -> None:
+        await self._say(
+            AgentReport(event, order.operation, order.generation, self.connection, order.name, clipped(error))
+        )
 
     async def _upgrade(self, upgrade: Upgrade) -> None:
         async def say(event: str, error: str) -> None:
-            await self._say(Report(event, upgrade.operation, 0, self.connection, error=clipped(error)))
+            await self._say(AgentReport(event, upgrade.operation, 0, self.connection, error=clipped(error)))
 
         await self._successor.upgrade(upgrade, say)
 

@@ -14,16 +14,16 @@ import msgspec
 
 from stateward.agents.allowance import Allowance
 from stateward.agents.messages import (
-    Beat,
-    End,
+    AgentOrder,
+    AgentReport,
     FromController,
     Goodbye,
+    Heartbeat,
     Hello,
-    Item,
+    InventoryEnd,
+    InventoryItem,
     Load,
-    Order,
-    Progress,
-    Report,
+    ProgressMessage,
     Welcome,
     encode,
     read_agent,
@@ -58,7 +58,7 @@ DIAL_AGAIN = "dial again"
 """What an agent is told that is sent away for no fault of its own."""
 
 
-class Socket(Protocol):
+class ControllerSocket(Protocol):
     """What is needed of a WebSocket."""
 
     async def receive_text(self) -> str:
@@ -71,7 +71,7 @@ class Socket(Protocol):
         """Close the connection."""
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """The connection is not to go on, and why. No other exception of a connection leaves this module."""
 
     def __init__(self, reason: str, detail: object = "") -> None:
@@ -82,33 +82,35 @@ class Gone(Exception):
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
-class Host(Protocol):
+class ConnectionHandler(Protocol):
     """Whoever agents are connected to."""
 
-    async def greet(self, line: "Line", hello: Hello) -> Welcome | Goodbye:
+    async def greet(self, line: "AgentConnection", hello: Hello) -> Welcome | Goodbye:
         """Let an agent in, or not."""
 
-    async def listed(self, line: "Line") -> None:
+    async def listed(self, line: "AgentConnection") -> None:
         """Settle a list that is complete; from then on the line is `settled`, and orders may be sent over it."""
 
-    async def heard(self, line: "Line", word: Report | Progress | Item | Load) -> None:
+    async def heard(self, line: "AgentConnection", word: AgentReport | ProgressMessage | InventoryItem | Load) -> None:
         """Take any other word."""
 
-    async def gave_up(self, line: "Line", why: Gone) -> None:
+    async def gave_up(self, line: "AgentConnection", why: Disconnected) -> None:
         """Take note that an agent is sent away for what it said."""
 
-    async def left(self, line: "Line") -> None:
+    async def left(self, line: "AgentConnection") -> None:
         """Take note that a connection is gone; one that was never let in has the connection number 0."""
 
 
-class Line:
+class AgentConnection:
     """One connection; `sent` are the orders that are out, by thing, with when they went."""
 
-    def __init__(self, socket: Socket, ns: str, cloudlet: str, clock: Callable[[], float], token: str = "") -> None:
+    def __init__(
+        self, socket: ControllerSocket, ns: str, cloudlet: str, clock: Callable[[], float], token: str = ""
+    ) -> None:
         self._socket, self._clock = socket, clock
         self.ns, self.cloudlet, self.token = ns, cloudlet, token
         self.version, self.installation, self.connection = "", "", 0
-        self.items: dict[str, Item] = {}
+        self.items: dict[str, InventoryItem] = {}
         self.expected: int | None = None
         self.settled = False
         self._lost = False  # nothing can be sent any more; `serve` is about to end
@@ -116,7 +118,7 @@ class Line:
         self.heard_at = clock()
         self.allowance = Allowance(clock)
 
-    async def serve(self, host: Host) -> None:
+    async def serve(self, host: ConnectionHandler) -> None:
         """Serve an agent until its connection is lost, or it is sent away; raises the `Gone` that says why."""
         try:
             hello = await self._receive_hello()
@@ -124,9 +126,9 @@ class Line:
             answer = await host.greet(self, hello)
             await self.say(answer)
             if isinstance(answer, Goodbye):
-                raise Gone(answer.reason)
+                raise Disconnected(answer.reason)
             await self._listen(host)
-        except Gone as gone:
+        except Disconnected as gone:
             await host.gave_up(self, gone)
             await self.hang_up(str(gone))
             raise
@@ -141,7 +143,7 @@ class Line:
         except (TimeoutError, *UNREADABLE):
             hello = None
         if not isinstance(hello, Hello):
-            raise Gone(NO_HELLO)
+            raise Disconnected(NO_HELLO)
         return hello
 
     async def _receive(self) -> str:
@@ -149,54 +151,54 @@ class Line:
             return await self._socket.receive_text()
         except Exception as error:  # each WebSocket server has exceptions of its own for a lost peer
             self._lost = True
-            raise Gone(LOST, type(error).__name__) from error
+            raise Disconnected(LOST, type(error).__name__) from error
 
-    async def _listen(self, host: Host) -> None:
+    async def _listen(self, host: ConnectionHandler) -> None:
         while True:
             try:
                 word = read_agent(await self._receive())
             except UNREADABLE as error:
-                raise Gone(NO_WORD, error) from error
+                raise Disconnected(NO_WORD, error) from error
             self.heard_at = self._clock()
             if late := self.allowance.spend():
                 await asyncio.sleep(late)
             match word:
-                case Beat():
-                    await self.say(Beat(self.connection))
-                case Item() | End() if not self.settled:
+                case Heartbeat():
+                    await self.say(Heartbeat(self.connection))
+                case InventoryItem() | InventoryEnd() if not self.settled:
                     await self._note(host, word)
-                case Item() | Report() | Progress() | Load():
+                case InventoryItem() | AgentReport() | ProgressMessage() | Load():
                     await host.heard(self, word)
-                case Hello() | End():
-                    raise Gone(TWICE)
+                case Hello() | InventoryEnd():
+                    raise Disconnected(TWICE)
 
-    async def _note(self, host: Host, line: Item | End) -> None:
+    async def _note(self, host: ConnectionHandler, line: InventoryItem | InventoryEnd) -> None:
         if not of_this_connection(self, line):
             return
-        if isinstance(line, End):
+        if isinstance(line, InventoryEnd):
             self.expected = line.count
         else:
             self.items[line.name] = line
         if len(self.items) > MOST_LISTED:
-            raise Gone(NO_END)
+            raise Disconnected(NO_END)
         if all_listed(self):
             await host.listed(self)
 
     async def say(self, word: FromController) -> None:
         """Send a message; raises `Gone` if the agent does not read it. A lost connection is not tried again."""
         if self._lost:
-            raise Gone(LOST)
+            raise Disconnected(LOST)
         try:
             async with asyncio.timeout(SEND_WITHIN):
                 await self._socket.send_text(encode(word))
         except TimeoutError:
             await self.hang_up(NO_READER)
-            raise Gone(NO_READER) from None
+            raise Disconnected(NO_READER) from None
         except Exception as error:
             self._lost = True
-            raise Gone(LOST, type(error).__name__) from error
+            raise Disconnected(LOST, type(error).__name__) from error
 
-    async def order(self, order: Order, patience: float = math.inf) -> None:
+    async def order(self, order: AgentOrder, patience: float = math.inf) -> None:
         """Send an order over a settled connection, and again only when it went out more than so many seconds ago."""
         number, at = self.sent.get(order.name, (0, 0.0))
         is_out = number >= order.operation and self._clock() - at <= patience
@@ -215,7 +217,7 @@ class Line:
                 await self._socket.close(1008, reason.encode("ascii", "replace")[:LONGEST_REASON].decode())
 
 
-class Listing(Protocol):
+class ReceivedInventory(Protocol):
     """What has arrived so far over a connection."""
 
     @property
@@ -231,11 +233,11 @@ class Listing(Protocol):
         """How many there are to be; None while the end has not come."""
 
 
-def of_this_connection(listing: Listing, line: Item | End) -> bool:
+def of_this_connection(listing: ReceivedInventory, line: InventoryItem | InventoryEnd) -> bool:
     """Tell whether a line counts: a list is about the connection on which it was sent."""
     return line.notify == listing.connection
 
 
-def all_listed(listing: Listing) -> bool:
+def all_listed(listing: ReceivedInventory) -> bool:
     """Tell whether the agent's list is complete."""
     return len(listing.items) == listing.expected

@@ -15,7 +15,7 @@ OPEN_WITHIN = 10.0
 LARGEST = 1 << 20
 
 
-class Caller:
+class WebSocketDialer:
     """Dials one controller after the other."""
 
     def __init__(self, controllers: Sequence[str], ns: str, cloudlet: str, token: str, chance: Random) -> None:

@@ -3,10 +3,10 @@
 import asyncio
 from contextlib import suppress
 
-from stateward.agents.connection import Gone, Host, Line
+from stateward.agents.connection import AgentConnection, ConnectionHandler, Disconnected
 
 
-class HungUp(ConnectionError):
+class PipeClosed(ConnectionError):
     """The other side has gone."""
 
 
@@ -26,7 +26,7 @@ class Pipe:
         found = await self._inbox.get()
         if found is None:
             self.put(None)
-            raise HungUp("hung up")
+            raise PipeClosed("hung up")
         return found
 
     def hang_up(self) -> None:
@@ -67,10 +67,10 @@ class ControllerEnd(Pipe):
         self.hang_up()
 
 
-class Switchboard:
+class InProcessDialer:
     """Dials whoever agents of this process are connected to, if somebody is."""
 
-    def __init__(self, host: Host | None, ns: str, cloudlet: str, pause: float = 0.01) -> None:
+    def __init__(self, host: ConnectionHandler | None, ns: str, cloudlet: str, pause: float = 0.01) -> None:
         self.host, self.ns, self.cloudlet = host, ns, cloudlet
         self._pause = pause
         self._open: set[AgentEnd] = set()
@@ -84,18 +84,18 @@ class Switchboard:
     async def dial(self) -> AgentEnd:
         """Connect."""
         if self.host is None:
-            raise HungUp("nobody is there")
+            raise PipeClosed("nobody is there")
         ours, theirs = AgentEnd(), ControllerEnd()
         ours.other, theirs.other = theirs, ours
-        line = Line(theirs, self.ns, self.cloudlet, asyncio.get_running_loop().time)
+        line = AgentConnection(theirs, self.ns, self.cloudlet, asyncio.get_running_loop().time)
         task = asyncio.create_task(self._serve(line, self.host, theirs))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         self._open.add(ours)
         return ours
 
-    async def _serve(self, line: Line, host: Host, end: ControllerEnd) -> None:
-        with suppress(Gone):
+    async def _serve(self, line: AgentConnection, host: ConnectionHandler, end: ControllerEnd) -> None:
+        with suppress(Disconnected):
             await line.serve(host)
         end.hang_up()
         self._open.discard(end.other)

@@ -16,7 +16,7 @@ from msgspec import Struct
 log = logging.getLogger("stateward.agent")
 
 
-class Thing(Struct, frozen=True):
+class Deployed(Struct, frozen=True):
     """Something that exists, at least in part: its parts are the driver's keys, or the marks of its processes.
 
     Raw parts are those not known to be set up: after a crash they are made anew.
@@ -32,13 +32,13 @@ class Thing(Struct, frozen=True):
     raw: tuple[str, ...] = ()
 
 
-class Notebook:
+class LocalState:
     """Things on disk, one file each; each is replaced whole, or not at all."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._things: dict[str, Thing] = {}
+        self._things: dict[str, Deployed] = {}
         self.read()
 
     def read(self) -> None:
@@ -46,7 +46,7 @@ class Notebook:
         self._things = {}
         for file in self._folder.glob("*.json"):
             try:
-                thing = msgspec.json.decode(file.read_bytes(), type=Thing)
+                thing = msgspec.json.decode(file.read_bytes(), type=Deployed)
             except FileNotFoundError:
                 continue  # it was just struck out
             except msgspec.DecodeError as error:
@@ -54,14 +54,14 @@ class Notebook:
             else:
                 self._things[thing.name] = thing
 
-    def __iter__(self) -> Iterator[Thing]:
+    def __iter__(self) -> Iterator[Deployed]:
         return iter(list(self._things.values()))
 
-    def get(self, name: str) -> Thing | None:
+    def get(self, name: str) -> Deployed | None:
         """Return a thing, if there is one."""
         return self._things.get(name)
 
-    def note(self, thing: Thing) -> Thing:
+    def note(self, thing: Deployed) -> Deployed:
         """Write a thing down, durably."""
         file = self._file(thing.name)
         new = file.with_suffix(".new")

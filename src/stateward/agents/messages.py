@@ -15,7 +15,7 @@ PROTOCOL = 1
 """The version of what is said here; an agent that speaks another one is told so, and leaves."""
 
 
-class Work(StrEnum):
+class OrderAction(StrEnum):
     """What an agent can be asked to do."""
 
     CREATE = "create"
@@ -23,9 +23,9 @@ class Work(StrEnum):
     DELETE = "delete"
 
 
-BEGUN = {Work.CREATE: "creating", Work.UPDATE: "updating", Work.DELETE: "deleting"}
-ENDED = {Work.CREATE: "ready", Work.UPDATE: "ready", Work.DELETE: "deleted"}
-FAILED = {work: f"{work} error" for work in Work}
+BEGUN = {OrderAction.CREATE: "creating", OrderAction.UPDATE: "updating", OrderAction.DELETE: "deleting"}
+ENDED = {OrderAction.CREATE: "ready", OrderAction.UPDATE: "ready", OrderAction.DELETE: "deleted"}
+FAILED = {work: f"{work} error" for work in OrderAction}
 BUSY = "busy"
 
 UPGRADING, UPGRADE_FAILED = "upgrading", "upgrade failed"
@@ -58,7 +58,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     things: Annotated[tuple[Name, ...], Meta(max_length=MOST_HELD)] = ()
 
 
-class Item(Struct, frozen=True, tag="item"):
+class InventoryItem(Struct, frozen=True, tag="item"):
     """A line of the agent's list: what it works at (0: nothing), and what exists (generation 0: nothing).
 
     After the end of the list, an item tells that something has changed by itself. `latest` is the newest operation that
@@ -77,7 +77,7 @@ class Item(Struct, frozen=True, tag="item"):
         return f"item ({existing(self.generation, self.whole)}, {work}, notify {self.notify})"
 
 
-class End(Struct, frozen=True, tag="end"):
+class InventoryEnd(Struct, frozen=True, tag="end"):
     """The end of the agent's list, and how many lines it has, since it may overtake them."""
 
     count: Number
@@ -87,7 +87,7 @@ class End(Struct, frozen=True, tag="end"):
         return f"end of list ({self.count}, notify {self.notify})"
 
 
-class Report(Struct, frozen=True, tag="report"):
+class AgentReport(Struct, frozen=True, tag="report"):
     """What an agent says of its work, and of which operation, generation and connection it says so.
 
     A report without a name is about the agent itself: its upgrade, or that it could not gather what it has.
@@ -104,7 +104,7 @@ class Report(Struct, frozen=True, tag="report"):
         return f"{self.event!r} (operation {self.operation}, generation {self.generation}, notify {self.notify})"
 
 
-class Progress(Struct, frozen=True, tag="progress"):
+class ProgressMessage(Struct, frozen=True, tag="progress"):
     """How far some work has come."""
 
     text: Text
@@ -135,7 +135,7 @@ class Load(Struct, frozen=True, tag="load"):
         return all(0 <= one <= MOST_LOAD for one in (self.cpu, self.mem, self.connections))
 
 
-class Beat(Struct, frozen=True, tag="beat"):
+class Heartbeat(Struct, frozen=True, tag="beat"):
     """A sign of life; it is answered with the same."""
 
     notify: Number
@@ -152,10 +152,10 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     beat: float = 10.0
 
 
-class Order(Struct, frozen=True, tag="order"):
+class AgentOrder(Struct, frozen=True, tag="order"):
     """A request to the agent; `host` is the thing that this one is in, `id` names the operation to people."""
 
-    work: Work
+    work: OrderAction
     operation: int
     generation: int
     notify: int
@@ -188,8 +188,8 @@ class Goodbye(Struct, frozen=True, tag="goodbye"):
     held: bool = False
 
 
-FromAgent: TypeAlias = Hello | Item | End | Report | Progress | Load | Beat
-FromController: TypeAlias = Welcome | Order | Upgrade | Goodbye | Beat
+FromAgent: TypeAlias = Hello | InventoryItem | InventoryEnd | AgentReport | ProgressMessage | Load | Heartbeat
+FromController: TypeAlias = Welcome | AgentOrder | Upgrade | Goodbye | Heartbeat
 
 encode = msgspec.json.Encoder().encode
 read_agent = msgspec.json.Decoder(FromAgent).decode
@@ -208,9 +208,9 @@ def clipped(text: str) -> str:
     return text.replace("\x00", "\ufffd")[:LONGEST]
 
 
-def fulfils(generation: int, whole: bool, order: Order) -> bool:
+def fulfils(generation: int, whole: bool, order: AgentOrder) -> bool:
     """Tell whether what exists is what an order asks for."""
-    return generation == 0 if order.work is Work.DELETE else (generation == order.generation and whole)
+    return generation == 0 if order.work is OrderAction.DELETE else (generation == order.generation and whole)
 
 
 def existing(generation: int, whole: bool) -> str:

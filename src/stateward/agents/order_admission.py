@@ -10,10 +10,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from stateward.agents.messages import Order, fulfils
+from stateward.agents.messages import AgentOrder, fulfils
 
 
-class Admission(Enum):
+class OrderVerdict(Enum):
     """What an agent does with an order."""
 
     BEGIN = "begins"
@@ -25,11 +25,11 @@ class Admission(Enum):
     IGNORED = "ignores it"
 
 
-class Mind(Struct, frozen=True):
+class InstanceMemory(Struct, frozen=True):
     """What the agent has in memory of a thing: its connection (0: none), its work, and the last answer it gave."""
 
     connection: int = 0
-    work: Order | None = None
+    work: AgentOrder | None = None
     operation: int = 0  # the last one finished
     answer: str = ""
 
@@ -39,7 +39,7 @@ class Mind(Struct, frozen=True):
         return self.work.operation if self.work is not None else self.operation
 
 
-class Site(Protocol):
+class ObservedThing(Protocol):
     """What exists of a thing."""
 
     @property
@@ -51,19 +51,19 @@ class Site(Protocol):
         """Whether all of it exists."""
 
 
-def admit(site: Site, mind: Mind, order: Order, *, crowded: bool = False) -> Admission:
+def admit(site: ObservedThing, mind: InstanceMemory, order: AgentOrder, *, crowded: bool = False) -> OrderVerdict:
     """Decide what to do with an order; `crowded` says that work on a thing around it, or in it, is under way."""
     if order.notify != mind.connection or order.operation < mind.latest:
-        return Admission.STALE
+        return OrderVerdict.STALE
     if mind.work is not None:
-        return Admission.AT_IT if order.operation == mind.latest else Admission.BUSY
+        return OrderVerdict.AT_IT if order.operation == mind.latest else OrderVerdict.BUSY
     if order.operation == mind.latest:
-        return Admission.AGAIN
+        return OrderVerdict.AGAIN
     if fulfils(site.generation, site.whole, order):
-        return Admission.DONE
-    return Admission.BUSY if crowded else Admission.BEGIN
+        return OrderVerdict.DONE
+    return OrderVerdict.BUSY if crowded else OrderVerdict.BEGIN
 
 
-def crowded(order: Order, works: Iterable[Order]) -> bool:
+def crowded(order: AgentOrder, works: Iterable[AgentOrder]) -> bool:
     """Tell whether something is at work on the thing that this one is in, or on one that is in it."""
     return any(other.name == order.host or other.host == order.name for other in works if other.name != order.name)

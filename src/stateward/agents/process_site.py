@@ -15,10 +15,10 @@ from shlex import quote
 import msgspec
 from msgspec.structs import replace
 
-from stateward.agents.local_state import Notebook, Thing
-from stateward.agents.messages import Existing, Order, Work
+from stateward.agents.local_state import Deployed, LocalState
+from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.process_tracking import background_shell, kill_processes, labelled
-from stateward.agents.site import SiteError, Tell
+from stateward.agents.site import ReportProgress, SiteError
 from stateward.drivers import Accepted, Already, Deed, MachineState, Observation, Place, Ref, Want
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.process import ProcessDriver
@@ -47,7 +47,7 @@ class ProcessSite:
 
     def __init__(self, folder: Path, confinement: Confinement | None = None) -> None:
         self._folder = str(folder)
-        self._notebook = Notebook(folder / "things")
+        self._notebook = LocalState(folder / "things")
         place = Place("process", "agent", options={"folder": str(folder / "machines")})
         self._driver = ProcessDriver(place, confinement=(confinement or Confinement()).hiding(folder))
 
@@ -60,12 +60,12 @@ class ProcessSite:
             one.name: Existing(one.generation, one.whole and self._runs(one, nodes, running)) for one in self._notebook
         }
 
-    async def do(self, order: Order, tell: Tell) -> None:
+    async def do(self, order: AgentOrder, tell: ReportProgress) -> None:
         """Make, change or remove a cluster or an app."""
         spec = msgspec.json.decode(order.spec) if order.spec else {}
         thing = self._notebook.get(order.name)
         kind = str(spec.get("kind") or (thing.kind if thing else "clusterinst"))
-        if order.work is Work.DELETE:
+        if order.work is OrderAction.DELETE:
             if thing is not None:
                 await (self._remove_app if thing.kind == "appinst" else self._remove_cluster)(thing, tell)
                 self._notebook.strike(order.name)
@@ -80,7 +80,7 @@ class ProcessSite:
 
     # --- clusters ----------------------------------------------------------------------------------------------------
 
-    async def _make_cluster(self, order: Order, spec: Mapping[str, object], tell: Tell) -> None:
+    async def _make_cluster(self, order: AgentOrder, spec: Mapping[str, object], tell: ReportProgress) -> None:
         """Bring a cluster to the number of nodes that is wanted, keeping those that run and are set up."""
         wanted, size, setup = int(str(spec.get("nodes", 1))), str(spec.get("size", "tiny")), str(spec.get("setup", ""))
         former = self._notebook.get(order.name)
@@ -92,7 +92,7 @@ class ProcessSite:
         new = _new_keys(order, before, wanted - len(alive))
         parts = (*alive[:wanted], *new)
         everything = (*parts, *alive[wanted:], *stale)
-        thing = Thing(order.name, "clusterinst", order.generation, False, "", order.spec, everything, tuple(new))
+        thing = Deployed(order.name, "clusterinst", order.generation, False, "", order.spec, everything, tuple(new))
         self._notebook.note(thing)
         for nth, key in enumerate(new, start=1):
             tell(f"starting node {key}", nth, len(new))
@@ -115,11 +115,11 @@ class ProcessSite:
         except (OSError, TimeoutError) as error:
             raise SiteError(f"node {key} could not be set up: {_text(error)}") from error
 
-    async def _remove_cluster(self, thing: Thing, tell: Tell) -> None:
+    async def _remove_cluster(self, thing: Deployed, tell: ReportProgress) -> None:
         self._notebook.note(replace(thing, whole=False))
         await self._end_nodes(thing.parts, tell)
 
-    async def _end_nodes(self, keys: Sequence[str], tell: Tell) -> None:
+    async def _end_nodes(self, keys: Sequence[str], tell: ReportProgress) -> None:
         if not keys:
             return
         tell(f"ending {len(keys)} nodes", 0, len(keys))
@@ -140,13 +140,13 @@ class ProcessSite:
 
     # --- apps --------------------------------------------------------------------------------------------------------
 
-    async def _start_app(self, order: Order, spec: Mapping[str, object], tell: Tell) -> None:
+    async def _start_app(self, order: AgentOrder, spec: Mapping[str, object], tell: ReportProgress) -> None:
         """Run an app of this generation, and end what runs of another one."""
         key, group = await self._node_for(order.host)
         number = int(str(spec.get("count", 1)))
         marks = tuple(f"{MARK}/{order.name}/{order.generation}/{n}" for n in range(number))
         setup = f"{MARK}/{order.name}/{order.generation}/setup"
-        self._notebook.note(Thing(order.name, "appinst", order.generation, False, order.host, order.spec, marks))
+        self._notebook.note(Deployed(order.name, "appinst", order.generation, False, order.host, order.spec, marks))
         if spec.get("setup"):
             tell("setting up", 0, number)
             await self._run(key, setup, str(spec["setup"]))
@@ -159,7 +159,7 @@ class ProcessSite:
         if gone := await self._find_ended(group, marks, started):
             output = await self._read_output(key, order.name, started)
             raise SiteError(f"{', '.join(gone)} ended at once{output and f'; its last output: {output}'}")
-        self._notebook.note(Thing(order.name, "appinst", order.generation, True, order.host, order.spec, marks))
+        self._notebook.note(Deployed(order.name, "appinst", order.generation, True, order.host, order.spec, marks))
 
     async def _launch(self, key: str, command: str, mark: str, log: str) -> int:
         """Start a process of an app in a node; returns its number."""
@@ -199,7 +199,7 @@ class ProcessSite:
             return ""
         return last_output(text, {_first_line(mark) for mark in started})
 
-    async def _remove_app(self, thing: Thing, tell: Tell) -> None:
+    async def _remove_app(self, thing: Deployed, tell: ReportProgress) -> None:
         self._notebook.note(replace(thing, whole=False))
         host = self._notebook.get(thing.host)
         sessions = await self._node_sessions()
@@ -256,7 +256,7 @@ class ProcessSite:
     async def _marks_in(self, group: int) -> list[str]:
         return [mark for where, mark in await asyncio.to_thread(marked_processes) if where == group]
 
-    def _runs(self, thing: Thing, nodes: Mapping[str, Observation], running: Mapping[tuple[int, str], int]) -> bool:
+    def _runs(self, thing: Deployed, nodes: Mapping[str, Observation], running: Mapping[tuple[int, str], int]) -> bool:
         if thing.kind != "appinst":
             return all(_is_up(nodes.get(key)) for key in thing.parts)
         host = self._notebook.get(thing.host)
@@ -282,7 +282,7 @@ def last_output(text: str, beginnings: Collection[str]) -> str:
     return " | ".join([line for line in plain if line and line not in beginnings][-SHOWN_LINES:])[-SHOWN_CHARACTERS:]
 
 
-def _new_keys(order: Order, taken: Sequence[str], number: int) -> list[str]:
+def _new_keys(order: AgentOrder, taken: Sequence[str], number: int) -> list[str]:
     """Return keys for new nodes: the driver makes nothing twice under one key, so none is used again."""
     names = (f"{order.name.replace(':', '_')}-{order.operation}-{n}" for n in count())
     return list(islice((one for one in names if one not in taken), max(0, number)))

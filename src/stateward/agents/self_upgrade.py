@@ -28,7 +28,7 @@ GRACE = 10.0
 """How many seconds the one before has to end by itself."""
 
 
-class Taken(StatewardError):
+class FolderInUse(StatewardError):
     """Another agent serves from this folder."""
 
     def __init__(self, folder: Path, pid: int) -> None:
@@ -39,7 +39,7 @@ class Taken(StatewardError):
         return f"another agent (process {self.pid}) serves from {self.folder}"
 
 
-class NoIdentity(StatewardError):
+class InvalidIdentity(StatewardError):
     """The file with the identity of the installation cannot be used."""
 
     def __init__(self, file: Path, why: str) -> None:
@@ -59,9 +59,9 @@ def read_installation(folder: Path) -> str:
             _write_once(file, uuid4().hex)
         found = file.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise NoIdentity(file, str(error)) from error
+        raise InvalidIdentity(file, str(error)) from error
     if not re.fullmatch("[0-9a-f]{32}", found):
-        raise NoIdentity(file, "restore it, or remove it and have an administrator hand the cloudlet over")
+        raise InvalidIdentity(file, "restore it, or remove it and have an administrator hand the cloudlet over")
     return found
 
 
@@ -77,14 +77,14 @@ def _write_once(file: Path, text: str) -> None:
     new.unlink()
 
 
-class Holder(Struct, frozen=True):
+class LockHolder(Struct, frozen=True):
     """Who serves."""
 
     pid: int
     version: str
 
 
-class Succession:
+class SelfUpgrade:
     """This agent's place among its versions: the lock that it holds, or waits for as an heir."""
 
     def __init__(self, folder: Path, releases: Path, version: str, arguments: Sequence[str], heir: int = 0) -> None:
@@ -95,7 +95,7 @@ class Succession:
         self._child: subprocess.Popen[bytes] | None = None
         self._at: int = 0
         if not heir and not self._try_lock():
-            raise Taken(folder, self._holder().pid)
+            raise FolderInUse(folder, self._holder().pid)
 
     @property
     def heir(self) -> int:
@@ -170,15 +170,15 @@ class Succession:
         except BlockingIOError:
             return False
         new = self._folder / "agent.json.new"
-        new.write_bytes(msgspec.json.encode(Holder(os.getpid(), self._version)))
+        new.write_bytes(msgspec.json.encode(LockHolder(os.getpid(), self._version)))
         new.replace(self._folder / "agent.json")
         return True
 
-    def _holder(self) -> Holder:
+    def _holder(self) -> LockHolder:
         try:
-            return msgspec.json.decode((self._folder / "agent.json").read_bytes(), type=Holder)
+            return msgspec.json.decode((self._folder / "agent.json").read_bytes(), type=LockHolder)
         except (OSError, msgspec.MsgspecError):
-            return Holder(0, "")
+            return LockHolder(0, "")
 
 
 def _signal(pid: int, how: signal.Signals) -> None:
@@ -187,7 +187,7 @@ def _signal(pid: int, how: signal.Signals) -> None:
             os.kill(pid, how)
 
 
-class Unsucceeded:
+class NoUpgrade:
     """The place of an agent that is never upgraded: one of many in a simulation."""
 
     heir = 0

@@ -7,10 +7,10 @@ from random import Random
 import msgspec
 
 from stateward.agents.agent import Agent
-from stateward.agents.dialer import Caller
-from stateward.agents.messages import Existing, Order, Work
-from stateward.agents.self_upgrade import Unsucceeded
-from stateward.agents.site import SiteError, Tell
+from stateward.agents.dialer import WebSocketDialer
+from stateward.agents.messages import AgentOrder, Existing, OrderAction
+from stateward.agents.self_upgrade import NoUpgrade
+from stateward.agents.site import ReportProgress, SiteError
 
 FAILS = "fail"
 """A set-up that says this fails."""
@@ -21,18 +21,18 @@ class SimulatedSite:
 
     def __init__(self, pace: float = 0.0, steps: int = 1) -> None:
         self.things: dict[str, Existing] = {}
-        self.applied: list[tuple[str, Work, int]] = []
+        self.applied: list[tuple[str, OrderAction, int]] = []
         self._pace, self._steps = pace, steps
-        self.gate: Callable[[Order], asyncio.Event | None] = lambda _: None
+        self.gate: Callable[[AgentOrder], asyncio.Event | None] = lambda _: None
 
     async def look(self) -> Mapping[str, Existing]:
         """Return what exists."""
         return dict(self.things)
 
-    async def do(self, order: Order, tell: Tell) -> None:
+    async def do(self, order: AgentOrder, tell: ReportProgress) -> None:
         """Make, change or remove a thing, in steps."""
         spec = msgspec.json.decode(order.spec) if order.spec else {}
-        if order.work is not Work.DELETE:
+        if order.work is not OrderAction.DELETE:
             self.things[order.name] = Existing(order.generation, whole=False)
         for step in range(self._steps):
             tell(f"step {step + 1}", step + 1, self._steps)
@@ -40,10 +40,10 @@ class SimulatedSite:
         gate = self.gate(order)
         if gate is not None:
             await gate.wait()
-        if spec.get("setup") == FAILS and order.work is not Work.DELETE:
+        if spec.get("setup") == FAILS and order.work is not OrderAction.DELETE:
             raise SiteError("it was to fail")
         self.applied.append((order.name, order.work, order.operation))
-        if order.work is Work.DELETE:
+        if order.work is OrderAction.DELETE:
             self.things.pop(order.name, None)
         else:
             self.things[order.name] = Existing(order.generation)
@@ -55,14 +55,16 @@ class SimulatedSite:
 LOOK_EVERY = 3600.0
 
 
-class Fleet:
+class SimulatedFleet:
     """Agents of the cloudlets named, each with a site of its own."""
 
     def __init__(self, controllers: Sequence[str], ns: str, cloudlets: Sequence[str], token: str) -> None:
         chance = Random(1)  # noqa: S311 - for jitter
         self.sites = {name: SimulatedSite() for name in cloudlets}
         self.agents = {
-            name: Agent(site, Caller(controllers, ns, name, token, chance), "1.0", Unsucceeded(), look_every=LOOK_EVERY)
+            name: Agent(
+                site, WebSocketDialer(controllers, ns, name, token, chance), "1.0", NoUpgrade(), look_every=LOOK_EVERY
+            )
             for name, site in self.sites.items()
         }
         self._tasks: list[asyncio.Task[None]] = []

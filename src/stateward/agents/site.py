@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from stateward.agents.messages import Existing, Order
+from stateward.agents.messages import AgentOrder, Existing
 from stateward.errors import StatewardError
 
 
@@ -18,20 +18,20 @@ class SiteError(StatewardError):
         return self.why
 
 
-class Tell(Protocol):
+class ReportProgress(Protocol):
     """Is told how far some work has come."""
 
     def __call__(self, text: str, done: int | None = None, total: int | None = None) -> None:
         """Take a line of progress."""
 
 
-class Site(Protocol):
+class AgentSite(Protocol):
     """Where an agent works. Whatever it does can be interrupted at any point, and asked for again."""
 
     async def look(self) -> Mapping[str, Existing]:
         """Return what exists, by name; raises a `SiteError` where that cannot be seen."""
 
-    async def do(self, order: Order, tell: Tell) -> None:
+    async def do(self, order: AgentOrder, tell: ReportProgress) -> None:
         """Make, change or remove a thing; raises a `SiteError` where that cannot be done."""
 
     async def close(self) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stateward.agents.local_state import Notebook
-from stateward.agents.messages import Existing, Order, Work
+from stateward.agents.local_state import LocalState
+from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.process_site import ProcessSite, marked_processes
 from stateward.agents.site import SiteError
 from stateward.drivers.confinement import Confinement, landlock
@@ -20,9 +20,9 @@ from stateward.drivers.confinement import Confinement, landlock
 PATIENT = 60.0
 
 
-def order(work: Work, number: int, name: str = "c1", host: str = "", **spec: Any) -> Order:
+def order(work: OrderAction, number: int, name: str = "c1", host: str = "", **spec: Any) -> AgentOrder:
     kind = "appinst" if host else "clusterinst"
-    return Order(work, number, number, 1, name, host, spec=json.dumps({"kind": kind, **spec}))
+    return AgentOrder(work, number, number, 1, name, host, spec=json.dumps({"kind": kind, **spec}))
 
 
 def quiet(text: str, done: int | None = None, total: int | None = None) -> None:
@@ -42,7 +42,7 @@ class Place:
         self.site = ProcessSite(self.folder, self.confinement)
         return self.site
 
-    async def do(self, one: Order) -> None:
+    async def do(self, one: AgentOrder) -> None:
         async with asyncio.timeout(PATIENT):
             await self.site.do(one, quiet)
 
@@ -79,33 +79,33 @@ async def open_place(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 async def test_a_cluster_is_a_group_of_processes_that_grows_shrinks_and_ends(place: Place) -> None:
-    await place.do(order(Work.CREATE, 1, nodes=2))
+    await place.do(order(OrderAction.CREATE, 1, nodes=2))
     first = await place.nodes()
     assert len(first) == 2
-    await place.do(order(Work.UPDATE, 2, nodes=3))
+    await place.do(order(OrderAction.UPDATE, 2, nodes=3))
     assert set(first.items()) < set((await place.nodes()).items())
-    await place.do(order(Work.UPDATE, 3, nodes=1))
+    await place.do(order(OrderAction.UPDATE, 3, nodes=1))
     assert await place.site.look() == {"c1": Existing(3)}
     assert set((await place.nodes()).items()) < set(first.items())
-    await place.do(order(Work.DELETE, 4))
+    await place.do(order(OrderAction.DELETE, 4))
     assert await place.nodes() == {}
     assert await place.site.look() == {}
 
 
 async def test_an_app_is_processes_in_a_node_and_each_generation_of_it_replaces_the_one_before(place: Place) -> None:
-    await place.do(order(Work.CREATE, 1))
-    await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="sleep 1000", count=2))
+    await place.do(order(OrderAction.CREATE, 1))
+    await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000", count=2))
     assert sorted(await place.apps()) == [f"stateward-app/c1:web/2/{n}" for n in range(2)]
-    await place.do(order(Work.UPDATE, 3, "c1:web", "c1", command="sleep 1000"))
+    await place.do(order(OrderAction.UPDATE, 3, "c1:web", "c1", command="sleep 1000"))
     assert list(await place.apps()) == ["stateward-app/c1:web/3/0"]
-    await place.do(order(Work.DELETE, 4, "c1:web", "c1"))
+    await place.do(order(OrderAction.DELETE, 4, "c1:web", "c1"))
     assert await place.apps() == {}
     assert await place.site.look() == {"c1": Existing(1)}
 
 
 async def test_who_comes_back_after_a_crash_knows_what_runs_and_what_was_killed_meanwhile(place: Place) -> None:
-    await place.do(order(Work.CREATE, 1))
-    await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
+    await place.do(order(OrderAction.CREATE, 1))
+    await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
     site = await place.again()
     assert await site.look() == {"c1": Existing(1), "c1:web": Existing(2)}
     (pid,) = (await place.apps()).values()
@@ -127,7 +127,7 @@ async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_tak
 ) -> None:
     place = open_place
     gate, log = tmp_path / "gate", tmp_path / "log"
-    asked = order(Work.CREATE, 1, nodes=2, setup=f"while [ ! -e {gate} ]; do sleep 0.02; done; pwd >>{log}")
+    asked = order(OrderAction.CREATE, 1, nodes=2, setup=f"while [ ! -e {gate} ]; do sleep 0.02; done; pwd >>{log}")
     work = asyncio.create_task(place.site.do(asked, quiet))
     async with asyncio.timeout(PATIENT):
         while not await place.nodes():
@@ -147,9 +147,9 @@ async def test_a_node_whose_setting_up_was_broken_off_is_made_anew_and_never_tak
 
 async def test_a_set_up_that_fails_leaves_pieces_that_are_removed_by_the_next_order(place: Place) -> None:
     with pytest.raises(SiteError, match="node c1-1-0"):
-        await place.do(order(Work.CREATE, 1, setup="false"))
+        await place.do(order(OrderAction.CREATE, 1, setup="false"))
     assert await place.site.look() == {"c1": Existing(1, whole=False)}
-    await place.do(order(Work.DELETE, 2))
+    await place.do(order(OrderAction.DELETE, 2))
     assert await place.nodes() == {}
 
 
@@ -157,12 +157,12 @@ async def test_apps_of_one_cluster_are_set_up_side_by_side_and_each_by_its_own(
     open_place: Place, tmp_path: Path
 ) -> None:
     place = open_place
-    await place.do(order(Work.CREATE, 1))
+    await place.do(order(OrderAction.CREATE, 1))
     gate = tmp_path / "gate"
     waits = f"while [ ! -e {gate} ]; do sleep 0.02; done"
     setups = {"first": waits, "second": waits, "third": f"{waits}; false"}
     orders = [
-        order(Work.CREATE, n, f"c1:{name}", "c1", command="sleep 1000", setup=setup)
+        order(OrderAction.CREATE, n, f"c1:{name}", "c1", command="sleep 1000", setup=setup)
         for n, (name, setup) in enumerate(setups.items(), start=2)
     ]
     works = [asyncio.create_task(place.do(one)) for one in orders]
@@ -175,24 +175,24 @@ async def test_apps_of_one_cluster_are_set_up_side_by_side_and_each_by_its_own(
 
 async def test_an_app_that_ends_at_once_or_has_no_cluster_has_failed(place: Place) -> None:
     with pytest.raises(SiteError, match="there is no cluster 'c1'"):
-        await place.do(order(Work.CREATE, 1, "c1:web", "c1", command="sleep 1000"))
-    await place.do(order(Work.CREATE, 2))
+        await place.do(order(OrderAction.CREATE, 1, "c1:web", "c1", command="sleep 1000"))
+    await place.do(order(OrderAction.CREATE, 2))
     with pytest.raises(SiteError, match="c1:web/3/0 ended at once"):
-        await place.do(order(Work.CREATE, 3, "c1:web", "c1", command="exit 1"))
+        await place.do(order(OrderAction.CREATE, 3, "c1:web", "c1", command="exit 1"))
 
 
 async def test_an_app_that_ends_at_once_fails_with_the_last_of_its_own_output(place: Place) -> None:
-    await place.do(order(Work.CREATE, 1))
+    await place.do(order(OrderAction.CREATE, 1))
     with pytest.raises(SiteError, match=r"ended at once; its last output: of another generation$"):
-        await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="echo of another generation"))
+        await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="echo of another generation"))
     noisy = r"seq 1 9; printf 'port \033[31m80\033[0m is taken\n' >&2; exit 1"
     with pytest.raises(SiteError) as failure:
-        await place.do(order(Work.CREATE, 3, "c1:web", "c1", command=noisy))
+        await place.do(order(OrderAction.CREATE, 3, "c1:web", "c1", command=noisy))
     assert str(failure.value).endswith("ended at once; its last output: 6 | 7 | 8 | 9 | port [31m80[0m is taken")
     with pytest.raises(SiteError, match=r"ended at once$"):
-        await place.do(order(Work.CREATE, 4, "c1:web", "c1", command="exit 1"))
+        await place.do(order(OrderAction.CREATE, 4, "c1:web", "c1", command="exit 1"))
     with pytest.raises(SiteError) as failure:
-        await place.do(order(Work.CREATE, 5, "c1:web", "c1", command="printf 'x%.0s' $(seq 1 3000)"))
+        await place.do(order(OrderAction.CREATE, 5, "c1:web", "c1", command="printf 'x%.0s' $(seq 1 3000)"))
     assert str(failure.value).endswith("output: " + "x" * 500)
 
 
@@ -201,15 +201,15 @@ async def test_a_log_that_an_app_has_replaced_by_a_link_shows_nothing_that_the_a
         pytest.skip("NOT PROVED HERE: the kernel has no Landlock")
     secret = place.folder / "secret"
     secret.write_text("for the agent only")
-    await place.do(order(Work.CREATE, 1))
+    await place.do(order(OrderAction.CREATE, 1))
     with pytest.raises(SiteError) as failure:
-        await place.do(order(Work.CREATE, 2, "c1:web", "c1", command=f"ln -sf {secret} app-c1_web.log"))
+        await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command=f"ln -sf {secret} app-c1_web.log"))
     assert "for the agent only" not in str(failure.value)
 
 
 async def test_an_order_that_was_broken_off_between_two_processes_starts_only_what_is_not_there(place: Place) -> None:
-    await place.do(order(Work.CREATE, 1))
-    asked = order(Work.CREATE, 2, "c1:web", "c1", command="sleep 1000", count=2)
+    await place.do(order(OrderAction.CREATE, 1))
+    asked = order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000", count=2)
     await place.do(asked)
     before = await place.apps()
     os.kill(before["stateward-app/c1:web/2/1"], signal.SIGKILL)
@@ -219,7 +219,7 @@ async def test_an_order_that_was_broken_off_between_two_processes_starts_only_wh
     after = await place.apps()
     assert after["stateward-app/c1:web/2/0"] == before["stateward-app/c1:web/2/0"]
     assert len(after) == 2
-    assert next(one for one in Notebook(place.folder / "things") if one.name == "c1:web").whole
+    assert next(one for one in LocalState(place.folder / "things") if one.name == "c1:web").whole
 
 
 ESCAPES = {
@@ -251,48 +251,48 @@ async def until_escaped(folder: Path) -> None:
 @pytest.mark.parametrize("command", ESCAPES.values(), ids=ESCAPES.keys())
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "after a restart of the agent"])
 async def test_an_app_ends_with_every_process(place: Place, command: str, restarted: bool) -> None:
-    await place.do(order(Work.CREATE, 1))
-    await place.do(order(Work.CREATE, 2, "c1:other", "c1", command="sleep 1000"))
-    await place.do(order(Work.CREATE, 3, "c1:web", "c1", command=f"{command}\nsleep 1000"))
+    await place.do(order(OrderAction.CREATE, 1))
+    await place.do(order(OrderAction.CREATE, 2, "c1:other", "c1", command="sleep 1000"))
+    await place.do(order(OrderAction.CREATE, 3, "c1:web", "c1", command=f"{command}\nsleep 1000"))
     await until_escaped(place.folder)
     if restarted:
         await place.again()
-    await place.do(order(Work.DELETE, 4, "c1:web", "c1"))
+    await place.do(order(OrderAction.DELETE, 4, "c1:web", "c1"))
     assert escaped(place.folder) == []
     assert list(await place.apps()) == ["stateward-app/c1:other/2/0"]
     assert await place.site.look() == {"c1": Existing(1), "c1:other": Existing(2)}
 
 
 async def test_a_new_generation_ends_what_the_one_before_has_sent_away_and_keeps_its_own(place: Place) -> None:
-    await place.do(order(Work.CREATE, 1))
-    await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="setsid sleep 4321 &\nsleep 1000"))
+    await place.do(order(OrderAction.CREATE, 1))
+    await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="setsid sleep 4321 &\nsleep 1000"))
     await until_escaped(place.folder)
     before = escaped(place.folder)
     setup = "setsid sleep 4321 >/dev/null 2>&1 &"
-    await place.do(order(Work.UPDATE, 3, "c1:web", "c1", command="sleep 1000", setup=setup))
+    await place.do(order(OrderAction.UPDATE, 3, "c1:web", "c1", command="sleep 1000", setup=setup))
     assert len(escaped(place.folder)) == 1
     assert not set(before) & set(escaped(place.folder))
-    await place.do(order(Work.DELETE, 4, "c1:web", "c1"))
+    await place.do(order(OrderAction.DELETE, 4, "c1:web", "c1"))
     assert escaped(place.folder) == []
 
 
 async def test_a_cluster_ends_with_what_its_apps_and_its_set_up_have_sent_away(place: Place) -> None:
-    await place.do(order(Work.CREATE, 1, setup="setsid sleep 4321 >/dev/null 2>&1 &"))
-    await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="setsid sleep 4321 &\nsleep 1000"))
+    await place.do(order(OrderAction.CREATE, 1, setup="setsid sleep 4321 >/dev/null 2>&1 &"))
+    await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="setsid sleep 4321 &\nsleep 1000"))
     async with asyncio.timeout(PATIENT):
         while len(escaped(place.folder)) < 2:
             await asyncio.sleep(0.01)
-    await place.do(order(Work.DELETE, 3))
+    await place.do(order(OrderAction.DELETE, 3))
     assert escaped(place.folder) == []
 
 
 async def test_an_app_that_is_removed_while_its_node_is_stopped_takes_no_other_app_along(place: Place) -> None:
-    await place.do(order(Work.CREATE, 1))
-    await place.do(order(Work.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
-    await place.do(order(Work.CREATE, 3, "c1:db", "c1", command="sleep 1000"))
+    await place.do(order(OrderAction.CREATE, 1))
+    await place.do(order(OrderAction.CREATE, 2, "c1:web", "c1", command="sleep 1000"))
+    await place.do(order(OrderAction.CREATE, 3, "c1:db", "c1", command="sleep 1000"))
     (node,) = (await place.nodes()).values()
     os.kill(node, signal.SIGSTOP)  # its shell alone
-    await place.do(order(Work.DELETE, 4, "c1:web", "c1"))
+    await place.do(order(OrderAction.DELETE, 4, "c1:web", "c1"))
     os.kill(node, signal.SIGCONT)
     assert list((await place.nodes()).values()) == [node]
     assert list(await place.apps()) == ["stateward-app/c1:db/3/0"]

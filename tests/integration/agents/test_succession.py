@@ -14,7 +14,7 @@ import pytest
 
 from stateward.agents import self_upgrade
 from stateward.agents.messages import UPGRADE_FAILED, UPGRADING, Upgrade
-from stateward.agents.self_upgrade import NoIdentity, Succession, Taken, Unsucceeded, read_installation
+from stateward.agents.self_upgrade import FolderInUse, InvalidIdentity, NoUpgrade, SelfUpgrade, read_installation
 
 HOLDER = """
 import signal, sys, time
@@ -79,8 +79,8 @@ def is_alive(pid: int) -> bool:
 
 def test_two_agents_never_serve_from_one_folder(tmp_path: Path, held: Start) -> None:
     other = held("polite")
-    with pytest.raises(Taken, match=f"process {other.pid}"):
-        Succession(tmp_path, tmp_path, "1.0", [])
+    with pytest.raises(FolderInUse, match=f"process {other.pid}"):
+        SelfUpgrade(tmp_path, tmp_path, "1.0", [])
 
 
 @pytest.mark.parametrize("manner", ["polite", "deaf"])
@@ -89,14 +89,14 @@ async def test_an_heir_ends_the_one_before_whether_or_not_it_listens_and_serves_
 ) -> None:
     monkeypatch.setattr(self_upgrade, "GRACE", 0.3)
     before = held(manner)
-    heir = Succession(tmp_path, tmp_path, "2.0", [], heir=7)
+    heir = SelfUpgrade(tmp_path, tmp_path, "2.0", [], heir=7)
     assert heir.heir == 7
     async with asyncio.timeout(PATIENT):
         await heir.take_over()
     assert before.wait(PATIENT) == (-signal.SIGTERM if manner == "polite" else -signal.SIGKILL)
     assert heir.heir == 0
-    with pytest.raises(Taken, match=f"process {os.getpid()}"):
-        Succession(tmp_path, tmp_path, "1.0", [])
+    with pytest.raises(FolderInUse, match=f"process {os.getpid()}"):
+        SelfUpgrade(tmp_path, tmp_path, "1.0", [])
     await heir.take_over()  # who serves already has nobody to end
 
 
@@ -114,7 +114,7 @@ async def test_a_successor_that_does_not_take_over_is_ended_and_reported(
     if program is not None:
         installed(tmp_path, "2.0", f"cd {tmp_path}; {program}")
     said = Report()
-    await Succession(tmp_path / "agent", tmp_path, "1.0", []).upgrade(Upgrade("2.0", 5, 1, within=within), said)
+    await SelfUpgrade(tmp_path / "agent", tmp_path, "1.0", []).upgrade(Upgrade("2.0", 5, 1, within=within), said)
     assert said.words == [(UPGRADING, ""), (UPGRADE_FAILED, why)]
     with suppress(FileNotFoundError, ValueError):  # it may not even have come to write its number down
         assert not is_alive(int((tmp_path / "pid").read_text()))
@@ -122,14 +122,14 @@ async def test_a_successor_that_does_not_take_over_is_ended_and_reported(
 
 async def test_the_successor_gets_the_same_arguments_and_is_told_whose_heir_it_is(tmp_path: Path) -> None:
     installed(tmp_path, "2.0", f'echo "$@" >{tmp_path}/said; exit 0')
-    old = Succession(tmp_path / "agent", tmp_path, "1.0", ["--cloudlet", "munich"])
+    old = SelfUpgrade(tmp_path / "agent", tmp_path, "1.0", ["--cloudlet", "munich"])
     await old.upgrade(Upgrade("2.0", 5, 1, within=60.0), Report())
     assert (tmp_path / "said").read_text() == "agent --cloudlet munich --heir 5\n"
 
 
 async def test_an_upgrade_that_is_asked_for_again_does_not_start_a_second_successor(tmp_path: Path) -> None:
     installed(tmp_path, "2.0", f"echo x >>{tmp_path}/started; exec sleep 1000")
-    old, first, second = Succession(tmp_path / "agent", tmp_path, "1.0", []), Report(), Report()
+    old, first, second = SelfUpgrade(tmp_path / "agent", tmp_path, "1.0", []), Report(), Report()
     work = asyncio.create_task(old.upgrade(Upgrade("2.0", 5, 1, within=1.0), first))
     async with asyncio.timeout(PATIENT):
         while not first.words:
@@ -142,8 +142,8 @@ async def test_an_upgrade_that_is_asked_for_again_does_not_start_a_second_succes
 
 async def test_one_of_many_in_a_simulation_says_that_it_is_not_upgraded() -> None:
     said = Report()
-    await Unsucceeded().take_over()
-    await Unsucceeded().upgrade(Upgrade("2.0", 5, 1), said)
+    await NoUpgrade().take_over()
+    await NoUpgrade().upgrade(Upgrade("2.0", 5, 1), said)
     assert said.words == [(UPGRADE_FAILED, "version 2.0 is not installed here")]
 
 
@@ -157,6 +157,6 @@ def test_an_installation_has_one_random_identity_for_good(tmp_path: Path) -> Non
 
 def test_an_identity_that_cannot_be_read_is_refused_and_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "installation").write_text("what?")
-    with pytest.raises(NoIdentity, match="32 hexadecimal digits"):
+    with pytest.raises(InvalidIdentity, match="32 hexadecimal digits"):
         read_installation(tmp_path)
     assert (tmp_path / "installation").read_text() == "what?"

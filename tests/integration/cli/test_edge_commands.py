@@ -15,8 +15,8 @@ from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.agents.agent import Agent
-from stateward.agents.inprocess import Switchboard
-from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.inprocess import InProcessDialer
+from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
 from stateward.cli.commands import register
 from stateward.cli.edge import app as edge
@@ -59,8 +59,8 @@ class EdgeHouse(House):
 
     def work(self, cloudlet: str, installation: str = "") -> None:
         """Let an agent work for a cloudlet."""
-        board = Switchboard(self.plugin.office, self.ns, cloudlet)
-        agent = Agent(SimulatedSite(), board, "1.0", Unsucceeded(), look_every=0.05, installation=installation)
+        board = InProcessDialer(self.plugin.office, self.ns, cloudlet)
+        agent = Agent(SimulatedSite(), board, "1.0", NoUpgrade(), look_every=0.05, installation=installation)
         self.do(lambda: self.agents.append(asyncio.get_running_loop().create_task(agent.run())))
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:

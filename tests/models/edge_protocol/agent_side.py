@@ -4,8 +4,18 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from stateward.agents.messages import BEGUN, BUSY, ENDED, FAILED, End, Item, Order, Report, Work
-from stateward.agents.order_admission import Admission, Mind
+from stateward.agents.messages import (
+    BEGUN,
+    BUSY,
+    ENDED,
+    FAILED,
+    AgentOrder,
+    AgentReport,
+    InventoryEnd,
+    InventoryItem,
+    OrderAction,
+)
+from stateward.agents.order_admission import InstanceMemory, OrderVerdict
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.lifecycle.explore import Message, Party, Step
 from tests.models.edge_protocol.parties import Agent, Dialled, Rules, Site
@@ -32,21 +42,21 @@ class _AgentSide:
             yield _ended(now, work, FAILED[work.work], "fails")
             yield _ended(replace(now, site=_halfway(now.site, work)), work, FAILED[work.work], "fails halfway")
 
-    def hears(self, now: Agent, order: Order) -> Iterable[Step[Agent]]:
+    def hears(self, now: Agent, order: AgentOrder) -> Iterable[Step[Agent]]:
         admission = self.rules.admit(now, order)
         match admission:
-            case Admission.BEGIN:
+            case OrderVerdict.BEGIN:
                 return (_begun(now, order),)
-            case Admission.DONE:
+            case OrderVerdict.DONE:
                 return (_ended(now, order, ENDED[order.work], admission.value),)
-            case Admission.AGAIN:
+            case OrderVerdict.AGAIN:
                 return (Step(now, admission.value, _report(now, now.mind.answer, order)),)
-            case Admission.BUSY:
+            case OrderVerdict.BUSY:
                 return (Step(now, admission.value, _report(now, BUSY, order)),)
         return (Step(now, admission.value),)
 
-    def moot(self, now: Agent, order: Order) -> bool:
-        return self.rules.admit(now, order) is Admission.STALE
+    def moot(self, now: Agent, order: AgentOrder) -> bool:
+        return self.rules.admit(now, order) is OrderVerdict.STALE
 
 
 def _dialled(now: Agent) -> Step[Agent]:
@@ -54,36 +64,36 @@ def _dialled(now: Agent) -> Step[Agent]:
     connection = now.site.dialled + 1
     after = Agent(replace(now.site, dialled=connection), replace(now.mind, connection=connection))
     at = now.mind.work.operation if now.mind.work is not None else 0
-    items = (Item(at, now.site.generation, now.site.whole, connection),) if at or now.site.generation else ()
-    messages = tuple(Message(CONTROLLER, line) for line in (*items, End(len(items), connection)))
+    items = (InventoryItem(at, now.site.generation, now.site.whole, connection),) if at or now.site.generation else ()
+    messages = tuple(Message(CONTROLLER, line) for line in (*items, InventoryEnd(len(items), connection)))
     return Step(after, "connects and sends its list", messages, Dialled(now.mind.connection))
 
 
-def _begun(now: Agent, order: Order) -> Step[Agent]:
+def _begun(now: Agent, order: AgentOrder) -> Step[Agent]:
     breach = TWO_AT_ONCE if now.mind.work is not None else None
     at_work = replace(now, mind=replace(now.mind, work=order))
-    return Step(at_work, Admission.BEGIN.value, _report(now, BEGUN[order.work], order), breach=breach)
+    return Step(at_work, OrderVerdict.BEGIN.value, _report(now, BEGUN[order.work], order), breach=breach)
 
 
-def _finished(now: Agent, order: Order) -> Step[Agent]:
-    made = 0 if order.work is Work.DELETE else order.generation
+def _finished(now: Agent, order: AgentOrder) -> Step[Agent]:
+    made = 0 if order.work is OrderAction.DELETE else order.generation
     breach = APPLIED_TWICE if order.operation <= now.site.applied else None
     site = replace(now.site, generation=made, whole=True, applied=order.operation)
     return replace(_ended(replace(now, site=site), order, ENDED[order.work], "finishes"), breach=breach)
 
 
-def _ended(now: Agent, order: Order, event: str, note: str) -> Step[Agent]:
-    mind = Mind(now.mind.connection, None, order.operation, event)
+def _ended(now: Agent, order: AgentOrder, event: str, note: str) -> Step[Agent]:
+    mind = InstanceMemory(now.mind.connection, None, order.operation, event)
     return Step(replace(now, mind=mind), f"{note}, says {event!r}", _report(now, event, order))
 
 
-def _report(now: Agent, event: str, order: Order) -> tuple[Message, ...]:
-    return (Message(CONTROLLER, Report(event, order.operation, order.generation, now.mind.connection)),)
+def _report(now: Agent, event: str, order: AgentOrder) -> tuple[Message, ...]:
+    return (Message(CONTROLLER, AgentReport(event, order.operation, order.generation, now.mind.connection)),)
 
 
-def _halfway(site: Site, order: Order) -> Site:
+def _halfway(site: Site, order: AgentOrder) -> Site:
     """Leave pieces behind; of nothing, a delete leaves nothing."""
-    pieces = site.generation if order.work is Work.DELETE else order.generation
+    pieces = site.generation if order.work is OrderAction.DELETE else order.generation
     return replace(site, generation=pieces, whole=not pieces)
 
 

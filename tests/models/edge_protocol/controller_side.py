@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from stateward.agents.messages import End, Item, Report
+from stateward.agents.messages import AgentReport, InventoryEnd, InventoryItem
 from stateward.domains.edge.records.instance_record import (
     ERRORS,
-    Book,
+    InstanceRecord,
     S,
     after,
     begun,
@@ -24,7 +24,7 @@ from stateward.domains.edge.records.instance_record import (
     record_of,
     undoing,
 )
-from stateward.domains.edge.records.reconcile import NOTHING, Turn, heard, settled
+from stateward.domains.edge.records.reconcile import NOTHING, ReconcileStep, heard, settled
 from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, TIMED_OUT, TRANSITIONAL, Move
 from stateward.lifecycle.explore import Message, Party, Step
 from tests.models.edge_protocol.parties import Bell, Controller, Dialled, Link, Rules, Wish
@@ -56,7 +56,7 @@ class _ControllerSide:
         if order is not None and now.link.settled and not now.link.sent:
             yield Step(_with(now, sent=True), f"sends {order}", (Message(AGENT, order),))
 
-    def hears(self, now: Controller, word: Wish | Bell | Dialled | Item | End | Report) -> Steps:
+    def hears(self, now: Controller, word: Wish | Bell | Dialled | InventoryItem | InventoryEnd | AgentReport) -> Steps:
         match word:
             case Wish():
                 return self._wished(now, word)
@@ -66,13 +66,13 @@ class _ControllerSide:
                 return _retried(now)
             case Dialled():
                 return self._connected(now, word)
-            case Item() | End():
+            case InventoryItem() | InventoryEnd():
                 return self._listed(now, word)
-            case Report():
+            case AgentReport():
                 return (self._turned(now, heard(self.rules, now.book, word)),)
 
-    def moot(self, now: Controller, word: Item | End | Report) -> bool:
-        if isinstance(word, Report):
+    def moot(self, now: Controller, word: InventoryItem | InventoryEnd | AgentReport) -> bool:
+        if isinstance(word, AgentReport):
             return self.rules.fence(record_of(now.book), word) is not None
         return not self.rules.heeds(now.link, word)
 
@@ -91,14 +91,14 @@ class _ControllerSide:
         book = failed(now.book, move.target) if late else after(self.rules, now.book, move)
         return (self._became(now, book, event),)
 
-    def _turned(self, now: Controller, turn: Turn) -> Step[Controller]:
+    def _turned(self, now: Controller, turn: ReconcileStep) -> Step[Controller]:
         if turn.again or turn.at_work:
             return Step(_with(now, sent=turn.at_work), turn.note)
         if turn.book == now.book:
             return Step(now, turn.note, breach=ORPHAN if turn.orphan else None)
         return self._became(now, turn.book, turn.note)
 
-    def _became(self, now: Controller, book: Book, why: str) -> Step[Controller]:
+    def _became(self, now: Controller, book: InstanceRecord, why: str) -> Step[Controller]:
         """Write a new record; the order of a new operation is still to be sent."""
         new = book.operation != now.book.operation
         link = replace(now.link, sent=False) if new else now.link
@@ -113,11 +113,15 @@ class _ControllerSide:
         connected = Controller(replace(now.book, notify=notify), Link(connection=notify))
         return (self._settled_if_listed(connected, f"gives notify id {notify}"),)
 
-    def _listed(self, now: Controller, line: Item | End) -> Steps:
+    def _listed(self, now: Controller, line: InventoryItem | InventoryEnd) -> Steps:
         link = now.link
         if link.settled or line in link.items or not self.rules.heeds(link, line):
             return ()
-        link = replace(link, expected=line.count) if isinstance(line, End) else replace(link, items=(*link.items, line))
+        link = (
+            replace(link, expected=line.count)
+            if isinstance(line, InventoryEnd)
+            else replace(link, items=(*link.items, line))
+        )
         return (self._settled_if_listed(replace(now, link=link), "notes it"),)
 
     def _settled_if_listed(self, now: Controller, note: str) -> Step[Controller]:

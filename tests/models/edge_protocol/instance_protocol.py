@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from stateward.agents.messages import End, Item
-from stateward.domains.edge.records.instance_record import ERRORS, Book, S, must_undo
+from stateward.agents.messages import InventoryEnd, InventoryItem
+from stateward.domains.edge.records.instance_record import ERRORS, InstanceRecord, S, must_undo
 from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, USER
 from stateward.lifecycle.explore import NETWORK, Claim, Message, Party, Protocol, Step
 from tests.models.edge_protocol.agent_side import agent_party
@@ -15,7 +15,7 @@ ABSENT_IS_TRUE = "what is NotPresent does not exist at the site"
 MISSING_IS_TRUE = "what is marked missing is missing"
 AT_REST = "all agree, and nothing is under way"
 
-READY_BOOKED = Controller(Book(S.READY, generation=1, confirmed=1, issued=1))
+READY_BOOKED = Controller(InstanceRecord(S.READY, generation=1, confirmed=1, issued=1))
 READY_AT_SITE = Agent(Site(generation=1, applied=1))
 
 
@@ -46,7 +46,7 @@ def instance_protocol(scenario: Scenario, rules: Rules | None = None) -> Protoco
 
 def listing(message: Message) -> bool:
     """Tell whether a message is part of a list; a list that breaks off is a connection that breaks off."""
-    return isinstance(message.body, Item | End)
+    return isinstance(message.body, InventoryItem | InventoryEnd)
 
 
 def _user(scenario: Scenario) -> Party[int]:

@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from stateward.agents import order_admission
 from stateward.agents.connection import all_listed, of_this_connection
-from stateward.agents.messages import End, Item, Order, existing
-from stateward.agents.order_admission import Admission, Mind
+from stateward.agents.messages import AgentOrder, InventoryEnd, InventoryItem, existing
+from stateward.agents.order_admission import InstanceMemory, OrderVerdict
 from stateward.domains.edge.lifecycle import IGNORE_TRANSIENT
 from stateward.domains.edge.records import instance_record
-from stateward.domains.edge.records.instance_record import Book
+from stateward.domains.edge.records.instance_record import InstanceRecord
 from stateward.lifecycle import ADMIN, NO_FACTS, USER
 
 
@@ -44,7 +44,7 @@ class Link(Struct, frozen=True):
     """What the controller keeps in memory: its connection (0: none), the list so far, and whether the order is out."""
 
     connection: int = 0
-    items: tuple[Item, ...] = ()
+    items: tuple[InventoryItem, ...] = ()
     expected: int | None = None
     settled: bool = False
     sent: bool = False
@@ -53,7 +53,7 @@ class Link(Struct, frozen=True):
 class Controller(Struct, frozen=True):
     """The controller, as far as this one instance goes."""
 
-    book: Book = Book()
+    book: InstanceRecord = InstanceRecord()
     link: Link = Link()
 
     def __str__(self) -> str:
@@ -74,21 +74,21 @@ class Agent(Struct, frozen=True):
     """The agent, and the site that it works at."""
 
     site: Site = Site()
-    mind: Mind = Mind()
+    mind: InstanceMemory = InstanceMemory()
 
     def __str__(self) -> str:
         work = f"works at {self.mind.work}" if self.mind.work is not None else "idle"
         return f"{existing(self.site.generation, self.site.whole)}, {work}"
 
 
-def admit(agent: Agent, order: Order) -> Admission:
+def admit(agent: Agent, order: AgentOrder) -> OrderVerdict:
     """Let the agent's own guard decide."""
     return order_admission.admit(agent.site, agent.mind, order)
 
 
-class Rules(instance_record.Rules, frozen=True):
+class Rules(instance_record.DecisionRules, frozen=True):
     """The right decisions; a variant replaces some of them."""
 
-    heeds: Callable[[Link, Item | End], bool] = of_this_connection
+    heeds: Callable[[Link, InventoryItem | InventoryEnd], bool] = of_this_connection
     listed: Callable[[Link], bool] = all_listed
-    admit: Callable[[Agent, Order], Admission] = admit
+    admit: Callable[[Agent, AgentOrder], OrderVerdict] = admit

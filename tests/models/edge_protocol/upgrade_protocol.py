@@ -16,11 +16,11 @@ from stateward.domains.edge.lifecycle import CLOUDLET, SERVED
 from stateward.domains.edge.lifecycle import UPGRADING as UPGRADE
 from stateward.domains.edge.records import agent_upgrade
 from stateward.domains.edge.records.agent_upgrade import (
+    AgentRejection,
+    AgentSlots,
     C,
-    Event,
-    Seat,
-    Seated,
-    Unwanted,
+    CloudletEvent,
+    SlotsUpdate,
     departed,
     greeted,
     hangs_up,
@@ -71,7 +71,7 @@ class Start(Struct, frozen=True):
 class Office(Struct, frozen=True):
     """The controller: the seat, the connections that it has (in memory), and to whom the order went (in memory)."""
 
-    seat: Seat = Seat(C.READY, OLD, serving=1, issued=1)
+    seat: AgentSlots = AgentSlots(C.READY, OLD, serving=1, issued=1)
     lines: frozenset[int] = frozenset({1})
     sent: int = 0
     succeeded: bool = False  # for the proof only
@@ -101,7 +101,7 @@ class Machine(Struct, frozen=True):
 
 
 Steps: TypeAlias = Iterable[Step[Office]]
-Gather: TypeAlias = Callable[[Seat, int, str], Seated | Unwanted]
+Gather: TypeAlias = Callable[[AgentSlots, int, str], SlotsUpdate | AgentRejection]
 
 
 def upgrade_protocol(
@@ -155,18 +155,18 @@ def _orders(now: Office) -> Iterator[Step[Office]]:
 
 def _dialled(now: Office, dial: Dial) -> Steps:
     found = greeted(now.seat, dial.version, dial.heir)
-    if dial.connection in now.lines or isinstance(found, Unwanted) != dial.unwanted:
+    if dial.connection in now.lines or isinstance(found, AgentRejection) != dial.unwanted:
         return ()
-    if isinstance(found, Unwanted):
+    if isinstance(found, AgentRejection):
         return (Step(now, f"turns it away, {found}"),)
     moved = _moved(replace(now, lines=now.lines | {found.seat.issued}), found, f"welcomes it as {found.role}")
     if moved.state.seat.state == C.INIT:  # the acknowledgement is in the same write
-        moved = _moved(moved.state, Seated(moved.state.seat, Event("acknowledge", CONTROLLER)), moved.note)
+        moved = _moved(moved.state, SlotsUpdate(moved.state.seat, CloudletEvent("acknowledge", CONTROLLER)), moved.note)
     return (moved,)
 
 
-def _judged(now: Office, found: Seated | Unwanted) -> Steps:
-    return (Step(now, f"rejects it, {found}") if isinstance(found, Unwanted) else _moved(now, found, "agrees"),)
+def _judged(now: Office, found: SlotsUpdate | AgentRejection) -> Steps:
+    return (Step(now, f"rejects it, {found}") if isinstance(found, AgentRejection) else _moved(now, found, "agrees"),)
 
 
 def _asked(now: Office, word: str) -> Steps:
@@ -176,7 +176,7 @@ def _asked(now: Office, word: str) -> Steps:
     facts = frozenset({UPGRADE}) if now.seat.upgrading else NO_FACTS
     if now.seat.serving:
         facts |= {SERVED}
-    move = _decided(now.seat, Event(TIMED_OUT if actor == CLOCK else word, actor, facts))
+    move = _decided(now.seat, CloudletEvent(TIMED_OUT if actor == CLOCK else word, actor, facts))
     if not isinstance(move, Move):
         return ()
     seat = replace(now.seat, state=move.target, upgrading=word == "upgrade", heir=0)
@@ -185,7 +185,7 @@ def _asked(now: Office, word: str) -> Steps:
     return (Step(replace(now, seat=seat, sent=0), f"{word}, {seat.state}"),)
 
 
-def _moved(now: Office, found: Seated, note: str) -> Step[Office]:
+def _moved(now: Office, found: SlotsUpdate, note: str) -> Step[Office]:
     if found.event is None:
         return Step(replace(now, seat=found.seat), note)
     move = _decided(now.seat, found.event)
@@ -196,7 +196,7 @@ def _moved(now: Office, found: Seated, note: str) -> Step[Office]:
     return Step(after, f"{note}, {move.target}")
 
 
-def _decided(seat: Seat, event: Event) -> object:
+def _decided(seat: AgentSlots, event: CloudletEvent) -> object:
     return decide(CLOUDLET, seat.state, event.name, event.actor, event.facts)
 
 

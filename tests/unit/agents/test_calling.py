@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from stateward.agents.dialer import LONGEST, Caller, checked
+from stateward.agents.dialer import LONGEST, WebSocketDialer, checked
 from stateward.errors import BadInput
 
 
-def caller(*controllers: str) -> Caller:
-    return Caller(controllers or ("ws://127.0.0.1:1",), "lab", "munich", "token", Random(1))
+def caller(*controllers: str) -> WebSocketDialer:
+    return WebSocketDialer(controllers or ("ws://127.0.0.1:1",), "lab", "munich", "token", Random(1))
 
 
 @pytest.mark.parametrize("url", ["http://x", "wss://", "x", "ws://user:secret@x", "ws://x?y=1"])

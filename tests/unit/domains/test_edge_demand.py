@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stateward.domains.edge.model import AppMarks, AutoprovSpec, AutoscaleSpec
-from stateward.domains.edge.policy.demand import Carried, desired_nodes, interval, planned
+from stateward.domains.edge.model import AppStatus, AutoprovSpec, AutoscaleSpec
+from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes, interval, planned
 
 POLICY = AutoscaleSpec(min=2, max=8, cpu=100.0, mem=50.0)
 LOADS = st.floats(0, 5000, allow_nan=False)
@@ -31,21 +31,21 @@ LOADS = st.floats(0, 5000, allow_nan=False)
 def test_nodes_follow_the_load_within_limits_and_small_overloads_are_tolerated(
     nodes: int, cpu: float, wanted: int
 ) -> None:
-    assert desired_nodes(POLICY, nodes, Carried(cpu)) == wanted
+    assert desired_nodes(POLICY, nodes, ClusterLoad(cpu)) == wanted
 
 
 def test_a_load_that_no_number_of_nodes_could_carry_needs_the_most_that_are_allowed() -> None:
-    assert desired_nodes(AutoscaleSpec(min=1, max=3, cpu=1e-300), 1, Carried(1e308)) == 3
+    assert desired_nodes(AutoscaleSpec(min=1, max=3, cpu=1e-300), 1, ClusterLoad(1e308)) == 3
 
 
 def test_the_scarcest_of_all_decides_and_what_has_no_target_does_not_matter() -> None:
-    assert desired_nodes(POLICY, 2, Carried(100, 200, 10_000)) == 4
-    assert desired_nodes(AutoscaleSpec(), 5, Carried(1000)) == 5
+    assert desired_nodes(POLICY, 2, ClusterLoad(100, 200, 10_000)) == 4
+    assert desired_nodes(AutoscaleSpec(), 5, ClusterLoad(1000)) == 5
 
 
 @given(st.integers(1, 20), LOADS, LOADS)
 def test_the_number_of_nodes_is_always_within_limits_and_enough_or_the_most(nodes: int, cpu: float, mem: float) -> None:
-    found = desired_nodes(POLICY, nodes, Carried(cpu, mem))
+    found = desired_nodes(POLICY, nodes, ClusterLoad(cpu, mem))
     raw = max(cpu / 100, mem / 50)
     assert POLICY.min <= found <= POLICY.max
     assert found in (nodes, min(max(ceil(raw), POLICY.min), POLICY.max))
@@ -61,7 +61,7 @@ def members(*cloudlets: str) -> tuple[str, ...]:
 
 
 def test_an_app_is_deployed_after_enough_intervals_in_a_row() -> None:
-    marks = AppMarks(members("a"))
+    marks = AppStatus(members("a"))
     marks = interval(PROV, marks, {"b": 10, "c": 9})
     assert planned(PROV, marks, CLOUDLETS).deploy == ()
     marks = interval(PROV, marks, {"b": 11, "c": 10})
@@ -71,17 +71,17 @@ def test_an_app_is_deployed_after_enough_intervals_in_a_row() -> None:
 
 
 def test_what_is_on_an_offline_cloudlet_is_replaced_up_to_the_most() -> None:
-    assert planned(PROV, AppMarks(members("a")), ["b", "c"]).deploy == ("b",)
-    assert planned(PROV, AppMarks(members("a", "b", "c")), ["d"]).deploy == ()
+    assert planned(PROV, AppStatus(members("a")), ["b", "c"]).deploy == ("b",)
+    assert planned(PROV, AppStatus(members("a", "b", "c")), ["d"]).deploy == ()
 
 
 def test_what_is_astray_is_removed_and_what_is_idle_down_to_the_least() -> None:
-    marks = AppMarks(members("a", "b", "z"), low={"a": 5, "b": 5})
+    marks = AppStatus(members("a", "b", "z"), low={"a": 5, "b": 5})
     assert planned(PROV, marks, [*CLOUDLETS, "z"]).remove == (*members("z"), *members("a"))
 
 
 def test_a_cloudlet_where_a_create_failed_is_avoided_until_the_next_interval() -> None:
-    marks = AppMarks(high={"a": 5}, avoided=("a",))
+    marks = AppStatus(high={"a": 5}, avoided=("a",))
     assert "a" not in planned(PROV, marks, CLOUDLETS).deploy
     assert "a" in planned(PROV, interval(PROV, marks, {"a": 50}), CLOUDLETS).deploy
 
@@ -90,7 +90,7 @@ NAMES = st.sampled_from(CLOUDLETS)
 
 
 def test_a_lower_max_is_reached_and_those_go_first_that_do_not_serve() -> None:
-    marks = AppMarks(members("a", "b", "c", "d"), low={"b": 3, "c": 1})
+    marks = AppStatus(members("a", "b", "c", "d"), low={"b": 3, "c": 1})
     one = replace(PROV, max=1)
     assert planned(one, marks, CLOUDLETS).remove == members("b", "c", "a")
     assert planned(one, marks, ["a", "b", "c"], members("c")).remove == members("c", "d", "b")
@@ -98,8 +98,8 @@ def test_a_lower_max_is_reached_and_those_go_first_that_do_not_serve() -> None:
 
 
 def test_what_is_missing_does_not_serve_and_is_replaced() -> None:
-    assert planned(PROV, AppMarks(members("a")), CLOUDLETS).deploy == ()
-    assert planned(PROV, AppMarks(members("a")), CLOUDLETS, members("a")).deploy == ("b",)
+    assert planned(PROV, AppStatus(members("a")), CLOUDLETS).deploy == ()
+    assert planned(PROV, AppStatus(members("a")), CLOUDLETS, members("a")).deploy == ("b",)
 
 
 @given(
@@ -114,7 +114,7 @@ def test_a_plan_never_leads_beyond_the_limits(
     high: dict[str, int],
     low: dict[str, int],
 ) -> None:
-    marks = AppMarks(members(*sorted(present)), members(*sorted(present & leaving)), high, low)
+    marks = AppStatus(members(*sorted(present)), members(*sorted(present & leaving)), high, low)
     plan = planned(PROV, marks, online, members(*missing))
     assert len(marks.members) + len(plan.deploy) <= max(PROV.max, len(marks.members))
     assert not {one.partition(":")[0] for one in marks.members} & set(plan.deploy)

@@ -7,8 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, ClusterInstState
-from stateward.domains.edge.records.instance_record import ASKED, Book, order_of
-from stateward.domains.edge.records.report_fencing import Record, Rejected, Report, Why, guard
+from stateward.domains.edge.records.instance_record import ASKED, InstanceRecord, order_of
+from stateward.domains.edge.records.report_fencing import (
+    AgentReport,
+    FencedFields,
+    RejectedReport,
+    RejectionReason,
+    guard,
+)
 from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Reason, Refusal, State
 
 S = ClusterInstState
@@ -17,21 +23,21 @@ NOW, BEFORE, OTHER = 7, 6, 8
 UNDO_IS_CONFIRMED = {("CreateError", "deleted"), ("UpdateError", "ready"), ("DeleteError", "ready")}
 
 
-def record(state: State = S.CREATING, operation: int | None = NOW) -> Record:
-    return Record(state, operation, NOW, NOW)
+def record(state: State = S.CREATING, operation: int | None = NOW) -> FencedFields:
+    return FencedFields(state, operation, NOW, NOW)
 
 
-def everything(lifecycle: Lifecycle) -> Iterator[tuple[Record, Report]]:
+def everything(lifecycle: Lifecycle) -> Iterator[tuple[FencedFields, AgentReport]]:
     """Walk over all states, words, operations, generations and connections, current ones and others."""
     words = (*lifecycle.events, "busy", "hello", "")
     numbers = (NOW, BEFORE, OTHER)
     for state, word, under_way, operation, generation, notify in product(
         lifecycle.states, words, (NOW, None), numbers, numbers, numbers
     ):
-        yield Record(state, under_way, NOW, NOW), Report(word, operation, generation, notify)
+        yield FencedFields(state, under_way, NOW, NOW), AgentReport(word, operation, generation, notify)
 
 
-def current(one: Record, report: Report) -> bool:
+def current(one: FencedFields, report: AgentReport) -> bool:
     return (report.operation, report.generation, report.notify) == (one.operation, one.generation, one.notify)
 
 
@@ -68,32 +74,32 @@ def test_every_report_that_is_not_current_is_rejected_with_the_first_reason_that
     for one, report in everything(lifecycle):
         verdict = guard(lifecycle, one, report)
         if report.notify != NOW:
-            why = Why.OLD_NOTIFY if report.notify == BEFORE else Why.FOREIGN_NOTIFY
+            why = RejectionReason.OLD_NOTIFY if report.notify == BEFORE else RejectionReason.FOREIGN_NOTIFY
         elif one.operation is None:
-            why = Why.NOTHING_UNDER_WAY
+            why = RejectionReason.NOTHING_UNDER_WAY
         elif report.operation != NOW:
-            why = Why.STALE_OPERATION
+            why = RejectionReason.STALE_OPERATION
         elif report.generation != NOW:
-            why = Why.STALE_GENERATION
+            why = RejectionReason.STALE_GENERATION
         elif report.event not in lifecycle.events:
-            why = Why.UNKNOWN_EVENT
+            why = RejectionReason.UNKNOWN_EVENT
         else:
-            assert not isinstance(verdict, Rejected)
+            assert not isinstance(verdict, RejectedReport)
             continue
-        assert isinstance(verdict, Rejected)
+        assert isinstance(verdict, RejectedReport)
         assert verdict.why is why
         assert (verdict.record, verdict.report) == (one, report)
 
 
 def test_a_late_creating_after_ready_is_rejected_for_nothing_is_under_way() -> None:
-    verdict = guard(CLUSTERINST, record(S.READY, None), Report("creating", BEFORE, BEFORE, NOW))
-    assert isinstance(verdict, Rejected)
-    assert verdict.why is Why.NOTHING_UNDER_WAY
+    verdict = guard(CLUSTERINST, record(S.READY, None), AgentReport("creating", BEFORE, BEFORE, NOW))
+    assert isinstance(verdict, RejectedReport)
+    assert verdict.why is RejectionReason.NOTHING_UNDER_WAY
 
 
 def test_a_ready_sent_again_while_an_update_is_requested_is_rejected() -> None:
-    verdict = guard(CLUSTERINST, record(S.UPDATE_REQUESTED), Report("ready", BEFORE, BEFORE, NOW))
-    assert isinstance(verdict, Rejected)
+    verdict = guard(CLUSTERINST, record(S.UPDATE_REQUESTED), AgentReport("ready", BEFORE, BEFORE, NOW))
+    assert isinstance(verdict, RejectedReport)
     assert str(verdict) == (
         "report 'ready' (operation 6, generation 6, notify 7) is rejected, stale operation: "
         "UpdateRequested with operation 7, generation 7, notify 7"
@@ -101,44 +107,44 @@ def test_a_ready_sent_again_while_an_update_is_requested_is_rejected() -> None:
 
 
 def test_a_missed_creating_is_no_reason_to_doubt_a_ready() -> None:
-    verdict = guard(CLUSTERINST, record(S.CREATE_REQUESTED), Report("ready", NOW, NOW, NOW))
+    verdict = guard(CLUSTERINST, record(S.CREATE_REQUESTED), AgentReport("ready", NOW, NOW, NOW))
     assert isinstance(verdict, Move)
     assert verdict.target == S.READY
 
 
 def test_progress_may_be_reported_again_and_again() -> None:
-    verdict = guard(CLUSTERINST, record(S.CREATING), Report("creating", NOW, NOW, NOW))
+    verdict = guard(CLUSTERINST, record(S.CREATING), AgentReport("creating", NOW, NOW, NOW))
     assert isinstance(verdict, Move)
     assert (verdict.target, verdict.meaning) == (S.CREATING, Meaning.STEP)
 
 
 def test_a_current_word_that_does_not_fit_the_state_is_refused_and_says_what_would() -> None:
-    verdict = guard(CLUSTERINST, record(S.CREATING), Report("deleted", NOW, NOW, NOW))
+    verdict = guard(CLUSTERINST, record(S.CREATING), AgentReport("deleted", NOW, NOW, NOW))
     assert isinstance(verdict, Refusal)
     assert verdict.reason is Reason.IN_TRANSITION
     assert verdict.allowed_to(AGENT) == ("creating", "ready", "create error")
 
 
 def test_an_agent_may_not_say_what_is_the_users_to_say() -> None:
-    verdict = guard(CLUSTERINST, record(S.READY), Report("update", NOW, NOW, NOW))
+    verdict = guard(CLUSTERINST, record(S.READY), AgentReport("update", NOW, NOW, NOW))
     assert isinstance(verdict, Refusal)
     assert verdict.reason is Reason.NOT_YOURS
 
 
 def test_the_agents_confirmation_of_an_undo_is_the_controllers_undone() -> None:
-    verdict = guard(CLUSTERINST, record(S.UPDATE_ERROR), Report("ready", NOW, NOW, NOW))
+    verdict = guard(CLUSTERINST, record(S.UPDATE_ERROR), AgentReport("ready", NOW, NOW, NOW))
     assert isinstance(verdict, Move)
     assert (verdict.event, verdict.actor, verdict.target) == ("undone", CONTROLLER, S.READY)
 
 
 def test_a_late_ready_of_the_update_that_failed_does_not_confirm_its_undo() -> None:
-    verdict = guard(CLUSTERINST, record(S.UPDATE_ERROR), Report("ready", BEFORE, NOW, NOW))
-    assert isinstance(verdict, Rejected)
-    assert verdict.why is Why.STALE_OPERATION
+    verdict = guard(CLUSTERINST, record(S.UPDATE_ERROR), AgentReport("ready", BEFORE, NOW, NOW))
+    assert isinstance(verdict, RejectedReport)
+    assert verdict.why is RejectionReason.STALE_OPERATION
 
 
 def test_an_override_of_the_operation_turns_an_agents_error_into_success() -> None:
-    report = Report("create error", NOW, NOW, NOW)
+    report = AgentReport("create error", NOW, NOW, NOW)
     verdict = guard(CLUSTERINST, record(S.CREATING), report, frozenset({IGNORE_AGENT_ERRORS}))
     assert isinstance(verdict, Move)
     assert verdict.target == S.READY
@@ -146,6 +152,6 @@ def test_an_override_of_the_operation_turns_an_agents_error_into_success() -> No
 
 @pytest.mark.parametrize("state", ASKED)
 def test_an_agent_is_not_asked_for_what_is_to_be_done_without_it(state: State) -> None:
-    book = Book(state, operation=NOW, generation=NOW, confirmed=NOW)
+    book = InstanceRecord(state, operation=NOW, generation=NOW, confirmed=NOW)
     assert order_of(book, 1) is not None
     assert order_of(replace(book, facts=frozenset({IGNORE_AGENT})), 1) is None

@@ -3,12 +3,19 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import Item, Order, fulfils
-from stateward.agents.order_admission import Admission
+from stateward.agents.messages import AgentOrder, InventoryItem, fulfils
+from stateward.agents.order_admission import OrderVerdict
 from stateward.domains.edge.lifecycle import CLUSTERINST, ClusterInstState
-from stateward.domains.edge.records.instance_record import TRIES, Book
+from stateward.domains.edge.records.instance_record import TRIES, InstanceRecord
 from stateward.domains.edge.records.reconcile import NOTHING, settled
-from stateward.domains.edge.records.report_fencing import Record, Rejected, Report, Why, fence, weigh
+from stateward.domains.edge.records.report_fencing import (
+    AgentReport,
+    FencedFields,
+    RejectedReport,
+    RejectionReason,
+    fence,
+    weigh,
+)
 from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Refusal, declare
 from stateward.lifecycle.explore import Bounds, Claim, Exploration, Faults, Protocol, Violation, Wrong, explore
 from tests.models.edge_protocol import (
@@ -120,21 +127,25 @@ def _met(protocol: Protocol, faults: Faults) -> set[tuple[Controller, Agent]]:
     return met
 
 
-def without_ids(record: Record, report: Report) -> Rejected | None:
+def without_ids(record: FencedFields, report: AgentReport) -> RejectedReport | None:
     """Heed any report of the connection, as if reports named neither operation nor generation."""
     rejected = fence(record, report)
-    return rejected if rejected and rejected.why in (Why.OLD_NOTIFY, Why.FOREIGN_NOTIFY) else None
+    return (
+        rejected if rejected and rejected.why in (RejectionReason.OLD_NOTIFY, RejectionReason.FOREIGN_NOTIFY) else None
+    )
 
 
-def with_generation_only(record: Record, report: Report) -> Rejected | None:
+def with_generation_only(record: FencedFields, report: AgentReport) -> RejectedReport | None:
     return without_ids(record, report) or (
-        None if report.generation == record.generation else Rejected(Why.STALE_GENERATION, record, report)
+        None
+        if report.generation == record.generation
+        else RejectedReport(RejectionReason.STALE_GENERATION, record, report)
     )
 
 
 def at_its_word(
-    lifecycle: Lifecycle, record: Record, report: Report, facts: frozenset[str]
-) -> Move | Refusal | Rejected:
+    lifecycle: Lifecycle, record: FencedFields, report: AgentReport, facts: frozenset[str]
+) -> Move | Refusal | RejectedReport:
     """Take the state from the agent's word, whatever the table says."""
     words = {"creating": S.CREATING, "updating": S.UPDATING, "deleting": S.DELETING, "ready": S.READY}
     if report.event in words:
@@ -142,27 +153,27 @@ def at_its_word(
     return weigh(lifecycle, record, report, facts)
 
 
-def instead(wrong: Admission, *of: Admission) -> Rules:
+def instead(wrong: OrderVerdict, *of: OrderVerdict) -> Rules:
     """Return rules with an agent that does the wrong thing in place of some right ones."""
 
-    def admits(agent: Agent, order: Order) -> Admission:
+    def admits(agent: Agent, order: AgentOrder) -> OrderVerdict:
         right = admit(agent, order)
         return wrong if right in of else right
 
     return Rules(admit=admits)
 
 
-def in_any_order(agent: Agent, order: Order) -> Admission:
+def in_any_order(agent: Agent, order: AgentOrder) -> OrderVerdict:
     """Take orders of this connection even if a newer one was seen."""
     right = admit(agent, order)
-    if right is not Admission.STALE or order.notify != agent.mind.connection:
+    if right is not OrderVerdict.STALE or order.notify != agent.mind.connection:
         return right
     if agent.mind.work is not None:
-        return Admission.BUSY
-    return Admission.DONE if fulfils(agent.site.generation, agent.site.whole, order) else Admission.BEGIN
+        return OrderVerdict.BUSY
+    return OrderVerdict.DONE if fulfils(agent.site.generation, agent.site.whole, order) else OrderVerdict.BEGIN
 
 
-def of_any_connection(agent: Agent, order: Order) -> Admission:
+def of_any_connection(agent: Agent, order: AgentOrder) -> OrderVerdict:
     return admit(agent, replace(order, notify=agent.mind.connection))
 
 
@@ -201,22 +212,22 @@ def test_an_agent_taken_at_its_word_makes_moves_that_the_table_does_not_have() -
 
 
 def test_an_agent_that_does_not_know_its_operations_does_the_work_twice() -> None:
-    rules = instead(Admission.BEGIN, Admission.AGAIN, Admission.DONE)
+    rules = instead(OrderVerdict.BEGIN, OrderVerdict.AGAIN, OrderVerdict.DONE)
     assert what(found(CREATED, LOSSY, rules)) == (Wrong.BREACH, APPLIED_TWICE)
 
 
 def test_an_agent_that_does_not_look_at_the_site_first_does_the_work_again_after_a_crash() -> None:
-    violation = found(CREATED, MORTAL, instead(Admission.BEGIN, Admission.DONE))
+    violation = found(CREATED, MORTAL, instead(OrderVerdict.BEGIN, OrderVerdict.DONE))
     assert what(violation) == (Wrong.BREACH, APPLIED_TWICE)
     assert any(step.startswith("agent crashes") for step in violation.trace.steps)
 
 
 def test_an_agent_without_a_guard_of_its_own_works_at_two_things_at_once() -> None:
-    assert what(found(CREATED, LOSSY, instead(Admission.BEGIN, Admission.BUSY))) == (Wrong.BREACH, TWO_AT_ONCE)
+    assert what(found(CREATED, LOSSY, instead(OrderVerdict.BEGIN, OrderVerdict.BUSY))) == (Wrong.BREACH, TWO_AT_ONCE)
 
 
 def test_an_agent_that_drops_an_order_while_busy_leaves_the_undo_waiting_for_the_clock() -> None:
-    violation = found(patient(CREATED), Faults(), instead(Admission.IGNORED, Admission.BUSY))
+    violation = found(patient(CREATED), Faults(), instead(OrderVerdict.IGNORED, OrderVerdict.BUSY))
     assert what(violation) == (Wrong.DEAD_END, AT_REST)
     assert "agent hears delete (operation 2, generation 1, notify 1): ignores it" in violation.trace.steps
 
@@ -280,7 +291,7 @@ def test_an_undo_under_the_id_of_what_failed_is_never_done_by_an_agent_that_did_
 
 
 def test_what_exists_of_another_generation_must_not_count_as_what_was_asked_for() -> None:
-    def of_any_generation(generation: int, whole: bool, order: Order) -> bool:
+    def of_any_generation(generation: int, whole: bool, order: AgentOrder) -> bool:
         return (generation == 0) == (order.work == "delete") and whole
 
     violation = found(CHANGED, MORTAL, Rules(fulfils=of_any_generation))
@@ -304,12 +315,12 @@ def test_what_never_was_ready_is_undone_by_its_removal() -> None:
     ("state", "item", "error"),
     [
         (S.CREATING, NOTHING, S.CREATE_ERROR),
-        (S.UPDATING, Item(0, 1, True, 1), S.UPDATE_ERROR),
-        (S.DELETING, Item(0, 2, True, 1), S.DELETE_ERROR),
+        (S.UPDATING, InventoryItem(0, 1, True, 1), S.UPDATE_ERROR),
+        (S.DELETING, InventoryItem(0, 2, True, 1), S.DELETE_ERROR),
     ],
 )
-def test_work_that_the_agent_loses_each_time_is_given_up_and_undone(state: S, item: Item, error: S) -> None:
-    rules, book = Rules(), Book(state, operation=2, generation=2, confirmed=1, issued=2, notify=1)
+def test_work_that_the_agent_loses_each_time_is_given_up_and_undone(state: S, item: InventoryItem, error: S) -> None:
+    rules, book = Rules(), InstanceRecord(state, operation=2, generation=2, confirmed=1, issued=2, notify=1)
     for _ in range(TRIES - 1):
         turn = settled(rules, book, item)
         assert (turn.move, turn.book) == (None, replace(book, tries=book.tries + 1))

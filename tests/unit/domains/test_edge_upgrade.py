@@ -4,11 +4,11 @@ import pytest
 
 from stateward.agents.messages import UPGRADE_FAILED, UPGRADING
 from stateward.domains.edge.records.agent_upgrade import (
+    AgentRejection,
+    AgentSlots,
     C,
-    Event,
-    Seat,
-    Seated,
-    Unwanted,
+    CloudletEvent,
+    SlotsUpdate,
     departed,
     gathered,
     greeted,
@@ -29,10 +29,10 @@ from tests.models.edge_protocol.upgrade_protocol import (
 
 BOUNDS = Bounds(copies=1)
 BOTH: dict[str, int] = {AGENT: 1, CONTROLLER: 1}
-READY = Seat(C.READY, OLD, serving=4, issued=4)
-ASKED = Seat(C.UPDATE_REQUESTED, OLD, NEW, upgrading=True, operation=7, serving=4, issued=4)
-AGREED = Seat(C.INIT_OK, OLD, NEW, upgrading=True, operation=7, serving=4, heir=5, issued=5)
-LEFT = Seat(C.UPDATE_ERROR, OLD, NEW, operation=7, serving=4, issued=5)
+READY = AgentSlots(C.READY, OLD, serving=4, issued=4)
+ASKED = AgentSlots(C.UPDATE_REQUESTED, OLD, NEW, upgrading=True, operation=7, serving=4, issued=4)
+AGREED = AgentSlots(C.INIT_OK, OLD, NEW, upgrading=True, operation=7, serving=4, heir=5, issued=5)
+LEFT = AgentSlots(C.UPDATE_ERROR, OLD, NEW, operation=7, serving=4, issued=5)
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def test_an_upgrade_ends_well_or_is_left_whatever_happens(asks: int, late: int, 
 
 
 def test_a_ready_of_the_old_version_must_not_end_an_upgrade() -> None:
-    def any_version(seat: Seat, notify: int, version: str) -> Seated | Unwanted:
+    def any_version(seat: AgentSlots, notify: int, version: str) -> SlotsUpdate | AgentRejection:
         right = gathered(seat, notify, version)
-        if seat.upgrading and isinstance(right, Seated) and right.event is None:
-            return Seated(seat, Event("ready", "new agent", frozenset({"upgrading"})))
+        if seat.upgrading and isinstance(right, SlotsUpdate) and right.event is None:
+            return SlotsUpdate(seat, CloudletEvent("ready", "new agent", frozenset({"upgrading"})))
         return right
 
     violation = explore(upgrade_protocol(gathered=any_version), Faults(crashes=BOTH), BOUNDS).violation
@@ -72,45 +72,45 @@ def test_without_the_clock_an_upgrade_whose_agents_are_both_silent_waits_for_eve
 
 def test_a_connection_gets_a_number_that_only_grows() -> None:
     first = greeted(READY, OLD)
-    assert isinstance(first, Seated)
+    assert isinstance(first, SlotsUpdate)
     assert (first.seat.issued, first.seat.serving) == (5, 5)
-    assert first.event == Event("start", AGENT)
+    assert first.event == CloudletEvent("start", AGENT)
 
 
 def test_in_an_upgrade_init_counts_only_from_the_new_version() -> None:
     heir = greeted(ASKED, NEW, 7)
-    assert isinstance(heir, Seated)
-    assert (heir.role, heir.event, heir.seat.serving) == ("heir", Event("acknowledge", CONTROLLER), 4)
+    assert isinstance(heir, SlotsUpdate)
+    assert (heir.role, heir.event, heir.seat.serving) == ("heir", CloudletEvent("acknowledge", CONTROLLER), 4)
     back = greeted(ASKED, OLD)
-    assert isinstance(back, Seated)
+    assert isinstance(back, SlotsUpdate)
     assert (back.role, back.event) == ("serving", None)
-    assert greeted(ASKED, "v3") is Unwanted.FOREIGN
+    assert greeted(ASKED, "v3") is AgentRejection.FOREIGN
 
 
 def test_an_heir_of_an_upgrade_that_is_over_is_turned_away() -> None:
-    assert greeted(LEFT, NEW, 7) is Unwanted.GIVEN_UP
-    assert greeted(READY, NEW, 7) is Unwanted.GIVEN_UP
-    assert greeted(ASKED, NEW, 6) is Unwanted.GIVEN_UP
+    assert greeted(LEFT, NEW, 7) is AgentRejection.GIVEN_UP
+    assert greeted(READY, NEW, 7) is AgentRejection.GIVEN_UP
+    assert greeted(ASKED, NEW, 6) is AgentRejection.GIVEN_UP
 
 
 def test_a_cloudlet_that_is_being_deleted_lets_its_agent_in_for_what_is_left_to_do() -> None:
-    back = greeted(Seat(C.DELETE_PREPARE, OLD, issued=4), OLD)
-    assert back == Seated(Seat(C.DELETE_PREPARE, OLD, issued=5, serving=5))
+    back = greeted(AgentSlots(C.DELETE_PREPARE, OLD, issued=4), OLD)
+    assert back == SlotsUpdate(AgentSlots(C.DELETE_PREPARE, OLD, issued=5, serving=5))
     assert gathered(back.seat, 5, OLD) == back
 
 
 def test_the_acknowledgement_counts_only_from_the_old_version_and_for_this_upgrade() -> None:
     word = said(ASKED, 4, OLD, UPGRADING, 7)
-    assert isinstance(word, Seated)
-    assert word.event == Event(UPGRADING, "old agent")
-    assert said(ASKED, 4, OLD, UPGRADING, 6) is Unwanted.OTHER_UPGRADE
-    assert said(AGREED, 5, NEW, UPGRADE_FAILED, 7) is Unwanted.OTHER_VERSION
-    assert said(ASKED, 3, OLD, UPGRADING, 7) is Unwanted.OLD_CONNECTION
+    assert isinstance(word, SlotsUpdate)
+    assert word.event == CloudletEvent(UPGRADING, "old agent")
+    assert said(ASKED, 4, OLD, UPGRADING, 6) is AgentRejection.OTHER_UPGRADE
+    assert said(AGREED, 5, NEW, UPGRADE_FAILED, 7) is AgentRejection.OTHER_VERSION
+    assert said(ASKED, 3, OLD, UPGRADING, 7) is AgentRejection.OLD_CONNECTION
 
 
 def test_a_connection_that_is_gone_makes_the_cloudlet_offline_unless_a_newer_one_is_there() -> None:
-    assert departed(READY, 4).event == Event("disconnected", CONTROLLER)
-    assert departed(READY, 3) == Seated(READY)
+    assert departed(READY, 4).event == CloudletEvent("disconnected", CONTROLLER)
+    assert departed(READY, 3) == SlotsUpdate(READY)
     assert departed(AGREED, 5).seat.heir == 0
     assert departed(AGREED, 4).event is None
 
@@ -118,7 +118,7 @@ def test_a_connection_that_is_gone_makes_the_cloudlet_offline_unless_a_newer_one
 def test_a_connection_that_is_not_current_is_closed() -> None:
     assert hangs_up(READY, 3)
     assert not hangs_up(READY, 4)
-    assert hangs_up(Seat(C.OFFLINE, OLD, serving=4, issued=4), 4)
+    assert hangs_up(AgentSlots(C.OFFLINE, OLD, serving=4, issued=4), 4)
 
 
 @pytest.mark.parametrize(

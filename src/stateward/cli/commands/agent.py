@@ -14,7 +14,7 @@ from stateward.errors import BadInput
 
 if TYPE_CHECKING:
     from stateward.agents.agent import Agent
-    from stateward.agents.site import Site
+    from stateward.agents.site import AgentSite
 
 
 class Drivers(StrEnum):
@@ -59,14 +59,14 @@ def agent(
     from random import Random
 
     from stateward.agents.agent import Agent
-    from stateward.agents.dialer import Caller
-    from stateward.agents.self_upgrade import Succession, read_installation
+    from stateward.agents.dialer import WebSocketDialer
+    from stateward.agents.self_upgrade import SelfUpgrade, read_installation
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("websockets").setLevel(logging.WARNING)
     folder = (data or Path(f"stateward-agent-{cloudlet}")).absolute()
-    caller = Caller(controller, namespace, cloudlet, _token(token_file), Random())  # noqa: S311 - for jitter
-    succession = Succession(folder, releases or folder / "releases", __version__, _arguments(sys.argv), heir)
+    caller = WebSocketDialer(controller, namespace, cloudlet, _token(token_file), Random())  # noqa: S311 - for jitter
+    succession = SelfUpgrade(folder, releases or folder / "releases", __version__, _arguments(sys.argv), heir)
     identity = read_installation(folder)
     made = Agent(
         _site(driver, folder, token_file), caller, __version__, succession, look_every=look_every, installation=identity
@@ -89,7 +89,7 @@ async def _until_told(made: "Agent") -> None:
         raise task.exception() or RuntimeError
 
 
-def _site(driver: Drivers, folder: Path, token_file: Path) -> "Site":
+def _site(driver: Drivers, folder: Path, token_file: Path) -> "AgentSite":
     """Return the site; apps are kept from the agent's token, folder and environment, as settings of the server say."""
     if driver is Drivers.PROCESS:
         from stateward.agents.process_site import ProcessSite

@@ -5,25 +5,25 @@ from contextlib import suppress
 from random import Random
 
 from stateward.agents.agent import Agent
-from stateward.agents.inprocess import Switchboard
-from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.inprocess import InProcessDialer
+from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
-from stateward.domains.edge.agents.agent_hub import Office
+from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.lifecycle import APP, APPINST, CLUSTERINST, FLAVOR
 from stateward.domains.edge.model import AppSpec, CloudletSpec, ClusterInst, FlavorSpec, app_id, cluster_id
-from stateward.domains.edge.service import Caller, Service
+from stateward.domains.edge.service import EdgeCaller, Service
 from stateward.engine import Denied
 from stateward.store.errors import StoreError
 
 NS = "demo"
 TOWNS = ("oslo", "turku", "tallinn")
-BY = Caller(who="demo")
+BY = EdgeCaller(who="demo")
 PAUSE = 4.0
 SLOWEST = 0.9
 APPS = {"vision": "sleep 1000", "games": "sleep 1000"}
 
 
-async def run_demo(service: Service, office: Office, chance: Random) -> None:
+async def run_demo(service: Service, office: AgentHub, chance: Random) -> None:
     """Keep a few cloudlets in motion, until cancelled."""
     agents = [_agent(office, town, chance) for town in TOWNS]
     tasks = [asyncio.create_task(one.run()) for one in agents]
@@ -39,9 +39,9 @@ async def run_demo(service: Service, office: Office, chance: Random) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _agent(office: Office, town: str, chance: Random) -> Agent:
+def _agent(office: AgentHub, town: str, chance: Random) -> Agent:
     site = SimulatedSite(pace=chance.uniform(SLOWEST / 3, SLOWEST), steps=4)
-    return Agent(site, Switchboard(office, NS, town, pause=1.0), "1.0", Unsucceeded())
+    return Agent(site, InProcessDialer(office, NS, town, pause=1.0), "1.0", NoUpgrade())
 
 
 async def _set_up(service: Service) -> None:

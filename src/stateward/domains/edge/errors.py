@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stateward.engine import Denied
 
 
-class InUse(Denied):
+class StillReferenced(Denied):
     """Something still needs it."""
 
     code = "in_use"
@@ -35,7 +35,7 @@ class OrphansLeft(Denied):
         )
 
 
-class BeingDeleted(Denied):
+class ReferenceBeingDeleted(Denied):
     """What is referred to is being deleted."""
 
     code = "being_deleted"
@@ -48,7 +48,7 @@ class BeingDeleted(Denied):
         return f"{self.what} is being deleted"
 
 
-class NotReady(Denied):
+class DependencyNotReady(Denied):
     """What it needs is not there, or not ready."""
 
     code = "not_ready"
@@ -61,7 +61,7 @@ class NotReady(Denied):
         return f"{self.what} is {self.state}, and has to be Ready"
 
 
-class InTheWay(Denied):
+class ActionInProgress(Denied):
     """An action runs on what it is in, or on what is in it."""
 
     code = "in_the_way"
@@ -106,7 +106,7 @@ class AdminOnly(Denied):
         return f"only an administrator may say: {', '.join(self.facts_asked)}"
 
 
-class AgentMoved(Denied):
+class AgentConnectionChanged(Denied):
     """The agent has connected, or left, since the caller looked."""
 
     code = "agent_moved"
@@ -120,7 +120,7 @@ class AgentMoved(Denied):
         return f"the agent of cloudlet {self.cloudlet} has connected or left just now: ask again"
 
 
-class Limit(Denied):
+class LimitReached(Denied):
     """A policy, or the cloudlet, allows no more of them, or no fewer."""
 
     code = "limit"

@@ -11,14 +11,14 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.edge.errors import (
+    ActionInProgress,
     AdminOnly,
-    AgentMoved,
-    BeingDeleted,
-    InTheWay,
-    InUse,
-    NotReady,
+    AgentConnectionChanged,
+    DependencyNotReady,
     OrphansLeft,
+    ReferenceBeingDeleted,
     Reserved,
+    StillReferenced,
 )
 from stateward.domains.edge.lifecycle import (
     APP,
@@ -52,7 +52,7 @@ from stateward.domains.edge.model import (
     CloudletSpec,
     ClusterInst,
     FlavorSpec,
-    Marks,
+    InstanceStatus,
     book_of,
     checked_parts,
     cloudlet_marks,
@@ -109,7 +109,7 @@ async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Req
     return await _completed(uow, request, found, spec, marks)
 
 
-async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, marks: Marks) -> ClusterInst:
+async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, marks: InstanceStatus) -> ClusterInst:
     if request.action == "re-create":
         return msgspec.json.decode(marks.spec or found.spec, type=ClusterInst)
     wanted = merged(request, found, ClusterInst)
@@ -128,13 +128,13 @@ async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, marks:
     return replace(wanted, size=spec_of(flavor, FlavorSpec).size)
 
 
-def _refuse_use(what: str, apps: list[Object], request: Request, marks: Marks) -> None:
+def _refuse_use(what: str, apps: list[Object], request: Request, marks: InstanceStatus) -> None:
     """Refuse to remove what is in use; what is only idle is not removed if it is in use again."""
     keep = [one.id for one in apps if not spec_of(one, AppInst).auto_delete or request.action == "expire"]
     if keep:
-        raise InUse(what, [f"AppInst {one}" for one in keep])
+        raise StillReferenced(what, [f"AppInst {one}" for one in keep])
     if request.action == "expire" and marks.reserved_by:
-        raise InUse(what, [f"organisation {marks.reserved_by}"])
+        raise StillReferenced(what, [f"organisation {marks.reserved_by}"])
 
 
 # --- apps ------------------------------------------------------------------------------------------------------------
@@ -200,21 +200,21 @@ async def _check_cluster(uow: UnitOfWork, request: Request, found: Object, clust
     if host is None:
         if request.action in REMOVALS:
             return
-        raise NotFound(found.ns, cluster) if request.action == "create" else NotReady(cluster, NOT_PRESENT)
+        raise NotFound(found.ns, cluster) if request.action == "create" else DependencyNotReady(cluster, NOT_PRESENT)
     if request.parent is not None and request.parent == host.op:
         return
     if request.action in REMOVALS:
         if in_motion(host) and IGNORE_TRANSIENT not in request.facts:
-            raise InTheWay(f"ClusterInst {cluster}", host.state, host.op)
+            raise ActionInProgress(f"ClusterInst {cluster}", host.state, host.op)
         return
     if host.state in GOING:
-        raise BeingDeleted(f"ClusterInst {cluster}")
+        raise ReferenceBeingDeleted(f"ClusterInst {cluster}")
     if in_motion(host):
-        raise InTheWay(f"ClusterInst {cluster}", host.state, host.op)
+        raise ActionInProgress(f"ClusterInst {cluster}", host.state, host.op)
     if host.state != READY:
-        raise NotReady(f"ClusterInst {cluster}", host.state)
+        raise DependencyNotReady(f"ClusterInst {cluster}", host.state)
     if marks_of(host).missing:
-        raise NotReady(f"ClusterInst {cluster}", "missing on its cloudlet")
+        raise DependencyNotReady(f"ClusterInst {cluster}", "missing on its cloudlet")
 
 
 async def _take_leave(uow: UnitOfWork, request: Request, found: Object, app: str) -> None:
@@ -251,14 +251,14 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
     if request.action == "handover":
         return _hand_over(uow, request, found)
     if request.action == "fix" and (SERVED in request.facts) != (cloudlet_marks(found).serving > 0):
-        raise AgentMoved(found.id)
+        raise AgentConnectionChanged(found.id)
     if request.action == "delete":
         _check_caller(request, found.id)
         instances = await on_cloudlet(uow, found.ns, found.id)
         _refuse_motion(instances, request)
         keep = [one.id for one in instances if one.state != NOT_PRESENT and not _goes_along(one)]
         if keep:
-            raise InUse(f"cloudlet {found.id}", keep)
+            raise StillReferenced(f"cloudlet {found.id}", keep)
         return _leave_orphans(uow, request, found, instances)
     return None
 
@@ -330,10 +330,10 @@ def _refuse_motion(others: list[Object], request: Request) -> None:
     for one in others:
         mine = request.parent is not None and request.parent == one.op
         if in_motion(one) and not mine and IGNORE_TRANSIENT not in request.facts:
-            raise InTheWay(one.id, one.state, one.op)
+            raise ActionInProgress(one.id, one.state, one.op)
 
 
-async def _completed(uow: UnitOfWork, request: Request, found: Object, spec: Any, marks: Marks) -> Request:  # noqa: ANN401
+async def _completed(uow: UnitOfWork, request: Request, found: Object, spec: Any, marks: InstanceStatus) -> Request:  # noqa: ANN401
     """Number the operation, and the spec if there is a new one."""
     book = book_of(found, await holder_of(uow, found))
     former = uow.objects.get(found.key)

@@ -44,7 +44,7 @@ from stateward.domains.edge.model import (
     text_of,
     thing_of,
 )
-from stateward.domains.edge.records.instance_record import Rules, after, decided
+from stateward.domains.edge.records.instance_record import DecisionRules, after, decided
 from stateward.domains.edge.references import referenced
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Request, Temporary
 from stateward.engine.handlers import Parked
@@ -130,7 +130,7 @@ class Handlers:
     def _without_agent(self, job: Job, event: str) -> Ending:
         """End an operation without asking the agent."""
         found, facts = job.claim.object, frozenset({IGNORE_AGENT})
-        rules = Rules(lifecycle=INSTANCES[found.kind])
+        rules = DecisionRules(lifecycle=INSTANCES[found.kind])
         book = book_of(found, job.claim.operation)
         if book.state in AFTER_PHASE:  # the phase before is newer than what was claimed
             book = replace(book, state=AFTER_PHASE[book.state])

@@ -6,7 +6,7 @@ uow has changed already in this transaction goes before what the store still sho
 
 from collections.abc import Iterable
 
-from stateward.domains.edge.errors import BeingDeleted, Upgrading
+from stateward.domains.edge.errors import ReferenceBeingDeleted, Upgrading
 from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, CloudletState
 from stateward.domains.edge.model import cloudlet_marks, cluster_id, marks_of, seat_of
 from stateward.domains.edge.records.instance_record import ERRORS
@@ -43,7 +43,7 @@ async def open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Object:
     ns, within = request.ns, request.parent
     found = await object_at(uow, ns, name, CLOUDLET.kind)
     if found.state == CloudletState.DELETE_PREPARE and (within is None or within != found.op):
-        raise BeingDeleted(f"cloudlet {name}")
+        raise ReferenceBeingDeleted(f"cloudlet {name}")
     if found.state == CloudletState.UPDATE_ERROR or seat_of(found, await holder_of(uow, found)).upgrading:
         raise Upgrading(name, found.state, patient=request.actor == CLOCK)
     return found

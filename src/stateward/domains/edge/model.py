@@ -9,8 +9,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
-from stateward.domains.edge.records.agent_upgrade import IN_UPGRADE, Seat
-from stateward.domains.edge.records.instance_record import ERRORS, Book
+from stateward.domains.edge.records.agent_upgrade import IN_UPGRADE, AgentSlots
+from stateward.domains.edge.records.instance_record import ERRORS, InstanceRecord
 from stateward.engine import Request
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
@@ -133,7 +133,7 @@ class AppInst(Struct, frozen=True):
 # --- what is kept beside ---------------------------------------------------------------------------------------------
 
 
-class Marks(Struct, frozen=True, omit_defaults=True):
+class InstanceStatus(Struct, frozen=True, omit_defaults=True):
     """What is kept of an instance beside its spec: the numbers, the last spec that was Ready, who has reserved it."""
 
     issued: int = 0
@@ -149,7 +149,7 @@ class Marks(Struct, frozen=True, omit_defaults=True):
     reserved_by: str = ""
 
 
-class Held(Struct, frozen=True, omit_defaults=True):
+class HeldAgent(Struct, frozen=True, omit_defaults=True):
     """An agent of another installation, which is not let in: since when, when it last dialled, and what it has."""
 
     installation: str
@@ -159,7 +159,7 @@ class Held(Struct, frozen=True, omit_defaults=True):
     things: tuple[str, ...] = ()
 
 
-class CloudletMarks(Struct, frozen=True, omit_defaults=True):
+class CloudletStatus(Struct, frozen=True, omit_defaults=True):
     """What is kept of a cloudlet's agents; `controller` is the process that the serving one is connected to.
 
     `installation` is the one that the cloudlet belongs to (None: no agent with an identity has served).
@@ -176,10 +176,10 @@ class CloudletMarks(Struct, frozen=True, omit_defaults=True):
     heir_controller: str = ""
     orphans: tuple[str, ...] = ()
     installation: str | None = None
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldAgent, ...] = ()
 
 
-class AppMarks(Struct, frozen=True, omit_defaults=True):
+class AppStatus(Struct, frozen=True, omit_defaults=True):
     """Where an app is: its instances, those that are on their way out, and the demand seen so far by cloudlet."""
 
     members: tuple[str, ...] = ()
@@ -194,9 +194,9 @@ def spec_of(found: Object, form: type[T]) -> T:
     return msgspec.json.decode(found.spec, type=form)
 
 
-def marks_of(found: Object) -> Marks:
+def marks_of(found: Object) -> InstanceStatus:
     """Read what is kept of an instance."""
-    return msgspec.json.decode(found.seen, type=Marks)
+    return msgspec.json.decode(found.seen, type=InstanceStatus)
 
 
 def text_of(record: Struct) -> str:
@@ -274,11 +274,11 @@ def checked_parts(kind: str, object_id: str) -> list[str]:
 # --- records as the pure parts know them -----------------------------------------------------------------------------
 
 
-def book_of(found: Object, operation: Operation | None, notify: int = 0) -> Book:
+def book_of(found: Object, operation: Operation | None, notify: int = 0) -> InstanceRecord:
     """Return an instance as the guard and the settling know it."""
     marks = marks_of(found)
     under_way = operation is not None or (found.state in ERRORS and marks.undoing)
-    return Book(
+    return InstanceRecord(
         state=INSTANCES[found.kind].state(found.state),
         operation=marks.operation if under_way else 0,
         generation=marks.generation,
@@ -292,7 +292,7 @@ def book_of(found: Object, operation: Operation | None, notify: int = 0) -> Book
     )
 
 
-def kept(marks: Marks, book: Book) -> Marks:
+def kept(marks: InstanceStatus, book: InstanceRecord) -> InstanceStatus:
     """Return what is kept of an instance after its record has changed."""
     return replace(
         marks,
@@ -311,17 +311,17 @@ def facts_of(operation: Operation | None) -> frozenset[str]:
     return frozenset() if operation is None else frozenset(msgspec.json.decode(operation.facts, type=list[str]))
 
 
-def cloudlet_marks(found: Object) -> CloudletMarks:
+def cloudlet_marks(found: Object) -> CloudletStatus:
     """Read what is kept of a cloudlet's agents."""
-    return msgspec.json.decode(found.seen, type=CloudletMarks)
+    return msgspec.json.decode(found.seen, type=CloudletStatus)
 
 
-def seat_of(found: Object, operation: Operation | None) -> Seat:
+def seat_of(found: Object, operation: Operation | None) -> AgentSlots:
     """Return a cloudlet as the succession knows it."""
     marks = cloudlet_marks(found)
     init = found.state == CloudletState.INIT_OK and operation is not None and operation.action == "upgrade"
     upgrading = found.state in IN_UPGRADE or init
-    return Seat(
+    return AgentSlots(
         found.state,
         marks.version,
         marks.target,
@@ -333,7 +333,7 @@ def seat_of(found: Object, operation: Operation | None) -> Seat:
     )
 
 
-def with_seat(marks: CloudletMarks, seat: Seat) -> CloudletMarks:
+def with_seat(marks: CloudletStatus, seat: AgentSlots) -> CloudletStatus:
     """Return what is kept of a cloudlet's agents after the seat has changed."""
     return replace(marks, version=seat.version, issued=seat.issued, serving=seat.serving, heir=seat.heir)
 

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 from stateward.access.lifecycle import TOKEN
 from stateward.agents.messages import Load
-from stateward.domains.edge.agents.agent_hub import BEAT, RETRY, Office
-from stateward.domains.edge.agents.controller_lease import LEASE, Presence
+from stateward.domains.edge.agents.agent_hub import BEAT, RETRY, AgentHub
+from stateward.domains.edge.agents.controller_lease import LEASE, ControllerLease
 from stateward.domains.edge.api.routes import routes
 from stateward.domains.edge.demo import run_demo
 from stateward.domains.edge.handlers import Handlers
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR, LISTENER
-from stateward.domains.edge.policy.demand import Carried
-from stateward.domains.edge.policy.policy_controller import EVERY, Steward
+from stateward.domains.edge.policy.demand import ClusterLoad
+from stateward.domains.edge.policy.policy_controller import EVERY, PolicyController
 from stateward.domains.edge.references import guard_record, referenced
 from stateward.domains.edge.service import Service
 from stateward.domains.plugin import DomainPlugin, ProcessContext
@@ -38,8 +38,8 @@ class EdgePlugin(DomainPlugin):
     """The edge domain in a process."""
 
     service: Service
-    office: Office
-    steward: Steward
+    office: AgentHub
+    steward: PolicyController
 
     def __init__(
         self,
@@ -65,16 +65,16 @@ class EdgePlugin(DomainPlugin):
         """Create the parts of the domain that need the engine."""
         self._handlers.engine = engine
         self.service = Service(engine)
-        self.steward = Steward(self.service, every=self._every)
-        self.presence = Presence(engine, lease=self._lease)
-        self.office = Office(engine, self.presence.id, self._context.random, self._loaded, **self._times)
+        self.steward = PolicyController(self.service, every=self._every)
+        self.presence = ControllerLease(engine, lease=self._lease)
+        self.office = AgentHub(engine, self.presence.id, self._context.random, self._loaded, **self._times)
 
     async def _loaded(self, ns: str, cluster: str, load: Load) -> None:
         if not load.is_in_range:
             log.warning("a load was reported of %s that is out of range: it does not count", cluster)
             return
         try:
-            await self.service.loaded(ns, cluster, Carried(load.cpu, load.mem, load.connections))
+            await self.service.loaded(ns, cluster, ClusterLoad(load.cpu, load.mem, load.connections))
         except NotFound:
             log.warning("a load was reported of %s, which is not known", cluster)
 

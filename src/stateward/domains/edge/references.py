@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from stateward.domains.edge.errors import InUse
+from stateward.domains.edge.errors import StillReferenced
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
 from stateward.domains.edge.lookups import NOT_PRESENT, maybe_at, object_at
 from stateward.domains.edge.model import (
@@ -106,7 +106,7 @@ async def _refuse_use(uow: UnitOfWork, record: Object) -> None:
             if any(spec.get(field) == name for spec in _specs(user) for field in named_by)
         ]
     if found:
-        raise InUse(f"{kind} {name}", found)
+        raise StillReferenced(f"{kind} {name}", found)
 
 
 async def _all_of(uow: UnitOfWork, ns: str, kind: str) -> list[Object]:

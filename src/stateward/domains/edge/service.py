@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.errors import AgentMoved
+from stateward.domains.edge.errors import AgentConnectionChanged
 from stateward.domains.edge.handlers import beside, birth
 from stateward.domains.edge.lifecycle import (
     APP,
@@ -35,7 +35,7 @@ from stateward.domains.edge.model import (
     spec_of,
 )
 from stateward.domains.edge.policy.cluster_release import count_interval
-from stateward.domains.edge.policy.demand import Carried, desired_nodes
+from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes
 from stateward.engine import Accepted, AlreadyExists, Denied, Engine, NotFound, Refused
 from stateward.engine.errors import KeyReused
 from stateward.errors import BadInput
@@ -47,7 +47,7 @@ MOST = 100_000
 TRIES = 3
 
 
-class Caller(Struct, frozen=True):
+class EdgeCaller(Struct, frozen=True):
     """Who asks: the actor of the tables, the name behind it, and the overrides and the key that came with the call."""
 
     actor: str = USER
@@ -64,7 +64,7 @@ class Service:
 
     # --- cloudlets ---------------------------------------------------------------------------------------------------
 
-    async def create_cloudlet(self, ns: str, name: str, spec: CloudletSpec, by: Caller) -> Accepted:
+    async def create_cloudlet(self, ns: str, name: str, spec: CloudletSpec, by: EdgeCaller) -> Accepted:
         """Make a cloudlet, or bring one back; it waits for its agent to start."""
         how: dict[str, Any] = {"spec": plain(spec), "actor": by.actor, "who": by.who, "key": by.key}
         try:
@@ -73,40 +73,40 @@ class Service:
             await self.found(ns, name, CLOUDLET.kind)
             return await self.engine.act(ns, name, "create", **how)
 
-    async def change_cloudlet(self, ns: str, name: str, change: dict[str, Any], by: Caller) -> Accepted:
+    async def change_cloudlet(self, ns: str, name: str, change: dict[str, Any], by: EdgeCaller) -> Accepted:
         """Change what is done about missing instances and orphans."""
         return await self._act(ns, name, CLOUDLET.kind, "change", by, args={"change": change})
 
-    async def upgrade(self, ns: str, name: str, version: str, within: float, by: Caller) -> Accepted:
+    async def upgrade(self, ns: str, name: str, version: str, within: float, by: EdgeCaller) -> Accepted:
         """Have the agent start its successor, which has so many seconds to come up."""
         return await self._act(ns, name, CLOUDLET.kind, "upgrade", by, args={"version": version, "within": within})
 
-    async def fix(self, ns: str, name: str, by: Caller) -> Accepted:
+    async def fix(self, ns: str, name: str, by: EdgeCaller) -> Accepted:
         """Say that a failed upgrade is settled: the cloudlet is Ready if its agent is connected, and Offline if not."""
         for _ in range(TRIES):
             served = cloudlet_marks(await self.found(ns, name, CLOUDLET.kind)).serving > 0
             facts = by.facts | {SERVED} if served else by.facts
-            with suppress(AgentMoved):
+            with suppress(AgentConnectionChanged):
                 return await self._act(ns, name, CLOUDLET.kind, "fix", replace(by, facts=facts))
-        raise AgentMoved(name)
+        raise AgentConnectionChanged(name)
 
-    async def hand_over(self, ns: str, name: str, installation: str | None, by: Caller) -> Accepted:
+    async def hand_over(self, ns: str, name: str, installation: str | None, by: EdgeCaller) -> Accepted:
         """Hand a cloudlet over to a held installation of the agent; None: to the only one."""
         return await self._act(ns, name, CLOUDLET.kind, "handover", by, args={"installation": installation})
 
-    async def delete_cloudlet(self, ns: str, name: str, by: Caller) -> Accepted:
+    async def delete_cloudlet(self, ns: str, name: str, by: EdgeCaller) -> Accepted:
         """Remove a cloudlet."""
         return await self._act(ns, name, CLOUDLET.kind, "delete", by)
 
     # --- instances ---------------------------------------------------------------------------------------------------
 
-    async def create_cluster(self, ns: str, cloudlet: str, name: str, spec: ClusterInst, by: Caller) -> Accepted:
+    async def create_cluster(self, ns: str, cloudlet: str, name: str, spec: ClusterInst, by: EdgeCaller) -> Accepted:
         """Make a cluster on a cloudlet."""
         if name.startswith(AUTO):
             raise BadInput("name", name, f"one that does not begin with {AUTO}")
         return await self._create(ns, cluster_id(cloudlet, name), CLUSTERINST.kind, by, (cloudlet,), spec=plain(spec))
 
-    async def create_app(self, ns: str, cloudlet: str, cluster: str, app: str, by: Caller) -> Accepted:
+    async def create_app(self, ns: str, cloudlet: str, cluster: str, app: str, by: EdgeCaller) -> Accepted:
         """Deploy an app in a cluster, or on an autocluster."""
         record = await self.record(ns, APP.kind, app)
         policy = spec_of(record, AppSpec).autoprov
@@ -114,18 +114,18 @@ class Service:
         if policy:
             around.append(record_id(AUTOPROV.kind, policy))
         facts = by.facts | {DEPENDENCIES} if cluster.startswith(AUTO) else by.facts
-        caller = Caller(by.actor, by.who, facts, by.key)
+        caller = EdgeCaller(by.actor, by.who, facts, by.key)
         return await self._create(ns, app_id(cloudlet, cluster, app), APPINST.kind, caller, around)
 
-    async def update(self, ns: str, id_: str, kind: str, change: dict[str, Any], by: Caller) -> Accepted:
+    async def update(self, ns: str, id_: str, kind: str, change: dict[str, Any], by: EdgeCaller) -> Accepted:
         """Change an instance."""
         return await self._act(ns, id_, kind, "update", by, args={"change": change})
 
-    async def refresh(self, ns: str, id_: str, by: Caller) -> Accepted:
+    async def refresh(self, ns: str, id_: str, by: EdgeCaller) -> Accepted:
         """Bring an AppInst up to what its app is now."""
         return await self._act(ns, id_, APPINST.kind, "update", by, args={"refresh": True})
 
-    async def delete(self, ns: str, id_: str, kind: str, by: Caller) -> Accepted:
+    async def delete(self, ns: str, id_: str, kind: str, by: EdgeCaller) -> Accepted:
         """Remove an instance."""
         return await self._act(ns, id_, kind, "delete", by)
 
@@ -134,7 +134,7 @@ class Service:
         ns: str,
         id_: str,
         kind: str,
-        by: Caller,
+        by: EdgeCaller,
         around: Iterable[str],
         spec: dict[str, Any] | None = None,
     ) -> Accepted:
@@ -157,7 +157,7 @@ class Service:
         await self._known(ns, id_, kind)
         return await self.engine.submit(second)
 
-    async def _act(self, ns: str, id_: str, kind: str, action: str, by: Caller, args: Any = None) -> Accepted:  # noqa: ANN401
+    async def _act(self, ns: str, id_: str, kind: str, action: str, by: EdgeCaller, args: Any = None) -> Accepted:  # noqa: ANN401
         found = await self._known(ns, id_, kind)
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "args": args, "key": by.key}
         around = beside(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
@@ -170,7 +170,7 @@ class Service:
 
     # --- flavors, apps, policies -------------------------------------------------------------------------------------
 
-    async def define(self, ns: str, kind: str, name: str, spec: Struct, by: Caller) -> Object:
+    async def define(self, ns: str, kind: str, name: str, spec: Struct, by: EdgeCaller) -> Object:
         """Write down a flavor, an app or a policy, in the place of the former one."""
         id_, how = record_id(kind, name), {"spec": plain(spec), "actor": by.actor, "who": by.who}
         try:
@@ -178,7 +178,7 @@ class Service:
         except AlreadyExists:
             return (await self.engine.act(ns, id_, "update", **how)).object
 
-    async def drop(self, ns: str, kind: str, name: str, by: Caller) -> None:
+    async def drop(self, ns: str, kind: str, name: str, by: EdgeCaller) -> None:
         """Strike out a flavor, an app or a policy."""
         await self.engine.act(ns, (await self.record(ns, kind, name)).id, "delete", actor=by.actor, who=by.who)
 
@@ -209,7 +209,7 @@ class Service:
 
     # --- demand ------------------------------------------------------------------------------------------------------
 
-    async def loaded(self, ns: str, cluster: str, load: Carried) -> Accepted | None:
+    async def loaded(self, ns: str, cluster: str, load: ClusterLoad) -> Accepted | None:
         """Take how much a cluster carries; its policy may change the number of its nodes."""
         found = await self.found(ns, cluster, CLUSTERINST.kind)
         spec = spec_of(found, ClusterInst)
@@ -220,7 +220,7 @@ class Service:
         if nodes == spec.nodes:
             return None
         try:
-            return await self.update(ns, cluster, CLUSTERINST.kind, {"nodes": nodes}, Caller(who="autoscale"))
+            return await self.update(ns, cluster, CLUSTERINST.kind, {"nodes": nodes}, EdgeCaller(who="autoscale"))
         except Denied:
             return None  # something is under way: the next report will tell again
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
 from stateward.agents.agent import Agent
-from stateward.agents.inprocess import Switchboard
-from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.inprocess import InProcessDialer
+from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
-from stateward.domains.edge.agents.agent_hub import Office
+from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR
 from stateward.domains.edge.model import (
     AppSpec,
@@ -29,7 +29,7 @@ from stateward.domains.edge.model import (
     marks_of,
 )
 from stateward.domains.edge.plugin import EdgePlugin
-from stateward.domains.edge.service import Caller, Service
+from stateward.domains.edge.service import EdgeCaller, Service
 from stateward.domains.plugin import ProcessContext
 from stateward.engine import Accepted, Engine, NotFound
 from stateward.store.changes import Changes
@@ -39,8 +39,8 @@ from stateward.store.records import Key, Object, Operation
 from tests.stores import fresh_store
 
 NS = "lab"
-ANN = Caller("user", "ann")
-ADA = Caller("admin", "ada")
+ANN = EdgeCaller("user", "ann")
+ADA = EdgeCaller("admin", "ada")
 PATIENT = 60.0
 
 
@@ -48,14 +48,14 @@ class Hand:
     """An agent at work in this process, with its site."""
 
     def __init__(self, cloudlet: str, site: SimulatedSite, version: str = "1.0", installation: str = "") -> None:
-        self.site, self.board, self.version = site, Switchboard(None, NS, cloudlet), version
+        self.site, self.board, self.version = site, InProcessDialer(None, NS, cloudlet), version
         self.installation = installation
         self.task: asyncio.Task[None] | None = None
 
-    def start(self, office: Office) -> None:
+    def start(self, office: AgentHub) -> None:
         self.board.host = office
         self.agent = Agent(
-            self.site, self.board, self.version, Unsucceeded(), look_every=0.05, installation=self.installation
+            self.site, self.board, self.version, NoUpgrade(), look_every=0.05, installation=self.installation
         )
         self.task = asyncio.create_task(self.agent.run())
 
@@ -79,7 +79,7 @@ class House:
         return self.plugin.service
 
     @property
-    def office(self) -> Office:
+    def office(self) -> AgentHub:
         return self.plugin.office
 
     async def cloudlet(self, name: str = "munich", hand: Hand | None = None, **spec: Any) -> Hand:

@@ -15,8 +15,8 @@ import httpx
 import msgspec
 
 import stateward
-from stateward.agents.local_state import Notebook
-from stateward.agents.self_upgrade import Holder
+from stateward.agents.local_state import LocalState
+from stateward.agents.self_upgrade import LockHolder
 from stateward.drivers.confinement.uids import CLAIMS
 from tests.integration.domains.edge.proxy import Proxy
 from tests.integration.drivers.local.host import records_in
@@ -94,9 +94,9 @@ class Field:
         self.sure(lambda: holder.pid not in processes("--cloudlet"))
 
     @property
-    def holder(self) -> Holder:
+    def holder(self) -> LockHolder:
         """The agent that serves, as it says in its folder."""
-        return msgspec.json.decode((self.folder / "site" / "agent.json").read_bytes(), type=Holder)
+        return msgspec.json.decode((self.folder / "site" / "agent.json").read_bytes(), type=LockHolder)
 
     def agents(self) -> list[int]:
         """Return the agents that run here, whether they serve or wait to."""
@@ -162,7 +162,7 @@ class Field:
 
     def things(self) -> list[str]:
         """Return what the agent has written down to exist."""
-        return [one.name for one in Notebook(self.folder / "site" / "things")]
+        return [one.name for one in LocalState(self.folder / "site" / "things")]
 
     def nodes(self, cluster: str) -> int:
         """Count the node processes of a cluster that really run on this machine."""

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import Existing, Order, Report, Work
-from stateward.agents.site import SiteError, Tell
+from stateward.agents.messages import AgentOrder, AgentReport, Existing, OrderAction
+from stateward.agents.site import ReportProgress, SiteError
 from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT
 from stateward.engine import NotFound
 from stateward.store.changes import Changes
@@ -33,8 +33,8 @@ def fail_creates(hand: Hand) -> None:
     """Let the site of an agent fail with whatever it is to create."""
     do = hand.site.do
 
-    async def fail(order: Order, tell: Tell) -> None:
-        if order.work is Work.CREATE:
+    async def fail(order: AgentOrder, tell: ReportProgress) -> None:
+        if order.work is OrderAction.CREATE:
             hand.site.things[order.name] = Existing(order.generation, whole=False)
             raise SiteError("not today")
         await do(order, tell)
@@ -93,7 +93,7 @@ async def test_a_late_report_about_a_removed_instance_is_rejected_and_journaled(
     await house.cluster()
     before = await house.marks(C1)
     await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, ANN))
-    await hand.agent._say(Report("ready", before.issued, before.generation, hand.agent.connection, "c1"))
+    await hand.agent._say(AgentReport("ready", before.issued, before.generation, hand.agent.connection, "c1"))
     await house.until_true("munich", lambda _: house.office.rejected.total() == 1)
     assert (await house.history(C1))[-1].event == "rejected: ready"
     await nobody_finds(house, C1)

@@ -17,10 +17,10 @@ import msgspec
 import pytest
 
 from stateward.agents.agent import Agent
-from stateward.agents.dialer import Caller
+from stateward.agents.dialer import WebSocketDialer
 from stateward.agents.inprocess import AgentEnd
 from stateward.agents.messages import Load, Welcome, encode
-from stateward.agents.self_upgrade import Unsucceeded
+from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
 from tests.integration.domains.edge.proxy import read_frame
 from tests.integration.server.processes import Served
@@ -125,8 +125,8 @@ class Lab:
         return self.client.get(f"{EDGE}{path}").json()
 
     def agent(self, cloudlet: str, port: int) -> Agent:
-        caller = Caller([f"ws://127.0.0.1:{port}"], NS, cloudlet, self.tokens[cloudlet], Random(1))
-        return Agent(SimulatedSite(), caller, "1.0", Unsucceeded(), look_every=0.1)
+        caller = WebSocketDialer([f"ws://127.0.0.1:{port}"], NS, cloudlet, self.tokens[cloudlet], Random(1))
+        return Agent(SimulatedSite(), caller, "1.0", NoUpgrade(), look_every=0.1)
 
     async def until(self, path: str, *states: str) -> Any:
         return await self.sure(lambda: (found := self.get(path)).get("state") in states and not found["op"] and found)
@@ -267,7 +267,7 @@ class HangsUp:
 
 async def test_a_welcome_alone_does_not_reset_the_backoff() -> None:
     controller = HangsUp()
-    task = asyncio.create_task(Agent(SimulatedSite(), controller, "1.0", Unsucceeded()).run())
+    task = asyncio.create_task(Agent(SimulatedSite(), controller, "1.0", NoUpgrade()).run())
     async with asyncio.timeout(PATIENT):
         while controller.dialled < 20:
             await asyncio.sleep(0)

@@ -7,9 +7,9 @@ import pytest
 
 from stateward.agents.messages import Load
 from stateward.agents.simulation import SimulatedSite
-from stateward.domains.edge.model import AppMarks, CloudletSpec, ClusterInst, marks_of, spec_of
+from stateward.domains.edge.model import AppStatus, CloudletSpec, ClusterInst, marks_of, spec_of
 from stateward.domains.edge.policy.app_members import app_marks
-from stateward.domains.edge.policy.demand import Carried
+from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.service import Service
 from stateward.engine import Accepted, Denied
 from stateward.store.records import Key, Object
@@ -19,7 +19,7 @@ from tests.stores import fresh_store
 PATIENT = 60.0
 
 
-async def marks(house: House, app: str = "web") -> AppMarks:
+async def marks(house: House, app: str = "web") -> AppStatus:
     return app_marks(await house.get(f"app.{app}"))
 
 
@@ -61,12 +61,12 @@ async def test_a_cluster_grows_and_shrinks_with_its_load(house: House) -> None:
     await house.cloudlet()
     await house.autoscale("busy", min=1, max=4, cpu=100.0)
     await house.cluster(autoscale="busy")
-    accepted = await house.service.loaded(NS, "munich:c1", Carried(cpu=350.0))
+    accepted = await house.service.loaded(NS, "munich:c1", ClusterLoad(cpu=350.0))
     assert accepted is not None
     await house.ended(accepted)
     assert spec_of(await house.get("munich:c1"), ClusterInst).nodes == 4
-    assert await house.service.loaded(NS, "munich:c1", Carried(cpu=390.0)) is None
-    accepted = await house.service.loaded(NS, "munich:c1", Carried(cpu=90.0))
+    assert await house.service.loaded(NS, "munich:c1", ClusterLoad(cpu=390.0)) is None
+    accepted = await house.service.loaded(NS, "munich:c1", ClusterLoad(cpu=90.0))
     assert accepted is not None
     assert (await house.ended(accepted)).status == "succeeded"
     assert spec_of(await house.get("munich:c1"), ClusterInst).nodes == 1

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.agents.site import SiteError
-from stateward.domains.edge.errors import AdminOnly, BeingDeleted, InTheWay, InUse, Reserved
+from stateward.domains.edge.errors import ActionInProgress, AdminOnly, ReferenceBeingDeleted, Reserved, StillReferenced
 from stateward.domains.edge.lifecycle import IGNORE_AGENT
 from stateward.domains.edge.model import AppSpec, ClusterInst, marks_of, spec_of
-from stateward.domains.edge.service import Caller
+from stateward.domains.edge.service import EdgeCaller
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
 from stateward.store.port import Store
@@ -43,14 +43,14 @@ async def test_an_app_waits_for_no_cluster_that_is_not_ready(house: House) -> No
     await house.app()
     gate = hold(hand)
     created = await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
-    with pytest.raises(InTheWay, match="operation"):
+    with pytest.raises(ActionInProgress, match="operation"):
         await house.service.create_app(NS, "munich", "c1", "web", ANN)
     gate.set()
     await house.ended(created)
     await house.deployed()
     hold(hand)
     await house.service.update(NS, WEB, APP, {"count": 2}, ANN)
-    with pytest.raises(InTheWay):
+    with pytest.raises(ActionInProgress):
         await house.service.update(NS, C1, CLUSTER, {"nodes": 2}, ANN)
 
 
@@ -59,11 +59,11 @@ async def test_a_cluster_in_use_is_not_deleted_and_says_by_whom(house: House) ->
     await house.cluster()
     await house.app()
     await house.deployed()
-    with pytest.raises(InUse, match="in use by AppInst munich:c1:web"):
+    with pytest.raises(StillReferenced, match="in use by AppInst munich:c1:web"):
         await house.service.delete(NS, C1, CLUSTER, ANN)
-    with pytest.raises(InUse):
+    with pytest.raises(StillReferenced):
         await house.service.delete_cloudlet(NS, "munich", ANN)
-    with pytest.raises(InUse):
+    with pytest.raises(StillReferenced):
         await house.service.drop(NS, "edge.app", "web", ANN)
 
 
@@ -95,7 +95,7 @@ async def test_what_refers_to_something_that_is_being_deleted_is_refused(house: 
     gate = asyncio.Event()
     hand.site.gate = lambda _: gate
     deleted = await house.service.delete(NS, C1, CLUSTER, ANN)
-    with pytest.raises(BeingDeleted, match="being deleted"):
+    with pytest.raises(ReferenceBeingDeleted, match="being deleted"):
         await house.service.create_app(NS, "munich", "c1", "web", ANN)
     gate.set()
     await house.ended(deleted)
@@ -120,7 +120,7 @@ async def test_of_racing_creates_and_deletes_no_app_is_ever_without_its_cluster(
 
 async def test_overrides_are_for_administrators(house: House) -> None:
     await house.cloudlet()
-    by = Caller("user", "ann", frozenset({IGNORE_AGENT}))
+    by = EdgeCaller("user", "ann", frozenset({IGNORE_AGENT}))
     with pytest.raises(AdminOnly):
         await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), by)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.agents.messages import Existing, Order, Work
+from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteError
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_marks, marks_of, spec_of
@@ -217,15 +217,15 @@ async def test_an_agent_at_work_on_a_cluster_is_busy_for_what_is_in_it(house: Ho
     said: list[str] = []
     agent = hand.agent
 
-    async def noted(order: Order, event: str, error: str = "") -> None:
+    async def noted(order: AgentOrder, event: str, error: str = "") -> None:
         said.append(f"{order.name} {event}")
 
     agent._report = noted  # type: ignore[method-assign]
     notify = agent.connection
-    await agent._ordered(Order(Work.CREATE, 1, 1, notify, "c1"))
-    await agent._ordered(Order(Work.CREATE, 2, 2, notify, "c1:web", "c1"))
-    await agent._ordered(Order(Work.DELETE, 3, 1, notify, "c1"))
-    await agent._ordered(Order(Work.CREATE, 4, 4, notify, "c2"))
+    await agent._ordered(AgentOrder(OrderAction.CREATE, 1, 1, notify, "c1"))
+    await agent._ordered(AgentOrder(OrderAction.CREATE, 2, 2, notify, "c1:web", "c1"))
+    await agent._ordered(AgentOrder(OrderAction.DELETE, 3, 1, notify, "c1"))
+    await agent._ordered(AgentOrder(OrderAction.CREATE, 4, 4, notify, "c2"))
     assert said == ["c1 creating", "c1:web busy", "c1 busy", "c2 creating"]
     hand.site.free.set()
 

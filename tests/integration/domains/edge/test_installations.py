@@ -9,7 +9,7 @@ import pytest
 from stateward.agents.messages import Existing
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.schemas import view
-from stateward.domains.edge.model import CloudletMarks, Held, cloudlet_marks
+from stateward.domains.edge.model import CloudletStatus, HeldAgent, cloudlet_marks
 from stateward.engine import Refused
 from stateward.errors import BadInput
 from stateward.store.port import Store
@@ -24,14 +24,14 @@ def hand(installation: str) -> Hand:
     return Hand("munich", SimulatedSite(), installation=installation)
 
 
-async def marks(house: House) -> CloudletMarks:
+async def marks(house: House) -> CloudletStatus:
     return cloudlet_marks(await house.get("munich"))
 
 
-async def held(house: House, installation: str, *things: str) -> Held:
+async def held(house: House, installation: str, *things: str) -> HeldAgent:
     """Wait until an installation is held, and has told that it has these things."""
 
-    def condition(one: Held) -> bool:
+    def condition(one: HeldAgent) -> bool:
         return one.installation == installation and one.things == things
 
     found = await house.until_true("munich", lambda one: any(map(condition, cloudlet_marks(one).held)))

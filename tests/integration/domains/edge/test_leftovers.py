@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import Existing, Order, Progress, Work
+from stateward.agents.messages import AgentOrder, Existing, OrderAction, ProgressMessage
 from stateward.agents.simulation import SimulatedSite
-from stateward.agents.site import SiteError, Tell
-from stateward.domains.edge.errors import Limit
+from stateward.agents.site import ReportProgress, SiteError
+from stateward.domains.edge.errors import LimitReached
 from stateward.domains.edge.model import MOST_RESERVABLE, ClusterInst, marks_of, spec_of
 from stateward.engine import Accepted
 from stateward.store.changes import Changes
@@ -32,17 +32,17 @@ class Stubborn(SimulatedSite):
 
     def __init__(self) -> None:
         super().__init__()
-        self.refuses: frozenset[Work] = frozenset()
+        self.refuses: frozenset[OrderAction] = frozenset()
         self.about = ""
 
-    async def do(self, order: Order, tell: Tell) -> None:
+    async def do(self, order: AgentOrder, tell: ReportProgress) -> None:
         if order.work in self.refuses and self.about in ("", order.name):
             self.things[order.name] = Existing(order.generation, whole=False)
             raise SiteError("not today")
         await super().do(order, tell)
 
 
-async def stubborn(house: House, *refuses: Work, about: str = "", ready: bool = True) -> Stubborn:
+async def stubborn(house: House, *refuses: OrderAction, about: str = "", ready: bool = True) -> Stubborn:
     """Have a cloudlet on which a cluster is ready, or nothing yet, and whose site refuses from then on."""
     site = Stubborn()
     await house.cloudlet(hand=Hand("munich", site))
@@ -71,7 +71,7 @@ async def delete(house: House) -> Accepted:
 
 
 async def test_what_could_be_neither_created_nor_removed_is_deleted_by_its_user(house: House) -> None:
-    site = await stubborn(house, *Work, ready=False)
+    site = await stubborn(house, *OrderAction, ready=False)
     await left(house, await create(house), "CreateError")
     site.refuses = frozenset()
     assert (await house.ended(await delete(house))).status == "succeeded"
@@ -79,7 +79,7 @@ async def test_what_could_be_neither_created_nor_removed_is_deleted_by_its_user(
 
 
 async def test_an_update_that_failed_for_good_is_tried_again_by_its_user(house: House) -> None:
-    site = await stubborn(house, *Work)
+    site = await stubborn(house, *OrderAction)
     await left(house, await update(house, 3), "UpdateError")
     assert spec_of(await house.get(C1), ClusterInst).nodes == 2
     site.refuses = frozenset()
@@ -90,7 +90,7 @@ async def test_an_update_that_failed_for_good_is_tried_again_by_its_user(house: 
 
 @pytest.mark.parametrize("begun", [update, delete], ids=["an update", "a delete"])
 async def test_what_failed_for_good_is_deleted_by_its_user(house: House, begun: Callable[..., object]) -> None:
-    site = await stubborn(house, *Work)
+    site = await stubborn(house, *OrderAction)
     if begun is update:
         await left(house, await update(house, 3), "UpdateError")
     else:
@@ -104,7 +104,7 @@ async def test_a_cluster_whose_apps_will_not_go_is_ready_again_and_says_who_is_i
     site = await stubborn(house)
     await house.app(auto_delete=True)
     await house.deployed()
-    site.refuses, site.about = frozenset({Work.DELETE}), "c1:web"
+    site.refuses, site.about = frozenset({OrderAction.DELETE}), "c1:web"
     operation = await house.ended(await delete(house))
     assert (operation.status, operation.error) == ("failed", f"in use by {WEB}")
     assert await house.state(C1) == "Ready"
@@ -120,7 +120,7 @@ async def test_a_cloudlet_that_was_offline_and_is_not_deleted_after_all_is_ready
     (hand,) = house.hands
     await hand.kill()
     await house.until("munich", "Offline")
-    site.refuses, site.about = frozenset({Work.DELETE}), "autocluster:web"
+    site.refuses, site.about = frozenset({OrderAction.DELETE}), "autocluster:web"
     deleted = await house.service.delete_cloudlet(NS, "munich", ANN)
     await house.until("munich:autocluster:web", "DeleteRequested")
     hand.start(house.office)
@@ -136,7 +136,7 @@ async def test_progress_gives_an_operation_time(house: House) -> None:
     await house.told(accepted, 1)
     before = await deadline(house, accepted, soon=True)
     marks = await house.marks(C1)
-    word = Progress("still at it", marks.issued, marks.generation, hand.agent.connection, "c1")
+    word = ProgressMessage("still at it", marks.issued, marks.generation, hand.agent.connection, "c1")
     await hand.agent._say(word)
     await house.told(accepted, 2)
     assert await deadline(house, accepted) > before + 60.0
@@ -163,7 +163,7 @@ async def test_progress_that_is_late_is_journaled_as_rejected(house: House) -> N
     hand = await house.cloudlet()
     await house.cluster()
     marks = await house.marks(C1)
-    await hand.agent._say(Progress("too late", marks.issued, marks.generation, hand.agent.connection, "c1"))
+    await hand.agent._say(ProgressMessage("too late", marks.issued, marks.generation, hand.agent.connection, "c1"))
     async with asyncio.timeout(PATIENT):
         while "rejected: progress" not in [line.event for line in await house.history(C1)]:
             await asyncio.sleep(0.005)
@@ -178,7 +178,7 @@ async def test_a_cloudlet_has_at_most_so_many_reservable_clusters_and_the_lowest
     apps = [f"autocluster{n}" for n in range(MOST_RESERVABLE)]
     made = [await house.service.create_app(NS, "munich", one, "web", ANN) for one in apps]
     assert [marks_of(one.object).cluster for one in made] == [f"reservable{n}" for n in range(64)]
-    with pytest.raises(Limit, match="64"):
+    with pytest.raises(LimitReached, match="64"):
         await house.service.create_app(NS, "munich", "autocluster-more", "web", ANN)
     gate.set()
     await house.ended(made[7])
@@ -222,7 +222,7 @@ async def expire(house: House) -> None:
 
 async def test_an_idle_cluster_that_could_not_be_removed_is_removed_later(house: House) -> None:
     site = await idle(house)
-    site.refuses = frozenset({Work.DELETE})
+    site.refuses = frozenset({OrderAction.DELETE})
     await expire(house)
     async with asyncio.timeout(PATIENT):
         while "undone" not in [line.event for line in await house.history(IDLE)]:

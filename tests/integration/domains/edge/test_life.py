@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import Report
+from stateward.agents.messages import AgentReport
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.lifecycle import IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_marks, spec_of
@@ -93,7 +93,7 @@ async def test_words_that_do_not_count_are_journaled_and_counted(house: House) -
     hand = await house.cloudlet()
     await house.cluster()
     marks, notify = await house.marks(C1), cloudlet_marks(await house.get("munich")).serving
-    late = Report("creating", marks.issued, marks.generation, notify, "c1")
+    late = AgentReport("creating", marks.issued, marks.generation, notify, "c1")
     (line,) = house.office.lines[Key(NS, "munich")]
     for word in (late, replace(late, notify=notify - 1), replace(late, event="nonsense"), replace(late, name="c9")):
         await house.office.heard(line, word)

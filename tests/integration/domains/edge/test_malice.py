@@ -16,14 +16,25 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from stateward.agents.messages import Beat, End, Hello, Item, Load, Order, Progress, Report, Welcome, encode
+from stateward.agents.messages import (
+    AgentOrder,
+    AgentReport,
+    Heartbeat,
+    Hello,
+    InventoryEnd,
+    InventoryItem,
+    Load,
+    ProgressMessage,
+    Welcome,
+    encode,
+)
 from tests.integration.server.processes import Served, run
 from tests.servers import PostgresServer
 
 NS, EDGE = "lab", "/api/v1/edge/ns/lab"
 PATIENT = 60.0
 QUIET = {"STATEWARD_EDGE_BEAT": "600", "STATEWARD_RATE": "100000"}
-SOME = Report("ready", 1, 1, 1, "c9")
+SOME = AgentReport("ready", 1, 1, 1, "c9")
 
 
 class Siege:
@@ -53,7 +64,7 @@ class Siege:
         with self.dialled(cloudlet, self.tokens[cloudlet]) as line:
             line.send(encode(Hello("1.0")), text=True)
             notify = read(line, Welcome).notify
-            line.send(encode(End(0, notify)), text=True)
+            line.send(encode(InventoryEnd(0, notify)), text=True)
             self.until(lambda: self.get(f"/cloudlets/{cloudlet}")["state"] == "Ready")
             yield line, notify
 
@@ -87,8 +98,8 @@ class Siege:
         """See that the server answers, and that the honest agent is still served, over the connection that it had."""
         line, notify = honest
         assert self.client.get("/readyz").status_code == 200
-        line.send(encode(Beat(notify)), text=True)
-        assert read(line, Beat).notify == notify
+        line.send(encode(Heartbeat(notify)), text=True)
+        assert read(line, Heartbeat).notify == notify
         assert self.get("/cloudlets/berlin")["state"] == "Ready"
         assert self.words("berlin") == []
         assert "Traceback" not in self.server.output
@@ -157,7 +168,7 @@ FIRST_WORDS: dict[str, str | bytes] = {
     "no text": b"\xff\xfe",
     "nested without an end": '{"type":"hello","version":"1","x":' + "[" * 30_000,
     "nested deeply": '{"type":"hello","version":"1","x":' + "[" * 30_000 + "]" * 30_000 + "}",
-    "another word": encode(Beat(1)).decode(),
+    "another word": encode(Heartbeat(1)).decode(),
     "a NUL in the version": encode(Hello("a\x00b")).decode(),
     "a version as long as a book": encode(Hello("v" * 60_000)).decode(),
     "a number that nothing holds": '{"type":"hello","version":"1","heir":' + "9" * 4_000 + "}",
@@ -204,12 +215,12 @@ WORDS: dict[str, str | bytes] = {
     "bytes": b"\x00\xff",
     "nested deeply": '{"type":"beat","notify":1,"x":' + "[" * 30_000 + "]" * 30_000 + "}",
     "an unknown word": '{"type":"launch"}',
-    "a NUL in a name": encode(Report("ready", 1, 1, 1, "a\x00b")).decode(),
-    "a NUL in an event": encode(Report("re\x00ady", 1, 1, 1, "c1")).decode(),
-    "a NUL in a text": encode(Progress("\x00", 1, 1, 1, "c1")).decode(),
+    "a NUL in a name": encode(AgentReport("ready", 1, 1, 1, "a\x00b")).decode(),
+    "a NUL in an event": encode(AgentReport("re\x00ady", 1, 1, 1, "c1")).decode(),
+    "a NUL in a text": encode(ProgressMessage("\x00", 1, 1, 1, "c1")).decode(),
     "a NUL in a load": encode(Load(1, "a\x00")).decode(),
-    "a name as long as a book": encode(Report("ready", 1, 1, 1, "n" * 60_000)).decode(),
-    "a number that nothing holds": encode(Item(0, 10**30, True, 1, "c1")).decode(),
+    "a name as long as a book": encode(AgentReport("ready", 1, 1, 1, "n" * 60_000)).decode(),
+    "a number that nothing holds": encode(InventoryItem(0, 10**30, True, 1, "c1")).decode(),
     "a hello again": encode(Hello("1.0")).decode(),
 }
 
@@ -231,20 +242,22 @@ def test_a_list_without_an_end_is_cut_off(siege: Siege, honest: Any) -> None:
         notify = read(line, Welcome).notify
         with suppress(ConnectionClosed):
             for number in range(1_000_000):
-                line.send(encode(Item(0, 1, True, notify, f"thing{number}")), text=True)
+                line.send(encode(InventoryItem(0, 1, True, notify, f"thing{number}")), text=True)
         assert end_of(line) == (1008, "its list has no end")
     siege.well(honest)
 
 
-@pytest.mark.parametrize("word", [Item(0, 0, True, 0), Progress("done", 1, 1, 0), SOME], ids=lambda one: one.__class__)
+@pytest.mark.parametrize(
+    "word", [InventoryItem(0, 0, True, 0), ProgressMessage("done", 1, 1, 0), SOME], ids=lambda one: one.__class__
+)
 def test_a_word_about_nothing_that_is_known_changes_nothing_and_is_counted(
     siege: Siege, honest: Any, word: Any
 ) -> None:
     before = sum(siege.rejected().values())
     with siege.settled() as (line, notify):
         line.send(encode(msgspec.structs.replace(word, notify=notify)), text=True)
-        line.send(encode(Beat(notify)), text=True)
-        assert read(line, Beat).notify == notify
+        line.send(encode(Heartbeat(notify)), text=True)
+        assert read(line, Heartbeat).notify == notify
     assert sum(siege.rejected().values()) == before + 1
     siege.well(honest)
 
@@ -252,8 +265,8 @@ def test_a_word_about_nothing_that_is_known_changes_nothing_and_is_counted(
 def test_replayed_and_forged_words_do_not_count_and_the_true_one_does(siege: Siege, honest: Any) -> None:
     with siege.settled() as (line, notify):
         assert siege.client.post(f"{EDGE}/cloudlets/munich/clusterinsts", json={"name": "c1"}).status_code == 202
-        order: Order = read(line, Order)
-        true = Report("ready", order.operation, order.generation, notify, "c1")
+        order: AgentOrder = read(line, AgentOrder)
+        true = AgentReport("ready", order.operation, order.generation, notify, "c1")
         forged = [
             msgspec.structs.replace(true, operation=order.operation + 1),
             msgspec.structs.replace(true, operation=order.operation - 1),
@@ -281,7 +294,7 @@ def test_a_flood_of_forged_words_is_heard_ever_more_slowly_and_holds_up_nobody(s
     before, begun = sum(siege.rejected().values()), time.monotonic()
     with siege.settled() as (line, notify):
         for number in range(2_000):
-            line.send(encode(Report("ready", number, 1, notify, "c9")), text=True)
+            line.send(encode(AgentReport("ready", number, 1, notify, "c9")), text=True)
         siege.until(lambda: sum(siege.rejected().values()) >= before + 150)
         siege.well(honest)
         heard = sum(siege.rejected().values()) - before

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.agents.messages import Order
-from stateward.agents.site import SiteError, Tell
+from stateward.agents.messages import AgentOrder
+from stateward.agents.site import ReportProgress, SiteError
 from stateward.domains.edge.api.schemas import accepted_view
 from stateward.domains.edge.errors import OrphansLeft
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
@@ -68,7 +68,7 @@ async def test_a_cluster_is_deleted_with_an_app_that_its_agent_cannot_delete(hou
     await with_app(house)
     do = hand.site.do
 
-    async def fail(order: Order, tell: Tell) -> None:
+    async def fail(order: AgentOrder, tell: ReportProgress) -> None:
         if order.work == "delete":
             raise SiteError("it cannot be deleted")
         await do(order, tell)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from stateward.domains.edge.errors import InUse
+from stateward.domains.edge.errors import StillReferenced
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
 from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, ClusterInst, FlavorSpec, spec_of
 from stateward.domains.edge.service import Service
@@ -50,7 +50,7 @@ async def test_what_is_in_use_is_not_deleted_and_the_refusal_names_the_users(
     house: House, kind: str, name: str, users: str
 ) -> None:
     await furnished(house)
-    with pytest.raises(InUse, match=f"{name} is in use by {users}"):
+    with pytest.raises(StillReferenced, match=f"{name} is in use by {users}"):
         await drop(house.service, kind, name)
     assert (await house.service.record(NS, kind, name)).removed is False
 
@@ -73,7 +73,7 @@ async def test_a_policy_to_which_a_failed_update_would_go_back_is_in_use(house: 
     gate = hold_work(hand)
     accepted = await house.service.update(NS, C1, CLUSTERINST.kind, {"autoscale": "calm"}, ANN)
     for name in ("busy", "calm"):
-        with pytest.raises(InUse):
+        with pytest.raises(StillReferenced):
             await drop(house.service, AUTOSCALE.kind, name)
     gate.set()
     await house.ended(accepted)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from stateward.agents.simulation import Fleet
+from stateward.agents.simulation import SimulatedFleet
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
-from stateward.domains.edge.model import ClusterInst, Marks, text_of
+from stateward.domains.edge.model import ClusterInst, InstanceStatus, text_of
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import TxFunction
@@ -30,7 +30,7 @@ async def furnished(file: Path, cloudlets: list[str]) -> dict[str, dict[str, int
     for name in cloudlets:
         things[name] = {f"c{n}": 7 for n in range(EACH)}
         rows = [row(now, name, name, CLOUDLET.kind, "Offline", None, '{"missing":"recreate","orphans":"report"}', "{}")]
-        spec, marks = text_of(ClusterInst(revision=7)), Marks(7, 0, 7, 7)
+        spec, marks = text_of(ClusterInst(revision=7)), InstanceStatus(7, 0, 7, 7)
         seen = text_of(msgspec.structs.replace(marks, spec=spec))
         rows += [row(now, name, f"{name}:c{n}", CLUSTERINST.kind, "Ready", name, spec, seen) for n in range(EACH)]
         await store.transact(applying(rows))
@@ -71,7 +71,7 @@ async def test_a_thousand_agents_come_back_at_once_and_all_are_settled(
     with server.client() as client:
         token = client.post("/api/v1/tokens", json=AGENTS).json()
     port = int(server.url.rpartition(":")[2])
-    fleet = Fleet([f"ws://127.0.0.1:{port}"], NS, names, token["token"])
+    fleet = SimulatedFleet([f"ws://127.0.0.1:{port}"], NS, names, token["token"])
     fleet.has(things)
     fleet.start()
     try:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from stateward.agents.inprocess import Switchboard
+from stateward.agents.inprocess import InProcessDialer
 from stateward.agents.messages import Goodbye, Hello, Load, Welcome, encode, read_controller
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.schemas import view
-from stateward.domains.edge.errors import AgentMoved, InTheWay, Upgrading
+from stateward.domains.edge.errors import ActionInProgress, AgentConnectionChanged, Upgrading
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
 from stateward.domains.edge.model import HOME, CloudletSpec, ClusterInst, cloudlet_marks, spec_of
 from stateward.engine import Accepted, Refused
@@ -73,7 +73,7 @@ async def test_an_upgrade_is_refused_while_an_instance_is_in_transition(house: H
     hand = await house.cloudlet()
     gate = hold(hand)
     created = await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), ANN)
-    with pytest.raises(InTheWay):
+    with pytest.raises(ActionInProgress):
         await upgraded(house)
     gate.set()
     await house.ended(created)
@@ -111,7 +111,7 @@ async def test_a_failed_upgrade_that_is_settled_without_an_agent_leaves_the_clou
 async def test_a_failed_upgrade_is_settled_only_as_what_it_is(house: House) -> None:
     await house.cloudlet()
     await house.ended(await upgraded(house))
-    with pytest.raises(AgentMoved):
+    with pytest.raises(AgentConnectionChanged):
         await house.engine.act(NS, "munich", "fix", actor=ADMIN, who="ada")
     assert await house.state("munich") == "UpdateError"
 
@@ -147,7 +147,7 @@ async def test_a_successor_that_is_let_in_and_then_silent_is_timed_out_and_no_lo
     await silent(house)
     accepted = await upgraded(house)
     number = cloudlet_marks(await house.get("munich")).operation
-    board = Switchboard(house.office, NS, "munich")
+    board = InProcessDialer(house.office, NS, "munich")
     assert isinstance(await introduced(board, "2.0", number), Welcome)
     assert await house.state("munich") == "InitOk"
     await overdue(house, accepted.op.id)
@@ -157,7 +157,7 @@ async def test_a_successor_that_is_let_in_and_then_silent_is_timed_out_and_no_lo
     assert answer.final
 
 
-async def introduced(board: Switchboard, version: str, heir: int) -> object:
+async def introduced(board: InProcessDialer, version: str, heir: int) -> object:
     end = await board.dial()
     await end.send(encode(Hello(version, heir)))
     return read_controller(await end.recv())
@@ -165,7 +165,7 @@ async def introduced(board: Switchboard, version: str, heir: int) -> object:
 
 async def test_an_agent_of_another_protocol_is_told_so(house: House) -> None:
     await house.service.create_cloudlet(NS, "munich", CloudletSpec(), ANN)
-    end = await Switchboard(house.office, NS, "munich").dial()
+    end = await InProcessDialer(house.office, NS, "munich").dial()
     await end.send(encode(Hello("1.0", protocol=99)))
     assert read_controller(await end.recv()) == Goodbye("protocol 99 is not spoken here, but 1", final=True)
 

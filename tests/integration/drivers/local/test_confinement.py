@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stateward.agents.messages import Order, Work
+from stateward.agents.messages import AgentOrder, OrderAction
 from stateward.agents.process_site import ProcessSite
 from stateward.drivers import Accepted, Deed, MachineState, Place, Ref, Refused, Want, Why
 from stateward.drivers import confinement as module
@@ -212,12 +212,14 @@ async def test_an_app_of_an_edge_agent_cannot_read_its_token_nor_its_environment
     token.write_text("the-agents-token")
     site = ProcessSite(tmp_path / "site", Confinement([token]))
     try:
-        await site.do(Order(Work.CREATE, 1, 1, 1, "c1", "", spec='{"kind": "clusterinst"}'), lambda *_: None)
+        await site.do(
+            AgentOrder(OrderAction.CREATE, 1, 1, 1, "c1", "", spec='{"kind": "clusterinst"}'), lambda *_: None
+        )
         reads = (
             f"cat {token} /proc/{os.getpid()}/environ /proc/*/environ; ls {tmp_path}/site; env; echo tried; sleep 99"
         )
         spec = f'{{"kind": "appinst", "command": "{reads}"}}'
-        await site.do(Order(Work.CREATE, 2, 2, 1, "c1:a", "c1", spec=spec), lambda *_: None)
+        await site.do(AgentOrder(OrderAction.CREATE, 2, 2, 1, "c1:a", "c1", spec=spec), lambda *_: None)
         (log,) = tmp_path.rglob("app-*.log")
 
         async def tried() -> bool:

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from stateward.access import Grant
-from stateward.agents.connection import Line
+from stateward.agents.connection import AgentConnection
 from stateward.domains.plugin import grant_of
 
 FOREIGN = "the token is not for this cloudlet"
@@ -30,6 +30,6 @@ def refusal_of(grant: Grant, ns: str, cloudlet: str) -> str:
     return reason if len(reason) <= MOST_REASON else OUTDATED.partition(":")[0]
 
 
-def line_of(socket: Any, ns: str, cloudlet: str) -> Line:  # noqa: ANN401 - a WebSocket of any application
+def line_of(socket: Any, ns: str, cloudlet: str) -> AgentConnection:  # noqa: ANN401 - a WebSocket of any application
     """Return a line over a WebSocket."""
-    return Line(socket, ns, cloudlet, asyncio.get_running_loop().time, grant_of(socket).token)
+    return AgentConnection(socket, ns, cloudlet, asyncio.get_running_loop().time, grant_of(socket).token)

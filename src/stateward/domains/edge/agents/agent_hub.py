@@ -15,25 +15,25 @@ from random import Random
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.agents.allowance import REJECTED
-from stateward.agents.connection import DIAL_AGAIN, NO_END, NO_HELLO, NO_WORD, TWICE, Gone, Line
+from stateward.agents.connection import DIAL_AGAIN, NO_END, NO_HELLO, NO_WORD, TWICE, AgentConnection, Disconnected
 from stateward.agents.messages import (
     BUSY,
     ENDED,
     PROTOCOL,
+    AgentReport,
     Goodbye,
     Hello,
-    Item,
+    InventoryItem,
     Load,
-    Progress,
-    Report,
+    ProgressMessage,
     Upgrade,
     Welcome,
 )
 from stateward.domains.edge.agents.agent_auth import FOREIGN
-from stateward.domains.edge.agents.agent_reports import Word, note_misconduct
-from stateward.domains.edge.agents.connections import Greeting, Parting
-from stateward.domains.edge.agents.inventory_sync import Gathering, remove_orphan
-from stateward.domains.edge.agents.report_batches import Intake
+from stateward.domains.edge.agents.agent_reports import AgentMessage, note_misconduct
+from stateward.domains.edge.agents.connections import ConnectRequest, Disconnect
+from stateward.domains.edge.agents.inventory_sync import Inventory, remove_orphan
+from stateward.domains.edge.agents.report_batches import ReportBatcher
 from stateward.domains.edge.handlers import beside
 from stateward.domains.edge.lifecycle import CLOUDLET, MISSING
 from stateward.domains.edge.model import (
@@ -82,7 +82,7 @@ BUSY_FOR = 0.5
 Loaded = Callable[[str, str, Load], Awaitable[None]]
 
 
-class Office:
+class AgentHub:
     """Where agents are connected in this process."""
 
     def __init__(
@@ -97,24 +97,24 @@ class Office:
     ) -> None:
         self.engine, self.controller = engine, controller
         self.beat, self.retry = beat, retry
-        self.lines: dict[Key, list[Line]] = {}
+        self.lines: dict[Key, list[AgentConnection]] = {}
         self.rejected: Counter[str] = Counter()
         self._loaded = loaded
         self._missing: dict[Key, set[str]] = {}
-        self._unnoted: set[Parting] = set()  # connections that are gone, while the store was away
+        self._unnoted: set[Disconnect] = set()  # connections that are gone, while the store was away
         self._listing: set[Key] = set()  # cloudlets whose agents are to tell anew what they have
         self._removing: set[tuple[Key, str, int]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.intake = Intake(engine, chance)
+        self.intake = ReportBatcher(engine, chance)
 
     # --- what agents bring about (agents.line.Host) ------------------------------------------------------------------
 
-    async def greet(self, line: Line, hello: Hello) -> Welcome | Goodbye:
+    async def greet(self, line: AgentConnection, hello: Hello) -> Welcome | Goodbye:
         """Welcome an agent, if it speaks as we do and is wanted."""
         if hello.protocol != PROTOCOL:
             return Goodbye(f"protocol {hello.protocol} is not spoken here, but {PROTOCOL}", final=True)
         identity = hello.installation, hello.things
-        greeting = Greeting(line.ns, line.cloudlet, hello.version, hello.heir, self.controller, *identity)
+        greeting = ConnectRequest(line.ns, line.cloudlet, hello.version, hello.heir, self.controller, *identity)
         answer = await self.intake.greet(greeting)
         if answer.unwanted:
             return Goodbye(answer.unwanted, final=hello.heir > 0, held=answer.held)
@@ -123,15 +123,15 @@ class Office:
         here.append(line)
         return Welcome(answer.notify, answer.role, self.beat)
 
-    async def listed(self, line: Line) -> None:
+    async def listed(self, line: AgentConnection) -> None:
         """Settle a complete list, and send what is due."""
         items = tuple(line.items.values())
-        gathering = Gathering(line.ns, line.cloudlet, line.version, line.connection, items, line.installation)
+        gathering = Inventory(line.ns, line.cloudlet, line.version, line.connection, items, line.installation)
         found = await self.intake.settle(gathering)
         line.items.clear()
         if found.unwanted:
             await line.say(Goodbye(found.unwanted))
-            raise Gone(found.unwanted)
+            raise Disconnected(found.unwanted)
         line.settled = True
         for name, operation in found.at_work:
             line.sent[name] = operation, asyncio.get_running_loop().time()
@@ -142,15 +142,15 @@ class Office:
         await self._look_at_cloudlet(key)
         self._miss(key, found.missing)
 
-    async def heard(self, line: Line, word: Report | Progress | Item | Load) -> None:
+    async def heard(self, line: AgentConnection, word: AgentReport | ProgressMessage | InventoryItem | Load) -> None:
         """Take a word: what counts moves an object, what does not is counted."""
         key = Key(line.ns, line.cloudlet)
         if isinstance(word, Load):
             await self._loaded(line.ns, f"{line.cloudlet}:{word.name}", word)
             return
-        if isinstance(word, Report) and await self._is_removal(line, key, word):
+        if isinstance(word, AgentReport) and await self._is_removal(line, key, word):
             return
-        answer = await self.intake.hear(Word(line.ns, line.cloudlet, line.version, word))
+        answer = await self.intake.hear(AgentMessage(line.ns, line.cloudlet, line.version, word))
         if not answer.counted:
             self.rejected[answer.why] += 1
             line.allowance.spend(REJECTED)
@@ -161,7 +161,7 @@ class Office:
         if answer.missing:
             self._miss(key, [word.name])
 
-    async def gave_up(self, line: Line, why: Gone) -> None:
+    async def gave_up(self, line: AgentConnection, why: Disconnected) -> None:
         """Count and journal what no honest agent says."""
         if why.reason in MISCONDUCT:
             self.rejected[why.reason] += 1
@@ -175,7 +175,7 @@ class Office:
         self.rejected[FOREIGN] += 1
         audit.warning("refused: %s token=%s cloudlet=%s/%s", FOREIGN, grant.token, ns, cloudlet)
 
-    async def left(self, line: Line) -> None:
+    async def left(self, line: AgentConnection) -> None:
         """Take note that a connection is gone."""
         key = Key(line.ns, line.cloudlet)
         others = [one for one in self.lines.get(key, ()) if one is not line]
@@ -184,9 +184,9 @@ class Office:
         else:
             self.lines.pop(key, None)
         if line.connection:
-            await self.part([Parting(line.ns, line.cloudlet, line.connection)])
+            await self.part([Disconnect(line.ns, line.cloudlet, line.connection)])
 
-    async def part(self, partings: Iterable[Parting]) -> None:
+    async def part(self, partings: Iterable[Disconnect]) -> None:
         """Take note of connections that are gone, here or elsewhere; where the store is away, that is done later."""
         given = list(partings)
         outcomes = await asyncio.gather(*(self.intake.part(one) for one in given), return_exceptions=True)
@@ -197,7 +197,7 @@ class Office:
             if isinstance(outcome, BaseException) and not isinstance(outcome, StoreError):
                 raise outcome
 
-    async def _is_removal(self, line: Line, key: Key, report: Report) -> bool:
+    async def _is_removal(self, line: AgentConnection, key: Key, report: AgentReport) -> bool:
         removal = key, report.name, report.operation
         if removal not in self._removing:
             return False
@@ -260,10 +260,10 @@ class Office:
         order = await self.intake.tend(key)
         for line in self.lines.get(Key(key.ns, cloudlet_of(key.id)), ()) if order is not None else ():
             assert order is not None
-            with suppress(Gone):
+            with suppress(Disconnected):
                 await line.order(order, patience)
 
-    async def order_again(self, line: Line, key: Key) -> None:
+    async def order_again(self, line: AgentConnection, key: Key) -> None:
         """Send an order again that found the agent busy."""
         await asyncio.sleep(BUSY_FOR)
         line.sent.pop(thing_of(key.id), None)
@@ -289,15 +289,15 @@ class Office:
         held = found is not None and found.op is not None
         return found, await reader.operation(Key(key.ns, found.op)) if held and found and found.op else None
 
-    async def _ask_to_upgrade(self, line: Line, upgrade: Upgrade) -> None:
+    async def _ask_to_upgrade(self, line: AgentConnection, upgrade: Upgrade) -> None:
         out = line.sent.get("")
         if out is None or out[0] < upgrade.operation:
             line.sent[""] = upgrade.operation, asyncio.get_running_loop().time()
-            with suppress(Gone):
+            with suppress(Disconnected):
                 await line.say(upgrade)
 
-    async def _send_away(self, line: Line, reason: str) -> None:
-        with suppress(Gone):
+    async def _send_away(self, line: AgentConnection, reason: str) -> None:
+        with suppress(Disconnected):
             if reason:
                 await line.say(Goodbye(reason, final=True))
         await line.hang_up(reason or DIAL_AGAIN)
@@ -360,7 +360,7 @@ class Office:
         lines = [one for one in self.lines.get(Key(found.ns, cloudlet_of(found.id)), ()) if one.settled]
         return any(name not in one.sent or now - one.sent[name][1] > self.retry for one in lines)
 
-    def _all_lines(self) -> list[Line]:
+    def _all_lines(self) -> list[AgentConnection]:
         return [line for lines in self.lines.values() for line in lines]
 
     def _later(self, work: Coroutine[object, object, None]) -> None:
@@ -371,7 +371,7 @@ class Office:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, StoreError | Gone):
+        if isinstance(error, StoreError | Disconnected):
             log.warning("left for later: %s", error)
         elif error is not None:
             log.error("has failed and is left for later", exc_info=error)

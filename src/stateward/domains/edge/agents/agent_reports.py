@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from stateward.agents.messages import Item, Order, Progress, Report
+from stateward.agents.messages import AgentOrder, AgentReport, InventoryItem, ProgressMessage
 from stateward.domains.edge.agents.orders import RULES, due
 from stateward.domains.edge.agents.record_writer import reject, renew, write_seated, write_turn
 from stateward.domains.edge.lifecycle import CLOUDLET
 from stateward.domains.edge.lookups import closed, holder_of, opened
 from stateward.domains.edge.model import INSTANCES, book_of, cloudlet_marks, marks_of, seat_of
-from stateward.domains.edge.records.agent_upgrade import Unwanted, said
-from stateward.domains.edge.records.instance_record import Book, record_of
-from stateward.domains.edge.records.reconcile import Turn, heard, settled
-from stateward.domains.edge.records.report_fencing import Rejected
+from stateward.domains.edge.records.agent_upgrade import AgentRejection, said
+from stateward.domains.edge.records.instance_record import InstanceRecord, record_of
+from stateward.domains.edge.records.reconcile import ReconcileStep, heard, settled
+from stateward.domains.edge.records.report_fencing import RejectedReport
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT
 from stateward.store import records
@@ -27,13 +27,13 @@ from stateward.store.records import Key, Object, Operation
 NAMELESS = "it names nothing"
 
 
-class Word(Struct, frozen=True):
+class AgentMessage(Struct, frozen=True):
     """Something that an agent said over a connection; without a thing it is about the agent itself."""
 
     ns: str
     cloudlet: str
     version: str
-    says: Report | Progress | Item
+    says: AgentReport | ProgressMessage | InventoryItem
 
     @property
     def object(self) -> Key:
@@ -41,17 +41,17 @@ class Word(Struct, frozen=True):
         return Key(self.ns, f"{self.cloudlet}:{self.says.name}" if self.says.name else self.cloudlet)
 
 
-class Answer(Struct, frozen=True):
+class ReportResult(Struct, frozen=True):
     """What became of a word: whether it counted, why not, and what is to be sent now."""
 
     counted: bool
     why: str = ""
     again: bool = False
-    order: Order | None = None
+    order: AgentOrder | None = None
     missing: bool = False
 
 
-async def hear(tx: Tx, words: Sequence[Word]) -> list[Answer]:
+async def hear(tx: Tx, words: Sequence[AgentMessage]) -> list[ReportResult]:
     """Take a batch of words; one that does not count is journaled as rejected."""
     uow = await opened(tx, {key for word in words for key in (word.object, Key(word.ns, word.cloudlet))})
     answers = [await _hear(uow, word) for word in words]
@@ -59,79 +59,87 @@ async def hear(tx: Tx, words: Sequence[Word]) -> list[Answer]:
     return answers
 
 
-async def _hear(uow: UnitOfWork, word: Word) -> Answer:
+async def _hear(uow: UnitOfWork, word: AgentMessage) -> ReportResult:
     cloudlet = uow.objects.get(Key(word.ns, word.cloudlet))
     if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
-        return Answer(False, "there is no such cloudlet")
+        return ReportResult(False, "there is no such cloudlet")
     if not word.says.name:
         return await _of_itself(uow, cloudlet, word)
     found = uow.objects.get(word.object)
     if found is None or found.kind not in INSTANCES:
         reject(uow, cloudlet, AGENT, word.cloudlet, _event(word), f"nothing is known of {word.says.name}")
-        return Answer(False, "nothing is known of it")
+        return ReportResult(False, "nothing is known of it")
     operation = await holder_of(uow, found)
     notify = cloudlet_marks(cloudlet).serving
     book = book_of(found, operation, notify)
     match word.says:
-        case Progress():
+        case ProgressMessage():
             return _progressed(uow, found, operation, book, word)
-        case Item():
+        case InventoryItem():
             return _changed(uow, found, operation, book, word)
-        case Report():
+        case AgentReport():
             turn = heard(RULES[found.kind], book, word.says)
             return _turned(uow, found, operation, turn, word)
 
 
-def _turned(uow: UnitOfWork, found: Object, operation: Operation | None, turn: Turn, word: Word) -> Answer:
-    assert isinstance(word.says, Report)
+def _turned(
+    uow: UnitOfWork, found: Object, operation: Operation | None, turn: ReconcileStep, word: AgentMessage
+) -> ReportResult:
+    assert isinstance(word.says, AgentReport)
     if turn.refused is not None:
         reject(uow, found, AGENT, word.cloudlet, word.says.event, turn.refused)
-        return Answer(False, turn.refused.why if isinstance(turn.refused, Rejected) else str(turn.refused.reason))
+        return ReportResult(
+            False, turn.refused.why if isinstance(turn.refused, RejectedReport) else str(turn.refused.reason)
+        )
     changed = write_turn(uow, found, operation, turn, word.cloudlet, word.says.error)
     new = turn.book.operation and turn.book.operation != word.says.operation
-    return Answer(True, again=turn.again, order=due(changed, turn.book, word.says.notify) if new else None)
+    return ReportResult(True, again=turn.again, order=due(changed, turn.book, word.says.notify) if new else None)
 
 
-def _progressed(uow: UnitOfWork, found: Object, operation: Operation | None, book: Book, word: Word) -> Answer:
+def _progressed(
+    uow: UnitOfWork, found: Object, operation: Operation | None, book: InstanceRecord, word: AgentMessage
+) -> ReportResult:
     """Keep a line of progress, and give its operation time."""
     progress = word.says
-    assert isinstance(progress, Progress)
-    said = Report("progress", progress.operation, progress.generation, progress.notify)
+    assert isinstance(progress, ProgressMessage)
+    said = AgentReport("progress", progress.operation, progress.generation, progress.notify)
     rejected = RULES[found.kind].fence(record_of(book), said)
     if rejected is not None:
         reject(uow, found, AGENT, word.cloudlet, "progress", rejected)
-        return Answer(False, rejected.why)
+        return ReportResult(False, rejected.why)
     op = operation.id if operation is not None else marks_of(found).undo_of
     line = records.Progress(found.ns, op, uow.now, progress.text, progress.done, progress.total)
     uow.changes.progress.append(line)
     if operation is not None:
         renew(uow, operation, operation.within)
-    return Answer(True)
+    return ReportResult(True)
 
 
-def _changed(uow: UnitOfWork, found: Object, operation: Operation | None, book: Book, word: Word) -> Answer:
+def _changed(
+    uow: UnitOfWork, found: Object, operation: Operation | None, book: InstanceRecord, word: AgentMessage
+) -> ReportResult:
     """Take news of a thing that changed by itself; only where nothing is under way does that say anything."""
     item = word.says
-    assert isinstance(item, Item)
+    assert isinstance(item, InventoryItem)
     if item.notify != book.notify or item.operation or book.state != "Ready":
-        return Answer(False, "it is news no more")
+        return ReportResult(False, "it is news no more")
     turn = settled(RULES[found.kind], book, item)
     write_turn(uow, found, operation, turn, word.cloudlet)
-    return Answer(True, missing=turn.book.missing)
+    return ReportResult(True, missing=turn.book.missing)
 
 
-async def _of_itself(uow: UnitOfWork, cloudlet: Object, word: Word) -> Answer:
+async def _of_itself(uow: UnitOfWork, cloudlet: Object, word: AgentMessage) -> ReportResult:
     report = word.says
-    if not isinstance(report, Report):
+    if not isinstance(report, AgentReport):
         reject(uow, cloudlet, AGENT, word.version, _event(word), NAMELESS)
-        return Answer(False, NAMELESS)
+        return ReportResult(False, NAMELESS)
     operation = await holder_of(uow, cloudlet)
     seated = said(seat_of(cloudlet, operation), report.notify, word.version, report.event, report.operation)
-    if isinstance(seated, Unwanted):
+    if isinstance(seated, AgentRejection):
         reject(uow, cloudlet, AGENT, word.version, report.event, seated)
-        return Answer(False, seated)
+        return ReportResult(False, seated)
     write_seated(uow, CLOUDLET, cloudlet, operation, seated, word.version, report.error)
-    return Answer(True)
+    return ReportResult(True)
 
 
 async def note_misconduct(tx: Tx, ns: str, cloudlet: str, who: str, why: str) -> None:
@@ -143,5 +151,5 @@ async def note_misconduct(tx: Tx, ns: str, cloudlet: str, who: str, why: str) ->
     await closed(uow)
 
 
-def _event(word: Word) -> str:
-    return word.says.event if isinstance(word.says, Report) else type(word.says).__name__.lower()
+def _event(word: AgentMessage) -> str:
+    return word.says.event if isinstance(word.says, AgentReport) else str(word.says.__struct_config__.tag)

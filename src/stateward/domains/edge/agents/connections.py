@@ -8,8 +8,17 @@ from msgspec.structs import replace
 from stateward.domains.edge.agents.record_writer import put_seen, reject, write_seated
 from stateward.domains.edge.lifecycle import CLOUDLET, CloudletState
 from stateward.domains.edge.lookups import closed, holder_of, opened
-from stateward.domains.edge.model import Held, cloudlet_marks, seat_of, text_of, with_seat
-from stateward.domains.edge.records.agent_upgrade import Event, Role, Seat, Seated, Unwanted, departed, greeted, is_held
+from stateward.domains.edge.model import HeldAgent, cloudlet_marks, seat_of, text_of, with_seat
+from stateward.domains.edge.records.agent_upgrade import (
+    AgentRejection,
+    AgentSlots,
+    CloudletEvent,
+    Role,
+    SlotsUpdate,
+    departed,
+    greeted,
+    is_held,
+)
 from stateward.engine import Accepted, Request
 from stateward.engine.accept.accept import admit_all
 from stateward.engine.kinds import Kinds
@@ -28,7 +37,7 @@ MOST_HELD = 8
 """How many held agents a cloudlet shows."""
 
 
-class Greeting(Struct, frozen=True):
+class ConnectRequest(Struct, frozen=True):
     """An agent that has dialled: for which cloudlet, of which version, as whose heir, and at which controller.
 
     `installation` is its identity ("": it has none), `things` what a held agent has.
@@ -43,7 +52,7 @@ class Greeting(Struct, frozen=True):
     things: tuple[str, ...] = ()
 
 
-class Greeted(Struct, frozen=True):
+class ConnectResult(Struct, frozen=True):
     """How an agent is welcome; `unwanted` says why it is not, `held` that it may be after a hand-over."""
 
     notify: int = 0
@@ -52,7 +61,7 @@ class Greeted(Struct, frozen=True):
     held: bool = False
 
 
-class Parting(Struct, frozen=True):
+class Disconnect(Struct, frozen=True):
     """A connection that is gone."""
 
     ns: str
@@ -60,7 +69,9 @@ class Parting(Struct, frozen=True):
     notify: int
 
 
-async def greet(tx: Tx, kinds: Kinds, new_id: Callable[[], str], greetings: Sequence[Greeting]) -> list[Greeted]:
+async def greet(
+    tx: Tx, kinds: Kinds, new_id: Callable[[], str], greetings: Sequence[ConnectRequest]
+) -> list[ConnectResult]:
     """Welcome agents; the start and its acknowledgement are one write."""
     uow = await opened(tx, {Key(one.ns, one.cloudlet) for one in greetings})
     answers = [await _greet(uow, kinds, new_id, one) for one in greetings]
@@ -68,20 +79,20 @@ async def greet(tx: Tx, kinds: Kinds, new_id: Callable[[], str], greetings: Sequ
     return answers
 
 
-async def _greet(uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], greeting: Greeting) -> Greeted:
+async def _greet(uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], greeting: ConnectRequest) -> ConnectResult:
     found = uow.objects.get(Key(greeting.ns, greeting.cloudlet))
     if found is None or found.removed or found.kind != CLOUDLET.kind:
-        return Greeted(unwanted=NO_CLOUDLET)
+        return ConnectResult(unwanted=NO_CLOUDLET)
     operation = await holder_of(uow, found)
     seat, marks = seat_of(found, operation), cloudlet_marks(found)
     is_heir = bool(greeting.heir) and seat.upgrading and greeting.heir == seat.operation
     if is_held(marks.installation, greeting.installation, is_served=marks.serving > 0, is_heir=is_heir):
         _hold(uow, found, greeting)
-        return Greeted(unwanted=Unwanted.HELD, held=True)
+        return ConnectResult(unwanted=AgentRejection.HELD, held=True)
     seated = greeted(seat, greeting.version, greeting.heir)
-    if isinstance(seated, Unwanted):
+    if isinstance(seated, AgentRejection):
         reject(uow, found, AGENT, greeting.version, "start", seated)
-        return Greeted(unwanted=seated)
+        return ConnectResult(unwanted=seated)
     if seated.role == "serving":
         owner = greeting.installation or marks.installation
         held = tuple(one for one in marks.held if one.installation != owner)
@@ -93,18 +104,19 @@ async def _greet(uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], greet
         await _start(uow, kinds, found, Request(found.ns, found.id, "start", new_id(), AGENT, greeting.version), seen)
     else:
         write_seated(uow, CLOUDLET, found, operation, seated, greeting.version, marks=marks)
-    return Greeted(seated.seat.issued, seated.role)
+    return ConnectResult(seated.seat.issued, seated.role)
 
 
-def _hold(uow: UnitOfWork, found: Object, greeting: Greeting) -> None:
+def _hold(uow: UnitOfWork, found: Object, greeting: ConnectRequest) -> None:
     """Note that another installation dials; journaled once, and written seldom: it dials again and again."""
     marks = cloudlet_marks(found)
     former = next((one for one in marks.held if one.installation == greeting.installation), None)
     others = tuple(one for one in marks.held if one is not former and uow.now - one.dialled < HELD_FOR)
-    now = Held(greeting.installation, greeting.version, uow.now, uow.now, greeting.things)
+    now = HeldAgent(greeting.installation, greeting.version, uow.now, uow.now, greeting.things)
     if former is None:
         owner = f"installation {marks.installation}" if marks.installation else "an agent without an identity"
-        why = f"{Unwanted.HELD}: it belongs to {owner}, and installation {now.installation or 'without identity'} dials"
+        other = now.installation or "without identity"
+        why = f"{AgentRejection.HELD}: it belongs to {owner}, and installation {other} dials"
         reject(uow, found, AGENT, greeting.version, "start", why)
     else:
         now = replace(now, since=former.since)
@@ -119,16 +131,16 @@ async def _start(uow: UnitOfWork, kinds: Kinds, found: Object, request: Request,
         raise verdict
     started = uow.objects[found.key]
     operation = await holder_of(uow, started)
-    acknowledged = Seated(_seat(started), Event("acknowledge", CONTROLLER))
+    acknowledged = SlotsUpdate(_seat(started), CloudletEvent("acknowledge", CONTROLLER))
     if started.state == CloudletState.INIT:
         write_seated(uow, CLOUDLET, started, operation, acknowledged, request.who)
 
 
-def _seat(found: Object) -> Seat:
+def _seat(found: Object) -> AgentSlots:
     return seat_of(found, None)
 
 
-async def part(tx: Tx, partings: Sequence[Parting]) -> list[bool]:
+async def part(tx: Tx, partings: Sequence[Disconnect]) -> list[bool]:
     """Take note of connections that are gone; tells for each whether the cloudlet went offline by it."""
     uow = await opened(tx, {Key(one.ns, one.cloudlet) for one in partings})
     answers = [await _part(uow, one) for one in partings]
@@ -136,7 +148,7 @@ async def part(tx: Tx, partings: Sequence[Parting]) -> list[bool]:
     return answers
 
 
-async def _part(uow: UnitOfWork, parting: Parting) -> bool:
+async def _part(uow: UnitOfWork, parting: Disconnect) -> bool:
     found = uow.objects.get(Key(parting.ns, parting.cloudlet))
     if found is None or found.removed or found.kind != CLOUDLET.kind:
         return False
@@ -151,5 +163,5 @@ async def after_cloudlet(uow: UnitOfWork, operation: Operation, ended: Ended) ->
     found = uow.objects[Key(operation.ns, operation.object)]
     seat = seat_of(found, None)
     if operation.action == "delete" and found.state == CloudletState.READY and not seat.serving:
-        gone = Seated(seat, Event("disconnected", CONTROLLER))
+        gone = SlotsUpdate(seat, CloudletEvent("disconnected", CONTROLLER))
         write_seated(uow, CLOUDLET, found, None, gone, "", "the agent left while the cloudlet was being deleted")

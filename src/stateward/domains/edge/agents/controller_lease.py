@@ -7,7 +7,7 @@ process time is kept, and the others take note of the connections that it had.
 import asyncio
 from contextlib import suppress
 
-from stateward.domains.edge.agents.connections import Parting
+from stateward.domains.edge.agents.connections import Disconnect
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
 from stateward.domains.edge.model import HOME, cloudlet_marks
 from stateward.engine import Denied, Engine
@@ -23,7 +23,7 @@ LEASE = 15.0
 MOST = 100_000
 
 
-class Presence:
+class ControllerLease:
     """This controller among the others."""
 
     def __init__(self, engine: Engine, *, lease: float = LEASE) -> None:
@@ -49,7 +49,7 @@ class Presence:
             with suppress(StoreError):
                 await self._renew()
 
-    async def lost(self) -> list[Parting]:
+    async def lost(self) -> list[Disconnect]:
         """Return the connections of controllers that are not there any more."""
         alive = {self.id, *(one.id for one in await self._others())}
         reader = self._engine.store.reader
@@ -83,7 +83,7 @@ class Presence:
         await self._engine.unset_timer(HOME, f"lapse of {controller}")
 
 
-def _lost(cloudlet: Object, alive: set[str]) -> list[Parting]:
+def _lost(cloudlet: Object, alive: set[str]) -> list[Disconnect]:
     marks = cloudlet_marks(cloudlet)
     held = ((marks.serving, marks.controller), (marks.heir, marks.heir_controller))
-    return [Parting(cloudlet.ns, cloudlet.id, notify) for notify, where in held if notify and where not in alive]
+    return [Disconnect(cloudlet.ns, cloudlet.id, notify) for notify, where in held if notify and where not in alive]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.messages import Item, Order, Work
+from stateward.agents.messages import AgentOrder, InventoryItem, OrderAction
 from stateward.domains.edge.agents.orders import RULES, due
 from stateward.domains.edge.agents.record_writer import put_seen, reject, write_seated, write_turn
 from stateward.domains.edge.lifecycle import CLOUDLET
@@ -21,9 +21,9 @@ from stateward.domains.edge.model import (
     text_of,
     thing_of,
 )
-from stateward.domains.edge.records.agent_upgrade import Unwanted, gathered
+from stateward.domains.edge.records.agent_upgrade import AgentRejection, gathered
 from stateward.domains.edge.records.instance_record import must_undo, undoing
-from stateward.domains.edge.records.reconcile import NOTHING, Turn, settled
+from stateward.domains.edge.records.reconcile import NOTHING, ReconcileStep, settled
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT, CONTROLLER
@@ -31,31 +31,31 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, Object
 
 
-class Gathering(Struct, frozen=True):
+class Inventory(Struct, frozen=True):
     """A complete list."""
 
     ns: str
     cloudlet: str
     version: str
     notify: int
-    items: tuple[Item, ...]
+    items: tuple[InventoryItem, ...]
     installation: str = ""
 
 
-class Settled(Struct, frozen=True):
+class SyncResult(Struct, frozen=True):
     """What a list led to: the orders that are due, the things at work, those that are missing, and the orphans.
 
     `unwanted` says why the list did not count at all.
     """
 
     unwanted: str = ""
-    orders: tuple[Order, ...] = ()
+    orders: tuple[AgentOrder, ...] = ()
     at_work: tuple[tuple[str, int], ...] = ()
     missing: tuple[str, ...] = ()
-    orphans: tuple[Order, ...] = ()
+    orphans: tuple[AgentOrder, ...] = ()
 
 
-async def settle(tx: Tx, lists: Sequence[Gathering]) -> list[Settled]:
+async def settle(tx: Tx, lists: Sequence[Inventory]) -> list[SyncResult]:
     """Settle complete lists against the records; that makes their agents ready."""
     uow = await opened(tx, {Key(one.ns, one.cloudlet) for one in lists})
     answers = [await _settle(uow, one) for one in lists]
@@ -63,15 +63,15 @@ async def settle(tx: Tx, lists: Sequence[Gathering]) -> list[Settled]:
     return answers
 
 
-async def _settle(uow: UnitOfWork, listed: Gathering) -> Settled:
+async def _settle(uow: UnitOfWork, listed: Inventory) -> SyncResult:
     cloudlet = uow.objects.get(Key(listed.ns, listed.cloudlet))
     if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
-        return Settled("there is no such cloudlet")
+        return SyncResult("there is no such cloudlet")
     operation = await holder_of(uow, cloudlet)
     seated = gathered(seat_of(cloudlet, operation), listed.notify, listed.version)
-    if isinstance(seated, Unwanted):
+    if isinstance(seated, AgentRejection):
         reject(uow, cloudlet, AGENT, listed.version, "ready", seated)
-        return Settled(seated)
+        return SyncResult(seated)
     marks = cloudlet_marks(cloudlet)
     if seated.seat.serving != marks.serving:  # the heir serves from now on
         owner = listed.installation or None  # an heir without an identity gives up its owner's
@@ -80,7 +80,7 @@ async def _settle(uow: UnitOfWork, listed: Gathering) -> Settled:
     return await _settle_things(uow, cloudlet, listed)
 
 
-async def _settle_things(uow: UnitOfWork, cloudlet: Object, listed: Gathering) -> Settled:
+async def _settle_things(uow: UnitOfWork, cloudlet: Object, listed: Inventory) -> SyncResult:
     items = {one.name: one for one in listed.items}
     things = {thing_of(one.id): one for one in await on_cloudlet(uow, cloudlet.ns, cloudlet.id)}
     things |= await _removed_ones(uow, cloudlet, items.keys() - things.keys())
@@ -88,7 +88,7 @@ async def _settle_things(uow: UnitOfWork, cloudlet: Object, listed: Gathering) -
     turns = {name: _settle_thing(uow, found, items.get(name, NOTHING), listed) for name, found in things.items()}
     strange = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
     orphans = [*strange, *(items[name] for name, (turn, _) in turns.items() if turn.orphan)]
-    return Settled(
+    return SyncResult(
         orders=tuple(order for turn, order in turns.values() if order is not None and not turn.at_work),
         at_work=tuple((name, items[name].operation) for name, (turn, _) in turns.items() if turn.at_work),
         missing=tuple(name for name, (turn, _) in turns.items() if turn.book.missing),
@@ -104,19 +104,21 @@ async def _removed_ones(uow: UnitOfWork, cloudlet: Object, names: Iterable[str])
     return {name: one for name, one in found.items() if one is not None and one.kind in INSTANCES}
 
 
-def _settle_thing(uow: UnitOfWork, found: Object, item: Item, listed: Gathering) -> tuple[Turn, Order | None]:
+def _settle_thing(
+    uow: UnitOfWork, found: Object, item: InventoryItem, listed: Inventory
+) -> tuple[ReconcileStep, AgentOrder | None]:
     operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
     rules, book = RULES[found.kind], book_of(found, operation, listed.notify)
     turn = settled(rules, book, item)
     if must_undo(turn.book):
-        turn = Turn(undoing(rules, turn.book), "begins the undo")
+        turn = ReconcileStep(undoing(rules, turn.book), "begins the undo")
     changed = write_turn(uow, found, operation, turn, listed.cloudlet, "the agent lost the work")
     return turn, due(changed, turn.book, listed.notify)
 
 
 def report_orphans(
-    uow: UnitOfWork, cloudlet: Object, things: dict[str, Object], items: Sequence[Item], notify: int
-) -> Iterator[Order]:
+    uow: UnitOfWork, cloudlet: Object, things: dict[str, Object], items: Sequence[InventoryItem], notify: int
+) -> Iterator[AgentOrder]:
     """Report what nobody knows of, and yield how to remove it if that is wanted."""
     known = cloudlet_marks(cloudlet).orphans
     for item in items:
@@ -129,13 +131,13 @@ def report_orphans(
             yield _removal(uow, things.get(item.name), item, notify)
 
 
-def _removal(uow: UnitOfWork, former: Object | None, item: Item, notify: int) -> Order:
+def _removal(uow: UnitOfWork, former: Object | None, item: InventoryItem, notify: int) -> AgentOrder:
     """Return the order to remove an orphan, under a number that beats all that the agent has seen of the name."""
     number = max(item.latest + 1, int(uow.now * 1000))
     if former is not None:
         number = max(number, marks_of(former).issued + 1)
         put_seen(uow, former, text_of(replace(marks_of(former), issued=number)))
-    return Order(Work.DELETE, number, item.generation, notify, item.name, id="orphan")
+    return AgentOrder(OrderAction.DELETE, number, item.generation, notify, item.name, id="orphan")
 
 
 async def remove_orphan(tx: Tx, ns: str, cloudlet: str, name: str) -> None:

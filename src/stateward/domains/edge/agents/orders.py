@@ -5,20 +5,20 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from stateward.agents.messages import Order
+from stateward.agents.messages import AgentOrder
 from stateward.domains.edge.agents.record_writer import write_turn
 from stateward.domains.edge.lookups import NOT_PRESENT, closed, opened
 from stateward.domains.edge.model import INSTANCES, book_of, cloudlet_marks, cloudlet_of, marks_of, thing_of
-from stateward.domains.edge.records.instance_record import Book, Rules, must_undo, order_of, undoing
-from stateward.domains.edge.records.reconcile import Turn
+from stateward.domains.edge.records.instance_record import DecisionRules, InstanceRecord, must_undo, order_of, undoing
+from stateward.domains.edge.records.reconcile import ReconcileStep
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
 
-RULES = {kind: Rules(lifecycle=lifecycle) for kind, lifecycle in INSTANCES.items()}
+RULES = {kind: DecisionRules(lifecycle=lifecycle) for kind, lifecycle in INSTANCES.items()}
 
 
-async def tend(tx: Tx, keys: Sequence[Key]) -> list[Order | None]:
+async def tend(tx: Tx, keys: Sequence[Key]) -> list[AgentOrder | None]:
     """Begin the undos that are still to begin; returns the order that is due for each instance, if one is."""
     uow = await opened(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
     orders = [_tend(uow, key) for key in keys]
@@ -26,7 +26,7 @@ async def tend(tx: Tx, keys: Sequence[Key]) -> list[Order | None]:
     return orders
 
 
-def _tend(uow: UnitOfWork, key: Key) -> Order | None:
+def _tend(uow: UnitOfWork, key: Key) -> AgentOrder | None:
     found, cloudlet = uow.objects.get(key), uow.objects.get(Key(key.ns, cloudlet_of(key.id)))
     if found is None or found.kind not in INSTANCES or cloudlet is None or found.state == NOT_PRESENT:
         return None
@@ -35,11 +35,11 @@ def _tend(uow: UnitOfWork, key: Key) -> Order | None:
     book = book_of(found, operation, notify)
     if must_undo(book):
         book = undoing(RULES[found.kind], book)
-        found = write_turn(uow, found, operation, Turn(book, "begins the undo"), "")
+        found = write_turn(uow, found, operation, ReconcileStep(book, "begins the undo"), "")
     return due(found, book, notify)
 
 
-def due(found: Object, book: Book, notify: int) -> Order | None:
+def due(found: Object, book: InstanceRecord, notify: int) -> AgentOrder | None:
     """Return the order that is due for an instance over a connection."""
     order = order_of(book, notify)
     if order is None:

@@ -2,10 +2,18 @@
 
 from msgspec.structs import replace
 
-from stateward.domains.edge.model import CloudletMarks, Marks, cloudlet_marks, kept, marks_of, text_of, with_seat
-from stateward.domains.edge.records.agent_upgrade import Event, Seated
-from stateward.domains.edge.records.instance_record import ERRORS, Book
-from stateward.domains.edge.records.reconcile import Turn
+from stateward.domains.edge.model import (
+    CloudletStatus,
+    InstanceStatus,
+    cloudlet_marks,
+    kept,
+    marks_of,
+    text_of,
+    with_seat,
+)
+from stateward.domains.edge.records.agent_upgrade import CloudletEvent, SlotsUpdate
+from stateward.domains.edge.records.instance_record import ERRORS, InstanceRecord
+from stateward.domains.edge.records.reconcile import ReconcileStep
 from stateward.engine.finish.completion import STATUSES
 from stateward.engine.transitions import change_state, fence_work, journal
 from stateward.engine.unit_of_work import UnitOfWork
@@ -16,7 +24,7 @@ GOOD = (Meaning.SUCCESS, Meaning.STEP)
 
 
 def write_turn(
-    uow: UnitOfWork, found: Object, operation: Operation | None, turn: Turn, who: str, error: str = ""
+    uow: UnitOfWork, found: Object, operation: Operation | None, turn: ReconcileStep, who: str, error: str = ""
 ) -> Object:
     """Write what a turn made of an instance; returns the instance after it."""
     marks = marks_of(found)
@@ -35,7 +43,7 @@ def write_turn(
     return changed
 
 
-def _marked(marks: Marks, book: Book, operation: Operation | None) -> Marks:
+def _marked(marks: InstanceStatus, book: InstanceRecord, operation: Operation | None) -> InstanceStatus:
     """Return the marks after a turn; an undo remembers what it undoes, so that its progress has a place to stand."""
     after = kept(marks, book)
     if book.state in ERRORS and operation is not None:
@@ -43,7 +51,7 @@ def _marked(marks: Marks, book: Book, operation: Operation | None) -> Marks:
     return after if book.state in ERRORS else replace(after, undo_of="")
 
 
-def _spec_after(found: Object, operation: Operation | None, move: Move, marks: Marks) -> str | None:
+def _spec_after(found: Object, operation: Operation | None, move: Move, marks: InstanceStatus) -> str | None:
     """Return the spec where it changes: a failed update, and the end of an undo, bring the previous one back."""
     if move.target == "UpdateError" and operation is not None:
         return operation.previous_spec
@@ -85,10 +93,10 @@ def write_seated(
     lifecycle: Lifecycle,
     found: Object,
     operation: Operation | None,
-    seated: Seated,
+    seated: SlotsUpdate,
     who: str,
     error: str = "",
-    marks: CloudletMarks | None = None,
+    marks: CloudletStatus | None = None,
 ) -> Object:
     """Write what a word made of a cloudlet; an event that the table does not have now changes the seat alone."""
     seen = text_of(with_seat(marks or cloudlet_marks(found), seated.seat))
@@ -103,7 +111,7 @@ def write_seated(
     return changed
 
 
-def decided(lifecycle: Lifecycle, found: Object, operation: Operation | None, event: Event) -> object:
+def decided(lifecycle: Lifecycle, found: Object, operation: Operation | None, event: CloudletEvent) -> object:
     """Ask a cloudlet's table about an event."""
     origin = None if operation is None else operation.origin
     return decide(lifecycle, found.state, event.name, event.actor, event.facts, origin)

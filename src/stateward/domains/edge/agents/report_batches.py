@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from random import Random
 
-from stateward.agents.messages import Order
-from stateward.domains.edge.agents.agent_reports import Answer, Word, hear
-from stateward.domains.edge.agents.connections import Greeted, Greeting, Parting, greet, part
-from stateward.domains.edge.agents.inventory_sync import Gathering, Settled, settle
+from stateward.agents.messages import AgentOrder
+from stateward.domains.edge.agents.agent_reports import AgentMessage, ReportResult, hear
+from stateward.domains.edge.agents.connections import ConnectRequest, ConnectResult, Disconnect, greet, part
+from stateward.domains.edge.agents.inventory_sync import Inventory, SyncResult, settle
 from stateward.domains.edge.agents.orders import tend
 from stateward.engine import Engine
 from stateward.engine.batching import Batcher
@@ -15,34 +15,34 @@ from stateward.naming import new_id
 from stateward.store.records import Key
 
 
-class Intake:
+class ReportBatcher:
     """Takes what agents say; each caller gets its own answer."""
 
     def __init__(self, engine: Engine, chance: Random) -> None:
         self._store, self._kinds = engine.store, engine.kinds
-        self._greetings: Batcher[Greeting, Greeted] = Batcher(self._greet, chance)
-        self._lists: Batcher[Gathering, Settled] = Batcher(self._settle, chance, most=100)
-        self._words: Batcher[Word, Answer] = Batcher(self._hear, chance)
-        self._partings: Batcher[Parting, bool] = Batcher(self._part, chance)
-        self._tending: Batcher[Key, Order | None] = Batcher(self._tend, chance)
+        self._greetings: Batcher[ConnectRequest, ConnectResult] = Batcher(self._greet, chance)
+        self._lists: Batcher[Inventory, SyncResult] = Batcher(self._settle, chance, most=100)
+        self._words: Batcher[AgentMessage, ReportResult] = Batcher(self._hear, chance)
+        self._partings: Batcher[Disconnect, bool] = Batcher(self._part, chance)
+        self._tending: Batcher[Key, AgentOrder | None] = Batcher(self._tend, chance)
 
-    async def greet(self, greeting: Greeting) -> Greeted:
+    async def greet(self, greeting: ConnectRequest) -> ConnectResult:
         """Let an agent in, or not."""
         return await self._greetings.submit(greeting)
 
-    async def settle(self, listed: Gathering) -> Settled:
+    async def settle(self, listed: Inventory) -> SyncResult:
         """Settle a complete list."""
         return await self._lists.submit(listed)
 
-    async def hear(self, word: Word) -> Answer:
+    async def hear(self, word: AgentMessage) -> ReportResult:
         """Take a word about an instance, or about the agent itself."""
         return await self._words.submit(word)
 
-    async def part(self, parting: Parting) -> bool:
+    async def part(self, parting: Disconnect) -> bool:
         """Take note that a connection is gone."""
         return await self._partings.submit(parting)
 
-    async def tend(self, instance: Key) -> Order | None:
+    async def tend(self, instance: Key) -> AgentOrder | None:
         """Return the order that is due for an instance; an undo that is still to begin begins."""
         return await self._tending.submit(instance)
 
@@ -51,17 +51,17 @@ class Intake:
         for batcher in (self._greetings, self._lists, self._words, self._partings, self._tending):
             await batcher.drain()
 
-    async def _greet(self, all_: Sequence[Greeting]) -> Sequence[Greeted | StatewardError]:
+    async def _greet(self, all_: Sequence[ConnectRequest]) -> Sequence[ConnectResult | StatewardError]:
         return await self._store.transact(lambda tx: greet(tx, self._kinds, new_id, all_))
 
-    async def _settle(self, all_: Sequence[Gathering]) -> Sequence[Settled | StatewardError]:
+    async def _settle(self, all_: Sequence[Inventory]) -> Sequence[SyncResult | StatewardError]:
         return await self._store.transact(lambda tx: settle(tx, all_))
 
-    async def _hear(self, all_: Sequence[Word]) -> Sequence[Answer | StatewardError]:
+    async def _hear(self, all_: Sequence[AgentMessage]) -> Sequence[ReportResult | StatewardError]:
         return await self._store.transact(lambda tx: hear(tx, all_))
 
-    async def _part(self, all_: Sequence[Parting]) -> Sequence[bool | StatewardError]:
+    async def _part(self, all_: Sequence[Disconnect]) -> Sequence[bool | StatewardError]:
         return await self._store.transact(lambda tx: part(tx, all_))
 
-    async def _tend(self, all_: Sequence[Key]) -> Sequence[Order | StatewardError | None]:
+    async def _tend(self, all_: Sequence[Key]) -> Sequence[AgentOrder | StatewardError | None]:
         return await self._store.transact(lambda tx: tend(tx, all_))

@@ -8,11 +8,11 @@ from litestar.params import HeaderParameter, PathParameter, QueryParameter
 
 from stateward import naming
 from stateward.access import Right
-from stateward.domains.edge.agents.agent_hub import Office
+from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.schemas import OVERRIDES, Ignore
 from stateward.domains.edge.model import NAME
-from stateward.domains.edge.policy.policy_controller import Steward
-from stateward.domains.edge.service import Caller, Service
+from stateward.domains.edge.policy.policy_controller import PolicyController
+from stateward.domains.edge.service import EdgeCaller, Service
 from stateward.domains.plugin import actor_of, grant_of, needs
 
 IN = "/ns/{ns:str}"
@@ -21,8 +21,8 @@ READ, ACT = needs(Right.READ), needs(Right.ACT)
 
 Call = Request[Any, Any, Any]
 TheService = NamedDependency[Service]
-TheOffice = NamedDependency[Office]
-TheSteward = NamedDependency[Steward]
+TheOffice = NamedDependency[AgentHub]
+TheSteward = NamedDependency[PolicyController]
 
 Ns = Annotated[str, PathParameter(pattern=naming.NAME, description="the namespace")]
 Cloudlet = Annotated[str, PathParameter(pattern=NAME, description="the cloudlet's name")]
@@ -44,8 +44,8 @@ Key = Annotated[
 ]
 
 
-def caller_of(request: Call, ignore: list[Ignore] | None = None, key: str | None = None) -> Caller:
+def caller_of(request: Call, ignore: list[Ignore] | None = None, key: str | None = None) -> EdgeCaller:
     """Return who asks, with what comes along with the call."""
     facts = frozenset(OVERRIDES[one] for one in ignore or ())
     grant = grant_of(request)
-    return Caller(actor_of(request), grant.name, facts, grant.own_key(key))
+    return EdgeCaller(actor_of(request), grant.name, facts, grant.own_key(key))

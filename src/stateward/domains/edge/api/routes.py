@@ -11,9 +11,9 @@ from litestar.exceptions import WebSocketDisconnect
 from litestar.params import JSONBody
 
 from stateward.access import Right
-from stateward.agents.connection import Gone
+from stateward.agents.connection import Disconnected
 from stateward.domains.edge.agents.agent_auth import admitted, line_of, refusal_of
-from stateward.domains.edge.agents.agent_hub import Office
+from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.api.context import (
     ACT,
     IN,
@@ -59,8 +59,8 @@ from stateward.domains.edge.model import (
     app_id,
     cluster_id,
 )
-from stateward.domains.edge.policy.demand import Carried
-from stateward.domains.edge.policy.policy_controller import Steward
+from stateward.domains.edge.policy.demand import ClusterLoad
+from stateward.domains.edge.policy.policy_controller import PolicyController
 from stateward.domains.edge.service import Service
 from stateward.domains.plugin import grant_of, needs
 from stateward.store.errors import StoreError
@@ -214,7 +214,7 @@ async def report_load(
 ) -> View:
     """Take how much a cluster carries; its policy may change the number of its nodes."""
     id_ = cluster_id(cloudlet, cluster)
-    await service.loaded(ns, id_, Carried(data.cpu, data.mem, data.connections))
+    await service.loaded(ns, id_, ClusterLoad(data.cpu, data.mem, data.connections))
     return view(await service.found(ns, id_, CLUSTERINST.kind))
 
 
@@ -329,7 +329,7 @@ async def agent_door(socket: WebSocket[Any, Any, Any], office: TheOffice, space:
         return
     try:
         await line_of(socket, space, cloudlet).serve(office)
-    except Gone as gone:
+    except Disconnected as gone:
         log.info("agent of %s/%s is disconnected: %s", space, cloudlet, gone)
     except StoreError as error:
         log.warning("agent of %s/%s is disconnected and will dial again: %s", space, cloudlet, error)
@@ -346,7 +346,7 @@ HANDLERS = (
 
 
 def routes(
-    service: Callable[[], Service], office: Callable[[], Office], steward: Callable[[], Steward]
+    service: Callable[[], Service], office: Callable[[], AgentHub], steward: Callable[[], PolicyController]
 ) -> list[Router]:
     """Return the routes."""
     provided = {

@@ -11,7 +11,7 @@ from stateward.domains.edge.lifecycle import CLOUDLET, IGNORE_AGENT, IGNORE_AGEN
 from stateward.domains.edge.model import (
     INSTANCES,
     VERSION,
-    Held,
+    HeldAgent,
     MaybeName,
     Missing,
     Name,
@@ -230,7 +230,7 @@ def _conditions(found: Object) -> Conditions:
     return Conditions()
 
 
-def _held_view(one: Held) -> HeldView:
+def _held_view(one: HeldAgent) -> HeldView:
     since, dialled = (datetime.fromtimestamp(at, UTC) for at in (one.since, one.dialled))
     return HeldView(one.installation, one.version, since, dialled, one.things)
 

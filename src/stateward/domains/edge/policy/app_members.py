@@ -7,16 +7,16 @@ may be, and no longer towards the least there must be; it is struck off when it 
 from msgspec import json
 from msgspec.structs import replace
 
-from stateward.domains.edge.errors import Limit
+from stateward.domains.edge.errors import LimitReached
 from stateward.domains.edge.lookups import GOING, NOT_PRESENT
-from stateward.domains.edge.model import AppMarks, AutoprovSpec, text_of
+from stateward.domains.edge.model import AppStatus, AutoprovSpec, text_of
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.records import Object
 
 
-def app_marks(app: Object) -> AppMarks:
+def app_marks(app: Object) -> AppStatus:
     """Read what is kept of an app."""
-    return json.decode(app.seen, type=AppMarks)
+    return json.decode(app.seen, type=AppStatus)
 
 
 def joined(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | None) -> None:
@@ -24,7 +24,7 @@ def joined(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | Non
     marks = app_marks(app)
     others = tuple(one for one in marks.members if one != member)
     if policy is not None and len(others) >= policy.max:
-        raise Limit(f"app {app.id}", "at most", policy.max)
+        raise LimitReached(f"app {app.id}", "at most", policy.max)
     gone = tuple(one for one in marks.leaving if one != member)
     put_marks(uow, app, replace(marks, members=(*others, member), leaving=gone))
 
@@ -34,11 +34,11 @@ def leaving(uow: UnitOfWork, app: Object, member: str, policy: AutoprovSpec | No
     marks = app_marks(app)
     staying = [one for one in marks.members if one not in marks.leaving and one != member]
     if policy is not None and len(staying) < policy.min:
-        raise Limit(f"app {app.id}", "at least", policy.min)
+        raise LimitReached(f"app {app.id}", "at least", policy.min)
     put_marks(uow, app, replace(marks, leaving=tuple(dict.fromkeys((*marks.leaving, member)))))
 
 
-def reviewed(marks: AppMarks, member: str, state: str | None) -> AppMarks:
+def reviewed(marks: AppStatus, member: str, state: str | None) -> AppStatus:
     """Return what is kept of an app once the state of an instance is known (None: there is none)."""
     if state is None or state == NOT_PRESENT:
         members = tuple(one for one in marks.members if one != member)
@@ -48,7 +48,7 @@ def reviewed(marks: AppMarks, member: str, state: str | None) -> AppMarks:
     return marks
 
 
-def put_marks(uow: UnitOfWork, app: Object, marks: AppMarks) -> None:
+def put_marks(uow: UnitOfWork, app: Object, marks: AppStatus) -> None:
     """Write what is kept of an app."""
     seen = text_of(marks)
     if seen != app.seen:

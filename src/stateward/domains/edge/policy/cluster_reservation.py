@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from stateward.domains.edge.errors import Limit, Reserved
+from stateward.domains.edge.errors import LimitReached, Reserved
 from stateward.domains.edge.lifecycle import APPINST, ClusterInstState
 from stateward.domains.edge.lookups import clusters, in_motion, on_cloudlet
 from stateward.domains.edge.model import (
@@ -10,7 +10,7 @@ from stateward.domains.edge.model import (
     RESERVABLE,
     AppSpec,
     ClusterInst,
-    Marks,
+    InstanceStatus,
     marks_of,
     spec_of,
     text_of,
@@ -37,7 +37,7 @@ async def reserve(uow: UnitOfWork, ns: str, cloudlet: str, auto: str, app: AppSp
     taken = {thing_of(one.id) for one in clusters(instances)} | _promised(instances)
     name = next((one for n in range(MOST_RESERVABLE) if (one := f"{RESERVABLE}{n}") not in taken), None)
     if name is None:
-        raise Limit(f"cloudlet {cloudlet}", "at most so many reservable clusters:", MOST_RESERVABLE)
+        raise LimitReached(f"cloudlet {cloudlet}", "at most so many reservable clusters:", MOST_RESERVABLE)
     return name
 
 
@@ -74,7 +74,7 @@ def _mark(uow: UnitOfWork, found: Object, organization: str) -> None:
     put_instance_marks(uow, found, replace(marks_of(found), reserved_by=organization))
 
 
-def put_instance_marks(uow: UnitOfWork, found: Object, marks: Marks) -> None:
+def put_instance_marks(uow: UnitOfWork, found: Object, marks: InstanceStatus) -> None:
     """Write what is kept of an instance."""
     seen = text_of(marks)
     if seen != found.seen:

@@ -6,13 +6,13 @@ from math import ceil
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.edge.model import AppMarks, AutoprovSpec, AutoscaleSpec, cloudlet_of
+from stateward.domains.edge.model import AppStatus, AutoprovSpec, AutoscaleSpec, cloudlet_of
 
 TOLERATED = 1.1
 """How much more than planned the nodes may carry before one is added."""
 
 
-class Carried(Struct, frozen=True):
+class ClusterLoad(Struct, frozen=True):
     """What all nodes of a cluster carry together."""
 
     cpu: float = 0.0
@@ -20,7 +20,7 @@ class Carried(Struct, frozen=True):
     connections: float = 0.0
 
 
-def desired_nodes(policy: AutoscaleSpec, nodes: int, load: Carried) -> int:
+def desired_nodes(policy: AutoscaleSpec, nodes: int, load: ClusterLoad) -> int:
     """Return how many nodes a cluster should have: as many as its load needs, within the policy's limits."""
     pairs = ((load.cpu, policy.cpu), (load.mem, policy.mem), (load.connections, policy.connections))
     wanted = [carried / each for carried, each in pairs if each > 0]
@@ -32,14 +32,14 @@ def desired_nodes(policy: AutoscaleSpec, nodes: int, load: Carried) -> int:
     return max(ceil(min(raw, policy.max)), policy.min)  # the quotient of two finite numbers may be infinite
 
 
-class Plan(Struct, frozen=True):
+class DeploymentPlan(Struct, frozen=True):
     """What is to be done for an app: deployed on which cloudlets, and which instances removed."""
 
     deploy: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
 
 
-def interval(policy: AutoprovSpec, marks: AppMarks, requests: Mapping[str, int]) -> AppMarks:
+def interval(policy: AutoprovSpec, marks: AppStatus, requests: Mapping[str, int]) -> AppStatus:
     """Count an interval: how many in a row had enough requests on each cloudlet, or too few. Old grudges are over."""
     enough = {name: requests.get(name, 0) >= policy.requests for name in policy.cloudlets}
     high = {name: marks.high.get(name, 0) + 1 for name, good in enough.items() if good}
@@ -48,8 +48,8 @@ def interval(policy: AutoprovSpec, marks: AppMarks, requests: Mapping[str, int])
 
 
 def planned(
-    policy: AutoprovSpec, marks: AppMarks, online: Collection[str], missing: Collection[str] = frozenset()
-) -> Plan:
+    policy: AutoprovSpec, marks: AppStatus, online: Collection[str], missing: Collection[str] = frozenset()
+) -> DeploymentPlan:
     """Say what is to be done for an app; whoever does it is held to the limits again, inside the transaction.
 
     An instance serves if its cloudlet is online and has it; `missing` are those that their cloudlets do not have. Where
@@ -70,4 +70,4 @@ def planned(
     kept = [one for one in serving if one not in surplus]
     idle = [one for one in kept if marks.low.get(cloudlet_of(one), 0) >= policy.undeploy_after]
     spare = max(0, len(kept) - policy.min)
-    return Plan(tuple(deploy[:room]), (*astray, *surplus, *idle[:spare]))
+    return DeploymentPlan(tuple(deploy[:room]), (*astray, *surplus, *idle[:spare]))

@@ -16,7 +16,7 @@ from stateward.domains.edge.model import AUTO, AppSpec, AutoprovSpec, marks_of, 
 from stateward.domains.edge.policy.app_members import app_marks
 from stateward.domains.edge.policy.cluster_release import idle_again, release, retire
 from stateward.domains.edge.policy.demand import planned
-from stateward.domains.edge.service import Caller, Service
+from stateward.domains.edge.service import EdgeCaller, Service
 from stateward.engine import Denied
 from stateward.engine.troubles import FaultIsolation
 from stateward.store.errors import StoreError
@@ -31,10 +31,10 @@ EVERY = 30.0
 PAGE = 500
 
 AT_REST = (AppInstState.NOT_PRESENT, AppInstState.READY, AppInstState.CREATE_ERROR)
-BY_DEMAND = Caller(who="autoprov")
+BY_DEMAND = EdgeCaller(who="autoprov")
 
 
-class Steward:
+class PolicyController:
     """Looks after apps and clusters."""
 
     def __init__(self, service: Service, *, every: float = EVERY) -> None:

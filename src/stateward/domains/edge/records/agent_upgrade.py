@@ -25,7 +25,7 @@ STARTABLE = (C.OFFLINE, C.READY, C.INIT, C.INIT_OK)
 Role: TypeAlias = Literal["serving", "heir"]
 
 
-class Seat(Struct, frozen=True):
+class AgentSlots(Struct, frozen=True):
     """What is known of a cloudlet's agents: the version that serves, the target of the upgrade, and the connections.
 
     `operation` is the number of the upgrade under way, or of the last one; `upgrading` says that one is under way.
@@ -44,7 +44,7 @@ class Seat(Struct, frozen=True):
         return f"{self.state}, version {self.version or '-'}, serving {self.serving}, heir {self.heir}"
 
 
-class Unwanted(StrEnum):
+class AgentRejection(StrEnum):
     """Why an agent, or a word of one, does not count."""
 
     GIVEN_UP = "the upgrade to this version was given up"
@@ -56,7 +56,7 @@ class Unwanted(StrEnum):
     HELD = "the cloudlet belongs to another installation, until an administrator hands it over"
 
 
-class Event(Struct, frozen=True):
+class CloudletEvent(Struct, frozen=True):
     """What happens to the cloudlet in the words of its table."""
 
     name: str
@@ -64,11 +64,11 @@ class Event(Struct, frozen=True):
     facts: frozenset[str] = NO_FACTS
 
 
-class Seated(Struct, frozen=True):
+class SlotsUpdate(Struct, frozen=True):
     """What a word makes of a seat: the seat after it, and the event that it is, if it is one."""
 
-    seat: Seat
-    event: Event | None = None
+    seat: AgentSlots
+    event: CloudletEvent | None = None
     role: Role = "serving"
 
 
@@ -84,83 +84,85 @@ def is_held(owner: str | None, installation: str, *, is_served: bool, is_heir: b
     return installation != owner and not (is_heir and not installation)
 
 
-def greeted(seat: Seat, version: str, heir: int = 0) -> Seated | Unwanted:
+def greeted(seat: AgentSlots, version: str, heir: int = 0) -> SlotsUpdate | AgentRejection:
     """Give a new agent a connection: as the one that serves, or as the heir of an upgrade.
 
     One that was started as an `heir`, and has not taken over, is wanted for that very upgrade and for nothing else.
     """
     issued = seat.issued + 1
     if heir and (not seat.upgrading or heir != seat.operation):
-        return Unwanted.GIVEN_UP
+        return AgentRejection.GIVEN_UP
     if seat.upgrading or seat.state == C.UPDATE_ERROR:
         return _greeted_in_upgrade(replace(seat, issued=issued), version)
-    starts = Event("start", AGENT) if seat.state in STARTABLE else None  # one that is being deleted needs its agent too
-    return Seated(replace(seat, issued=issued, serving=issued, heir=0, version=version), starts)
+    starts = (
+        CloudletEvent("start", AGENT) if seat.state in STARTABLE else None
+    )  # one that is being deleted needs its agent too
+    return SlotsUpdate(replace(seat, issued=issued, serving=issued, heir=0, version=version), starts)
 
 
-def _greeted_in_upgrade(seat: Seat, version: str) -> Seated | Unwanted:
+def _greeted_in_upgrade(seat: AgentSlots, version: str) -> SlotsUpdate | AgentRejection:
     if version == seat.version:
-        event = Event("serve on", OLD_AGENT) if seat.state == C.UPDATE_ERROR else None
-        return Seated(replace(seat, serving=seat.issued), event)
+        event = CloudletEvent("serve on", OLD_AGENT) if seat.state == C.UPDATE_ERROR else None
+        return SlotsUpdate(replace(seat, serving=seat.issued), event)
     if version != seat.target:
-        return Unwanted.FOREIGN
+        return AgentRejection.FOREIGN
     if seat.state == C.UPDATE_ERROR:
-        return Unwanted.GIVEN_UP
-    event = Event("acknowledge", CONTROLLER) if seat.state in IN_UPGRADE else None
-    return Seated(replace(seat, heir=seat.issued), event, "heir")
+        return AgentRejection.GIVEN_UP
+    event = CloudletEvent("acknowledge", CONTROLLER) if seat.state in IN_UPGRADE else None
+    return SlotsUpdate(replace(seat, heir=seat.issued), event, "heir")
 
 
-def gathered(seat: Seat, notify: int, version: str) -> Seated | Unwanted:
+def gathered(seat: AgentSlots, notify: int, version: str) -> SlotsUpdate | AgentRejection:
     """Take an agent's list for complete: that makes it ready, and an heir the one that serves."""
     if not seat.upgrading:
         if notify != seat.serving:
-            return Unwanted.OLD_CONNECTION
+            return AgentRejection.OLD_CONNECTION
         if seat.state == C.OFFLINE:
-            return Unwanted.TOO_LATE
-        return Seated(seat, Event("ready", AGENT) if seat.state == C.INIT_OK else None)
+            return AgentRejection.TOO_LATE
+        return SlotsUpdate(seat, CloudletEvent("ready", AGENT) if seat.state == C.INIT_OK else None)
     if notify == seat.serving and version == seat.version:
-        return Seated(seat)  # the old one is back, and goes on: that is not what the upgrade waits for
+        return SlotsUpdate(seat)  # the old one is back, and goes on: that is not what the upgrade waits for
     if version != seat.target:
-        return Unwanted.OTHER_VERSION
+        return AgentRejection.OTHER_VERSION
     if notify != seat.heir:
-        return Unwanted.OLD_CONNECTION
+        return AgentRejection.OLD_CONNECTION
     facts = frozenset({UPGRADING}) if seat.state == C.INIT_OK else NO_FACTS
     after = replace(seat, serving=notify, heir=0, version=version, upgrading=False)
-    return Seated(after, Event("ready", NEW_AGENT, facts))
+    return SlotsUpdate(after, CloudletEvent("ready", NEW_AGENT, facts))
 
 
-def said(seat: Seat, notify: int, version: str, word: str, operation: int) -> Seated | Unwanted:
+def said(seat: AgentSlots, notify: int, version: str, word: str, operation: int) -> SlotsUpdate | AgentRejection:
     """Take what an agent says of itself: that it upgrades, that the upgrade failed, or that it cannot gather."""
     if notify not in (seat.serving, seat.heir):
-        return Unwanted.OLD_CONNECTION
+        return AgentRejection.OLD_CONNECTION
     if word == GATHER_FAILED:
-        return Seated(seat, Event(word, AGENT) if notify == seat.serving and not seat.upgrading else None)
+        return SlotsUpdate(seat, CloudletEvent(word, AGENT) if notify == seat.serving and not seat.upgrading else None)
     if not seat.upgrading or operation != seat.operation:
-        return Unwanted.OTHER_UPGRADE
+        return AgentRejection.OTHER_UPGRADE
     if notify != seat.serving or version != seat.version:
-        return Unwanted.OTHER_VERSION
+        return AgentRejection.OTHER_VERSION
     if word == UPGRADING_WORD:
-        return Seated(seat, Event(word, OLD_AGENT) if seat.state == C.UPDATE_REQUESTED else None)
+        return SlotsUpdate(seat, CloudletEvent(word, OLD_AGENT) if seat.state == C.UPDATE_REQUESTED else None)
     facts = frozenset({UPGRADING}) if seat.state == C.INIT_OK else NO_FACTS
-    return Seated(replace(seat, heir=0, upgrading=False), Event(UPGRADE_FAILED, OLD_AGENT, facts))
+    return SlotsUpdate(replace(seat, heir=0, upgrading=False), CloudletEvent(UPGRADE_FAILED, OLD_AGENT, facts))
 
 
-def departed(seat: Seat, notify: int) -> Seated:
+def departed(seat: AgentSlots, notify: int) -> SlotsUpdate:
     """Take note that a connection is gone; the cloudlet is offline unless a newer one is there."""
     if notify == seat.heir:
-        return Seated(replace(seat, heir=0))
+        return SlotsUpdate(replace(seat, heir=0))
     if notify != seat.serving:
-        return Seated(seat)
+        return SlotsUpdate(seat)
     after = replace(seat, serving=0)
     online = seat.state in (C.READY, C.INIT, C.INIT_OK) and not seat.upgrading
-    return Seated(after, Event("disconnected", CONTROLLER) if online else None)
+    return SlotsUpdate(after, CloudletEvent("disconnected", CONTROLLER) if online else None)
 
 
-def upgrade_due(seat: Seat, notify: int) -> bool:
+def upgrade_due(seat: AgentSlots, notify: int) -> bool:
     """Tell whether the agent of a connection is to be asked to start its successor."""
     return seat.upgrading and notify == seat.serving and not seat.heir and seat.state in IN_UPGRADE
 
 
-def hangs_up(seat: Seat, notify: int) -> bool:
+def hangs_up(seat: AgentSlots, notify: int) -> bool:
     """Tell whether a connection is to be closed: its time was over, or another one has taken its place."""
     return notify not in (seat.serving, seat.heir) or (seat.state == C.OFFLINE and notify == seat.serving)

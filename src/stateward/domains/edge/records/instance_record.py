@@ -10,9 +10,9 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.agents.messages import Order, Work, fulfils
+from stateward.agents.messages import AgentOrder, OrderAction, fulfils
 from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT, NEVER_READY, ClusterInstState
-from stateward.domains.edge.records.report_fencing import Record, Rejected, Report, fence, weigh
+from stateward.domains.edge.records.report_fencing import AgentReport, FencedFields, RejectedReport, fence, weigh
 from stateward.lifecycle import NO_FACTS, Lifecycle, Move, Refusal, State, decide
 
 S = ClusterInstState
@@ -22,21 +22,21 @@ AT_WORK = (S.CREATING, S.UPDATING, S.DELETING)
 TRIES = 2
 """How often the agent is asked to do the same work, and how many undos of one error are begun, before it is left."""
 
-ASKED: dict[str, Work] = {
-    S.CREATE_REQUESTED: Work.CREATE,
-    S.CREATING: Work.CREATE,
-    S.CREATE_ERROR: Work.DELETE,
-    S.UPDATE_REQUESTED: Work.UPDATE,
-    S.UPDATING: Work.UPDATE,
-    S.UPDATE_ERROR: Work.UPDATE,
-    S.DELETE_REQUESTED: Work.DELETE,
-    S.DELETING: Work.DELETE,
-    S.DELETE_ERROR: Work.CREATE,
+ASKED: dict[str, OrderAction] = {
+    S.CREATE_REQUESTED: OrderAction.CREATE,
+    S.CREATING: OrderAction.CREATE,
+    S.CREATE_ERROR: OrderAction.DELETE,
+    S.UPDATE_REQUESTED: OrderAction.UPDATE,
+    S.UPDATING: OrderAction.UPDATE,
+    S.UPDATE_ERROR: OrderAction.UPDATE,
+    S.DELETE_REQUESTED: OrderAction.DELETE,
+    S.DELETING: OrderAction.DELETE,
+    S.DELETE_ERROR: OrderAction.CREATE,
 }
 """What is asked of the agent in each state while an operation is under way; in an error state that is the undo."""
 
 
-class Book(Struct, frozen=True):
+class InstanceRecord(Struct, frozen=True):
     """What the controller keeps for good: the object, the operation under way (0: none), and the numbers given."""
 
     state: State = S.NOT_PRESENT
@@ -55,33 +55,35 @@ class Book(Struct, frozen=True):
         return f"{self.state}{' (missing)' if self.missing else ''}, {work}, generation {self.generation}"
 
 
-def own_operation(book: Book) -> int:
+def own_operation(book: InstanceRecord) -> int:
     """Number an undo: an operation of its own."""
     return book.issued + 1
 
 
-class Rules(Struct, frozen=True):
+class DecisionRules(Struct, frozen=True):
     """The controller's decisions, each by itself, so that a test can plant a wrong one and see it found."""
 
     lifecycle: Lifecycle = CLUSTERINST
-    fence: Callable[[Record, Report], Rejected | None] = fence
-    weigh: Callable[[Lifecycle, Record, Report, frozenset[str]], Move | Refusal | Rejected] = weigh
-    undo: Callable[[Book], int] = own_operation
-    fulfils: Callable[[int, bool, Order], bool] = fulfils
+    fence: Callable[[FencedFields, AgentReport], RejectedReport | None] = fence
+    weigh: Callable[[Lifecycle, FencedFields, AgentReport, frozenset[str]], Move | Refusal | RejectedReport] = weigh
+    undo: Callable[[InstanceRecord], int] = own_operation
+    fulfils: Callable[[int, bool, AgentOrder], bool] = fulfils
 
 
-def decided(rules: Rules, book: Book, event: str, actor: str, facts: frozenset[str] = NO_FACTS) -> Move | Refusal:
+def decided(
+    rules: DecisionRules, book: InstanceRecord, event: str, actor: str, facts: frozenset[str] = NO_FACTS
+) -> Move | Refusal:
     """Ask the table about an event, with what is known of the operation under way."""
     return decide(rules.lifecycle, book.state, event, actor, facts | known_facts(book), book.origin)
 
 
-def known_facts(book: Book) -> frozenset[str]:
+def known_facts(book: InstanceRecord) -> frozenset[str]:
     """Return what is true of an instance in the table's own words."""
     never = book.state == S.DELETE_ERROR and not book.confirmed
     return book.facts | {NEVER_READY} if never else book.facts
 
 
-def begun(book: Book, move: Move, facts: frozenset[str] = NO_FACTS, at_least: int = 0) -> Book:
+def begun(book: InstanceRecord, move: Move, facts: frozenset[str] = NO_FACTS, at_least: int = 0) -> InstanceRecord:
     """Return the record after something has begun; what is deleted keeps its generation."""
     operation = max(book.issued + 1, at_least)
     numbers = replace(book, operation=operation, issued=operation, tries=0, missing=False, facts=facts)
@@ -90,29 +92,29 @@ def begun(book: Book, move: Move, facts: frozenset[str] = NO_FACTS, at_least: in
     return replace(numbers, state=move.target, origin=None, generation=operation)
 
 
-def after(rules: Rules, book: Book, move: Move) -> Book:
+def after(rules: DecisionRules, book: InstanceRecord, move: Move) -> InstanceRecord:
     """Return the record after a move that ends something, or brings it further; an error begins its undo at once."""
     to = move.target
     if to == S.READY:
         return replace(book, state=to, operation=0, confirmed=book.generation, origin=None, facts=NO_FACTS, tries=0)
     if to == S.NOT_PRESENT:
-        return Book(state=to, issued=book.issued, notify=book.notify)
+        return InstanceRecord(state=to, issued=book.issued, notify=book.notify)
     if to in ERRORS:
         return undoing(rules, failed(book, to))
     return replace(book, state=to)
 
 
-def failed(book: Book, to: State) -> Book:
+def failed(book: InstanceRecord, to: State) -> InstanceRecord:
     """Return the record in an error whose undo is still to begin, as the clock leaves it."""
     return replace(book, state=to, operation=0, origin=None, facts=NO_FACTS, tries=0)
 
 
-def must_undo(book: Book) -> bool:
+def must_undo(book: InstanceRecord) -> bool:
     """Tell whether an undo is still to begin."""
     return book.state in ERRORS and not book.operation and not book.tries
 
 
-def undoing(rules: Rules, book: Book) -> Book:
+def undoing(rules: DecisionRules, book: InstanceRecord) -> InstanceRecord:
     """Begin an undo, the first or a further one, or leave the error as it is after the last one."""
     if book.tries == TRIES:
         return replace(book, operation=0)
@@ -122,21 +124,21 @@ def undoing(rules: Rules, book: Book) -> Book:
     return replace(book, operation=operation, issued=issued, generation=aim, tries=book.tries + 1)
 
 
-def asked(book: Book) -> Work | None:
+def asked(book: InstanceRecord) -> OrderAction | None:
     """Return what the agent is to do now, if anything; what never was Ready is not brought back, but removed."""
     if not book.operation:
         return None
     if book.state == S.DELETE_ERROR and not book.confirmed:
-        return Work.DELETE
+        return OrderAction.DELETE
     return ASKED.get(book.state)
 
 
-def order_of(book: Book, connection: int) -> Order | None:
+def order_of(book: InstanceRecord, connection: int) -> AgentOrder | None:
     """Return the order that is due over a connection, if one is; what ignores the agent is not asked of it."""
     work = None if IGNORE_AGENT in book.facts else asked(book)
-    return None if work is None else Order(work, book.operation, book.generation, connection)
+    return None if work is None else AgentOrder(work, book.operation, book.generation, connection)
 
 
-def record_of(book: Book) -> Record:
+def record_of(book: InstanceRecord) -> FencedFields:
     """Return what the guard needs to know."""
-    return Record(book.state, book.operation or None, book.generation, book.notify)
+    return FencedFields(book.state, book.operation or None, book.generation, book.notify)

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from stateward.agents.messages import Report
+from stateward.agents.messages import AgentReport
 from stateward.domains.edge.lifecycle import NEVER_READY
 from stateward.lifecycle import AGENT, CONTROLLER, NO_FACTS, Lifecycle, Move, Refusal, State, decide
 
@@ -21,10 +21,21 @@ UNDONE = "undone"
 CONFIRMATIONS = {"CreateError": "deleted", "UpdateError": "ready", "DeleteError": "ready"}
 """What the agent reports when it has undone what failed: removed it, or brought the previous spec back."""
 
-__all__ = ["CONFIRMATIONS", "UNDONE", "Record", "Rejected", "Report", "Why", "confirms", "fence", "guard", "weigh"]
+__all__ = [
+    "CONFIRMATIONS",
+    "UNDONE",
+    "AgentReport",
+    "FencedFields",
+    "RejectedReport",
+    "RejectionReason",
+    "confirms",
+    "fence",
+    "guard",
+    "weigh",
+]
 
 
-class Why(StrEnum):
+class RejectionReason(StrEnum):
     """Why a report does not count, as a code."""
 
     OLD_NOTIFY = "old notify id"
@@ -35,7 +46,7 @@ class Why(StrEnum):
     UNKNOWN_EVENT = "unknown event"
 
 
-class Record(Struct, frozen=True):
+class FencedFields(Struct, frozen=True):
     """What the controller knows of an object: its state, and the operation, generation and connection that count."""
 
     state: State
@@ -44,12 +55,12 @@ class Record(Struct, frozen=True):
     notify: int
 
 
-class Rejected(Struct, frozen=True):
+class RejectedReport(Struct, frozen=True):
     """A report that does not count, what it was up against, and why."""
 
-    why: Why
-    record: Record
-    report: Report
+    why: RejectionReason
+    record: FencedFields
+    report: AgentReport
 
     def __str__(self) -> str:
         against = f"operation {self.record.operation}, generation {self.record.generation}, notify {self.record.notify}"
@@ -57,36 +68,36 @@ class Rejected(Struct, frozen=True):
 
 
 def guard(
-    lifecycle: Lifecycle, record: Record, report: Report, facts: frozenset[str] = NO_FACTS
-) -> Move | Refusal | Rejected:
+    lifecycle: Lifecycle, record: FencedFields, report: AgentReport, facts: frozenset[str] = NO_FACTS
+) -> Move | Refusal | RejectedReport:
     """Say what a report does to an object, or why it does not count; `facts` are those of the operation."""
     return fence(record, report) or weigh(lifecycle, record, report, facts)
 
 
-def fence(record: Record, report: Report) -> Rejected | None:
+def fence(record: FencedFields, report: AgentReport) -> RejectedReport | None:
     """Reject a report that is not about what is under way now."""
     why = _why_foreign(record, report)
-    return Rejected(why, record, report) if why is not None else None
+    return RejectedReport(why, record, report) if why is not None else None
 
 
-def _why_foreign(record: Record, report: Report) -> Why | None:
+def _why_foreign(record: FencedFields, report: AgentReport) -> RejectionReason | None:
     if report.notify != record.notify:
-        return Why.OLD_NOTIFY if report.notify < record.notify else Why.FOREIGN_NOTIFY
+        return RejectionReason.OLD_NOTIFY if report.notify < record.notify else RejectionReason.FOREIGN_NOTIFY
     if record.operation is None:
-        return Why.NOTHING_UNDER_WAY
+        return RejectionReason.NOTHING_UNDER_WAY
     if report.operation != record.operation:
-        return Why.STALE_OPERATION
-    return Why.STALE_GENERATION if report.generation != record.generation else None
+        return RejectionReason.STALE_OPERATION
+    return RejectionReason.STALE_GENERATION if report.generation != record.generation else None
 
 
 def weigh(
-    lifecycle: Lifecycle, record: Record, report: Report, facts: frozenset[str] = NO_FACTS
-) -> Move | Refusal | Rejected:
+    lifecycle: Lifecycle, record: FencedFields, report: AgentReport, facts: frozenset[str] = NO_FACTS
+) -> Move | Refusal | RejectedReport:
     """Ask the table about a report that is about what is under way."""
     if confirms(record.state, report.event, facts):
         return decide(lifecycle, record.state, UNDONE, CONTROLLER, facts)
     if report.event not in lifecycle.events:
-        return Rejected(Why.UNKNOWN_EVENT, record, report)
+        return RejectedReport(RejectionReason.UNKNOWN_EVENT, record, report)
     return decide(lifecycle, record.state, report.event, AGENT, facts)
 
 
