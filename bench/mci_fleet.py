@@ -14,7 +14,7 @@ from stateward.domains.mci.model import Connection, MciSpec, SubGroup
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.service import Caller
 from stateward.domains.plugin import ProcessContext
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, SimulatedCloud, Temper
 from stateward.engine import Engine
 from stateward.lifecycle import USER
@@ -64,7 +64,7 @@ class Fleet:
     def set_temper(self, temper: Temper) -> None:
         """Let all regions behave in another way."""
         for one in PLACES:
-            self.plugin.cloud.set_temper(Place(one.provider, one.region), temper)
+            self.plugin.cloud.set_temper(ProviderRegion(one.provider, one.region), temper)
 
 
 def everywhere(name: str, vms: int, providers: Sequence[str] = PROVIDERS) -> MciSpec:

@@ -7,7 +7,7 @@ from bench.figures import Line, plain
 from bench.loops import run
 from bench.mci_fleet import ANN, NS, Fleet, new_fleet
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.qemu.hardware import Hardware
 
 PROCESSES, GUESTS = 500, 50
@@ -27,7 +27,7 @@ async def processes() -> list[Line]:
 
 async def guests() -> list[Line]:
     """Measure machines of the qemu driver, where there is one."""
-    hardware = Hardware(Place("local", "here"))
+    hardware = Hardware(ProviderRegion("local", "here"))
     if hardware.program is None:
         return [f"  qemu: left out, because {hardware.board.program} is not installed"]
     connection = Connection("bench-qemu", "qemu", "bench", driver="qemu")

@@ -23,7 +23,7 @@ from stateward.domains.ovc.plugin import OvcPlugin
 from stateward.domains.ovc.service import Caller
 from stateward.domains.ovc.settings import Settings
 from stateward.domains.plugin import ProcessContext
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.qemu.hardware import Hardware
 from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Accepted, Engine
@@ -114,7 +114,7 @@ async def _actions(url: str, name: str) -> list[Line]:
 
 
 async def _moves() -> list[Line]:
-    if which("qemu-img") is None or Hardware(Place("local", "here")).program is None:
+    if which("qemu-img") is None or Hardware(ProviderRegion("local", "here")).program is None:
         return ["  (no live migration: QEMU is not installed)"]
     async with _cloud(new_file(), "qemu", "files") as tenant:
         vm = await tenant.vm("vm")

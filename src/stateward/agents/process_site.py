@@ -19,7 +19,16 @@ from stateward.agents.local_state import Deployed, LocalState
 from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.process_tracking import background_shell, kill_processes, labelled
 from stateward.agents.site import ReportProgress, SiteError
-from stateward.drivers import Accepted, Already, Deed, MachineState, Observation, Place, Ref, Want
+from stateward.drivers import (
+    AlreadyDone,
+    CallAccepted,
+    MachineAction,
+    MachineRef,
+    MachineSpec,
+    MachineState,
+    Observation,
+    ProviderRegion,
+)
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.procfs import PROC, stat_of
@@ -48,7 +57,7 @@ class ProcessSite:
     def __init__(self, folder: Path, confinement: Confinement | None = None) -> None:
         self._folder = str(folder)
         self._notebook = LocalState(folder / "things")
-        place = Place("process", "agent", options={"folder": str(folder / "machines")})
+        place = ProviderRegion("process", "agent", options={"folder": str(folder / "machines")})
         self._driver = ProcessDriver(place, confinement=(confinement or Confinement()).hiding(folder))
 
     async def look(self) -> Mapping[str, Existing]:
@@ -104,14 +113,16 @@ class ProcessSite:
         self._notebook.note(replace(thing, whole=True, parts=parts, raw=()))
 
     async def _start_node(self, key: str, name: str, size: str) -> None:
-        (outcome,) = await self._driver.create([Want(key, name, size, IMAGE)])
-        if not isinstance(outcome, Accepted | Already):
+        (outcome,) = await self._driver.create([MachineSpec(key, name, size, IMAGE)])
+        if not isinstance(outcome, CallAccepted | AlreadyDone):
             raise SiteError(f"node {key} cannot be started: {outcome.message}")
         await _until(lambda found: _is_up(found.get(key)), self._nodes, f"node {key} does not come up")
 
     async def _run(self, key: str, mark: str, command: str) -> None:
         try:
-            await self._driver.run(Ref(key), labelled(self._label(key, mark), f"set -e\n{command}"), "", SETUP_WITHIN)
+            await self._driver.run(
+                MachineRef(key), labelled(self._label(key, mark), f"set -e\n{command}"), "", SETUP_WITHIN
+            )
         except (OSError, TimeoutError) as error:
             raise SiteError(f"node {key} could not be set up: {_text(error)}") from error
 
@@ -123,7 +134,7 @@ class ProcessSite:
         if not keys:
             return
         tell(f"ending {len(keys)} nodes", 0, len(keys))
-        await self._driver.act(Deed.TERMINATE, [Ref(key) for key in keys])
+        await self._driver.act(MachineAction.TERMINATE, [MachineRef(key) for key in keys])
 
         def gone(found: Mapping[str, Observation]) -> bool:
             return not any(_is_there(found.get(key)) for key in keys)
@@ -135,8 +146,8 @@ class ProcessSite:
     async def _nodes(self) -> dict[str, Observation]:
         listing = await self._driver.observe()
         if not listing.complete:
-            raise SiteError(f"the site cannot be seen: {listing.trouble}")
-        return {one.key: one for one in listing.seen}
+            raise SiteError(f"the site cannot be seen: {listing.problem}")
+        return {one.key: one for one in listing.machines}
 
     # --- apps --------------------------------------------------------------------------------------------------------
 
@@ -167,7 +178,7 @@ class ProcessSite:
         program = f"echo {quote(_first_line(mark))}\n{command}\n:"
         line = labelled(self._label(key, mark), background_shell(program, mark, log))
         try:
-            return int(await self._driver.run(Ref(key), line, "", PATIENCE))
+            return int(await self._driver.run(MachineRef(key), line, "", PATIENCE))
         except (OSError, TimeoutError, ValueError) as error:
             raise SiteError(f"{mark} could not be started: {_text(error)}") from error
 
@@ -194,7 +205,9 @@ class ProcessSite:
         The node reads them: the file belongs to the app, which may have put a link in its place.
         """
         try:
-            text = await self._driver.run(Ref(key), f"tail -c {READ_AT_MOST} {quote(_log_of(name))}", "", READ_WITHIN)
+            text = await self._driver.run(
+                MachineRef(key), f"tail -c {READ_AT_MOST} {quote(_log_of(name))}", "", READ_WITHIN
+            )
         except (OSError, TimeoutError):
             return ""
         return last_output(text, {_first_line(mark) for mark in started})

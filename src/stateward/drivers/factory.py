@@ -8,11 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.drivers.confinement import Confinement
-from stateward.drivers.port import Driver, Meter, Place
+from stateward.drivers.port import Driver, Meter, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
 from stateward.errors import BadInput, UnknownName
 
-Make: TypeAlias = Callable[[Place, Meter], Driver]
+Make: TypeAlias = Callable[[ProviderRegion, Meter], Driver]
 
 
 class Entry(Struct, frozen=True):
@@ -46,7 +46,7 @@ class Drivers:
         """Tell whether a driver's machines run on the host of its worker; of an unknown driver that is assumed."""
         return name not in self._makers or self._makers[name].on_host
 
-    def make(self, name: str, place: Place, meter: Meter = lambda _: None) -> Driver:
+    def make(self, name: str, place: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
         """Make a driver for a place."""
         try:
             maker = self._makers[name].make
@@ -54,29 +54,29 @@ class Drivers:
             raise UnknownName("driver", name, self._makers) from None
         return maker(place, meter)
 
-    def _simulate(self, place: Place, meter: Meter) -> Driver:
+    def _simulate(self, place: ProviderRegion, meter: Meter) -> Driver:
         return SimulatedDriver(place, self._simulated(), meter)
 
-    def _process(self, place: Place, meter: Meter) -> Driver:
+    def _process(self, place: ProviderRegion, meter: Meter) -> Driver:
         from stateward.drivers.process import ProcessDriver
 
         return ProcessDriver(self._at_home(place, "process"), meter, confinement=self._confinement)
 
-    def _qemu(self, place: Place, meter: Meter) -> Driver:
+    def _qemu(self, place: ProviderRegion, meter: Meter) -> Driver:
         try:
             from stateward.drivers.qemu import QemuDriver
         except ModuleNotFoundError as error:
             raise BadInput("driver", "qemu", f"a driver whose library is installed ({error.name} is not)") from error
         return QemuDriver(self._at_home(place, "qemu"), meter)
 
-    def _aws(self, place: Place, meter: Meter) -> Driver:
+    def _aws(self, place: ProviderRegion, meter: Meter) -> Driver:
         try:
             from stateward.drivers.aws import AwsDriver
         except ModuleNotFoundError as error:
             raise BadInput("driver", "aws", f"a driver whose library is installed ({error.name} is not)") from error
         return AwsDriver(place, meter)
 
-    def _at_home(self, place: Place, name: str) -> Place:
+    def _at_home(self, place: ProviderRegion, name: str) -> ProviderRegion:
         """Give a host's driver a folder of its own, unless the place names one."""
         if "folder" in place.options:
             return place

@@ -19,7 +19,7 @@ Meter: TypeAlias = Callable[[str], None]
 """Is told the name of every call that goes out to a provider, one for one."""
 
 
-class Place(Struct, frozen=True):
+class ProviderRegion(Struct, frozen=True):
     """Where a driver works: the provider's region, by what credential, and what else the driver needs to know.
 
     The credential is a reference (`env:NAME`, `file:PATH`), never the secret itself.
@@ -56,15 +56,15 @@ class Capabilities(Struct, frozen=True):
 
     suspension: Suspension
     idempotency: Idempotency
-    reboot: bool = True
-    bulk: int = 1  # how many machines one call may name
-    page: int = 1000  # how many machines one page of a listing holds
-    lag: float = 0.0  # how many seconds old what a listing shows may be
+    can_reboot: bool = True
+    max_bulk: int = 1  # how many machines one call may name
+    page_size: int = 1000  # how many machines one page of a listing holds
+    listing_lag_s: float = 0.0  # how many seconds old what a listing shows may be
     calls_a_second: float | None = None  # the provider's own budget, if it tells one
-    events: bool = False  # whether `watch` yields anything
-    shell: bool = False  # whether `run` works
-    parts: bool = True  # whether networks, security groups and keys are something there
-    shows_tokens: bool = False  # whether a listing shows which reboots were done, by their tokens
+    has_events: bool = False  # whether `watch` yields anything
+    runs_commands: bool = False  # whether `run` works
+    has_resources: bool = True  # whether networks, security groups and keys are something there
+    lists_reboot_tokens: bool = False  # whether a listing shows which reboots were done, by their tokens
 
 
 # --- machines --------------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class MachineState(StrEnum):
     OTHER = "other"  # a word that this driver does not know
 
 
-class Deed(StrEnum):
+class MachineAction(StrEnum):
     """What can be done to machines."""
 
     SUSPEND = "suspend"
@@ -94,20 +94,20 @@ class Deed(StrEnum):
     TERMINATE = "terminate"
 
 
-class Want(Struct, frozen=True):
+class MachineSpec(Struct, frozen=True):
     """A machine that is to be: its key, its name, of what size and from what image, and among which parts."""
 
     key: str
     name: str
     spec: str
     image: str
-    parts: Mapping[str, str] = {}  # PartKind -> the provider's id of it
+    resources: Mapping[str, str] = {}  # PartKind -> the provider's id of it
     disk_gib: int | None = None
     user: str = ""
     tags: Mapping[str, str] = {}
 
 
-class Ref(Struct, frozen=True):
+class MachineRef(Struct, frozen=True):
     """A machine that may be there: by its key, and by the provider's own id if that is known.
 
     `token` is one and the same however often one deed is repeated, and another one for the next deed.
@@ -130,24 +130,28 @@ class Observation(Struct, frozen=True):
     private_ip: str = ""
     ssh_port: int = 22  # 0: nothing listens there, as in a machine without a network
     details: Mapping[str, str] = {}
-    tokens: tuple[str, ...] = ()  # of the latest deeds that it has taken; of reboots, where the listing shows them
-    begun: str = ""  # the token of a reboot that was begun, and of which nobody knows whether it was done
+    reboot_tokens: tuple[
+        str, ...
+    ] = ()  # of the latest deeds that it has taken; of reboots, where the listing shows them
+    unconfirmed_reboot: str = ""  # the token of a reboot that was begun, and of which nobody knows whether it was done
 
 
-class Listing(Struct, frozen=True):
+class MachineListing(Struct, frozen=True):
     """What a look has shown. Only where it is complete does a machine that is not in it count as absent."""
 
-    seen: Sequence[Observation]
+    machines: Sequence[Observation]
     complete: bool
-    trouble: str = ""
-    after: float = 0.0  # for how many seconds the provider wants to be left alone
-    asked: float = 0.0  # when it was asked for, by the clock of who did: `Capabilities.lag` counts from then back
+    problem: str = ""
+    retry_after_s: float = 0.0  # for how many seconds the provider wants to be left alone
+    requested_at: float = (
+        0.0  # when it was asked for, by the clock of who did: `Capabilities.lag` counts from then back
+    )
 
 
 # --- parts: what machines stand on -----------------------------------------------------------------------------------
 
 
-class PartKind(StrEnum):
+class ResourceKind(StrEnum):
     """What machines stand on."""
 
     NETWORK = "vNet"
@@ -156,10 +160,10 @@ class PartKind(StrEnum):
     SSH_KEY = "sshKey"
 
 
-class Part(Struct, frozen=True):
+class CloudResource(Struct, frozen=True):
     """A part that is to be, or is: found by its key."""
 
-    kind: PartKind
+    kind: ResourceKind
     key: str
     name: str
     within: str = ""  # the provider's id of the network that it belongs to
@@ -167,18 +171,18 @@ class Part(Struct, frozen=True):
     native_id: str = ""
 
 
-class PartListing(Struct, frozen=True):
+class ResourceListing(Struct, frozen=True):
     """The parts that a look has shown. Only where it is complete does a part that is not in it count as absent."""
 
-    seen: Sequence[Part]
+    resources: Sequence[CloudResource]
     complete: bool
-    trouble: str = ""
+    problem: str = ""
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-class Why(StrEnum):
+class RefusalReason(StrEnum):
     """Why a provider refuses; it will refuse again."""
 
     INVALID = "invalid"
@@ -191,7 +195,7 @@ class Why(StrEnum):
     UNABLE = "the driver cannot"
 
 
-class Accepted(Struct, frozen=True):
+class CallAccepted(Struct, frozen=True):
     """The provider has accepted; the end is seen in a listing. A new secret (a private key) is told here only."""
 
     key: str
@@ -200,48 +204,48 @@ class Accepted(Struct, frozen=True):
 
     def __repr__(self) -> str:
         """Show everything but the secret: outcomes may be logged."""
-        return f"Accepted(key={self.key!r}, native_id={self.native_id!r}, secret={'...' if self.secret else ''!r})"
+        return f"CallAccepted(key={self.key!r}, native_id={self.native_id!r}, secret={'...' if self.secret else ''!r})"
 
 
-class Already(Struct, frozen=True):
+class AlreadyDone(Struct, frozen=True):
     """It is so already, by an earlier call of ours."""
 
     key: str
     native_id: str = ""
 
 
-class Refused(Struct, frozen=True):
+class CallRefused(Struct, frozen=True):
     """The provider says no."""
 
     key: str
-    why: Why
+    why: RefusalReason
     message: str
 
 
-class Throttled(Struct, frozen=True):
+class CallThrottled(Struct, frozen=True):
     """The provider wants to be left alone for a while; nothing was done."""
 
     key: str
-    after: float
+    retry_after_s: float
     message: str = ""
 
 
-class Transient(Struct, frozen=True):
+class TransientFailure(Struct, frozen=True):
     """It did not work now, and certainly nothing was done."""
 
     key: str
     message: str
 
 
-class Unanswered(Struct, frozen=True):
+class CallUnanswered(Struct, frozen=True):
     """It was sent, and nobody knows what became of it: look by key before sending it again."""
 
     key: str
     message: str
 
 
-Outcome: TypeAlias = Accepted | Already | Refused | Throttled | Transient | Unanswered
-Doubt: TypeAlias = Throttled | Transient | Unanswered
+Outcome: TypeAlias = CallAccepted | AlreadyDone | CallRefused | CallThrottled | TransientFailure | CallUnanswered
+Inconclusive: TypeAlias = CallThrottled | TransientFailure | CallUnanswered
 """What is said where nobody can say yes or no."""
 
 
@@ -254,10 +258,10 @@ class CommandFailed(OSError):
 
 
 @runtime_checkable
-class Learns(Protocol):
+class SpecRegistrar(Protocol):
     """A driver whose provider takes any size and image that is registered by name."""
 
-    def learn(self, spec: str, image: str) -> None:
+    def register(self, spec: str, image: str) -> None:
         """Take a size and an image, if they are not known."""
 
 
@@ -268,31 +272,31 @@ class Driver(Protocol):
     def caps(self) -> Capabilities:
         """What can be done there."""
 
-    async def check(self, spec: str, image: str) -> Refused | Doubt | None:
+    async def check(self, spec: str, image: str) -> CallRefused | Inconclusive | None:
         """Say why a machine of this size from this image cannot be made here, or why that cannot be said now.
 
         It has no side effect.
         """
 
-    async def ensure(self, part: Part) -> Outcome:
+    async def ensure(self, part: CloudResource) -> Outcome:
         """Find a part by its key, or make it."""
 
-    async def remove(self, part: Part) -> Outcome:
+    async def remove(self, part: CloudResource) -> Outcome:
         """Remove a part; one that is not there is `Already` gone."""
 
-    async def parts(self) -> PartListing:
+    async def list_resources(self) -> ResourceListing:
         """List all parts of ours here. Trouble makes it incomplete; it never raises."""
 
-    async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
+    async def create(self, wants: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines; one outcome for each, in order. A key that is known makes nothing new."""
 
-    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines; one outcome for each, in order."""
 
-    async def observe(self, keys: Collection[str] | None = None) -> Listing:
+    async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List all machines of ours here, or those with these keys. Trouble makes it incomplete; it never raises."""
 
-    async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:
+    async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:
         """Run a command on a machine and return what it wrote; raises `OSError` or `TimeoutError`.
 
         A command that ends with another status than 0 has failed: that is a `CommandFailed`.

@@ -28,7 +28,7 @@ from stateward.domains.mci.model import Connection, Image, MciSpec, Spec
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.service import Caller
 from stateward.domains.plugin import ProcessContext
-from stateward.drivers import Driver, Meter, Place
+from stateward.drivers import Driver, Meter, ProviderRegion
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.qemu import QemuDriver
 from stateward.engine import AlreadyExists, Denied, Engine
@@ -96,7 +96,7 @@ def make_mortal(plugin: MciPlugin, death: Death) -> None:
     """Let every driver and every post-command be a place to die at."""
     make = plugin.drivers.make
 
-    def made(name: str, place: Place, meter: Meter = lambda _: None) -> Driver:
+    def made(name: str, place: ProviderRegion, meter: Meter = lambda _: None) -> Driver:
         if name not in ON_HOST:
             return Mortal(make(name, place, meter), death)
         driver: Driver = ON_HOST[name](plugin.drivers._at_home(place, name), meter, death.at)

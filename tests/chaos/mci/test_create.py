@@ -63,10 +63,10 @@ async def look(lives: Lives, connection: str) -> tuple[House, dict[str, Observat
         assert [one.state for one in vms] == ["Running"] * SIZE
         assert await house.plugin.upkeep.look_around() == []
         listing = await (await house.plugin.clouds.of(connection)).listing_anew()
-        assert {one.key for one in listing.seen} == {vm_of(one).uid for one in vms}
-        assert len(listing.seen) == SIZE
+        assert {one.key for one in listing.machines} == {vm_of(one).uid for one in vms}
+        assert len(listing.machines) == SIZE
         await check_history(house)
-        return house, {one.key: one for one in listing.seen}
+        return house, {one.key: one for one in listing.machines}
 
 
 async def check_history(house: House) -> None:

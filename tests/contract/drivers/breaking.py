@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 
-from stateward.drivers import Deed, MachineState, Ref, Unanswered
+from stateward.drivers import CallUnanswered, MachineAction, MachineRef, MachineState
 from tests.contract.drivers.case import Case, accepted, agreed, find, look, running, undone, until, until_gone
 
 
@@ -35,20 +35,20 @@ class Breaking:
         await case.cut()
         listing = await driver.observe()
         assert not listing.complete
-        assert listing.trouble
+        assert listing.problem
 
     async def test_a_create_at_a_dead_provider_is_never_taken_for_done(self, case: BreakableCase) -> None:
         driver, want = case.driver(), case.want()
         await case.cut()
         (outcome,) = await driver.create([want])
-        assert isinstance(outcome, Unanswered) or undone(outcome), outcome
+        assert isinstance(outcome, CallUnanswered) or undone(outcome), outcome
 
     async def test_a_deed_at_a_dead_provider_is_never_taken_for_done(self, case: BreakableCase) -> None:
         driver = case.driver()
         ref = await running(driver, case)
         await case.cut()
-        (outcome,) = await driver.act(Deed.TERMINATE, [ref])
-        assert isinstance(outcome, Unanswered) or undone(outcome), outcome
+        (outcome,) = await driver.act(MachineAction.TERMINATE, [ref])
+        assert isinstance(outcome, CallUnanswered) or undone(outcome), outcome
 
     async def test_after_the_cut_everything_goes_on(self, case: BreakableCase) -> None:
         driver, want = case.driver(), case.want()
@@ -58,7 +58,7 @@ class Breaking:
         await case.mend()
         await driver.create([want])
         await until(driver, case, want.key, MachineState.RUNNING)
-        assert {one.key for one in (await look(driver, case)).seen} == {ref.key, want.key}
+        assert {one.key for one in (await look(driver, case)).machines} == {ref.key, want.key}
 
     async def test_a_create_whose_answer_was_lost_is_found_by_its_key_and_not_repeated(
         self, case: BreakableCase
@@ -67,11 +67,11 @@ class Breaking:
         if not await case.lose_next_answer():
             return
         (outcome,) = await driver.create([want])
-        assert isinstance(outcome, Unanswered), outcome
+        assert isinstance(outcome, CallUnanswered), outcome
         found = await until(driver, case, want.key, MachineState.RUNNING)
         (again,) = await driver.create([want])
         assert agreed(again)
-        seen = (await look(driver, case)).seen
+        seen = (await look(driver, case)).machines
         assert [one.native_id for one in seen] == [found.native_id]
 
     async def test_a_machine_that_died_behind_our_back_is_not_shown_as_running(self, case: BreakableCase) -> None:
@@ -89,7 +89,7 @@ class Breaking:
         driver = case.driver()
         ref = await running(driver, case)
         await case.kill(ref.key)
-        (outcome,) = await driver.act(Deed.TERMINATE, [Ref(ref.key)])
+        (outcome,) = await driver.act(MachineAction.TERMINATE, [MachineRef(ref.key)])
         assert agreed(outcome) or undone(outcome), outcome
         await until_gone(driver, case, ref.key)
 
@@ -100,4 +100,4 @@ class Breaking:
         seen = await find(driver, case, other.key)
         assert seen is not None
         assert seen.state is MachineState.RUNNING
-        accepted(await driver.act(Deed.TERMINATE, [other]))
+        accepted(await driver.act(MachineAction.TERMINATE, [other]))

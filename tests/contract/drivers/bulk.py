@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from stateward.drivers import Deed, MachineState, Ref, Suspension, Why
+from stateward.drivers import MachineAction, MachineRef, MachineState, RefusalReason, Suspension
 from tests.contract.drivers.case import Case, agreed, look, refused, until, until_gone
 
 
@@ -20,10 +20,10 @@ class Bulk:
         good, bad, fine = case.want(), replace(case.want(), spec="no-such-spec"), case.want()
         outcomes = await driver.create([good, bad, fine])
         assert [outcome.key for outcome in outcomes] == [good.key, bad.key, fine.key]
-        assert refused(outcomes[1], Why.INVALID, Why.NOT_FOUND)
+        assert refused(outcomes[1], RefusalReason.INVALID, RefusalReason.NOT_FOUND)
         for want in (good, fine):
             await until(driver, case, want.key, MachineState.RUNNING)
-        assert {one.key for one in (await look(driver, case)).seen} == {good.key, fine.key}
+        assert {one.key for one in (await look(driver, case)).machines} == {good.key, fine.key}
 
     async def test_an_unknown_machine_among_known_ones_is_refused_alone(self, case: Case) -> None:
         driver = case.driver()
@@ -31,10 +31,10 @@ class Bulk:
         await driver.create(wants)
         for want in wants:
             await until(driver, case, want.key, MachineState.RUNNING)
-        refs = [Ref(wants[0].key), Ref("no-such-key"), Ref(wants[1].key)]
-        outcomes = await driver.act(Deed.TERMINATE, refs)
+        refs = [MachineRef(wants[0].key), MachineRef("no-such-key"), MachineRef(wants[1].key)]
+        outcomes = await driver.act(MachineAction.TERMINATE, refs)
         assert [outcome.key for outcome in outcomes] == [ref.key for ref in refs]
-        assert refused(outcomes[1], Why.NOT_FOUND)
+        assert refused(outcomes[1], RefusalReason.NOT_FOUND)
         for want in wants:
             await until_gone(driver, case, want.key)
 
@@ -46,9 +46,9 @@ class Bulk:
         await driver.create(wants)
         for want in wants:
             await until(driver, case, want.key, MachineState.RUNNING)
-        await driver.act(Deed.SUSPEND, [Ref(wants[0].key)])
+        await driver.act(MachineAction.SUSPEND, [MachineRef(wants[0].key)])
         await until(driver, case, wants[0].key, MachineState.SUSPENDED)
-        outcomes = await driver.act(Deed.SUSPEND, [Ref(want.key) for want in wants])
+        outcomes = await driver.act(MachineAction.SUSPEND, [MachineRef(want.key) for want in wants])
         assert all(agreed(outcome) for outcome in outcomes)
         for want in wants:
             await until(driver, case, want.key, MachineState.SUSPENDED)
@@ -56,12 +56,12 @@ class Bulk:
     async def test_nothing_asked_is_nothing_answered(self, case: Case) -> None:
         driver = case.driver()
         assert list(await driver.create([])) == []
-        assert list(await driver.act(Deed.SUSPEND, [])) == []
+        assert list(await driver.act(MachineAction.SUSPEND, [])) == []
 
     async def test_more_than_one_portion_can_be_asked_for_at_once(self, case: Case) -> None:
         driver = case.driver()
-        wants = [case.want() for _ in range(min(driver.caps.bulk + 2, 12))]
+        wants = [case.want() for _ in range(min(driver.caps.max_bulk + 2, 12))]
         assert all(agreed(outcome) for outcome in await driver.create(wants))
         for want in wants:
             await until(driver, case, want.key, MachineState.RUNNING)
-        assert {one.key for one in (await look(driver, case)).seen} == {want.key for want in wants}
+        assert {one.key for one in (await look(driver, case)).machines} == {want.key for want in wants}

@@ -21,19 +21,19 @@ from collections.abc import Collection
 from itertools import count
 
 from stateward.drivers import (
-    Accepted,
-    Already,
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CallThrottled,
     Driver,
-    Listing,
+    MachineListing,
+    MachineRef,
+    MachineSpec,
     MachineState,
     Observation,
     Outcome,
-    Ref,
-    Refused,
-    Throttled,
-    Transient,
-    Want,
-    Why,
+    RefusalReason,
+    TransientFailure,
 )
 
 LOOKS = 2000
@@ -71,10 +71,10 @@ class Case(ABC):
         self._drivers.append(driver)
         return driver
 
-    def want(self, key: str = "") -> Want:
+    def want(self, key: str = "") -> MachineSpec:
         """Return a want that can be had: with another key each time, unless one is given."""
         number = next(self._numbers)
-        return Want(key or f"key-{number}", f"machine-{number}", self.spec, self.image)
+        return MachineSpec(key or f"key-{number}", f"machine-{number}", self.spec, self.image)
 
     async def pause(self) -> None:
         """Let a moment pass between two looks; a world with a clock of its own moves it here."""
@@ -90,19 +90,19 @@ class Case(ABC):
             await driver.close()
 
 
-async def look(driver: Driver, case: Case, keys: Collection[str] | None = None) -> Listing:
+async def look(driver: Driver, case: Case, keys: Collection[str] | None = None) -> MachineListing:
     """Look until the listing is complete."""
     for _ in range(LOOKS):
         listing = await driver.observe(keys)
         if listing.complete:
             return listing
         await case.pause()
-    raise AssertionError(f"no listing was ever complete: {listing.trouble}")
+    raise AssertionError(f"no listing was ever complete: {listing.problem}")
 
 
 async def find(driver: Driver, case: Case, key: str) -> Observation | None:
     """Return a machine as it is shown, if it is."""
-    return next((one for one in (await look(driver, case, [key])).seen if one.key == key), None)
+    return next((one for one in (await look(driver, case, [key])).machines if one.key == key), None)
 
 
 async def until(driver: Driver, case: Case, key: str, *states: MachineState) -> Observation:
@@ -125,31 +125,31 @@ async def until_gone(driver: Driver, case: Case, key: str) -> None:
     raise AssertionError(f"{key} never went: last seen as {seen}")
 
 
-async def running(driver: Driver, case: Case) -> Ref:
+async def running(driver: Driver, case: Case) -> MachineRef:
     """Make a machine and wait until it runs."""
     want = case.want()
     native_id = accepted(await driver.create([want]))
     await until(driver, case, want.key, MachineState.RUNNING)
-    return Ref(want.key, native_id)
+    return MachineRef(want.key, native_id)
 
 
 def accepted(outcomes: Collection[Outcome]) -> str:
     """Return the native id of the only outcome, which must be that it was accepted."""
     (outcome,) = outcomes
-    assert isinstance(outcome, Accepted), outcome
+    assert isinstance(outcome, CallAccepted), outcome
     return outcome.native_id
 
 
 def agreed(outcome: Outcome) -> bool:
     """Tell whether it was done, or is so already."""
-    return isinstance(outcome, (Accepted, Already))
+    return isinstance(outcome, (CallAccepted, AlreadyDone))
 
 
-def refused(outcome: Outcome | None, *reasons: Why) -> bool:
+def refused(outcome: Outcome | None, *reasons: RefusalReason) -> bool:
     """Tell whether it was refused for one of some reasons."""
-    return isinstance(outcome, Refused) and outcome.why in reasons
+    return isinstance(outcome, CallRefused) and outcome.why in reasons
 
 
 def undone(outcome: Outcome) -> bool:
     """Tell whether it is certain that nothing was done."""
-    return isinstance(outcome, (Refused, Throttled, Transient))
+    return isinstance(outcome, (CallRefused, CallThrottled, TransientFailure))

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from stateward.drivers import CommandFailed, Deed, MachineState, Ref
+from stateward.drivers import CommandFailed, MachineAction, MachineRef, MachineState
 from tests.contract.drivers.case import Case, accepted, find, running, until, until_gone
 
 
@@ -25,7 +25,7 @@ class HandingOver:
         ref = await running(first, case)
         await first.close()
         second = case.driver()
-        accepted(await second.act(Deed.TERMINATE, [Ref(ref.key)]))
+        accepted(await second.act(MachineAction.TERMINATE, [MachineRef(ref.key)]))
         await until_gone(second, case, ref.key)
 
     async def test_a_key_that_another_driver_used_makes_no_second_machine(self, case: Case) -> None:
@@ -48,14 +48,14 @@ class HandingOver:
         counts.append(case.calls.total())
         await driver.observe()
         counts.append(case.calls.total())
-        await driver.act(Deed.TERMINATE, [Ref(want.key)])
+        await driver.act(MachineAction.TERMINATE, [MachineRef(want.key)])
         counts.append(case.calls.total())
         assert counts == sorted(set(counts)), case.calls
 
     async def test_a_command_runs_where_there_is_a_way_in(self, case: Case) -> None:
         driver = case.driver()
         ref = await running(driver, case)
-        if driver.caps.shell:
+        if driver.caps.runs_commands:
             assert "hello" in await driver.run(ref, "echo hello", "root", 30.0)
         else:
             with pytest.raises(OSError):  # noqa: PT011 - any will do
@@ -63,7 +63,7 @@ class HandingOver:
 
     async def test_a_command_that_ends_badly_tells_its_status(self, case: Case) -> None:
         driver = case.driver()
-        if not driver.caps.shell:
+        if not driver.caps.runs_commands:
             return
         ref = await running(driver, case)
         with pytest.raises(CommandFailed) as raised:
@@ -72,7 +72,7 @@ class HandingOver:
 
     async def test_a_command_does_not_run_on_a_machine_that_is_not_there(self, case: Case) -> None:
         with pytest.raises((OSError, TimeoutError)):
-            await case.driver().run(Ref("no-such-key"), "echo hello", "root", 1.0)
+            await case.driver().run(MachineRef("no-such-key"), "echo hello", "root", 1.0)
 
     async def test_changes_are_hinted_at_where_there_are_events(self, case: Case) -> None:
         driver = case.driver()
@@ -86,9 +86,9 @@ class HandingOver:
         await asyncio.sleep(0)
         ref = await running(driver, case)
         for _ in range(100):
-            if heard or not driver.caps.events:
+            if heard or not driver.caps.has_events:
                 break
             await case.pause()
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-        assert set(heard) == ({ref.key} if driver.caps.events else set())
+        assert set(heard) == ({ref.key} if driver.caps.has_events else set())

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from stateward.drivers import Driver, Observation, Place
+from stateward.drivers import Driver, Observation, ProviderRegion
 from stateward.drivers.aws import AwsDriver
 from tests.contract.drivers.breaking import BreakableCase, Breaking
 from tests.contract.drivers.case import Case
@@ -28,7 +28,7 @@ class AwsCase(BreakableCase):
 
     def make(self) -> Driver:
         options = {"endpoint_url": self.cloud.url, "read_timeout": "20"}
-        return AwsDriver(Place("aws", REGION, credential="env:TEST_CLOUD", options=options), self.count)
+        return AwsDriver(ProviderRegion("aws", REGION, credential="env:TEST_CLOUD", options=options), self.count)
 
     def reboots(self, seen: Observation) -> int:
         return self.cloud.life.reboots[seen.native_id]

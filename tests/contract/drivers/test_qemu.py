@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.drivers import Driver, Observation, Place
+from stateward.drivers import Driver, Observation, ProviderRegion
 from stateward.drivers.qemu import QemuDriver
 from tests.contract.drivers.breaking import BreakableCase, Breaking
 from tests.contract.drivers.case import find
@@ -28,7 +28,7 @@ class QemuCase(BreakableCase):
         self.folder, self.arch = folder, arch
 
     def make(self) -> Driver:
-        place = Place("local", "here", options={"folder": str(self.folder), "arch": self.arch})
+        place = ProviderRegion("local", "here", options={"folder": str(self.folder), "arch": self.arch})
         return QemuDriver(place, self.count)
 
     def reboots(self, seen: Observation) -> int:

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from stateward.drivers import Driver, Observation, Place
+from stateward.drivers import Driver, Observation, ProviderRegion
 from stateward.drivers.simulated import Fate, SimulatedCloud, SimulatedDriver, Temper
 from tests.contract.drivers.breaking import BreakableCase, Breaking
 from tests.contract.drivers.conformance import Conformance
 
 VIRTUAL_TIME = True
-PLACE = Place("aws", "ap-northeast-2")
+PLACE = ProviderRegion("aws", "ap-northeast-2")
 
 
 class SimulatedCase(BreakableCase):

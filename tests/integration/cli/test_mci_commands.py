@@ -9,7 +9,7 @@ import pytest
 from stateward.access import Role
 from stateward.domains.mci.keypair import new_pair
 from stateward.domains.mci.service import Caller
-from stateward.drivers import Place, Want
+from stateward.drivers import MachineSpec, ProviderRegion
 from stateward.lifecycle import USER
 from tests.integration.cli.mci_house import MciHouse
 
@@ -222,8 +222,8 @@ def test_a_forgotten_mci_leaves_orphans_that_are_found_and_ended(house: MciHouse
 
 
 def test_a_machine_that_nobody_asked_for_is_an_orphan(house: MciHouse) -> None:
-    place = Place("aws", "eu-central-1")
-    house.do(lambda: house.cloud.orphan(place, Want("stray", "stray", "t3.nano", "ubuntu22.04")))
+    place = ProviderRegion("aws", "eu-central-1")
+    house.do(lambda: house.cloud.orphan(place, MachineSpec("stray", "stray", "t3.nano", "ubuntu22.04")))
     done = house.run("mci", "orphans", "--connection", "aws-eu-central-1")
     assert done.exit_code == 1
     assert "stray" in done.stdout

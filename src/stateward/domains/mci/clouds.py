@@ -14,7 +14,16 @@ from msgspec.structs import replace
 
 from stateward.aio.coalescer import Gatherer, Witness
 from stateward.domains.mci.evidence import Look, Sight
-from stateward.drivers import Deed, Driver, Listing, Outcome, PartListing, Ref, Unanswered, Want
+from stateward.drivers import (
+    CallUnanswered,
+    Driver,
+    MachineAction,
+    MachineListing,
+    MachineRef,
+    MachineSpec,
+    Outcome,
+    ResourceListing,
+)
 
 MOMENT = 0.001
 """How many seconds those are gathered who want to see everything: they come by themselves, not together."""
@@ -47,27 +56,27 @@ class Cloud:
         self.driver, self.clock = driver, clock
         self.serves = serves  # for how many seconds a listing serves readers; None: as long as anywhere
         self._tick = tick
-        bulk = driver.caps.bulk
-        self._creates: Gatherer[Want, Outcome] = Gatherer(driver.create, bulk)
-        self._deeds = {deed: self._gather(deed, bulk) for deed in Deed}
+        bulk = driver.caps.max_bulk
+        self._creates: Gatherer[MachineSpec, Outcome] = Gatherer(driver.create, bulk)
+        self._deeds = {deed: self._gather(deed, bulk) for deed in MachineAction}
         self._missing: dict[str, float] = {}  # keys that the last complete listing did not have, and since when
         self._silent: dict[str, tuple[float, float, float]] = {}  # keys of which nothing is known: since, until, looks
-        self._firsts: Gatherer[str, Look] = Gatherer(self._first_looks, driver.caps.page)
+        self._firsts: Gatherer[str, Look] = Gatherer(self._first_looks, driver.caps.page_size)
         self._watched: dict[str, list[Waiting]] = defaultdict(list)
         self._joined = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
-        self._fresh: asyncio.Task[Listing] | None = None
-        self._latest: Listing | None = None
+        self._fresh: asyncio.Task[MachineListing] | None = None
+        self._latest: MachineListing | None = None
         self._alone_until = 0.0  # the provider has asked to be left alone
 
-    def _gather(self, deed: Deed, bulk: int) -> Gatherer[Ref, Outcome]:
+    def _gather(self, deed: MachineAction, bulk: int) -> Gatherer[MachineRef, Outcome]:
         return Gatherer(lambda refs: self.driver.act(deed, refs), bulk)
 
-    async def create(self, want: Want, witness: Witness | None = None) -> Outcome:
+    async def create(self, want: MachineSpec, witness: Witness | None = None) -> Outcome:
         """Make a machine."""
         return await self._answered(want.key, self._creates.ask(want, witness))
 
-    async def act(self, deed: Deed, ref: Ref, witness: Witness | None = None) -> Outcome:
+    async def act(self, deed: MachineAction, ref: MachineRef, witness: Witness | None = None) -> Outcome:
         """Do something to a machine."""
         return await self._answered(ref.key, self._deeds[deed].ask(ref, witness))
 
@@ -75,20 +84,20 @@ class Cloud:
         try:
             return await call
         except Exception as error:  # a driver that breaks has told nothing
-            return Unanswered(key, f"{type(error).__name__}: {error}")
+            return CallUnanswered(key, f"{type(error).__name__}: {error}")
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    async def listing(self) -> Listing:
+    async def listing(self) -> MachineListing:
         """List everything; those who ask within a moment share one call."""
         if self._fresh is None or self._fresh.done():
             self._fresh = asyncio.ensure_future(self._list_soon())
         return await asyncio.shield(self._fresh)
 
-    def recent(self, seconds: float) -> Listing | None:
+    def recent(self, seconds: float) -> MachineListing | None:
         """Return the latest listing of everything, whoever asked for it, if it is not older than that."""
         latest = self._latest
-        return latest if latest is not None and self.clock() - latest.asked <= seconds else None
+        return latest if latest is not None and self.clock() - latest.requested_at <= seconds else None
 
     @property
     def is_listing(self) -> bool:
@@ -100,29 +109,29 @@ class Cloud:
         """Whether the latest listing was complete, as far as there is one."""
         return self._latest is None or self._latest.complete
 
-    async def listing_anew(self) -> Listing:
+    async def listing_anew(self) -> MachineListing:
         """List everything, beginning now: what it shows is no older than the question."""
         return await self._list()
 
-    async def _list_soon(self) -> Listing:
+    async def _list_soon(self) -> MachineListing:
         await asyncio.sleep(MOMENT)
         return await self._list()
 
-    async def _list(self, keys: Collection[str] | None = None) -> Listing:
+    async def _list(self, keys: Collection[str] | None = None) -> MachineListing:
         if self._alone_until > self.clock():
             await asyncio.sleep(self._alone_until - self.clock())
         listing = await self._listed(keys, self.clock())
-        if keys is None and (self._latest is None or listing.asked >= self._latest.asked):
+        if keys is None and (self._latest is None or listing.requested_at >= self._latest.requested_at):
             self._latest = listing
         return listing
 
-    async def _listed(self, keys: Collection[str] | None, asked: float) -> Listing:
+    async def _listed(self, keys: Collection[str] | None, asked: float) -> MachineListing:
         try:
-            listing = replace(await self.driver.observe(keys), asked=asked)
+            listing = replace(await self.driver.observe(keys), requested_at=asked)
         except Exception as error:
-            return Listing((), complete=False, trouble=f"{type(error).__name__}: {error}", asked=asked)
-        if listing.after > 0.0:
-            self._alone_until = max(self._alone_until, self.clock() + min(listing.after, ALONE))
+            return MachineListing((), complete=False, problem=f"{type(error).__name__}: {error}", requested_at=asked)
+        if listing.retry_after_s > 0.0:
+            self._alone_until = max(self._alone_until, self.clock() + min(listing.retry_after_s, ALONE))
         return listing
 
     async def look(self, key: str) -> Look:
@@ -133,10 +142,10 @@ class Cloud:
         """Look at some machines, with one listing."""
         return self.read(await self.listing(), keys)
 
-    def read(self, listing: Listing, keys: Collection[str]) -> dict[str, Look]:
+    def read(self, listing: MachineListing, keys: Collection[str]) -> dict[str, Look]:
         """Read from a listing what it tells of some machines."""
-        shown = {one.key: one for one in listing.seen}
-        asked = listing.asked
+        shown = {one.key: one for one in listing.machines}
+        asked = listing.requested_at
         looks: dict[str, Look] = {}
         if listing.complete:
             self._silent.clear()
@@ -153,20 +162,20 @@ class Cloud:
                 looks[key] = Look(Sight.UNKNOWN, trouble="missing in one listing so far", asked=asked)
         return looks
 
-    def _unanswered(self, key: str, listing: Listing) -> Look:
+    def _unanswered(self, key: str, listing: MachineListing) -> Look:
         """Return a look that has shown nothing; after several, over some time, the machine counts as silent."""
-        trouble, asked = listing.trouble or "the listing was not complete", listing.asked
+        trouble, asked = listing.problem or "the listing was not complete", listing.requested_at
         first, last, looks = self._silent.get(key, (asked, -1.0, 0.0))
         if asked > last:
-            last, looks = asked, looks + (HALF_BLIND if listing.seen else 1.0)
+            last, looks = asked, looks + (HALF_BLIND if listing.machines else 1.0)
         self._silent[key] = first, last, looks
         if looks < SILENT_LOOKS or last - first < SILENT_AFTER:
             return Look(Sight.UNKNOWN, trouble=trouble, asked=asked)
         return Look(Sight.UNKNOWN, trouble=trouble, asked=asked, silent=last - first)
 
-    def part_sights(self, listing: PartListing, keys: Collection[str]) -> dict[str, Sight]:
+    def part_sights(self, listing: ResourceListing, keys: Collection[str]) -> dict[str, Sight]:
         """Read from a listing what it tells of some parts."""
-        shown, now = {one.key for one in listing.seen}, self.clock()
+        shown, now = {one.key for one in listing.resources}, self.clock()
         return {key: self._part_sight(key, key in shown, listing.complete, now) for key in keys}
 
     def _part_sight(self, key: str, shown: bool, complete: bool, now: float) -> Sight:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.model import CommandRun, PostCommand, Runs, vm_of, vm_seen
 from stateward.domains.mci.vms import GrantedCloudOf
-from stateward.drivers import CommandFailed, Ref
+from stateward.drivers import CommandFailed, MachineRef
 from stateward.engine import Permanent
 from stateward.store.records import Object
 
@@ -63,9 +63,9 @@ async def _run(granted_cloud_of: GrantedCloudOf, command: PostCommand, found: Ob
         driver = (await granted_cloud_of(vm.connection, found.ns)).driver
     except Permanent as error:  # the grant was revoked since the VM was made: it stays, and nothing is run on it
         return [], str(error)
-    if not driver.caps.shell:
+    if not driver.caps.runs_commands:
         return [CommandRun(NO_WAY_IN)], ""
-    ref = Ref(vm.uid, vm_seen(found).native_id or None)
+    ref = MachineRef(vm.uid, vm_seen(found).native_id or None)
     runs: list[CommandRun] = []
     for line in command.commands:
         try:

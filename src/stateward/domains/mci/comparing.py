@@ -11,7 +11,7 @@ from stateward.domains.mci.clouds import Cloud
 from stateward.domains.mci.evidence import CANNOT_SAY, Look, drift
 from stateward.domains.mci.lifecycle import VmState
 from stateward.domains.mci.model import errand_of, seen_of, text
-from stateward.drivers import Listing
+from stateward.drivers import MachineListing
 from stateward.engine import Engine
 from stateward.engine.external_reports import Sighting
 from stateward.store.records import Object
@@ -20,7 +20,7 @@ WATCHED = frozenset({VmState.RUNNING, VmState.SUSPENDED, VmState.UNDEFINED})
 """The states of VMs that follow what their providers show."""
 
 
-async def take_over(engine: Engine, cloud: Cloud, listing: Listing, vms: Iterable[Object]) -> int:
+async def take_over(engine: Engine, cloud: Cloud, listing: MachineListing, vms: Iterable[Object]) -> int:
     """Bring VMs at rest to what a listing shows of them; returns how many records are to be read again.
 
     A record that differs from the listing has changed now, by this call or by another one that has the same listing.
@@ -31,7 +31,7 @@ async def take_over(engine: Engine, cloud: Cloud, listing: Listing, vms: Iterabl
     if not events:
         return 0
     now = await engine.store.reader.time()  # before the age is taken: a store that answers late must not make it newer
-    at = now - (cloud.clock() - listing.asked + cloud.driver.caps.lag)
+    at = now - (cloud.clock() - listing.requested_at + cloud.driver.caps.listing_lag_s)
     await engine.observe([_sighting(watched[uid], event, looks[uid], at) for uid, event in events.items()])
     return len(events)
 

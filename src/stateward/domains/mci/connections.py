@@ -12,7 +12,7 @@ from stateward.domains.mci.catalogue import Catalogue
 from stateward.domains.mci.clouds import TICK, Cloud
 from stateward.domains.mci.grants import NotGranted, check_grant
 from stateward.domains.mci.model import Connection
-from stateward.drivers import Driver, Place
+from stateward.drivers import Driver, ProviderRegion
 from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import CloudUnavailable
 from stateward.engine import Permanent, Temporary
@@ -102,7 +102,7 @@ class Clouds:
 
     def _make(self, connection: Connection) -> Driver:
         options = {name: value for name, value in connection.options.items() if name != FRESH}
-        place = Place(connection.provider, connection.region, connection.zone, connection.credential, options)
+        place = ProviderRegion(connection.provider, connection.region, connection.zone, connection.credential, options)
         try:
             return self._drivers.make(connection.driver, place, partial(self._called, connection.provider))
         except CloudUnavailable as error:  # another process has it: nobody here can say what is in it

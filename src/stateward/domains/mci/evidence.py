@@ -126,9 +126,11 @@ def conclude(action: str, token: str, look: Look, since: float, *, taken: bool, 
 def _conclude_reboot(token: str, shown: Observation | None, *, taken: bool, shows_tokens: bool) -> ObservedOutcome:
     if shown is None:
         return ObservedOutcome.UNKNOWN
-    if taken or token in shown.tokens:
+    if taken or token in shown.reboot_tokens:
         return ObservedOutcome.DONE if shown.state is M.RUNNING else ObservedOutcome.UNKNOWN
-    return ObservedOutcome.NOT_DONE if shows_tokens and shown.begun != token else ObservedOutcome.REPEATABLE
+    return (
+        ObservedOutcome.NOT_DONE if shows_tokens and shown.unconfirmed_reboot != token else ObservedOutcome.REPEATABLE
+    )
 
 
 def drift(state: str, look: Look) -> str | None:

@@ -9,20 +9,20 @@ from collections.abc import Collection, Iterable
 
 from stateward.domains.mci.lifecycle import VNET, PartState
 from stateward.domains.mci.model import NetworkSpec, network_of, part_seen, subnet_key
-from stateward.drivers import Part, PartKind
+from stateward.drivers import CloudResource, ResourceKind
 from stateward.store.records import Object
 
 TRY_AGAIN = 600.0
 """How many seconds pass before a leftover is tried again that would not go."""
 
 
-def leftovers(network: NetworkSpec, native: str, shown: Iterable[Part]) -> list[Part]:
+def leftovers(network: NetworkSpec, native: str, shown: Iterable[CloudResource]) -> list[CloudResource]:
     """Return the subnets within a network that it is not to have."""
     wanted = {subnet_key(network.uid, one.name) for one in network.subnets}
     return [
         one
         for one in shown
-        if one.kind is PartKind.SUBNET
+        if one.kind is ResourceKind.SUBNET
         and native
         and one.within == native
         and one.key.startswith(subnet_key(network.uid, ""))
@@ -36,12 +36,12 @@ class Leftovers:
     def __init__(self) -> None:
         self._tried: dict[str, float] = {}  # keys of subnets, and when their network was last reshaped for them
 
-    def find(self, networks: Iterable[Object], shown: Collection[Part], now: float) -> list[Object]:
+    def find(self, networks: Iterable[Object], shown: Collection[CloudResource], now: float) -> list[Object]:
         """Return the networks at rest that are to be reshaped now."""
         self._tried = {key: at for key, at in self._tried.items() if now - at < TRY_AGAIN}
         return [one for one in networks if self._is_due(one, shown, now)]
 
-    def _is_due(self, found: Object, shown: Collection[Part], now: float) -> bool:
+    def _is_due(self, found: Object, shown: Collection[CloudResource], now: float) -> bool:
         if found.kind != VNET.kind or found.state != PartState.AVAILABLE:
             return False
         left = leftovers(network_of(found), part_seen(found).native_id, shown)

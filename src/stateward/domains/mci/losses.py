@@ -15,7 +15,7 @@ from stateward.domains.mci.evidence import Sight
 from stateward.domains.mci.lifecycle import PartState
 from stateward.domains.mci.model import network_of, part_seen, subnet_key
 from stateward.domains.mci.parts import KINDS, WORDS, where_of
-from stateward.drivers import PartListing
+from stateward.drivers import ResourceListing
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object
@@ -34,7 +34,9 @@ async def parts_by_connection(reader: Reader) -> dict[str, list[Object]]:
     return found
 
 
-def losses(cloud: Cloud, parts: Iterable[Object], listing: PartListing) -> list[tuple[Object, str, tuple[str, ...]]]:
+def losses(
+    cloud: Cloud, parts: Iterable[Object], listing: ResourceListing
+) -> list[tuple[Object, str, tuple[str, ...]]]:
     """Return what parts are to be told that a listing shows, or does not; with what of each is missing."""
     named = [(one, _keys(one)) for one in parts]
     sights = cloud.part_sights(listing, [key for _, keys in named for key in keys])

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from stateward.drivers import Observation, PartKind
+from stateward.drivers import Observation, ResourceKind
 from stateward.store.records import Object
 
 HOME = "(mci)"
@@ -272,10 +272,10 @@ def native_ids(subnet: str, network: Object | None, groups: Iterable[Object], ke
     """Return the provider's ids of the parts that a VM uses, by the kind of the part."""
     net = PartSeen() if network is None else part_seen(network)
     found = {
-        PartKind.NETWORK: net.native_id,
-        PartKind.SUBNET: net.subnets.get(subnet) or next(iter(net.subnets.values()), ""),
-        PartKind.SECURITY_GROUP: ",".join(part_seen(one).native_id for one in groups),
-        PartKind.SSH_KEY: "" if key is None else part_seen(key).native_id,
+        ResourceKind.NETWORK: net.native_id,
+        ResourceKind.SUBNET: net.subnets.get(subnet) or next(iter(net.subnets.values()), ""),
+        ResourceKind.SECURITY_GROUP: ",".join(part_seen(one).native_id for one in groups),
+        ResourceKind.SSH_KEY: "" if key is None else part_seen(key).native_id,
     }
     return {str(kind): native for kind, native in found.items() if native}
 

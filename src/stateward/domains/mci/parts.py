@@ -30,7 +30,16 @@ from stateward.domains.mci.model import (
 from stateward.domains.mci.own_keys import OWNED_BY
 from stateward.domains.mci.vms import CloudOf, GrantedCloudOf
 from stateward.domains.outcomes import raise_for_outcome
-from stateward.drivers import Accepted, Already, Driver, Outcome, Part, PartKind, Refused, Why
+from stateward.drivers import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CloudResource,
+    Driver,
+    Outcome,
+    RefusalReason,
+    ResourceKind,
+)
 from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
 from stateward.engine.kinds import Guard
 from stateward.lifecycle import Lifecycle
@@ -91,19 +100,21 @@ class Parts:
     async def _observe(self, job: Job) -> ObservedOutcome:
         """Say that no look tells how far it got, unless it never began; whatever is done to a part can be repeated."""
         driver = await self._driver(where_of(job.claim.object).connection)
-        return ObservedOutcome.NOT_DONE if job.is_untried or not driver.caps.parts else ObservedOutcome.REPEATABLE
+        return (
+            ObservedOutcome.NOT_DONE if job.is_untried or not driver.caps.has_resources else ObservedOutcome.REPEATABLE
+        )
 
     async def _network(self, job: Job) -> Ending:
         """Make a network with the subnets that it is to have, and no others."""
         want = network_of(job.claim.object)
         driver = await self._granted_driver(job, want.connection)
-        network = Part(PartKind.NETWORK, want.uid, want.name, facts={"cidr": want.cidr})
+        network = CloudResource(ResourceKind.NETWORK, want.uid, want.name, facts={"cidr": want.cidr})
         native = await self._ensure(job, driver, network)
         await self._remove_subnets(driver, job, want, native)  # first: others may be to have their addresses
         subnets: dict[str, str] = {}
         for one in want.subnets:
             facts = {"cidr": one.cidr, "zone": one.zone}
-            part = Part(PartKind.SUBNET, subnet_key(want.uid, one.name), one.name, native, facts)
+            part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, one.name), one.name, native, facts)
             subnets[one.name] = await self._ensure(job, driver, part)
         return Ending(seen=text(PartSeen(native, subnets)))
 
@@ -112,13 +123,13 @@ class Parts:
         wanted = {one.name for one in want.subnets}
         for name, id_ in part_seen(job.claim.object).subnets.items():
             if name not in wanted:
-                part = Part(PartKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)
+                part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)
                 gone(await job.call(driver.remove(part)))
-        if job.action == "create" or not driver.caps.parts:
+        if job.action == "create" or not driver.caps.has_resources:
             return
-        for part in leftovers(want, native, (await driver.parts()).seen):
+        for part in leftovers(want, native, (await driver.list_resources()).resources):
             outcome = await job.call(driver.remove(part))
-            if isinstance(outcome, Refused):  # that is no reason not to do what was asked for
+            if isinstance(outcome, CallRefused):  # that is no reason not to do what was asked for
                 log.warning("subnet %s stays in network %s: %s", part.native_id, native, outcome.message)
             else:
                 gone(outcome)
@@ -127,32 +138,32 @@ class Parts:
         want = msgspec.json.decode(job.claim.object.spec, type=GroupSpec)
         network = await self._seen(job.ns, "vNet", want.network)
         rules = msgspec.json.encode(want.rules).decode()
-        part = Part(PartKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
+        part = CloudResource(ResourceKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
         driver = await self._granted_driver(job, want.connection)
         return Ending(seen=text(PartSeen(await self._ensure(job, driver, part))))
 
     async def _key(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=KeySpec)
         facts = {"public_key": want.public_key} if want.public_key else {}
-        part = Part(PartKind.SSH_KEY, want.uid, want.name, facts=facts)
+        part = CloudResource(ResourceKind.SSH_KEY, want.uid, want.name, facts=facts)
         driver = await self._granted_driver(job, want.connection)
         return Ending(seen=text(PartSeen(await self._ensure(job, driver, part))))
 
     async def _delete(self, job: Job) -> None:
         found = job.claim.object
         where, seen = where_of(found), part_seen(found)
-        driver, kind = await self._driver(where.connection), PartKind(WORDS[found.kind])
-        if kind is PartKind.NETWORK:
+        driver, kind = await self._driver(where.connection), ResourceKind(WORDS[found.kind])
+        if kind is ResourceKind.NETWORK:
             await self._remove_subnets(driver, job, replace(network_of(found), subnets=()), seen.native_id)
-        part = Part(kind, where.uid, where.name, native_id=seen.native_id)
+        part = CloudResource(kind, where.uid, where.name, native_id=seen.native_id)
         gone(await job.call(driver.remove(part)))
 
-    async def _ensure(self, job: Job, driver: Driver, part: Part) -> str:
-        if not driver.caps.parts:
+    async def _ensure(self, job: Job, driver: Driver, part: CloudResource) -> str:
+        if not driver.caps.has_resources:
             return part.name
         outcome = await job.call(driver.ensure(part))
         raise_for_outcome(outcome)
-        assert isinstance(outcome, Accepted | Already)
+        assert isinstance(outcome, CallAccepted | AlreadyDone)
         return outcome.native_id
 
     async def _seen(self, ns: str, word: str, name: str) -> PartSeen:
@@ -183,6 +194,6 @@ def _route(found: Object, _action: str) -> Route:
 
 def gone(outcome: Outcome) -> None:
     """Read the outcome of a removal: what was never there is gone."""
-    if isinstance(outcome, Refused) and outcome.why in (Why.NOT_FOUND, Why.UNABLE):
+    if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.UNABLE):
         return
     raise_for_outcome(outcome)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from stateward.domains.mci.catalogue import BUILT_IN, Catalogue, find_known_spec, login_user
 from stateward.domains.mci.grants import check_grant, is_granted, unknown_connection
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup, VmSpec
-from stateward.drivers import Doubt, Driver, Learns, Refused
+from stateward.drivers import CallRefused, Driver, Inconclusive, SpecRegistrar
 from stateward.engine import Temporary
 from stateward.errors import BadInput, StatewardError, UnknownName
 
@@ -89,13 +89,13 @@ async def find_plans(
         except StatewardError as error:
             troubles.append(f"{group.name}: {error}")
             continue
-        if isinstance(driver, Learns):
-            driver.learn(one.spec.csp_name, one.image.csp_name)
+        if isinstance(driver, SpecRegistrar):
+            driver.register(one.spec.csp_name, one.image.csp_name)
         planned.append(one)
     return planned, troubles
 
 
-async def ask_providers(driver_of: DriverOf, planned: Sequence[Planned]) -> list[Refused | Doubt | None]:
+async def ask_providers(driver_of: DriverOf, planned: Sequence[Planned]) -> list[CallRefused | Inconclusive | None]:
     """Return what the provider of each subgroup says of its size and image; nothing means that it has them.
 
     A question that several subgroups have is asked once. A provider is asked a few questions at a time, and all
@@ -103,7 +103,7 @@ async def ask_providers(driver_of: DriverOf, planned: Sequence[Planned]) -> list
     """
     rooms: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(QUESTIONS_AT_ONCE))
 
-    async def ask(one: Planned) -> Refused | Doubt | None:
+    async def ask(one: Planned) -> CallRefused | Inconclusive | None:
         driver = await driver_of(one.connection)
         async with rooms[one.connection.name]:
             return await driver.check(one.spec.csp_name, one.image.csp_name)
@@ -121,10 +121,10 @@ def _question(one: Planned) -> tuple[str, str, str]:
 async def refusals_of(driver_of: DriverOf, planned: Sequence[Planned]) -> list[str]:
     """Return why providers refuse subgroups; one that cannot say so now refuses nothing: its VMs will show."""
     answers = zip(planned, await ask_providers(driver_of, planned), strict=True)
-    return [f"{one.group.name}: {refusal(one, said)}" for one, said in answers if isinstance(said, Refused)]
+    return [f"{one.group.name}: {refusal(one, said)}" for one, said in answers if isinstance(said, CallRefused)]
 
 
-def refusal(one: Planned, said: Refused) -> BadInput:
+def refusal(one: Planned, said: CallRefused) -> BadInput:
     """Return the error of a subgroup that its provider refuses."""
     return BadInput("specId", one.group.spec, f"what {one.connection.name} offers: {said.message}")
 

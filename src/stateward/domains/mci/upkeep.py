@@ -180,18 +180,18 @@ class Upkeep:
                 break
         self._saved(connection.provider, max(0, len(known) - 1))
         await take_over(self._engine, cloud, listing, known.values())
-        if not listing.complete and self._told.is_due((connection.name, listing.trouble)):
-            log.warning("connection %s was not listed in full: %s", connection.name, listing.trouble)
-        return [_orphan(connection, one) for one in listing.seen if one.key not in known and _lives(one)]
+        if not listing.complete and self._told.is_due((connection.name, listing.problem)):
+            log.warning("connection %s was not listed in full: %s", connection.name, listing.problem)
+        return [_orphan(connection, one) for one in listing.machines if one.key not in known and _lives(one)]
 
     async def _compare_parts(self, connection: Connection, parts: list[Object]) -> None:
         cloud = await self._clouds.at(connection)
         now = await self._engine.store.reader.time()
-        settled = [one for one in parts if one.since <= now - cloud.driver.caps.lag]
-        if not settled or not cloud.driver.caps.parts:
+        settled = [one for one in parts if one.since <= now - cloud.driver.caps.listing_lag_s]
+        if not settled or not cloud.driver.caps.has_resources:
             return
-        listing = await cloud.driver.parts()
-        for found in self._leftovers.find(settled, listing.seen, now):
+        listing = await cloud.driver.list_resources()
+        for found in self._leftovers.find(settled, listing.resources, now):
             with suppress(Denied):  # somebody has begun something with it: that will do it
                 await self._engine.act(
                     found.ns,

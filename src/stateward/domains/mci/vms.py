@@ -18,7 +18,18 @@ from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_of, text, vm_of, vm_seen
 from stateward.domains.mci.subgroups import after_delete, mci_beside
 from stateward.domains.outcomes import raise_for_outcome
-from stateward.drivers import Accepted, Already, Deed, MachineState, Ref, Refused, Throttled, Transient, Want, Why
+from stateward.drivers import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CallThrottled,
+    MachineAction,
+    MachineRef,
+    MachineSpec,
+    MachineState,
+    RefusalReason,
+    TransientFailure,
+)
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary, Unknown
 from stateward.engine.kinds import Guard
 from stateward.lifecycle import CONTROLLER, PROVIDER
@@ -48,11 +59,11 @@ FOUND_BY = ("mci", "subgroup", "provider", "region", "connection")
 AT_REST = (MachineState.RUNNING, MachineState.SUSPENDED)
 
 DEEDS = {
-    "suspend": Deed.SUSPEND,
-    "resume": Deed.RESUME,
-    "reboot": Deed.REBOOT,
-    "terminate": Deed.TERMINATE,
-    "delete": Deed.TERMINATE,
+    "suspend": MachineAction.SUSPEND,
+    "resume": MachineAction.RESUME,
+    "reboot": MachineAction.REBOOT,
+    "terminate": MachineAction.TERMINATE,
+    "delete": MachineAction.TERMINATE,
 }
 
 
@@ -95,12 +106,12 @@ class Vms:
         vm = errand_of(job.claim.object)
         cloud = await self._cloud_of(vm.connection)
         outcome = await cloud.act(DEEDS[job.action], _ref(job, vm), job)
-        if isinstance(outcome, Refused) and outcome.why in (Why.NOT_FOUND, Why.CONFLICT):
+        if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.CONFLICT):
             return await self._despite(cloud, job, vm, outcome)
         raise_for_outcome(outcome)
         return await self._wait(cloud, job, vm.uid)
 
-    async def _despite(self, cloud: Cloud, job: Job, vm: Errand, refused: Refused) -> Ending:
+    async def _despite(self, cloud: Cloud, job: Job, vm: Errand, refused: CallRefused) -> Ending:
         """Look whether what was refused is so already: then it is done, and else it has failed."""
         look = proven(job.action, await cloud.look(vm.uid), await self._since(cloud, job))
         if look.sight is Sight.UNKNOWN:
@@ -109,7 +120,7 @@ class Vms:
             raise Temporary(f"{refused.message}; but it may be about to appear")
         if reached(job.action, look) and job.action != "reboot":
             return _done(job, look)
-        if look.shown is not None and refused.why is Why.CONFLICT and not hopeless(job.action, look):
+        if look.shown is not None and refused.why is RefusalReason.CONFLICT and not hopeless(job.action, look):
             raise Temporary(refused.message)  # it is on its way from one state to another
         raise Permanent(refused.message)
 
@@ -160,8 +171,8 @@ class Vms:
             return ObservedOutcome.NOT_DONE
         if job.is_calling:
             return ObservedOutcome.UNKNOWN
-        taken = any(isinstance(one, Accepted | Already) for one in job.answers)
-        since, shows_tokens = cloud.clock() + cloud.driver.caps.lag, cloud.driver.caps.shows_tokens
+        taken = any(isinstance(one, CallAccepted | AlreadyDone) for one in job.answers)
+        since, shows_tokens = cloud.clock() + cloud.driver.caps.listing_lag_s, cloud.driver.caps.lists_reboot_tokens
 
         def read(look: Look) -> ObservedOutcome:
             return conclude(job.action, job.key.id, look, since, taken=taken, shows_tokens=shows_tokens)
@@ -180,16 +191,16 @@ class Vms:
     async def _resume_reboot(self, cloud: Cloud, job: Job, vm: Errand) -> None:
         """Bring a reboot to its end whose worker has vanished in the middle: the machine would stay down."""
         shown = (await cloud.look(vm.uid)).shown if job.action == "reboot" else None
-        if shown is not None and job.key.id in shown.tokens and shown.state is not MachineState.RUNNING:
-            await cloud.act(Deed.REBOOT, _ref(job, vm), job)
+        if shown is not None and job.key.id in shown.reboot_tokens and shown.state is not MachineState.RUNNING:
+            await cloud.act(MachineAction.REBOOT, _ref(job, vm), job)
 
     async def _since(self, cloud: Cloud, job: Job) -> float:
         """Return from when on a provider must be asked, to tell of an action and not of what was before it."""
-        lag = cloud.driver.caps.lag
+        lag = cloud.driver.caps.listing_lag_s
         if not lag or job.action == "create":
             return 0.0
         assert self.engine is not None
-        before = _begun(job) if DEEDS[job.action] is Deed.TERMINATE else job.claim.object.since
+        before = _begun(job) if DEEDS[job.action] is MachineAction.TERMINATE else job.claim.object.since
         age = await self.engine.store.reader.time() - before
         return cloud.clock() - age + lag
 
@@ -246,13 +257,15 @@ def _begun(job: Job) -> float:
     return job.claim.object.since if deadline is None else deadline - job.claim.operation.within
 
 
-def _ref(job: Job, vm: Errand) -> Ref:
-    return Ref(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
+def _ref(job: Job, vm: Errand) -> MachineRef:
+    return MachineRef(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
 
 
 def _denied(job: Job) -> bool:
     """Tell whether every call of this attempt was answered, and none was taken."""
-    return not job.is_calling and all(isinstance(one, Refused | Throttled | Transient) for one in job.answers)
+    return not job.is_calling and all(
+        isinstance(one, CallRefused | CallThrottled | TransientFailure) for one in job.answers
+    )
 
 
 def _done(job: Job, look: Look) -> Ending:
@@ -260,13 +273,13 @@ def _done(job: Job, look: Look) -> Ending:
     return Ending("deleted", CONTROLLER, seen=seen) if job.action == "delete" else Ending(seen=seen)
 
 
-def _want(vm: VmSpec) -> Want:
-    return Want(
+def _want(vm: VmSpec) -> MachineSpec:
+    return MachineSpec(
         key=vm.uid,
         name=f"{vm.mci}-{vm.name}",
         spec=vm.csp_spec,
         image=vm.csp_image,
-        parts=vm.parts,
+        resources=vm.parts,
         disk_gib=vm.disk_gib,
         user=vm.user,
         tags={"mci": vm.mci, "subgroup": vm.group},

@@ -9,7 +9,7 @@ from msgspec import Struct
 from stateward.drivers.aws.ec2_client import Calls
 from stateward.drivers.aws.errors import CallFailed
 from stateward.drivers.aws.machines import KEY_TAG, key_of, observation
-from stateward.drivers.port import Listing, Observation, Throttled
+from stateward.drivers.port import CallThrottled, MachineListing, Observation
 
 PAGE = 1000
 OURS: dict[str, object] = {"Name": "tag-key", "Values": [KEY_TAG]}
@@ -25,13 +25,13 @@ class Look(Struct, frozen=True):
     seen: Sequence[Observation]
     failed: CallFailed | None = None
 
-    def listing(self) -> Listing:
+    def listing(self) -> MachineListing:
         """Return it as the port has it."""
         if self.failed is None:
-            return Listing(self.seen, complete=True)
+            return MachineListing(self.seen, complete=True)
         trouble = self.failed.trouble
-        after = trouble.after if isinstance(trouble, Throttled) else 0.0
-        return Listing(self.seen, complete=False, trouble=str(self.failed), after=after)
+        after = trouble.retry_after_s if isinstance(trouble, CallThrottled) else 0.0
+        return MachineListing(self.seen, complete=False, problem=str(self.failed), retry_after_s=after)
 
 
 async def look(calls: Calls, keys: Collection[str] | None = None) -> Look:

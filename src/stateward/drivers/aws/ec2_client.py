@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stateward.drivers.aws.credential_refs import Credential, read_credential
 from stateward.drivers.aws.errors import STALE, CallFailed, judge, not_connected
 from stateward.drivers.aws.sdk import SDK_ERRORS, connect
-from stateward.drivers.port import Meter, Place, Transient
+from stateward.drivers.port import Meter, ProviderRegion, TransientFailure
 from stateward.errors import StatewardError
 
 THREADS = 32
@@ -27,7 +27,7 @@ Answer: TypeAlias = Mapping[str, Any]
 class Calls:
     """The way out to EC2 in one region."""
 
-    def __init__(self, place: Place, meter: Meter) -> None:
+    def __init__(self, place: ProviderRegion, meter: Meter) -> None:
         self._place = place
         self._meter = meter
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"aws-{place.region}")
@@ -73,7 +73,7 @@ class Calls:
         return connect(self._place, self._credential, THREADS)
 
     async def _in_pool(self, name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401
-        closed = CallFailed(name, "Closed", Transient("", "the driver is closed"))
+        closed = CallFailed(name, "Closed", TransientFailure("", "the driver is closed"))
         if self._closed:
             raise closed
         sent = self._pool.submit(work)

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from stateward.drivers.aws.credential_refs import CredentialMissing
 from stateward.drivers.aws.sdk import ABSENT, NEVER_SENT, ClientError, ParamValidationError
-from stateward.drivers.port import Refused, Throttled, Transient, Unanswered, Why
+from stateward.drivers.port import CallRefused, CallThrottled, CallUnanswered, RefusalReason, TransientFailure
 from stateward.errors import StatewardError
 
-Trouble: TypeAlias = Refused | Throttled | Transient | Unanswered
+Trouble: TypeAlias = CallRefused | CallThrottled | TransientFailure | CallUnanswered
 
 PATIENCE = 1.0
 """How long to leave EC2 alone if it does not say; it never does."""
@@ -36,27 +36,27 @@ THROTTLING = frozenset(
 )
 ITS_OWN_FAULT = frozenset({"InternalError", "InternalFailure", "ServerInternal", "ServiceUnavailable", "Unavailable"})
 REASONS = {
-    "AccessDenied": Why.AUTH,
-    "AccessDeniedException": Why.AUTH,
-    "AuthFailure": Why.AUTH,
-    "Blocked": Why.AUTH,
-    "ExpiredToken": Why.AUTH,
-    "ExpiredTokenException": Why.AUTH,
-    "IncompleteSignature": Why.AUTH,
-    "InvalidAccessKeyId": Why.AUTH,
-    "InvalidClientTokenId": Why.AUTH,
-    "MissingAuthenticationToken": Why.AUTH,
-    "OptInRequired": Why.AUTH,
-    "PendingVerification": Why.AUTH,
-    "RequestExpired": Why.AUTH,
-    "SignatureDoesNotMatch": Why.AUTH,
-    "UnauthorizedOperation": Why.AUTH,
-    "UnrecognizedClientException": Why.AUTH,
-    "DependencyViolation": Why.IN_USE,
-    "IdempotentInstanceTerminated": Why.CONFLICT,
-    "IdempotentParameterMismatch": Why.CONFLICT,
-    "OperationNotPermitted": Why.CONFLICT,
-    "ResourceCountExceeded": Why.QUOTA,
+    "AccessDenied": RefusalReason.AUTH,
+    "AccessDeniedException": RefusalReason.AUTH,
+    "AuthFailure": RefusalReason.AUTH,
+    "Blocked": RefusalReason.AUTH,
+    "ExpiredToken": RefusalReason.AUTH,
+    "ExpiredTokenException": RefusalReason.AUTH,
+    "IncompleteSignature": RefusalReason.AUTH,
+    "InvalidAccessKeyId": RefusalReason.AUTH,
+    "InvalidClientTokenId": RefusalReason.AUTH,
+    "MissingAuthenticationToken": RefusalReason.AUTH,
+    "OptInRequired": RefusalReason.AUTH,
+    "PendingVerification": RefusalReason.AUTH,
+    "RequestExpired": RefusalReason.AUTH,
+    "SignatureDoesNotMatch": RefusalReason.AUTH,
+    "UnauthorizedOperation": RefusalReason.AUTH,
+    "UnrecognizedClientException": RefusalReason.AUTH,
+    "DependencyViolation": RefusalReason.IN_USE,
+    "IdempotentInstanceTerminated": RefusalReason.CONFLICT,
+    "IdempotentParameterMismatch": RefusalReason.CONFLICT,
+    "OperationNotPermitted": RefusalReason.CONFLICT,
+    "ResourceCountExceeded": RefusalReason.QUOTA,
 }
 STALE = frozenset(
     {
@@ -72,13 +72,13 @@ STALE = frozenset(
 )
 """What is said to a credential that may have been renewed meanwhile."""
 
-BEGINNINGS = (("Insufficient", Why.CAPACITY), ("Incorrect", Why.CONFLICT))
+BEGINNINGS = (("Insufficient", RefusalReason.CAPACITY), ("Incorrect", RefusalReason.CONFLICT))
 ENDINGS = (
-    ("LimitExceeded", Why.QUOTA),
-    ("NotFound", Why.NOT_FOUND),
-    ("InUse", Why.IN_USE),
-    ("Duplicate", Why.CONFLICT),
-    ("Conflict", Why.CONFLICT),
+    ("LimitExceeded", RefusalReason.QUOTA),
+    ("NotFound", RefusalReason.NOT_FOUND),
+    ("InUse", RefusalReason.IN_USE),
+    ("Duplicate", RefusalReason.CONFLICT),
+    ("Conflict", RefusalReason.CONFLICT),
 )
 
 
@@ -99,9 +99,9 @@ class CallFailed(StatewardError):
         return replace(self.trouble, key=key)
 
     @property
-    def why(self) -> Why | None:
+    def why(self) -> RefusalReason | None:
         """Why the provider refuses, if it does."""
-        return self.trouble.why if isinstance(self.trouble, Refused) else None
+        return self.trouble.why if isinstance(self.trouble, CallRefused) else None
 
 
 def reads(call: str) -> bool:
@@ -117,25 +117,25 @@ def judge(call: str, error: Exception) -> CallFailed:
         return not_connected(call, error)
     name, message = type(error).__name__, _first_line(f"{type(error).__name__}: {error}")
     if reads(call) or isinstance(error, NEVER_SENT):
-        return CallFailed(call, name, Transient("", message))
-    return CallFailed(call, name, Unanswered("", message))
+        return CallFailed(call, name, TransientFailure("", message))
+    return CallFailed(call, name, CallUnanswered("", message))
 
 
 def not_connected(call: str, error: Exception) -> CallFailed:
     """Say what it means that a call could not even be prepared: it will not be better the next time."""
-    why = Why.AUTH if isinstance(error, (CredentialMissing, *ABSENT)) else Why.INVALID
-    return CallFailed(call, type(error).__name__, Refused("", why, f"{type(error).__name__}: {error}"))
+    why = RefusalReason.AUTH if isinstance(error, (CredentialMissing, *ABSENT)) else RefusalReason.INVALID
+    return CallFailed(call, type(error).__name__, CallRefused("", why, f"{type(error).__name__}: {error}"))
 
 
 def verdict(call: str, code: str, status: int, message: str, after: float = PATIENCE) -> Trouble:
     """Say what a code of the provider's means."""
     text = f"{code}: {_first_line(message)}"
     if code in THROTTLING:
-        return Throttled("", after, text)
+        return CallThrottled("", after, text)
     why = None if code in ITS_OWN_FAULT else _reason(code)
     if why is None and (code in ITS_OWN_FAULT or status >= 500):
-        return Transient("", text) if reads(call) else Unanswered("", text)
-    return Refused("", why or Why.INVALID, text)
+        return TransientFailure("", text) if reads(call) else CallUnanswered("", text)
+    return CallRefused("", why or RefusalReason.INVALID, text)
 
 
 def _said(call: str, response: dict[str, dict[str, str]]) -> CallFailed:
@@ -145,7 +145,7 @@ def _said(call: str, response: dict[str, dict[str, str]]) -> CallFailed:
     return CallFailed(call, code, trouble)
 
 
-def _reason(code: str) -> Why | None:
+def _reason(code: str) -> RefusalReason | None:
     if code in REASONS:
         return REASONS[code]
     found = [why for start, why in BEGINNINGS if code.startswith(start)]

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from stateward.drivers.aws.ec2_client import Calls
 from stateward.drivers.aws.errors import CallFailed
-from stateward.drivers.port import Doubt, Refused, Why
+from stateward.drivers.port import CallRefused, Inconclusive, RefusalReason
 
 
 class Image(Struct, frozen=True):
@@ -37,26 +37,28 @@ class Images:
             by = {"Filters": [{"Name": "name", "Values": [image]}, {"Name": "state", "Values": ["available"]}]}
         images = (await self._calls.call("describe_images", **by)).get("Images", ())
         if not images:
-            none = Refused(image, Why.NOT_FOUND, f"there is no image {image!r} here")
+            none = CallRefused(image, RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
             raise CallFailed("describe_images", "NotFound", none)
         newest = max(images, key=lambda one: (one.get("CreationDate", ""), one["ImageId"]))
         return Image(newest["ImageId"], newest.get("RootDeviceName") or "/dev/sda1", newest.get("Architecture", ""))
 
 
-async def check(calls: Calls, images: Images, spec: str, image: str) -> Refused | Doubt | None:
+async def check(calls: Calls, images: Images, spec: str, image: str) -> CallRefused | Inconclusive | None:
     """Say why a machine cannot be made; where EC2 does not answer, say so."""
     try:
         sizes = (await calls.call("describe_instance_types", InstanceTypes=[spec])).get("InstanceTypes", ())
         if not sizes:
-            return Refused(spec, Why.NOT_FOUND, f"there is no size {spec!r} here")
+            return CallRefused(spec, RefusalReason.NOT_FOUND, f"there is no size {spec!r} here")
         return _mismatch(sizes[0], await images.find(image))
     except CallFailed as failed:
         return failed.to(image if failed.call == "describe_images" else spec)
 
 
-def _mismatch(size: Mapping[str, Any], image: Image) -> Refused | None:
+def _mismatch(size: Mapping[str, Any], image: Image) -> CallRefused | None:
     able = size.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
     if not able or not image.architecture or image.architecture in able:
         return None
     name = size["InstanceType"]
-    return Refused(name, Why.INVALID, f"{name} runs {', '.join(able)}, and the image is for {image.architecture}")
+    return CallRefused(
+        name, RefusalReason.INVALID, f"{name} runs {', '.join(able)}, and the image is for {image.architecture}"
+    )

@@ -12,7 +12,15 @@ from stateward.drivers.aws.describe import look
 from stateward.drivers.aws.ec2_client import Calls
 from stateward.drivers.aws.errors import CallFailed
 from stateward.drivers.aws.machines import CALLS, GONE, needless
-from stateward.drivers.port import Accepted, Already, Deed, Outcome, Ref, Refused, Why
+from stateward.drivers.port import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    MachineAction,
+    MachineRef,
+    Outcome,
+    RefusalReason,
+)
 
 BULK = 100
 REMEMBERED = 10_000
@@ -25,7 +33,7 @@ class Acting:
         self._calls = calls
         self._rebooted: dict[str, str] = {}
 
-    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines; one outcome for each, in order."""
         found = await self._resolve([ref.key for ref in refs if not ref.native_id])
         known = {ref: ref.native_id or found.get(ref.key) for ref in refs}
@@ -46,14 +54,14 @@ class Acting:
             found[one.key] = one.native_id
         return found
 
-    async def _portion(self, deed: Deed, ids: Sequence[str]) -> dict[str, bool | CallFailed]:
+    async def _portion(self, deed: MachineAction, ids: Sequence[str]) -> dict[str, bool | CallFailed]:
         """Do something to some machines: whether it was so already, or what went wrong, for each."""
         if not ids:
             return {}
         try:
             answer = await self._calls.call(CALLS[deed], InstanceIds=list(ids))
         except CallFailed as failed:
-            if len(ids) == 1 or failed.why in (None, Why.AUTH):
+            if len(ids) == 1 or failed.why in (None, RefusalReason.AUTH):
                 return dict.fromkeys(ids, failed)
             bad = named(failed.trouble.message, ids)
             if bad:
@@ -66,22 +74,22 @@ class Acting:
         return {one: one in before for one in ids}
 
     def _outcome(
-        self, deed: Deed, ref: Ref, native: str | CallFailed | None, ends: dict[str, bool | CallFailed]
+        self, deed: MachineAction, ref: MachineRef, native: str | CallFailed | None, ends: dict[str, bool | CallFailed]
     ) -> Outcome:
         if native is None:
-            return Refused(ref.key, Why.NOT_FOUND, f"no machine carries the key {ref.key!r}")
+            return CallRefused(ref.key, RefusalReason.NOT_FOUND, f"no machine carries the key {ref.key!r}")
         end = native if isinstance(native, CallFailed) else ends.get(native, True)
         if isinstance(end, CallFailed):
             return end.to(ref.key)
         assert isinstance(native, str)
-        if deed is Deed.REBOOT:
+        if deed is MachineAction.REBOOT:
             self._remember(ref, native)
-        return Already(ref.key, native) if end else Accepted(ref.key, native)
+        return AlreadyDone(ref.key, native) if end else CallAccepted(ref.key, native)
 
-    def _done(self, deed: Deed, ref: Ref, native: str) -> bool:
-        return deed is Deed.REBOOT and bool(ref.token) and self._rebooted.get(native) == ref.token
+    def _done(self, deed: MachineAction, ref: MachineRef, native: str) -> bool:
+        return deed is MachineAction.REBOOT and bool(ref.token) and self._rebooted.get(native) == ref.token
 
-    def _remember(self, ref: Ref, native: str) -> None:
+    def _remember(self, ref: MachineRef, native: str) -> None:
         self._rebooted.pop(native, None)
         self._rebooted[native] = ref.token
         if len(self._rebooted) > REMEMBERED:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from stateward.drivers.port import Deed, MachineState, Observation, PartKind, Want
+from stateward.drivers.port import MachineAction, MachineSpec, MachineState, Observation, ResourceKind
 
 KEY_TAG = "stateward:key"
 """What carries the key on everything that is made."""
@@ -40,7 +40,7 @@ def key_of(described: Mapping[str, Any]) -> str:
     return _tag(described, KEY_TAG)
 
 
-def launch(want: Want, image: str, root_device: str, zone: str) -> dict[str, object]:
+def launch(want: MachineSpec, image: str, root_device: str, zone: str) -> dict[str, object]:
     """Return the parameters that make a machine; the same want gives the same ones, as its token demands."""
     asked: dict[str, object] = {
         "ImageId": image,
@@ -50,12 +50,12 @@ def launch(want: Want, image: str, root_device: str, zone: str) -> dict[str, obj
         "ClientToken": client_token(want.key),
         "TagSpecifications": tagged("instance", want.key, want.name, want.tags),
     }
-    subnet, key = want.parts.get(PartKind.SUBNET), want.parts.get(PartKind.SSH_KEY)
+    subnet, key = want.resources.get(ResourceKind.SUBNET), want.resources.get(ResourceKind.SSH_KEY)
     if subnet:
         asked["SubnetId"] = subnet  # it lies in a zone itself
     elif zone:
         asked["Placement"] = {"AvailabilityZone": zone}
-    if groups := want.parts.get(PartKind.SECURITY_GROUP):
+    if groups := want.resources.get(ResourceKind.SECURITY_GROUP):
         asked["SecurityGroupIds"] = groups.split(",")
     if key:
         asked["KeyName"] = key
@@ -95,25 +95,25 @@ def _tag(described: Mapping[str, Any], name: str) -> str:
 # --- deeds -----------------------------------------------------------------------------------------------------------
 
 CALLS = {
-    Deed.SUSPEND: "stop_instances",
-    Deed.RESUME: "start_instances",
-    Deed.REBOOT: "reboot_instances",
-    Deed.TERMINATE: "terminate_instances",
+    MachineAction.SUSPEND: "stop_instances",
+    MachineAction.RESUME: "start_instances",
+    MachineAction.REBOOT: "reboot_instances",
+    MachineAction.TERMINATE: "terminate_instances",
 }
 CHANGES = {
-    Deed.SUSPEND: "StoppingInstances",
-    Deed.RESUME: "StartingInstances",
-    Deed.TERMINATE: "TerminatingInstances",
+    MachineAction.SUSPEND: "StoppingInstances",
+    MachineAction.RESUME: "StartingInstances",
+    MachineAction.TERMINATE: "TerminatingInstances",
 }
 SO_ALREADY = {
-    Deed.SUSPEND: {"stopping", "stopped"},
-    Deed.RESUME: {"pending", "running"},
-    Deed.REBOOT: set[str](),
-    Deed.TERMINATE: {"shutting-down", "terminated"},
+    MachineAction.SUSPEND: {"stopping", "stopped"},
+    MachineAction.RESUME: {"pending", "running"},
+    MachineAction.REBOOT: set[str](),
+    MachineAction.TERMINATE: {"shutting-down", "terminated"},
 }
 
 
-def needless(deed: Deed, answer: Mapping[str, Any]) -> set[str]:
+def needless(deed: MachineAction, answer: Mapping[str, Any]) -> set[str]:
     """Return the machines that an answer shows to have been there before."""
     changes = answer.get(CHANGES.get(deed, ""), ())
     return {one["InstanceId"] for one in changes if one.get("PreviousState", {}).get("Name") in SO_ALREADY[deed]}

@@ -29,7 +29,7 @@ from botocore.exceptions import (  # type: ignore[import-untyped]
 from botocore.loaders import Loader  # type: ignore[import-untyped]
 
 from stateward.drivers.aws.credential_refs import Credential
-from stateward.drivers.port import Place
+from stateward.drivers.port import ProviderRegion
 from stateward.errors import BadInput
 
 __all__ = ["ABSENT", "NEVER_SENT", "SDK_ERRORS", "BotoCoreError", "ClientError", "ParamValidationError", "connect"]
@@ -48,7 +48,7 @@ ABSENT = (
 _making = Lock()  # sessions are not made for threads, clients are
 
 
-def connect(place: Place, credential: Credential, connections: int) -> Any:  # noqa: ANN401 - boto3 has no types
+def connect(place: ProviderRegion, credential: Credential, connections: int) -> Any:  # noqa: ANN401 - boto3 has no types
     """Make a client for a place."""
     _keep_secrets_out_of_logs()
     with _making:

@@ -11,7 +11,7 @@ import msgspec
 
 from stateward.drivers.aws.ec2_client import Calls
 from stateward.drivers.aws.errors import CallFailed
-from stateward.drivers.port import Part, Refused, Why
+from stateward.drivers.port import CallRefused, CloudResource, RefusalReason
 from stateward.errors import BadInput
 
 ANY = "-1"
@@ -116,14 +116,14 @@ class Walls:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    def check(self, part: Part) -> set[Rule]:
+    def check(self, part: CloudResource) -> set[Rule]:
         """Read the rules that a group is to have; raises `CallFailed` before anything is made."""
         try:
             return wanted_rules(part.facts.get("rules", ""))
         except BadInput as error:
-            raise CallFailed("rules", "BadInput", Refused(part.key, Why.INVALID, str(error))) from None
+            raise CallFailed("rules", "BadInput", CallRefused(part.key, RefusalReason.INVALID, str(error))) from None
 
-    async def complete(self, part: Part, group: Mapping[str, Any]) -> bool:
+    async def complete(self, part: CloudResource, group: Mapping[str, Any]) -> bool:
         """Add the rules that a group lacks; whether there were any."""
         wanted, present = self.check(part), present_rules(group)
         native, missing = str(group["GroupId"]), wanted - present

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from stateward.drivers.port import (
-    Accepted,
-    Already,
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CallUnanswered,
+    MachineRef,
+    MachineSpec,
     Meter,
     Outcome,
-    Place,
-    Ref,
-    Refused,
-    Transient,
-    Unanswered,
-    Want,
-    Why,
+    ProviderRegion,
+    RefusalReason,
+    TransientFailure,
 )
 from stateward.drivers.process.machine_dir import BadRecord, Busy, Folder, Phase, Record, Standing, first_record
 from stateward.drivers.process.supervisor import Kind, Lodging, Milestone, StillThere
@@ -35,13 +35,13 @@ BETWEEN_SWEEPS = 60.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Check = Callable[[str, str, str], Refused | None]
+Check = Callable[[str, str, str], CallRefused | None]
 
 
 class Reception:
     """Takes orders for the machines of one place."""
 
-    def __init__(self, place: Place, kind: Kind, meter: Meter, milestone: Milestone) -> None:
+    def __init__(self, place: ProviderRegion, kind: Kind, meter: Meter, milestone: Milestone) -> None:
         self.meter = meter
         self.lodging = Lodging(_folder(place), kind, milestone)
         self._keep = float(place.options.get("keep", KEEP))
@@ -53,13 +53,15 @@ class Reception:
         """Do what waits for the disk or the kernel beside the loop."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kwargs))
 
-    async def create(self, wants: Sequence[Want], check: Check) -> Sequence[Outcome]:
+    async def create(self, wants: Sequence[MachineSpec], check: Check) -> Sequence[Outcome]:
         """Make machines, each once."""
         if time.monotonic() > self._swept + min(self._keep, BETWEEN_SWEEPS):
             await self.sweep()
         return await asyncio.gather(*(self._finish(self._create(want, check)) for want in wants))
 
-    async def act(self, refs: Sequence[Ref], deed: Callable[[Ref, Record], Awaitable[Outcome]]) -> Sequence[Outcome]:
+    async def act(
+        self, refs: Sequence[MachineRef], deed: Callable[[MachineRef, Record], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
         """Do something to machines that are known."""
         return await asyncio.gather(*(self._finish(self._act(ref, deed)) for ref in refs))
 
@@ -69,19 +71,19 @@ class Reception:
         task.add_done_callback(self._work.discard)
         return asyncio.shield(task)
 
-    async def _create(self, want: Want, check: Check) -> Outcome:
+    async def _create(self, want: MachineSpec, check: Check) -> Outcome:
         if refusal := check(want.key, want.spec, want.image):
             return refusal
         try:
             async with self.lodging.folder.hold(want.key):
                 return await self.in_thread(self._begin, want)
         except (OSError, Busy, BadRecord) as error:
-            return Transient(want.key, str(error))
+            return TransientFailure(want.key, str(error))
 
-    def _begin(self, want: Want) -> Outcome:
+    def _begin(self, want: MachineSpec) -> Outcome:
         record = self.lodging.folder.read(want.key)
         if record is not None and (record.phase is not Phase.STARTING or record.boot > 1):
-            return Already(record.key, record.native_id)
+            return AlreadyDone(record.key, record.native_id)
         self.meter("spawn")
         if record is None:
             record = first_record(want, self.lodging.folder.root)
@@ -89,35 +91,39 @@ class Reception:
         try:
             self.lodging.go_on(record)
         except StillThere as error:
-            return Unanswered(record.key, str(error))
-        return Accepted(record.key, record.native_id)
+            return CallUnanswered(record.key, str(error))
+        return CallAccepted(record.key, record.native_id)
 
     def _begin_anew(self, record: Record) -> Outcome:
         try:
             self.lodging.begin(record)
         except OSError as error:
             if self.lodging.sight(record).process is not None:  # only the note of it failed: the next try takes it over
-                return Transient(record.key, str(error))
+                return TransientFailure(record.key, str(error))
             self.lodging.folder.remove(record.key)
             unable = isinstance(error, (FileNotFoundError, PermissionError))
-            return Refused(record.key, Why.UNABLE, str(error)) if unable else Transient(record.key, str(error))
-        return Accepted(record.key, record.native_id)
+            return (
+                CallRefused(record.key, RefusalReason.UNABLE, str(error))
+                if unable
+                else TransientFailure(record.key, str(error))
+            )
+        return CallAccepted(record.key, record.native_id)
 
-    async def _act(self, ref: Ref, deed: Callable[[Ref, Record], Awaitable[Outcome]]) -> Outcome:
+    async def _act(self, ref: MachineRef, deed: Callable[[MachineRef, Record], Awaitable[Outcome]]) -> Outcome:
         try:
             if await self.in_thread(self.lodging.folder.read, ref.key) is None:
-                return Refused(ref.key, Why.NOT_FOUND, "there is no such machine here")
+                return CallRefused(ref.key, RefusalReason.NOT_FOUND, "there is no such machine here")
             async with self.lodging.folder.hold(ref.key):
                 return await self._act_on(ref, deed)
         except StillThere as error:
-            return Unanswered(ref.key, str(error))
+            return CallUnanswered(ref.key, str(error))
         except (OSError, Busy, BadRecord) as error:
-            return Transient(ref.key, str(error))
+            return TransientFailure(ref.key, str(error))
 
-    async def _act_on(self, ref: Ref, deed: Callable[[Ref, Record], Awaitable[Outcome]]) -> Outcome:
+    async def _act_on(self, ref: MachineRef, deed: Callable[[MachineRef, Record], Awaitable[Outcome]]) -> Outcome:
         record = await self.in_thread(self.lodging.folder.read, ref.key)
         if record is None:
-            return Refused(ref.key, Why.NOT_FOUND, "there is no such machine here any more")
+            return CallRefused(ref.key, RefusalReason.NOT_FOUND, "there is no such machine here any more")
         return await deed(ref, record)
 
     async def sweep(self) -> None:
@@ -127,7 +133,9 @@ class Reception:
         for sight in look.sights:
             if sight.standing is Standing.GONE:
                 await self._finish(
-                    self._act(Ref(sight.record.key), lambda _, record: self.in_thread(self._forget_if_old, record))
+                    self._act(
+                        MachineRef(sight.record.key), lambda _, record: self.in_thread(self._forget_if_old, record)
+                    )
                 )
 
     def _forget_if_old(self, record: Record) -> Outcome:
@@ -137,7 +145,7 @@ class Reception:
             self.lodging.end(record)
         elif sight.standing is Standing.GONE and self.lodging.folder.age(record.key) > self._keep:
             self.lodging.folder.remove(record.key)
-        return Already(record.key, record.native_id)
+        return AlreadyDone(record.key, record.native_id)
 
     async def close(self) -> None:
         """Finish what was begun."""
@@ -145,7 +153,7 @@ class Reception:
         self._pool.shutdown(wait=False)
 
 
-def _folder(place: Place) -> Folder:
+def _folder(place: ProviderRegion) -> Folder:
     path = place.options.get("folder", "")
     if not path:
         raise BadInput("folder", path, "a folder for the machines of this place")

@@ -16,24 +16,24 @@ from msgspec.structs import replace
 
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.port import (
-    Accepted,
-    Already,
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
     Capabilities,
-    Deed,
+    CloudResource,
     Idempotency,
-    Listing,
+    MachineAction,
+    MachineListing,
+    MachineRef,
+    MachineSpec,
     MachineState,
     Meter,
     Observation,
     Outcome,
-    Part,
-    PartListing,
-    Place,
-    Ref,
-    Refused,
+    ProviderRegion,
+    RefusalReason,
+    ResourceListing,
     Suspension,
-    Want,
-    Why,
 )
 from stateward.drivers.process.commands import Reception
 from stateward.drivers.process.jobs import run_job
@@ -42,14 +42,14 @@ from stateward.drivers.process.procfs import Process
 from stateward.drivers.process.shell_machine import Shell, size_of
 from stateward.drivers.process.supervisor import STEP, Milestone, signal_group, unnoticed
 
-CAPABILITIES = Capabilities(  # noqa: S604 - it says that commands can be run
+CAPABILITIES = Capabilities(
     suspension=Suspension.NATIVE,
     idempotency=Idempotency.NAME,
-    bulk=100,
-    events=False,
-    shell=True,
-    parts=False,
-    shows_tokens=True,
+    max_bulk=100,
+    has_events=False,
+    runs_commands=True,
+    has_resources=False,
+    lists_reboot_tokens=True,
 )
 IMAGE = "sh"
 OBEYS = 1.0
@@ -62,7 +62,7 @@ class ProcessDriver:
 
     def __init__(
         self,
-        place: Place,
+        place: ProviderRegion,
         meter: Meter = unnoticed,
         milestone: Milestone = unnoticed,
         confinement: Confinement | None = None,
@@ -77,54 +77,54 @@ class ProcessDriver:
         """What can be done here."""
         return CAPABILITIES
 
-    def learn(self, spec: str, image: str) -> None:
+    def register(self, spec: str, image: str) -> None:
         """Take a size and an image by name: a process is the same whatever they are called."""
         self._specs.add(spec)
         self._images.add(image)
 
-    async def check(self, spec: str, image: str) -> Refused | None:
+    async def check(self, spec: str, image: str) -> CallRefused | None:
         """Say why a machine of this size from this image cannot be made here."""
         return self._check("", spec, image)
 
-    def _check(self, key: str, spec: str, image: str) -> Refused | None:
+    def _check(self, key: str, spec: str, image: str) -> CallRefused | None:
         if size_of(spec) is None and spec not in self._specs:
-            return Refused(key, Why.NOT_FOUND, f"there is no spec {spec!r} here")
+            return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no spec {spec!r} here")
         if image not in self._images:
-            return Refused(key, Why.NOT_FOUND, f"there is no image {image!r} here")
+            return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no image {image!r} here")
         return None
 
-    async def ensure(self, part: Part) -> Outcome:
+    async def ensure(self, part: CloudResource) -> Outcome:
         """Refuse: processes of one host share its network and need no keys."""
         return _no_parts(part)
 
-    async def remove(self, part: Part) -> Outcome:
+    async def remove(self, part: CloudResource) -> Outcome:
         """Refuse: there are no parts here."""
         return _no_parts(part)
 
-    async def parts(self) -> PartListing:
+    async def list_resources(self) -> ResourceListing:
         """List nothing: there are no parts here."""
-        return PartListing((), complete=True)
+        return ResourceListing((), complete=True)
 
-    async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
+    async def create(self, wants: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines."""
         return await self._reception.create(wants, self._check)
 
-    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines."""
         return await self._reception.act(
             refs, lambda ref, record: self._reception.in_thread(self._do, deed, ref, record)
         )
 
-    def _do(self, deed: Deed, ref: Ref, record: Record) -> Outcome:
+    def _do(self, deed: MachineAction, ref: MachineRef, record: Record) -> Outcome:
         sight = self._lodging.sight(record)
         match deed:
-            case Deed.SUSPEND:
+            case MachineAction.SUSPEND:
                 return self._signal(sight, signal.SIGSTOP, Standing.STOPPED)
-            case Deed.RESUME:
+            case MachineAction.RESUME:
                 return self._signal(sight, signal.SIGCONT, Standing.THERE)
-            case Deed.REBOOT:
+            case MachineAction.REBOOT:
                 return self._reboot(sight, ref.token)
-            case Deed.TERMINATE:
+            case MachineAction.TERMINATE:
                 return self._terminate(sight)
 
     def _signal(self, sight: Sight, number: signal.Signals, wanted: Standing) -> Outcome:
@@ -132,12 +132,12 @@ class ProcessDriver:
         if sight.process is None or record.phase is Phase.ENDING:
             return _conflict(sight)
         if sight.standing is wanted:
-            return Already(record.key, record.native_id)
+            return AlreadyDone(record.key, record.native_id)
         self._reception.meter("kill")
         if not signal_group(sight.process, number):
-            return Refused(record.key, Why.CONFLICT, "it has just ended")
+            return CallRefused(record.key, RefusalReason.CONFLICT, "it has just ended")
         self._until_obeyed(record, wanted)
-        return Accepted(record.key, record.native_id)
+        return CallAccepted(record.key, record.native_id)
 
     def _until_obeyed(self, record: Record, wanted: Standing) -> None:
         """Wait a moment until a listing shows what the signal does: the kernel stops a process when it next runs it."""
@@ -150,7 +150,7 @@ class ProcessDriver:
         record = sight.record
         begun = record.boot > 1 and token != "" and record.token == token
         if begun and record.phase is Phase.UP and sight.process is not None:
-            return Already(record.key, record.native_id)
+            return AlreadyDone(record.key, record.native_id)
         if not begun and (sight.standing is not Standing.THERE or record.phase is Phase.ENDING):
             return _conflict(sight)
         if begun and record.phase is not Phase.STARTING:
@@ -161,23 +161,23 @@ class ProcessDriver:
         else:
             known = replace(record, process=sight.process)
             self._lodging.begin(replace(known, boot=record.boot + 1, phase=Phase.STARTING, token=token))
-        return Accepted(record.key, record.native_id)
+        return CallAccepted(record.key, record.native_id)
 
     def _terminate(self, sight: Sight) -> Outcome:
         record = sight.record
         if record.phase is Phase.ENDING and sight.standing is Standing.GONE:
-            return Already(record.key, record.native_id)
+            return AlreadyDone(record.key, record.native_id)
         self._reception.meter("kill")
         self._lodging.end(record)
-        return Accepted(record.key, record.native_id)
+        return CallAccepted(record.key, record.native_id)
 
-    async def observe(self, keys: Collection[str] | None = None) -> Listing:
+    async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines."""
         self._reception.meter("list")
         look = await self._reception.in_thread(self._lodging.look, keys)
-        return Listing([_observation(one) for one in look.sights], not look.troubles, "; ".join(look.troubles))
+        return MachineListing([_observation(one) for one in look.sights], not look.troubles, "; ".join(look.troubles))
 
-    async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:
+    async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:
         """Run a command on a machine, as one of its own processes; `user` is a name in the environment and no more."""
         look = await self._reception.in_thread(self._lodging.look, [ref.key])
         record, process = next(((one.record, one.process) for one in look.sights), (None, None))
@@ -204,16 +204,16 @@ class ProcessDriver:
         await self._reception.close()
 
 
-def _names(place: Place, option: str) -> set[str]:
+def _names(place: ProviderRegion, option: str) -> set[str]:
     return {name.strip() for name in place.options.get(option, "").split(",")} - {""}
 
 
-def _no_parts(part: Part) -> Refused:
-    return Refused(part.key, Why.UNABLE, f"a {part.kind} is nothing on this host")
+def _no_parts(part: CloudResource) -> CallRefused:
+    return CallRefused(part.key, RefusalReason.UNABLE, f"a {part.kind} is nothing on this host")
 
 
-def _conflict(sight: Sight) -> Refused:
-    return Refused(sight.record.key, Why.CONFLICT, str(sight))
+def _conflict(sight: Sight) -> CallRefused:
+    return CallRefused(sight.record.key, RefusalReason.CONFLICT, str(sight))
 
 
 def _observation(sight: Sight) -> Observation:
@@ -230,7 +230,7 @@ def _observation(sight: Sight) -> Observation:
         private_ip="127.0.0.1",
         ssh_port=0,
         details=details,
-        tokens=(record.token,) if record.token else (),
+        reboot_tokens=(record.token,) if record.token else (),
     )
 
 

@@ -21,7 +21,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec import Struct
 
-from stateward.drivers.port import Want
+from stateward.drivers.port import MachineSpec
 from stateward.drivers.process.procfs import Process, Stat
 from stateward.drivers.process.trees import clear_tree, remove_tree
 from stateward.errors import StatewardError
@@ -83,7 +83,7 @@ class Sight(Struct, frozen=True):
         return self.process is not None
 
 
-def first_record(want: Want, root: Path) -> Record:
+def first_record(want: MachineSpec, root: Path) -> Record:
     """Return the record of a machine that is to be."""
     native_id = str(uuid5(NAMESPACE_URL, f"{root}?{want.key}"))
     return Record(want.key, native_id, want.name, want.spec, want.image, user=want.user, tags=want.tags)

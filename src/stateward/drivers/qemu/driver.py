@@ -15,26 +15,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.drivers.port import (
-    Accepted,
-    Already,
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CallUnanswered,
     Capabilities,
-    Deed,
+    CloudResource,
     Idempotency,
-    Listing,
+    MachineAction,
+    MachineListing,
+    MachineRef,
+    MachineSpec,
     MachineState,
     Meter,
     Observation,
     Outcome,
-    Part,
-    PartListing,
-    Place,
-    Ref,
-    Refused,
+    ProviderRegion,
+    RefusalReason,
+    ResourceListing,
     Suspension,
-    Transient,
-    Unanswered,
-    Want,
-    Why,
+    TransientFailure,
 )
 from stateward.drivers.process.commands import Reception
 from stateward.drivers.process.machine_dir import Phase, Record, Sight, Standing
@@ -48,10 +48,10 @@ from stateward.drivers.qemu.monitor_events import Hints
 CAPABILITIES = Capabilities(
     suspension=Suspension.NATIVE,
     idempotency=Idempotency.NAME,
-    bulk=20,
-    events=True,
-    parts=False,
-    shows_tokens=True,
+    max_bulk=20,
+    has_events=True,
+    has_resources=False,
+    lists_reboot_tokens=True,
 )
 IMAGE = "tick"
 AT_ONCE = 16
@@ -75,9 +75,9 @@ class Wish(Struct, frozen=True):
 
 
 WISHES = {
-    Deed.SUSPEND: Wish(MachineState.RUNNING,   MachineState.SUSPENDED, "stop"),
-    Deed.RESUME:  Wish(MachineState.SUSPENDED, MachineState.RUNNING,   "cont"),
-    Deed.REBOOT:  Wish(MachineState.RUNNING,   None,                   "system_reset"),
+    MachineAction.SUSPEND: Wish(MachineState.RUNNING,   MachineState.SUSPENDED, "stop"),
+    MachineAction.RESUME:  Wish(MachineState.SUSPENDED, MachineState.RUNNING,   "cont"),
+    MachineAction.REBOOT:  Wish(MachineState.RUNNING,   None,                   "system_reset"),
 }  # fmt: skip
 
 
@@ -86,7 +86,7 @@ class QemuDriver:
 
     def __init__(
         self,
-        place: Place,
+        place: ProviderRegion,
         meter: Meter = unnoticed,
         milestone: Milestone = unnoticed,
         hardware: Hardware | None = None,
@@ -107,91 +107,97 @@ class QemuDriver:
 
     # --- making ------------------------------------------------------------------------------------------------------
 
-    async def check(self, spec: str, image: str) -> Refused | None:
+    async def check(self, spec: str, image: str) -> CallRefused | None:
         """Say why a machine of this size from this image cannot be made here."""
         return self._check("", spec, image)
 
-    def _check(self, key: str, spec: str, image: str) -> Refused | None:
+    def _check(self, key: str, spec: str, image: str) -> CallRefused | None:
         size = size_of(spec)
         if size is None:
-            return Refused(key, Why.NOT_FOUND, f"there is no spec {spec!r} here")
+            return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no spec {spec!r} here")
         if image != IMAGE:
-            return Refused(key, Why.NOT_FOUND, f"there is no image {image!r} here, only {IMAGE!r}")
+            return CallRefused(key, RefusalReason.NOT_FOUND, f"there is no image {image!r} here, only {IMAGE!r}")
         if size.processors > MOST_PROCESSORS or size.mib > _host_mib():
-            return Refused(key, Why.CAPACITY, f"{spec} is more than this host has")
+            return CallRefused(key, RefusalReason.CAPACITY, f"{spec} is more than this host has")
         if self._hardware.program is None:
             board = self._hardware.board
-            return Refused(key, Why.UNABLE, f"{board.program} is not installed (Debian has it in {board.package})")
+            return CallRefused(
+                key, RefusalReason.UNABLE, f"{board.program} is not installed (Debian has it in {board.package})"
+            )
         return None
 
-    async def ensure(self, part: Part) -> Outcome:
+    async def ensure(self, part: CloudResource) -> Outcome:
         """Refuse: these machines have no network and no way in."""
         return _no_parts(part)
 
-    async def remove(self, part: Part) -> Outcome:
+    async def remove(self, part: CloudResource) -> Outcome:
         """Refuse: there are no parts here."""
         return _no_parts(part)
 
-    async def parts(self) -> PartListing:
+    async def list_resources(self) -> ResourceListing:
         """List nothing: there are no parts here."""
-        return PartListing((), complete=True)
+        return ResourceListing((), complete=True)
 
-    async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
+    async def create(self, wants: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines."""
         outcomes = await self._reception.create(wants, self._check)
         for outcome in outcomes:
-            if isinstance(outcome, Accepted):
+            if isinstance(outcome, CallAccepted):
                 self._hints.tell_made(outcome.key)
         return outcomes
 
     # --- doing -------------------------------------------------------------------------------------------------------
 
-    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines."""
         return await self._reception.act(refs, lambda ref, record: self._do(deed, ref, record))
 
-    async def _do(self, deed: Deed, ref: Ref, record: Record) -> Outcome:
+    async def _do(self, deed: MachineAction, ref: MachineRef, record: Record) -> Outcome:
         sight = await self._reception.in_thread(self._lodging.sight, record)
-        if deed is Deed.TERMINATE:
+        if deed is MachineAction.TERMINATE:
             return await self._terminate(sight)
         if sight.process is None or record.phase is Phase.ENDING:
-            return Refused(record.key, Why.CONFLICT, str(sight))
+            return CallRefused(record.key, RefusalReason.CONFLICT, str(sight))
         if record.phase is Phase.STARTING:
             record = await self._reception.in_thread(self._lodging.go_on, record)
         return await self._tell(deed, ref, record)
 
-    async def _tell(self, deed: Deed, ref: Ref, record: Record) -> Outcome:
+    async def _tell(self, deed: MachineAction, ref: MachineRef, record: Record) -> Outcome:
         try:
             async with self._turns, talk(self._machine(record.key), self._reception.meter) as monitor:
                 return await self._have_done(deed, ref, record, monitor)
         except NotReached as error:
             young = record.process is not None and age_of(record.process) < COMING_UP
-            return Refused(record.key, Why.CONFLICT, "it is coming up") if young else Transient(record.key, str(error))
+            return (
+                CallRefused(record.key, RefusalReason.CONFLICT, "it is coming up")
+                if young
+                else TransientFailure(record.key, str(error))
+            )
         except NotAnswered as error:
-            return Unanswered(record.key, str(error))
+            return CallUnanswered(record.key, str(error))
         except Denied as error:
-            return Refused(record.key, Why.CONFLICT, str(error))
+            return CallRefused(record.key, RefusalReason.CONFLICT, str(error))
 
-    async def _have_done(self, deed: Deed, ref: Ref, record: Record, monitor: Monitor) -> Outcome:
+    async def _have_done(self, deed: MachineAction, ref: MachineRef, record: Record, monitor: Monitor) -> Outcome:
         state = state_of(await monitor.status())
         wish = WISHES[deed]
-        repeated = deed is Deed.REBOOT and ref.token != "" and record.token == ref.token
+        repeated = deed is MachineAction.REBOOT and ref.token != "" and record.token == ref.token
         if repeated or state is wish.done:
-            return Already(record.key, record.native_id)
+            return AlreadyDone(record.key, record.native_id)
         if state is not wish.of:
-            return Refused(record.key, Why.CONFLICT, f"it is {state}")
-        if deed is Deed.REBOOT:
+            return CallRefused(record.key, RefusalReason.CONFLICT, f"it is {state}")
+        if deed is MachineAction.REBOOT:
             await self._reset(monitor, record, ref.token)
         else:
             await monitor.ask(wish.command)
-        return Accepted(record.key, record.native_id)
+        return CallAccepted(record.key, record.native_id)
 
     async def _reset(self, monitor: Monitor, record: Record, token: str) -> None:
         """Reset a machine. The record says so before and after: whoever finds it in between knows that nobody knows."""
         write, in_thread = self._lodging.folder.write, self._reception.in_thread
         await in_thread(write, replace(record, more={**record.more, BEGUN: token}))
         try:
-            await monitor.ask(WISHES[Deed.REBOOT].command)
+            await monitor.ask(WISHES[MachineAction.REBOOT].command)
         except Denied:
             await in_thread(write, record)
             raise
@@ -202,12 +208,12 @@ class QemuDriver:
         """End a machine: by a word to its monitor, so that it leaves its disks in order, or else by force."""
         record = sight.record
         if record.phase is Phase.ENDING and sight.standing is Standing.GONE:
-            return Already(record.key, record.native_id)
+            return AlreadyDone(record.key, record.native_id)
         self._reception.meter("end")
         known = await self._reception.in_thread(self._lodging.note_end, record)
         if sight.standing is not Standing.THERE or not await self._quits(record.key):
             await self._reception.in_thread(self._lodging.kill, known)
-        return Accepted(record.key, record.native_id)
+        return CallAccepted(record.key, record.native_id)
 
     async def _quits(self, key: str) -> bool:
         try:
@@ -222,13 +228,13 @@ class QemuDriver:
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    async def observe(self, keys: Collection[str] | None = None) -> Listing:
+    async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines: their processes in one go, and then each one's monitor."""
         self._reception.meter("list")
         look = await self._look(keys)
         seen = await asyncio.gather(*(self._observe(sight) for sight in look.sights))
         troubles = [*look.troubles, *(one for one in seen if isinstance(one, str))]
-        return Listing([one for one in seen if isinstance(one, Observation)], not troubles, "; ".join(troubles))
+        return MachineListing([one for one in seen if isinstance(one, Observation)], not troubles, "; ".join(troubles))
 
     async def _look(self, keys: Collection[str] | None = None) -> Look:
         return await self._reception.in_thread(self._lodging.look, keys)
@@ -272,7 +278,7 @@ class QemuDriver:
         """Return what QEMU said, if it ended before its guest said anything."""
         return "" if _text(self._machine(key) / CONSOLE) else _text(self._machine(key) / "log")
 
-    async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:  # noqa: ARG002 - there is no way in
+    async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:  # noqa: ARG002 - there is no way in
         """Refuse: the guest has no shell."""
         raise OSError(errno.ENOTSUP, "the guest of a QEMU machine runs no commands", ref.key)
 
@@ -308,8 +314,8 @@ def _observation(sight: Sight, state: MachineState, word: str, complaint: str = 
         record.name,
         ssh_port=0,
         details=details,
-        tokens=(record.token,) if record.token else (),
-        begun=record.more.get(BEGUN, ""),
+        reboot_tokens=(record.token,) if record.token else (),
+        unconfirmed_reboot=record.more.get(BEGUN, ""),
     )
 
 
@@ -320,8 +326,8 @@ def _text(file: Path) -> str:
         return ""
 
 
-def _no_parts(part: Part) -> Refused:
-    return Refused(part.key, Why.UNABLE, f"a {part.kind} is nothing for machines without a network")
+def _no_parts(part: CloudResource) -> CallRefused:
+    return CallRefused(part.key, RefusalReason.UNABLE, f"a {part.kind} is nothing for machines without a network")
 
 
 def _host_mib() -> int:

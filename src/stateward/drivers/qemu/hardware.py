@@ -10,7 +10,7 @@ from shutil import which
 from msgspec import Struct
 
 from stateward.drivers.confinement import PATH, Box
-from stateward.drivers.port import Place
+from stateward.drivers.port import ProviderRegion
 from stateward.drivers.process.machine_dir import Record
 from stateward.drivers.process.shell_machine import Size, size_of
 from stateward.drivers.qemu.guest import GUESTS
@@ -70,7 +70,7 @@ BOARDS = {
 class Hardware:
     """The kind of machine that a place offers; options `arch`, `accel` and `program` choose another."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ProviderRegion) -> None:
         self.arch = place.options.get("arch", HOST)
         if self.arch not in BOARDS:
             raise BadInput("arch", self.arch, f"one of {', '.join(BOARDS)}")

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stateward.drivers.port import Accepted, Meter, Outcome, Place, Ref, Want
+from stateward.drivers.port import CallAccepted, MachineRef, MachineSpec, Meter, Outcome, ProviderRegion
 from stateward.drivers.process.machine_dir import Record
 from stateward.drivers.process.shell_machine import Size
 from stateward.drivers.process.supervisor import Milestone, unnoticed
@@ -41,20 +41,20 @@ class DiskedHardware(Hardware):
 class QemuHost(QemuDriver):
     """QEMU machines with disks on this host."""
 
-    def __init__(self, place: Place, meter: Meter = unnoticed, milestone: Milestone = unnoticed) -> None:
+    def __init__(self, place: ProviderRegion, meter: Meter = unnoticed, milestone: Milestone = unnoticed) -> None:
         super().__init__(place, meter, milestone, DiskedHardware(place))
         self.bandwidth = int(place.options.get("bandwidth", 0))
         """How many bytes a second a machine that leaves may use; 0: as many as it can."""
 
-    async def boot(self, want: Want, disks: Sequence[Disk]) -> Outcome:
+    async def boot(self, want: MachineSpec, disks: Sequence[Disk]) -> Outcome:
         """Make a machine with disks."""
         return await self._make(want, {DISKS: msgspec.json.encode(disks).decode()})
 
-    async def receive(self, want: Want, disks: Sequence[Disk]) -> Outcome:
+    async def receive(self, want: MachineSpec, disks: Sequence[Disk]) -> Outcome:
         """Make a machine that waits for the memory of another one, on another host, with the same disks."""
         return await self._make(want, {DISKS: msgspec.json.encode(disks).decode(), INCOMING: "yes"})
 
-    async def _make(self, want: Want, tags: dict[str, str]) -> Outcome:
+    async def _make(self, want: MachineSpec, tags: dict[str, str]) -> Outcome:
         (outcome,) = await self.create([replace(want, tags={**want.tags, **tags})])
         return outcome
 
@@ -78,13 +78,13 @@ class QemuHost(QemuDriver):
     async def press(self, key: str) -> None:
         """Press a machine's power button. The record says so first: the guest may obey after the caller has gone."""
 
-        async def press(_: Ref, record: Record) -> Outcome:
+        async def press(_: MachineRef, record: Record) -> Outcome:
             noted = replace(record, more={**record.more, PRESSED: str(time.time())})
             await self._reception.in_thread(self._lodging.folder.write, noted)
             await self.tell(key, lambda monitor: monitor.ask("system_powerdown"))
-            return Accepted(key)
+            return CallAccepted(key)
 
-        await self._reception.act([Ref(key)], press)
+        await self._reception.act([MachineRef(key)], press)
 
     async def may_obey(self, key: str) -> bool:
         """Tell whether a machine's power button was pressed so recently that its guest may still obey."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from msgspec import Struct, field
 
-from stateward.drivers.port import Deed, MachineState, Ref, Refused, Want
+from stateward.drivers.port import CallRefused, MachineAction, MachineRef, MachineSpec, MachineState
 from stateward.drivers.qemu.disks import Disk
 from stateward.drivers.qemu.host import QemuHost
 from stateward.drivers.qemu.monitor import Monitor, MonitorError, NotReached
@@ -61,7 +61,7 @@ Told = Callable[[Memory], Awaitable[None]]
 class Move:
     """A machine's move: from where, as which machine, to where."""
 
-    def __init__(self, source: QemuHost, key: str, target: QemuHost, want: Want, disks: Sequence[Disk]) -> None:
+    def __init__(self, source: QemuHost, key: str, target: QemuHost, want: MachineSpec, disks: Sequence[Disk]) -> None:
         self._source, self._key = source, key
         self._target, self._want, self._disks = target, want, disks
 
@@ -102,7 +102,7 @@ class Move:
     async def _begin(self, there: str | None) -> None:
         if there is None:
             outcome = await self._target.receive(self._want, self._disks)
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, CallRefused):
                 raise MoveFailed(self._key, f"{outcome.why}: {outcome.message}")
         try:
             port = await self._reached(self._target, self._want.key, _listening)
@@ -135,7 +135,7 @@ class Move:
         await self._end(self._source, self._key)
 
     async def _end(self, host: QemuHost, key: str) -> None:
-        await host.act(Deed.TERMINATE, [Ref(key)])
+        await host.act(MachineAction.TERMINATE, [MachineRef(key)])
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -157,9 +157,9 @@ class Move:
     async def _word_now(self, host: QemuHost, key: str) -> str | None:
         listing = await host.observe([key])
         if not listing.complete:
-            raise TimeoutError(listing.trouble)
+            raise TimeoutError(listing.problem)
         ended = (MachineState.TERMINATED, MachineState.TERMINATING, MachineState.FAILED)
-        return next((one.native_state for one in listing.seen if one.state not in ended), None)
+        return next((one.native_state for one in listing.machines if one.state not in ended), None)
 
     async def _reached(self, host: QemuHost, key: str, words: Callable[[Monitor], Awaitable[str | None]]) -> str:
         """Have a conversation with a machine that may just be coming up."""

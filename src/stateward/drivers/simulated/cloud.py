@@ -15,7 +15,7 @@ from random import Random
 
 from msgspec import msgpack
 
-from stateward.drivers.port import MachineState, Outcome, Part, PartKind, Place, Want
+from stateward.drivers.port import CloudResource, MachineSpec, MachineState, Outcome, ProviderRegion, ResourceKind
 from stateward.drivers.simulated.cloud_file import Disk, File, NoDisk, Row
 from stateward.drivers.simulated.faults import Temper
 from stateward.drivers.simulated.machine import Machine
@@ -52,7 +52,7 @@ class SimulatedCloud:
 
     # --- regions ---
 
-    def region(self, place: Place) -> Region:
+    def region(self, place: ProviderRegion) -> Region:
         """Return the region of a place."""
         return self._region(f"{place.provider}/{place.region}")
 
@@ -70,7 +70,7 @@ class SimulatedCloud:
             self._regions[name] = there
         return there
 
-    def set_temper(self, place: Place, temper: Temper) -> None:
+    def set_temper(self, place: ProviderRegion, temper: Temper) -> None:
         """Let a region behave in another way from now on."""
         region = self.region(place)
         region.temper = region.nature = temper
@@ -121,32 +121,32 @@ class SimulatedCloud:
 
     # --- behind our back ---
 
-    def stop(self, place: Place, key: str) -> None:
+    def stop(self, place: ProviderRegion, key: str) -> None:
         """Stop a machine at the provider, as somebody does it in the provider's own console."""
         self._force(place, key, MachineState.SUSPENDED)
 
-    def kill(self, place: Place, key: str) -> None:
+    def kill(self, place: ProviderRegion, key: str) -> None:
         """Let a machine break down."""
         self._force(place, key, MachineState.FAILED, "the host broke down")
 
-    def terminate(self, place: Place, key: str) -> None:
+    def terminate(self, place: ProviderRegion, key: str) -> None:
         """Terminate a machine at the provider."""
         self._force(place, key, MachineState.TERMINATED)
 
-    def lose(self, place: Place, kind: PartKind, key: str) -> None:
+    def lose(self, place: ProviderRegion, kind: ResourceKind, key: str) -> None:
         """Remove a part at the provider, as somebody does it in the provider's own console."""
         region = self.region(place)
         region.lose(kind, key)
         self.keep(region)
 
-    def orphan(self, place: Place, want: Want) -> Outcome:
+    def orphan(self, place: ProviderRegion, want: MachineSpec) -> Outcome:
         """Make a machine that nobody of ours has asked for."""
         region = self.region(place)
         outcome = region.create(want, self.clock())
         self.keep(region)
         return outcome
 
-    def _force(self, place: Place, key: str, state: MachineState, trouble: str = "") -> None:
+    def _force(self, place: ProviderRegion, key: str, state: MachineState, trouble: str = "") -> None:
         region = self.region(place)
         region.force(key, state, self.clock(), trouble)
         self.keep(region)
@@ -167,7 +167,7 @@ class SimulatedCloud:
             self._region(name).restore(
                 [msgpack.decode(body, type=Machine) for _, body in machines[name]],
                 {key: msgpack.decode(body, type=int) for key, body in graves[name]},
-                [msgpack.decode(body, type=Part) for _, body in parts[name]],
+                [msgpack.decode(body, type=CloudResource) for _, body in parts[name]],
             )
         for _, _, body in self._disk.load(NUMBER):
             self._number = msgpack.decode(body, type=int)

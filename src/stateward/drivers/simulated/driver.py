@@ -6,27 +6,27 @@ from contextlib import aclosing
 from typing import Protocol, TypeVar
 
 from stateward.drivers.port import (
+    CallRefused,
+    CallThrottled,
+    CallUnanswered,
     Capabilities,
+    CloudResource,
     CommandFailed,
-    Deed,
-    Doubt,
     Idempotency,
-    Listing,
+    Inconclusive,
+    MachineAction,
+    MachineListing,
+    MachineRef,
+    MachineSpec,
     MachineState,
     Meter,
     Observation,
     Outcome,
-    Part,
-    PartListing,
-    Place,
-    Ref,
-    Refused,
+    ProviderRegion,
+    RefusalReason,
+    ResourceListing,
     Suspension,
-    Throttled,
-    Transient,
-    Unanswered,
-    Want,
-    Why,
+    TransientFailure,
 )
 from stateward.drivers.simulated.cloud import SimulatedCloud
 from stateward.drivers.simulated.faults import Fate, Span, Temper, draw, tempered
@@ -55,7 +55,7 @@ T = TypeVar("T", bound=Keyed)
 class SimulatedDriver:
     """A region of a simulated cloud; the options of its place change the region's temper, until it is closed."""
 
-    def __init__(self, place: Place, cloud: SimulatedCloud, meter: Meter = lambda _: None) -> None:
+    def __init__(self, place: ProviderRegion, cloud: SimulatedCloud, meter: Meter = lambda _: None) -> None:
         self._provider = place.provider
         self._cloud = cloud
         self._region = cloud.region(place)
@@ -75,70 +75,70 @@ class SimulatedDriver:
         return self._able[1]
 
     def _capabilities(self, temper: Temper) -> Capabilities:
-        return Capabilities(  # noqa: S604 - `shell` is a word of ours here
+        return Capabilities(
             Suspension.BY_STOPPING if self._provider in BY_STOPPING else Suspension.NATIVE,
             Idempotency.TOKEN,
-            bulk=temper.bulk,
-            page=temper.page,
-            lag=temper.late[1] if isinstance(temper.late, tuple) else temper.late,
+            max_bulk=temper.bulk,
+            page_size=temper.page,
+            listing_lag_s=temper.late[1] if isinstance(temper.late, tuple) else temper.late,
             calls_a_second=temper.calls_a_second,
-            events=True,
-            shell=True,
-            shows_tokens=temper.knows_tokens,
+            has_events=True,
+            runs_commands=True,
+            lists_reboot_tokens=temper.knows_tokens,
         )
 
-    def learn(self, spec: str, image: str) -> None:
+    def register(self, spec: str, image: str) -> None:
         """Take a size and an image by name."""
         self._cloud.learn(self._provider, spec, image)
 
-    async def check(self, spec: str, image: str) -> Refused | Doubt | None:
+    async def check(self, spec: str, image: str) -> CallRefused | Inconclusive | None:
         """Look into the catalogue, which is at hand unless the region is dead."""
         self._meter("check")
         await self._wait(self._region.temper.latency)
         if self._region.temper.dead:
-            return Transient("", "the region does not answer")
+            return TransientFailure("", "the region does not answer")
         wrong = self._cloud.wrong(self._provider, spec, image)
-        return Refused("", Why.INVALID, wrong) if wrong else None
+        return CallRefused("", RefusalReason.INVALID, wrong) if wrong else None
 
-    async def ensure(self, part: Part) -> Outcome:
+    async def ensure(self, part: CloudResource) -> Outcome:
         """Find a part by its key, or make it."""
         (outcome,) = await self._call("ensure", [part], lambda one, _: self._region.ensure(one))
         return outcome
 
-    async def remove(self, part: Part) -> Outcome:
+    async def remove(self, part: CloudResource) -> Outcome:
         """Remove a part that nothing stands on."""
         (outcome,) = await self._call("remove", [part], self._region.remove)
         return outcome
 
-    async def parts(self) -> PartListing:
+    async def list_resources(self) -> ResourceListing:
         """List parts; they are few, and always shown as they are."""
         self._meter("list parts")
         await self._wait(self._region.temper.latency)
         fate, _ = self._region.gate.fate(self._region.temper, self._arrive())
         if fate in (Fate.DONE, Fate.DUPLICATED):
-            return PartListing(self._region.shelf.all(), complete=True)
-        return PartListing((), complete=False, trouble=f"{MISSING}: {fate.name.lower().replace('_', ' ')}")
+            return ResourceListing(self._region.shelf.all(), complete=True)
+        return ResourceListing((), complete=False, problem=f"{MISSING}: {fate.name.lower().replace('_', ' ')}")
 
-    async def create(self, wants: Sequence[Want]) -> Sequence[Outcome]:
+    async def create(self, wants: Sequence[MachineSpec]) -> Sequence[Outcome]:
         """Make machines, in portions."""
         return await self._in_portions("create", wants, self._region.create)
 
-    async def act(self, deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+    async def act(self, deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         """Do something to machines, in portions."""
         return await self._in_portions(deed.value, refs, lambda ref, now: self._region.act(deed, ref, now))
 
-    async def observe(self, keys: Collection[str] | None = None) -> Listing:
+    async def observe(self, keys: Collection[str] | None = None) -> MachineListing:
         """List machines as they were a while ago, where the truth is late."""
         if keys is not None and not keys:
-            return Listing([], complete=True)
+            return MachineListing([], complete=True)
         found = self._region.find(keys, self._arrive())
         try:
             self._cloud.keep(self._region)
         except sqlite3.Error as error:  # what came late must not be seen and then forgotten
-            return Listing([], complete=False, trouble=str(error))
+            return MachineListing([], complete=False, problem=str(error))
         return await self._pages(found)
 
-    async def run(self, ref: Ref, command: str, user: str, seconds: float) -> str:
+    async def run(self, ref: MachineRef, command: str, user: str, seconds: float) -> str:
         """Pretend to run a command: what comes back is the command itself; `exit 3` and `false` fail as they would."""
         self._meter("run")
         took = draw(self._region.temper.latency, self._cloud.chance)
@@ -181,7 +181,7 @@ class SimulatedDriver:
         there = draw(self._region.temper.latency, self._cloud.chance) / 2
         await self._cloud.sleep(there)
         outcomes = self._hear(items, do)
-        unanswered = isinstance(outcomes[0], Unanswered)
+        unanswered = isinstance(outcomes[0], CallUnanswered)
         await self._wait(self._region.temper.patience if unanswered else there)
         return outcomes
 
@@ -189,11 +189,11 @@ class SimulatedDriver:
         now = self._arrive()
         fate, after = self._region.gate.fate(self._region.temper, now)
         if fate is Fate.THROTTLED:
-            return [Throttled(item.key, after, "too many requests") for item in items]
+            return [CallThrottled(item.key, after, "too many requests") for item in items]
         if fate is Fate.TRANSIENT:
-            return [Transient(item.key, "the region has a hiccup") for item in items]
+            return [TransientFailure(item.key, "the region has a hiccup") for item in items]
         if fate is Fate.REQUEST_LOST:
-            return [Unanswered(item.key, "no answer") for item in items]
+            return [CallUnanswered(item.key, "no answer") for item in items]
         return self._perform(fate, items, do, now)
 
     def _perform(self, fate: Fate, items: Sequence[T], do: Callable[[T, float], Outcome], now: float) -> list[Outcome]:
@@ -203,8 +203,8 @@ class SimulatedDriver:
         try:
             self._cloud.keep(self._region)
         except sqlite3.Error as error:  # it is done, but would not survive: so it must not count as answered
-            return [Unanswered(item.key, str(error)) for item in items]
-        return [Unanswered(item.key, "no answer") for item in items] if fate is Fate.ANSWER_LOST else outcomes
+            return [CallUnanswered(item.key, str(error)) for item in items]
+        return [CallUnanswered(item.key, "no answer") for item in items] if fate is Fate.ANSWER_LOST else outcomes
 
     def _arrive(self) -> float:
         """Let everything arrive that was sent before now; return the time."""
@@ -212,7 +212,7 @@ class SimulatedDriver:
         self._region.gate.deliver(now)
         return now
 
-    async def _pages(self, found: Sequence[Machine]) -> Listing:
+    async def _pages(self, found: Sequence[Machine]) -> MachineListing:
         """Fetch a listing page by page, until one is missing."""
         temper, chance = self._region.temper, self._cloud.chance
         pages = [found[first : first + temper.page] for first in range(0, len(found), temper.page)] or [[]]
@@ -221,8 +221,8 @@ class SimulatedDriver:
         for number, page in enumerate(pages):
             trouble, after = await self._look([] if number == lost else page, age, seen)
             if trouble or number == lost:
-                return Listing(seen, complete=False, trouble=trouble or MISSING, after=after)
-        return Listing(seen, complete=True)
+                return MachineListing(seen, complete=False, problem=trouble or MISSING, retry_after_s=after)
+        return MachineListing(seen, complete=True)
 
     async def _look(self, page: Sequence[Machine], age: float, seen: list[Observation]) -> tuple[str, float]:
         """Fetch a page of a listing; return what went wrong, and how long to wait if it was throttled."""

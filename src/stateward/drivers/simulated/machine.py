@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from msgspec import Struct, field
 
-from stateward.drivers.port import Deed, MachineState
+from stateward.drivers.port import MachineAction, MachineState
 
 PENDING, RUNNING, FAILED = MachineState.PENDING, MachineState.RUNNING, MachineState.FAILED
 SUSPENDING, SUSPENDED, RESUMING = MachineState.SUSPENDING, MachineState.SUSPENDED, MachineState.RESUMING
@@ -94,32 +94,32 @@ class Verdict(Enum):
     CONFLICT = auto()
 
 
-WAYS: Mapping[Deed, tuple[MachineState, MachineState]] = {
-    Deed.SUSPEND:   (SUSPENDING,  SUSPENDED),
-    Deed.RESUME:    (RESUMING,    RUNNING),
-    Deed.REBOOT:    (REBOOTING,   RUNNING),
-    Deed.TERMINATE: (TERMINATING, TERMINATED),
+WAYS: Mapping[MachineAction, tuple[MachineState, MachineState]] = {
+    MachineAction.SUSPEND:   (SUSPENDING,  SUSPENDED),
+    MachineAction.RESUME:    (RESUMING,    RUNNING),
+    MachineAction.REBOOT:    (REBOOTING,   RUNNING),
+    MachineAction.TERMINATE: (TERMINATING, TERMINATED),
 }  # fmt: skip
 """What each deed leads through, and to."""
 
-ALLOWED: Mapping[Deed, frozenset[MachineState]] = {
-    Deed.SUSPEND: frozenset({RUNNING}),
-    Deed.RESUME: frozenset({SUSPENDED}),
-    Deed.REBOOT: frozenset({RUNNING}),
-    Deed.TERMINATE: frozenset({PENDING, RUNNING, SUSPENDING, SUSPENDED, RESUMING, REBOOTING, FAILED}),
+ALLOWED: Mapping[MachineAction, frozenset[MachineState]] = {
+    MachineAction.SUSPEND: frozenset({RUNNING}),
+    MachineAction.RESUME: frozenset({SUSPENDED}),
+    MachineAction.REBOOT: frozenset({RUNNING}),
+    MachineAction.TERMINATE: frozenset({PENDING, RUNNING, SUSPENDING, SUSPENDED, RESUMING, REBOOTING, FAILED}),
 }
 """In which states each deed can be done."""
 
-SO_ALREADY: Mapping[Deed, frozenset[MachineState]] = {
-    Deed.SUSPEND: frozenset({SUSPENDING, SUSPENDED}),
-    Deed.RESUME: frozenset({RESUMING, RUNNING}),
-    Deed.REBOOT: frozenset(),
-    Deed.TERMINATE: frozenset({TERMINATING, TERMINATED}),
+SO_ALREADY: Mapping[MachineAction, frozenset[MachineState]] = {
+    MachineAction.SUSPEND: frozenset({SUSPENDING, SUSPENDED}),
+    MachineAction.RESUME: frozenset({RESUMING, RUNNING}),
+    MachineAction.REBOOT: frozenset(),
+    MachineAction.TERMINATE: frozenset({TERMINATING, TERMINATED}),
 }
 """In which states there is nothing left to do."""
 
 
-def judge(deed: Deed, state: MachineState) -> Verdict:
+def judge(deed: MachineAction, state: MachineState) -> Verdict:
     """Say what the provider says to a deed on a machine in a state."""
     if state in ALLOWED[deed]:
         return Verdict.GO

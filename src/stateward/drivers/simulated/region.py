@@ -12,17 +12,17 @@ from typing import TypeAlias
 from msgspec import msgpack
 
 from stateward.drivers.port import (
-    Accepted,
-    Already,
-    Deed,
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CloudResource,
+    MachineAction,
+    MachineRef,
+    MachineSpec,
     MachineState,
     Outcome,
-    Part,
-    PartKind,
-    Ref,
-    Refused,
-    Want,
-    Why,
+    RefusalReason,
+    ResourceKind,
 )
 from stateward.drivers.simulated.cloud_file import Row
 from stateward.drivers.simulated.fault_injector import Gate
@@ -65,38 +65,38 @@ class Region:
         self._chance, self._wrong, self._next_number = chance, wrong, number
         self._builds: dict[Build, Build] = {}
         self._parting: list[tuple[float, str]] = []  # when each terminated machine is no longer listed
-        self._changed: dict[tuple[str, str], Part | None] = {}
+        self._changed: dict[tuple[str, str], CloudResource | None] = {}
 
     # --- machines ---
 
-    def create(self, want: Want, now: float) -> Outcome:
+    def create(self, want: MachineSpec, now: float) -> Outcome:
         """Make a machine, unless its key has made one before."""
         there = self.machines.get(want.key)
         if there is not None:
-            return Already(want.key, there.native_id)
+            return AlreadyDone(want.key, there.native_id)
         if want.key in self.graves:
-            return Already(want.key, native_id(self.graves[want.key]))
+            return AlreadyDone(want.key, native_id(self.graves[want.key]))
         return self._refusal(want) or self._make(want, now)
 
-    def _refusal(self, want: Want) -> Refused | None:
+    def _refusal(self, want: MachineSpec) -> CallRefused | None:
         wrong = self._wrong(want.spec, want.image)
         if wrong:
-            return Refused(want.key, Why.INVALID, wrong)
-        missing = self.shelf.missing(want.parts.values()) if want.parts else []
+            return CallRefused(want.key, RefusalReason.INVALID, wrong)
+        missing = self.shelf.missing(want.resources.values()) if want.resources else []
         if missing:
-            return Refused(want.key, Why.NOT_FOUND, f"there is no {missing[0]}")
+            return CallRefused(want.key, RefusalReason.NOT_FOUND, f"there is no {missing[0]}")
         if self._chance.random() < self.temper.refused:
-            return Refused(want.key, Why.CAPACITY, f"{self.name} has no room for a {want.spec}")
+            return CallRefused(want.key, RefusalReason.CAPACITY, f"{self.name} has no room for a {want.spec}")
         return None
 
-    def _make(self, want: Want, now: float) -> Accepted:
+    def _make(self, want: MachineSpec, now: float) -> CallAccepted:
         fails = self._chance.random() < self.temper.fails
         then = MachineState.FAILED if fails else MachineState.RUNNING
         machine = Machine(
             want.key,
             want.name,
             self._next_number(),
-            self._share(Build(want.spec, want.image, tuple(want.parts.values()))),
+            self._share(Build(want.spec, want.image, tuple(want.resources.values()))),
             passage(None, MachineState.PENDING, then),
             now,
             now + draw(self.temper.pending, self._chance),
@@ -104,31 +104,31 @@ class Region:
         )
         self.machines[want.key] = machine
         self._note(machine)
-        return Accepted(want.key, machine.native_id)
+        return CallAccepted(want.key, machine.native_id)
 
-    def act(self, deed: Deed, ref: Ref, now: float) -> Outcome:
+    def act(self, deed: MachineAction, ref: MachineRef, now: float) -> Outcome:
         """Do something to a machine, if its state allows it."""
         machine = self.machines.get(ref.key)
         if machine is None or ref.native_id not in (None, "", machine.native_id):
-            return Refused(ref.key, Why.NOT_FOUND, f"there is no machine {ref.native_id or ref.key}")
+            return CallRefused(ref.key, RefusalReason.NOT_FOUND, f"there is no machine {ref.native_id or ref.key}")
         if ref.token and ref.token in machine.tokens and self.temper.knows_tokens:
-            return Already(ref.key, machine.native_id)
+            return AlreadyDone(ref.key, machine.native_id)
         state = state_at(machine, now) or MachineState.PENDING
         verdict = judge(deed, state)
         if verdict is Verdict.CONFLICT:
-            return Refused(ref.key, Why.CONFLICT, f"cannot {deed} {machine.native_id}, which is {state}")
+            return CallRefused(ref.key, RefusalReason.CONFLICT, f"cannot {deed} {machine.native_id}, which is {state}")
         if verdict is Verdict.ALREADY:
-            return Already(ref.key, machine.native_id)
+            return AlreadyDone(ref.key, machine.native_id)
         self._do(machine, deed, ref.token, state, now)
-        return Accepted(ref.key, machine.native_id)
+        return CallAccepted(ref.key, machine.native_id)
 
-    def _do(self, machine: Machine, deed: Deed, token: str, state: MachineState, now: float) -> None:
+    def _do(self, machine: Machine, deed: MachineAction, token: str, state: MachineState, now: float) -> None:
         by, then = WAYS[deed]
         relapses = self._chance.random() < self.temper.relapses
         machine.passage = passage(state, by, machine.passage.then if relapses else then)
         machine.since, machine.until = now, now + draw(span_of(self.temper, by), self._chance)
         machine.tokens = with_token(machine.tokens, token)
-        machine.reboots += deed is Deed.REBOOT and not relapses
+        machine.reboots += deed is MachineAction.REBOOT and not relapses
         self._note(machine)
 
     def force(self, key: str, state: MachineState, now: float, trouble: str = "") -> None:
@@ -158,20 +158,20 @@ class Region:
 
     # --- parts ---
 
-    def ensure(self, part: Part) -> Outcome:
+    def ensure(self, part: CloudResource) -> Outcome:
         """Find a part by its key, or make it."""
         outcome = self.shelf.ensure(part, self._next_number())
         self._changed[PART, f"{part.kind}/{part.key}"] = part
         return outcome
 
-    def remove(self, part: Part, now: float) -> Outcome:
+    def remove(self, part: CloudResource, now: float) -> Outcome:
         """Remove a part that nothing stands on."""
         there = self.shelf.get(part.kind, part.key)
         outcome = self.shelf.remove(part, there is not None and self._stood_on(there.native_id, now))
         self._changed[PART, f"{part.kind}/{part.key}"] = part
         return outcome
 
-    def lose(self, kind: PartKind, key: str) -> None:
+    def lose(self, kind: ResourceKind, key: str) -> None:
         """Lose a part, whatever stands on it."""
         self._changed[PART, f"{kind}/{key}"] = self.shelf.drop(kind, key)
 
@@ -199,7 +199,7 @@ class Region:
         """Take note that the changes are written."""
         self._changed.clear()
 
-    def restore(self, machines: Sequence[Machine], graves: dict[str, int], parts: Sequence[Part]) -> None:
+    def restore(self, machines: Sequence[Machine], graves: dict[str, int], parts: Sequence[CloudResource]) -> None:
         """Be as it was when all this was written."""
         for machine in machines:
             old: Passage = machine.passage
@@ -210,7 +210,7 @@ class Region:
         self.graves.update(graves)
         self.shelf = Shelf(parts)
 
-    def _body(self, sort: str, key: str, part: Part | None) -> bytes | None:
+    def _body(self, sort: str, key: str, part: CloudResource | None) -> bytes | None:
         if sort == GRAVE:
             return msgpack.encode(self.graves[key])
         found = self.machines.get(key) if part is None else self.shelf.get(part.kind, part.key)

@@ -16,7 +16,7 @@ from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.resources import Task
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.plugin import ProcessContext
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Engine, Permanent, Request
@@ -30,7 +30,7 @@ from tests.integration.domains.leases.conftest import ME, NS, Leasing, Opening, 
 from tests.integration.domains.leases.things import Things
 from tests.integration.domains.mci.conftest import mci
 
-SEOUL = Place("aws", "ap-northeast-2")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
 SLOW = replace(CALM, latency=0.01, pending=0.2, terminating=0.05)
 """Machines come up so slowly that a lease can be deleted meanwhile."""
 

@@ -18,7 +18,7 @@ from stateward.config import Config
 from stateward.domains.mci.api import routes
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.plugin import ProcessContext
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM, Temper
 from stateward.engine import Engine
@@ -29,7 +29,7 @@ from stateward.store.records import Key
 
 NS = "default"
 PATIENT = 60.0
-HERE = Place("aws", "ap-northeast-2")
+HERE = ProviderRegion("aws", "ap-northeast-2")
 NANO, MICRO = "aws+ap-northeast-2+t3.nano", "gcp+asia-northeast3+e2-micro"
 UBUNTU = "ubuntu22.04"
 AWS = "aws-ap-northeast-2"
@@ -115,7 +115,7 @@ class ApiHouse:
             while any(one.owner for one in await self.engine.store.reader.queue_of(Key(NS, name))):
                 await asyncio.sleep(0.005)
 
-    def temper(self, temper: Temper, place: Place = HERE) -> None:
+    def temper(self, temper: Temper, place: ProviderRegion = HERE) -> None:
         """Let a region behave in another way."""
         self.plugin.cloud.set_temper(place, temper)
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stateward.domains.mci.model import vm_of
-from stateward.drivers import MachineState, Place
+from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
 from stateward.engine import Accepted, Refused
@@ -16,7 +16,7 @@ from stateward.engine.accept.groups import GroupVerdict
 from stateward.errors import StatewardError
 from tests.integration.domains.mci.conftest import ANN, NS, House
 
-SEOUL = Place("aws", "ap-northeast-2")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
 SLOW = replace(CALM, pending=3600.0, suspending=3600.0, rebooting=3600.0, terminating=3600.0)
 
 Racer = Callable[[House], Coroutine[Any, Any, Any]]
@@ -66,13 +66,13 @@ async def states(house: House) -> dict[str, str]:
     return {vm_of(one).name: one.state for one in await house.service.vms(NS, "m1")}
 
 
-def alive(house: House, place: Place = SEOUL) -> list[str]:
+def alive(house: House, place: ProviderRegion = SEOUL) -> list[str]:
     """Return the keys of all machines that live at a provider."""
     now, machines = house.cloud.clock(), house.cloud.region(place).machines
     return [key for key, one in machines.items() if state_at(one, now) is not MachineState.TERMINATED]
 
 
-def go_on(house: House, place: Place = SEOUL) -> None:
+def go_on(house: House, place: ProviderRegion = SEOUL) -> None:
     """Let end at once whatever is slow at a provider."""
     house.cloud.set_temper(place, CALM)
     for machine in house.cloud.region(place).machines.values():

@@ -8,7 +8,7 @@ import pytest
 
 from stateward.access import Role, Tokens
 from stateward.domains.mci.evidence import Look
-from stateward.drivers import Want
+from stateward.drivers import MachineSpec
 from stateward.drivers.simulated.faults import CALM
 from tests.integration.domains.mci.api_house import AWS, DEAD, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api
 
@@ -89,7 +89,7 @@ async def test_what_a_connection_offers_is_told(api: ApiHouse) -> None:
 
 async def test_a_machine_that_no_record_knows_is_found_and_terminated(api: ApiHouse) -> None:
     await api.created()
-    api.plugin.cloud.orphan(HERE, Want("lost", "lost", "t3.nano", UBUNTU))
+    api.plugin.cloud.orphan(HERE, MachineSpec("lost", "lost", "t3.nano", UBUNTU))
     found = (await api.get(f"{OWN}/orphans?connection={AWS}")).json()
     assert [(one["connection"], one["key"]) for one in found["orphans"]] == [(AWS, "lost")]
     assert found == (await api.get(f"{OWN}/orphans")).json() | {"trouble": {}}

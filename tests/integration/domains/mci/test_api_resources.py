@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 from stateward.domains.mci.api.keeping import all_kept
 from stateward.domains.mci.keypair import new_pair
-from stateward.drivers import Part, PartKind
+from stateward.drivers import CloudResource, ResourceKind
 from stateward.drivers.simulated import SimulatedDriver
 from tests.integration.domains.mci.api_house import AWS, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api
 
@@ -278,7 +278,7 @@ async def test_what_is_deleted_by_force_may_remain_at_its_provider_and_that_is_s
 async def test_a_provider_that_is_not_able_to_does_not_keep_the_shared_resources_of_others(api: ApiHouse) -> None:
     shown = await api.created(mci("m1", group("g1", 1), group("g2", 1, specId="aws+us-east-1+t3.nano")))
     network = next(one["cspVNetId"] for one in shown["vm"] if one["id"] == "g1-1")
-    foreign = Part(PartKind.SECURITY_GROUP, "foreign", "foreign", within=network)
+    foreign = CloudResource(ResourceKind.SECURITY_GROUP, "foreign", "foreign", within=network)
     await SimulatedDriver(HERE, api.plugin.cloud).ensure(foreign)
     await api.delete(f"/ns/{NS}/mci/m1?option=terminate")
     answer = await api.delete(f"/ns/{NS}/sharedResources")

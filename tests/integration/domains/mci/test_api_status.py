@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.api import fresh
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import CALM
 from tests.integration.domains.mci.api_house import DEAD, HERE, MICRO, NS, ApiHouse, group, mci, open_api
 
 M1 = f"/ns/{NS}/mci/m1"
-ELSEWHERE = Place("gcp", "asia-northeast3")
+ELSEWHERE = ProviderRegion("gcp", "asia-northeast3")
 
 
 @pytest.fixture

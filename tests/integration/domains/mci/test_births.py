@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, SSH_KEY, VM, VNET
 from stateward.domains.mci.model import KeySpec, NetworkSpec, Subnet, mci_of, part_seen, plain, vm_of
 from stateward.domains.mci.parts import where_of
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.errors import BadInput
 from stateward.store.records import Key, Status
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House, group, mci
 
-SEOUL = Place("aws", "ap-northeast-2")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
 PLACE = {"connection": "aws-ap-northeast-2", "provider": "aws", "region": "ap-northeast-2"}
 NET = NetworkSpec("net", "", subnets=(Subnet("a", "10.0.1.0/24"),), **PLACE)
 MALLORY = "mallory"

@@ -12,7 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.model import SubGroup, vm_of
-from stateward.drivers import Deed, MachineState, Observation, Outcome, Place, Ref, Unanswered
+from stateward.drivers import (
+    CallUnanswered,
+    MachineAction,
+    MachineRef,
+    MachineState,
+    Observation,
+    Outcome,
+    ProviderRegion,
+)
 from stateward.drivers.process.driver import ProcessDriver
 from stateward.drivers.process.machine_dir import Phase, Record, Sight
 from stateward.drivers.simulated.faults import Fate, Temper
@@ -25,7 +33,7 @@ from tests.integration.domains.mci.test_real import nothing_stays
 from tests.integration.domains.mci.weather import World, live
 
 TIMES = 50
-SEOUL = Place("aws", "ap-northeast-2")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
 FAIR = Temper()
 
 
@@ -33,7 +41,7 @@ async def shown(house: House, vm: str = "p-1") -> Observation:
     """Return a machine as the process driver shows it."""
     uid = vm_of(await house.service.vm(NS, "m1", vm)).uid
     listing = await (await house.plugin.clouds.of("local")).listing_anew()
-    return next(one for one in listing.seen if one.key == uid)
+    return next(one for one in listing.machines if one.key == uid)
 
 
 async def cancelled(house: House, action: str, after: float = 0.0, vm: str = "p-1") -> Operation:
@@ -68,8 +76,8 @@ async def test_a_suspend_that_is_cancelled_while_its_call_is_in_its_thread_is_wa
 ) -> None:
     inside, go_on, do = threading.Event(), threading.Event(), ProcessDriver._do
 
-    def slowly(self: ProcessDriver, deed: Deed, ref: Ref, record: Record) -> Outcome:
-        if deed is Deed.SUSPEND:
+    def slowly(self: ProcessDriver, deed: MachineAction, ref: MachineRef, record: Record) -> Outcome:
+        if deed is MachineAction.SUSPEND:
             inside.set()
             assert go_on.wait(60)
         return do(self, deed, ref, record)
@@ -104,7 +112,7 @@ async def test_a_reboot_that_was_left_half_way_and_is_cancelled_is_brought_to_it
         self._lodging.folder.write_durably(record)
         self._lodging.kill(record)
         begun_at_provider.set()
-        return Unanswered(record.key, "whoever did it has vanished")
+        return CallUnanswered(record.key, "whoever did it has vanished")
 
     monkeypatch.setattr(ProcessDriver, "_reboot", half_way)
     async with nothing_stays(tmp_path / "machines" / "process" / "here"):

@@ -9,7 +9,7 @@ import pytest
 from stateward.domains.mci import clouds, remains
 from stateward.domains.mci.lifecycle import VmState
 from stateward.domains.mci.model import mci_of, vm_of
-from stateward.drivers import MachineState, Place
+from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
 from stateward.engine import Refused
@@ -18,7 +18,7 @@ from tests.integration.domains.mci import api_house
 from tests.integration.domains.mci.api_house import AWS, DEAD, HERE, ApiHouse, open_api
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 
-SEOUL = Place("aws", "ap-northeast-2")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
 M1 = f"/ns/{NS}/mci/m1"
 VM = f"{M1}/vm/g1-1"
 

@@ -10,7 +10,7 @@ from stateward.domains.mci.catalogue import LOCAL
 from stateward.domains.mci.demo import FLEET, HERE, NS, SPARE, MciDemo
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import vm_of
-from stateward.drivers import MachineState, Place
+from stateward.drivers import MachineState, ProviderRegion
 from stateward.lifecycle import TRANSITIONAL
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Object
@@ -46,7 +46,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 async def processes(house: House) -> list[MachineState]:
     listing = await (await house.plugin.clouds.at(LOCAL)).driver.observe()
-    return [one.state for one in listing.seen if one.state is not MachineState.TERMINATED]
+    return [one.state for one in listing.machines if one.state is not MachineState.TERMINATED]
 
 
 async def test_an_mci_is_made_once_and_found_again(house: House) -> None:
@@ -75,7 +75,7 @@ async def test_vms_that_broke_down_are_replaced(house: House) -> None:
     await show(house).look_after(LAB)
     await at_rest(house, "lab")
     first = vm_of((await house.service.vms(NS, "lab"))[0])
-    house.cloud.kill(Place(first.provider, first.region), first.uid)
+    house.cloud.kill(ProviderRegion(first.provider, first.region), first.uid)
     await house.plugin.upkeep.look_around()
 
     async def mended() -> bool:

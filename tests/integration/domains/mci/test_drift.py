@@ -14,7 +14,7 @@ from stateward.domains.mci.clouds import Cloud
 from stateward.domains.mci.comparing import take_over
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import vm_of, vm_seen
-from stateward.drivers import Driver, Listing, MachineState, Place, Want
+from stateward.drivers import Driver, MachineListing, MachineSpec, MachineState, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
@@ -26,7 +26,7 @@ from stateward.store.port import Store
 from stateward.store.records import JournalEntry, Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci, open_house
 
-SEOUL = Place("aws", "ap-northeast-2")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
 NewStore = Callable[[], Store]
 
 
@@ -168,7 +168,7 @@ async def test_what_a_listing_shows_of_many_is_one_transaction_and_keeps_the_rea
 
 async def test_a_machine_that_no_record_knows_is_reported_and_left_alone(house: House) -> None:
     await house.created(mci())
-    house.cloud.orphan(SEOUL, Want("stray", "stray", "t3.nano", "ubuntu22.04"))
+    house.cloud.orphan(SEOUL, MachineSpec("stray", "stray", "t3.nano", "ubuntu22.04"))
     (found,) = await house.plugin.upkeep.look_around()
     assert (found.connection, found.key, found.name) == ("aws-ap-northeast-2", "stray", "stray")
     assert truth(house)["stray"] is MachineState.RUNNING
@@ -180,7 +180,7 @@ async def test_a_machine_that_is_made_while_the_provider_is_asked_is_no_orphan(
     await house.created(mci())
     list_now = Cloud.listing_anew
 
-    async def meanwhile(cloud: Cloud) -> Listing:
+    async def meanwhile(cloud: Cloud) -> MachineListing:
         monkeypatch.undo()
         await house.ended(await house.service.scale(NS, "m1", "g1", 2, ANN))
         return await list_now(cloud)
@@ -277,7 +277,7 @@ async def test_a_connection_whose_driver_cannot_be_made_here_does_not_hold_up_th
     house.cloud.stop(SEOUL, await uid(house, "g1-1"))
     make = house.plugin.drivers.make
 
-    def refuse_tokyo(name: str, place: Place, *how: Any) -> Driver:
+    def refuse_tokyo(name: str, place: ProviderRegion, *how: Any) -> Driver:
         if place.region == "ap-northeast-1":
             raise BadInput("driver", name, "a driver whose library is installed")
         return make(name, place, *how)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import VmSpec, vm_of
 from stateward.domains.mci.vms import YOUNG
-from stateward.drivers import MachineState, Place
+from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated.faults import STORMY, Fate, Temper
 from stateward.engine import Denied
 from stateward.errors import StatewardError
@@ -19,7 +19,7 @@ from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 from tests.integration.domains.mci.weather import World, live
 
-SEOUL, TOKYO = Place("aws", "ap-northeast-2"), Place("aws", "ap-northeast-1")
+SEOUL, TOKYO = ProviderRegion("aws", "ap-northeast-2"), ProviderRegion("aws", "ap-northeast-1")
 FAIR = Temper()
 GROUPS = (group("a", 3), group("b", 3, "aws+ap-northeast-1+t3.nano"), group("c", 3, "gcp+asia-northeast3+e2-micro"))
 LONGEST = 6 * 3600.0
@@ -258,8 +258,8 @@ def test_a_region_whose_listing_is_throttled_is_not_asked_again_before_it_likes(
         world.cloud.region(SEOUL).gate.foretell(Fate.THROTTLED)
         first = await cloud.listing_anew()
         again = await cloud.listing_anew()
-        assert (first.complete, first.after, again.complete) == (False, 1.0, True)
-        assert again.asked - first.asked >= first.after
+        assert (first.complete, first.retry_after_s, again.complete) == (False, 1.0, True)
+        assert again.requested_at - first.requested_at >= first.retry_after_s
 
     live(13, FAIR, course)
 
@@ -409,7 +409,7 @@ def test_a_machine_that_was_made_at_last_and_is_not_shown_yet_is_not_taken_for_t
 async def seen_of(world: World, vm: VmSpec) -> MachineState | None:
     """Return what a listing shows of a VM now."""
     cloud = await world.house.plugin.clouds.of(vm.connection)
-    return next((one.state for one in (await cloud.listing_anew()).seen if one.key == vm.uid), None)
+    return next((one.state for one in (await cloud.listing_anew()).machines if one.key == vm.uid), None)
 
 
 def test_a_connection_that_is_changed_under_way_holds_nobody_up() -> None:

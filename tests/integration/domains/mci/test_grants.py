@@ -137,7 +137,7 @@ async def test_what_was_accepted_before_a_grant_was_revoked_is_not_made_and_says
     (vm,) = await house.service.vms(NS, "m1")
     assert vm.state == "Failed"
     assert "not granted" in (vm.error or "")
-    seen = (await (await house.plugin.clouds.of("local")).driver.observe()).seen
+    seen = (await (await house.plugin.clouds.of("local")).driver.observe()).machines
     assert vm_of(vm).uid not in [one.key for one in seen]
 
 

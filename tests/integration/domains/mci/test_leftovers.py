@@ -9,13 +9,13 @@ from stateward.domains.mci import clouds, guards, leftovers
 from stateward.domains.mci.lifecycle import PartState
 from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, part_seen, subnet_key
 from stateward.domains.mci.networks import add_subnet
-from stateward.drivers import Part, PartKind, Place
+from stateward.drivers import CloudResource, ProviderRegion, ResourceKind
 from stateward.drivers.simulated.faults import CALM, Fate
 from stateward.lifecycle import CONTROLLER
 from stateward.store.records import Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House
 
-SEOUL = Place("aws", "ap-northeast-2")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
 FRONT, BACK = Subnet("front", "10.0.1.0/24"), Subnet("back", "10.0.2.0/24")
 NET = NetworkSpec("net", "uid-net", "aws-ap-northeast-2", "aws", "ap-northeast-2", subnets=(FRONT,))
 LONG = 3600.0
@@ -24,14 +24,14 @@ LEFT = subnet_key("uid-net", "back")
 
 def shown(house: House) -> set[str]:
     """Return the keys of the subnets that there are at the provider."""
-    return {one.key for one in house.cloud.region(SEOUL).shelf.all() if one.kind is PartKind.SUBNET}
+    return {one.key for one in house.cloud.region(SEOUL).shelf.all() if one.kind is ResourceKind.SUBNET}
 
 
 def leave_behind(house: House, key: str = LEFT) -> None:
     """Make a subnet within the network that no record knows."""
-    network = house.cloud.region(SEOUL).shelf.get(PartKind.NETWORK, "uid-net")
+    network = house.cloud.region(SEOUL).shelf.get(ResourceKind.NETWORK, "uid-net")
     assert network is not None
-    house.cloud.region(SEOUL).ensure(Part(PartKind.SUBNET, key, "back", network.native_id))
+    house.cloud.region(SEOUL).ensure(CloudResource(ResourceKind.SUBNET, key, "back", network.native_id))
 
 
 async def made(house: House) -> Object:
@@ -76,10 +76,10 @@ async def test_who_takes_it_away_is_in_the_journal(house: House) -> None:
 async def test_subnets_of_others_are_left_alone(house: House) -> None:
     await made(house)
     region = house.cloud.region(SEOUL)
-    region.ensure(Part(PartKind.NETWORK, "uid-net-2", "other"))
-    other = region.shelf.get(PartKind.NETWORK, "uid-net-2")
+    region.ensure(CloudResource(ResourceKind.NETWORK, "uid-net-2", "other"))
+    other = region.shelf.get(ResourceKind.NETWORK, "uid-net-2")
     assert other is not None
-    region.ensure(Part(PartKind.SUBNET, "uid-net-2-a", "a", other.native_id))
+    region.ensure(CloudResource(ResourceKind.SUBNET, "uid-net-2-a", "a", other.native_id))
     leave_behind(house, "of-somebody-else")
     await house.plugin.upkeep.look_around()
     assert {"uid-net-2-a", "of-somebody-else"} <= shown(house)
@@ -89,9 +89,9 @@ async def test_subnets_of_others_are_left_alone(house: House) -> None:
 async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     found = await made(house)
     leave_behind(house)
-    inside = house.cloud.region(SEOUL).shelf.get(PartKind.SUBNET, LEFT)
+    inside = house.cloud.region(SEOUL).shelf.get(ResourceKind.SUBNET, LEFT)
     assert inside is not None
-    house.cloud.region(SEOUL).ensure(Part(PartKind.SECURITY_GROUP, "in-it", "x", inside.native_id))
+    house.cloud.region(SEOUL).ensure(CloudResource(ResourceKind.SECURITY_GROUP, "in-it", "x", inside.native_id))
     for _ in range(3):
         await house.plugin.upkeep.look_around()
         async with asyncio.timeout(PATIENT):
@@ -101,7 +101,7 @@ async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, mo
     assert [one.event for one in lines].count("reshape") == 1
     accepted = await add_subnet(house.service, NS, "net", Subnet("side", "10.0.3.0/24"), ANN)  # it is in nobody's way
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
-    house.cloud.lose(SEOUL, PartKind.SECURITY_GROUP, "in-it")
+    house.cloud.lose(SEOUL, ResourceKind.SECURITY_GROUP, "in-it")
     monkeypatch.setattr(leftovers, "TRY_AGAIN", 0.0)
     await until_gone(house)
 
@@ -117,7 +117,7 @@ async def test_a_network_is_removed_with_what_was_left_behind_in_it(house: House
 async def test_a_subnet_that_is_asked_for_again_is_the_one_that_was_left_behind(house: House) -> None:
     await made(house)
     leave_behind(house)
-    native = getattr(house.cloud.region(SEOUL).shelf.get(PartKind.SUBNET, LEFT), "native_id", "")
+    native = getattr(house.cloud.region(SEOUL).shelf.get(ResourceKind.SUBNET, LEFT), "native_id", "")
     accepted = await add_subnet(house.service, NS, "net", BACK, ANN)
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
     assert part_seen(await house.service.part(NS, "vNet", "net")).subnets["back"] == native

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.limits import limit_of
 from stateward.domains.mci.model import Connection, SubGroup
-from stateward.drivers import MachineState, Place
+from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, SimulatedCloud
 from stateward.drivers.simulated.machine import state_at
 from stateward.store.port import Store
@@ -31,7 +31,7 @@ class Watcher:
 
     def __init__(self, cloud: SimulatedCloud) -> None:
         self._cloud = cloud
-        self._regions = {one.region: cloud.region(Place(one.provider, one.region)) for one in PLACES}
+        self._regions = {one.region: cloud.region(ProviderRegion(one.provider, one.region)) for one in PLACES}
         self.most_vms: Counter[str] = Counter()
         self.most_regions: Counter[str] = Counter()
         for region in self._regions.values():

@@ -9,14 +9,14 @@ from stateward.domains.mci import clouds
 from stateward.domains.mci.lifecycle import PartState
 from stateward.domains.mci.model import KeySpec, part_id, part_seen
 from stateward.domains.mci.parts import KINDS, where_of
-from stateward.drivers import PartKind, Place
+from stateward.drivers import ProviderRegion, ResourceKind
 from stateward.drivers.simulated.faults import CALM, Fate
 from stateward.lifecycle import PROVIDER
 from stateward.store.port import Store
 from stateward.store.records import Object, Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, mci, open_house
 
-SEOUL = Place("aws", "ap-northeast-2")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
 SHARED = "default-shared-aws-ap-northeast-2"
 
 
@@ -31,7 +31,7 @@ async def part(house: House, word: str) -> Object:
 
 async def lose(house: House, word: str) -> None:
     """Remove a part at the provider."""
-    house.cloud.lose(SEOUL, PartKind(word), where_of(await part(house, word)).uid)
+    house.cloud.lose(SEOUL, ResourceKind(word), where_of(await part(house, word)).uid)
 
 
 @pytest.mark.parametrize("word", list(KINDS))
@@ -50,7 +50,7 @@ async def test_a_part_that_is_lost_is_an_error_that_tells_what_is_missing(house:
 async def test_a_network_without_one_of_its_subnets_is_an_error(house: House) -> None:
     await house.created(mci())
     uid = where_of(await part(house, "vNet")).uid
-    house.cloud.lose(SEOUL, PartKind.SUBNET, f"{uid}-{SHARED}")
+    house.cloud.lose(SEOUL, ResourceKind.SUBNET, f"{uid}-{SHARED}")
     await house.plugin.upkeep.look_around()
     assert part_seen(await part(house, "vNet")).missing == (f"subnet {SHARED}",)
 
@@ -86,7 +86,7 @@ async def test_a_part_that_is_not_shown_once_is_not_lost(house: House, monkeypat
 async def test_a_part_that_is_shown_again_is_available_again(house: House) -> None:
     await house.created(mci())
     wanted = where_of(await part(house, "sshKey"))
-    kept = house.cloud.region(SEOUL).shelf.get(PartKind.SSH_KEY, wanted.uid)
+    kept = house.cloud.region(SEOUL).shelf.get(ResourceKind.SSH_KEY, wanted.uid)
     assert kept is not None
     await lose(house, "sshKey")
     await house.plugin.upkeep.look_around()

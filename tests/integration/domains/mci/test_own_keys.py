@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stateward.domains.mci.keypair import new_pair
 from stateward.domains.mci.model import MciSpec, mci_of
 from stateward.domains.mci.own_keys import owner_of, remove_ownerless_keys
-from stateward.drivers import PartKind
+from stateward.drivers import ResourceKind
 from stateward.errors import BadInput
 from tests.integration.domains.mci.api_house import AWS, HERE, MICRO, NS, ApiHouse, group, mci, open_api
 from tests.integration.domains.mci.conftest import ANN, House
@@ -33,7 +33,7 @@ async def api(tmp_path: Path) -> AsyncIterator[ApiHouse]:
 def at_provider(api: ApiHouse) -> list[str]:
     """Return the public keys that the provider knows."""
     parts = api.plugin.cloud.region(HERE).shelf.all()
-    return [one.facts["public_key"] for one in parts if one.kind is PartKind.SSH_KEY]
+    return [one.facts["public_key"] for one in parts if one.kind is ResourceKind.SSH_KEY]
 
 
 async def key_of(api: ApiHouse, vm: str = "g1-1") -> Any:
@@ -178,4 +178,4 @@ async def test_an_mci_over_the_general_api_may_bring_a_public_key(house: House) 
     public = new_pair().public
     await house.created(bringing(public))
     parts = house.cloud.region(HERE).shelf.all()
-    assert [one.facts["public_key"] for one in parts if one.kind is PartKind.SSH_KEY] == [public]
+    assert [one.facts["public_key"] for one in parts if one.kind is ResourceKind.SSH_KEY] == [public]

@@ -34,8 +34,8 @@ from stateward.domains.mci.model import (
 from stateward.domains.mci.parts import KINDS, where_of
 from stateward.domains.mci.service import InUse
 from stateward.domains.mci.upkeep import Orphan
-from stateward.drivers import MachineState, Place, Why
-from stateward.drivers import Refused as No
+from stateward.drivers import CallRefused as No
+from stateward.drivers import MachineState, ProviderRegion, RefusalReason
 from stateward.drivers.simulated.faults import CALM, Temper
 from stateward.drivers.simulated.machine import state_at
 from stateward.engine import Refused
@@ -44,9 +44,9 @@ from stateward.store.records import Object, Operation, Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 from tests.integration.drivers.local.host import kill_all_in
 
-SEOUL = Place("aws", "ap-northeast-2")
-TOKYO = Place("aws", "ap-northeast-1")
-SINGAPORE = Place("aws", "ap-southeast-1")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
+TOKYO = ProviderRegion("aws", "ap-northeast-1")
+SINGAPORE = ProviderRegion("aws", "ap-southeast-1")
 BREAKS = replace(CALM, fails=1.0)
 FULL = replace(CALM, refused=1.0)
 GOOD, BAD = group("good", 2), group("bad", 2, "aws+ap-northeast-1+t3.nano")
@@ -57,7 +57,7 @@ def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
 
 
-def machines(house: House, place: Place) -> list[MachineState | None]:
+def machines(house: House, place: ProviderRegion) -> list[MachineState | None]:
     """Return the truth at a provider."""
     region = house.cloud.region(place)
     return [state_at(one, house.cloud.clock()) for one in region.machines.values()]
@@ -189,7 +189,9 @@ async def test_what_cannot_be_terminated_is_not_forgotten_and_does_not_stop_the_
     for place in (TOKYO, SINGAPORE):
         house.cloud.set_temper(place, BREAKS)
     await house.created(mci("m1", GOOD, BAD, group("worse", 1, "aws+ap-southeast-1+t3.nano")))
-    monkeypatch.setattr(house.cloud.region(SINGAPORE), "act", lambda _, ref, __: No(ref.key, Why.AUTH, "not yours"))
+    monkeypatch.setattr(
+        house.cloud.region(SINGAPORE), "act", lambda _, ref, __: No(ref.key, RefusalReason.AUTH, "not yours")
+    )
     await house.ended(await house.service.refine(NS, "m1", ANN))
     assert await states(house) == {"good-1": "Running", "good-2": "Running", "worse-1": "Failed"}
     assert "not yours" in str((await house.service.vm(NS, "m1", "worse-1")).error)
@@ -201,7 +203,9 @@ async def test_what_cannot_be_terminated_is_not_forgotten_and_does_not_stop_the_
 async def broken_suspend(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the suspend of an MCI's VMs fail, though they go on running."""
     with monkeypatch.context() as patch:
-        patch.setattr(house.cloud.region(SEOUL), "act", lambda _, ref, __: No(ref.key, Why.QUOTA, "not today"))
+        patch.setattr(
+            house.cloud.region(SEOUL), "act", lambda _, ref, __: No(ref.key, RefusalReason.QUOTA, "not today")
+        )
         verdict = await house.service.control(NS, "m1", "suspend", ANN)
         assert (await house.ended(verdict.whole)).status is Status.FAILED
 

@@ -51,8 +51,8 @@ async def done(house: House, action: str) -> Operation:
 async def shown(house: House, connection: str) -> dict[str, Observation]:
     """Return all machines of a connection as its driver shows them."""
     listing = await (await house.plugin.clouds.of(connection)).listing_anew()
-    assert listing.complete, listing.trouble
-    return {one.key: one for one in listing.seen}
+    assert listing.complete, listing.problem
+    return {one.key: one for one in listing.machines}
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stateward.domains.mci.api.troubles import troubles_of
 from stateward.domains.mci.clouds import SILENT_AFTER
 from stateward.domains.mci.lifecycle import MciState
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import Temper
 from stateward.engine.troubles import is_worth_telling
 from stateward.store.records import JournalEntry, Status
@@ -20,7 +20,7 @@ from tests.integration.domains.mci.conftest import ANN, NS, group, mci
 from tests.integration.domains.mci.test_evidence import LONGEST, made, states
 from tests.integration.domains.mci.weather import World, live
 
-SEOUL = Place("aws", "ap-northeast-2")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
 FAIR = Temper()
 DEAD = replace(FAIR, dead=True)
 ROUND = 40.0

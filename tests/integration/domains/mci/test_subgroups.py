@@ -11,7 +11,7 @@ from stateward.domains.mci import clouds
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import mci_of, vm_of
 from stateward.domains.mci.subgroups import WITH_MCI
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import NotFound
 from stateward.store.records import Status
@@ -19,7 +19,7 @@ from tests.integration.domains.mci import api_house
 from tests.integration.domains.mci.api_house import MICRO, ApiHouse, open_api
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
 
-TOKYO = Place("aws", "ap-northeast-1")
+TOKYO = ProviderRegion("aws", "ap-northeast-1")
 FAILING = replace(CALM, fails=1.0)
 GOOD, BAD = group("good", 2), group("bad", 2, "aws+ap-northeast-1+t3.nano")
 M1 = f"/ns/{NS}/mci/m1"

@@ -21,7 +21,7 @@ from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import vm_of
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.plugin import ProcessContext
-from stateward.drivers import MachineState, Place
+from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import Temper
 from stateward.drivers.simulated.machine import Machine, state_at
@@ -167,7 +167,7 @@ class World:
 
     def region(self, vm: Any) -> Any:
         """Return the region of a VM."""
-        return self.cloud.region(Place(vm.provider, vm.region))
+        return self.cloud.region(ProviderRegion(vm.provider, vm.region))
 
     def truth(self, vm: Any) -> MachineState | None:
         """Return what a VM's machine is; nothing if there never was one."""
@@ -179,11 +179,11 @@ class World:
         for region in self.cloud._regions.values():
             yield from (one for one in region.machines.values() if state_at(one, self.clock()) not in ENDED)
 
-    def place_of(self, machine: Machine) -> Place:
+    def place_of(self, machine: Machine) -> ProviderRegion:
         """Return where a machine is."""
         name = next(name for name, region in self.cloud._regions.items() if machine.key in region.machines)
         provider, _, region = name.partition("/")
-        return Place(provider, region)
+        return ProviderRegion(provider, region)
 
     async def witness(self) -> None:
         """Hold every line of the journal against what is true."""

@@ -25,7 +25,7 @@ from stateward.domains.ovc.lifecycle import VM
 from stateward.domains.ovc.model import MOST_DISKS, DiskSpec, ImageSpec, vm_seen
 from stateward.domains.ovc.nodes.driver_node import Driven
 from stateward.domains.ovc.nodes.port import Power
-from stateward.drivers import Deed, Outcome, Ref
+from stateward.drivers import MachineAction, MachineRef, Outcome
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Accepted, Denied, Refused
 from stateward.engine.errors import AlreadyEnded
@@ -490,7 +490,7 @@ async def test_a_cancelled_reset_is_told_as_what_its_machine_shows(cloud: Cloud,
         with suppress(AlreadyEnded):
             await cloud.engine.cancel(cloud.ns, asked.op.id)
         ended = await cloud.ended(asked)
-        shown = (await node._driver.observe([key])).seen[0]
+        shown = (await node._driver.observe([key])).machines[0]
         now = int(shown.details.get("reboots", "0"))
         assert (ended.status, now - before) in (("succeeded", 1), ("cancelled", 0))
         assert await cloud.state(vm) == "RUNNING"
@@ -507,7 +507,7 @@ async def test_what_a_node_shows_too_late_does_not_prove_that_a_cancelled_action
     region = node._driver._region  # type: ignore[attr-defined]
     called, cancelled, act = asyncio.Event(), asyncio.Event(), node._driver.act
 
-    async def acts(deed: Deed, refs: Sequence[Ref]) -> Sequence[Outcome]:
+    async def acts(deed: MachineAction, refs: Sequence[MachineRef]) -> Sequence[Outcome]:
         outcomes = await act(deed, refs)
         called.set()
         await cancelled.wait()

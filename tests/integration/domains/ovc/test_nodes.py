@@ -210,7 +210,7 @@ async def test_the_machines_of_a_node_are_confined_as_those_of_the_whole_server(
     assert isinstance(node, Driven)
     await node.start(Machine("k1", "m1", "tiny"))
     try:
-        pid = (await node._driver.observe(["k1"])).seen[0].details["pid"]
+        pid = (await node._driver.observe(["k1"])).machines[0].details["pid"]
         assert f"NoNewPrivs:\t{int(required)}\n" in Path(f"/proc/{pid}/status").read_text()
     finally:
         await node.stop("k1")

@@ -190,7 +190,7 @@ class World:
         for id_ in self.cloud.nodes:
             node = await self.cloud.plugin.nodes.of(self.cloud.ns, id_)
             assert isinstance(node, Driven)
-            keys = [one.key for one in (await node._driver.observe()).seen]
+            keys = [one.key for one in (await node._driver.observe()).machines]
             found |= {(id_, key): power for key, power in (await node.survey(keys)).items() if power is not Power.OFF}
         return found
 

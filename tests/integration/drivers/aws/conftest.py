@@ -8,7 +8,7 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 from botocore.config import Config  # type: ignore[import-untyped]
 
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.aws import AwsDriver
 from tests.integration.drivers.aws.cloud import REGION, Cloud, shared_cloud
 
@@ -34,7 +34,7 @@ async def make(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[M
     made: list[AwsDriver] = []
 
     def make_driver(credential: str = "env:FARM", meter: Any = lambda _: None, **options: str) -> AwsDriver:
-        place = Place("aws", REGION, credential=credential, options={"endpoint_url": cloud.url, **options})
+        place = ProviderRegion("aws", REGION, credential=credential, options={"endpoint_url": cloud.url, **options})
         made.append(AwsDriver(place, meter))
         return made[-1]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from stateward.drivers import Accepted, MachineState, Observation, Ref, Want
+from stateward.drivers import CallAccepted, MachineRef, MachineSpec, MachineState, Observation
 from stateward.drivers.aws import AwsDriver
 from tests.integration.drivers.aws.cloud import SPEC
 from tests.integration.drivers.aws.images import IMAGE
@@ -14,17 +14,17 @@ LOOKS = 1000
 _numbers = count(1)
 
 
-def wants(number: int) -> list[Want]:
+def wants(number: int) -> list[MachineSpec]:
     """Return wants with keys that nobody has used."""
-    return [Want(f"key-{one}", f"machine-{one}", SPEC, IMAGE) for one in (next(_numbers) for _ in range(number))]
+    return [MachineSpec(f"key-{one}", f"machine-{one}", SPEC, IMAGE) for one in (next(_numbers) for _ in range(number))]
 
 
-async def made(driver: AwsDriver, number: int) -> list[Ref]:
+async def made(driver: AwsDriver, number: int) -> list[MachineRef]:
     """Make machines that run."""
     wanted = wants(number)
     outcomes = await driver.create(wanted)
-    assert all(isinstance(outcome, Accepted) for outcome in outcomes), outcomes
-    return [Ref(one.key, one.native_id) for one in await until(driver, [want.key for want in wanted])]
+    assert all(isinstance(outcome, CallAccepted) for outcome in outcomes), outcomes
+    return [MachineRef(one.key, one.native_id) for one in await until(driver, [want.key for want in wanted])]
 
 
 async def until(
@@ -32,7 +32,7 @@ async def until(
 ) -> Sequence[Observation]:
     """Look until machines are in a state; return them in the order of their keys."""
     for _ in range(LOOKS):
-        seen = {one.key: one for one in (await driver.observe(keys)).seen}
+        seen = {one.key: one for one in (await driver.observe(keys)).machines}
         if all(key in seen and seen[key].state is state for key in keys):
             return [seen[key] for key in keys]
         await asyncio.sleep(0.01)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.drivers import Accepted, Part, PartKind, Refused, Why
+from stateward.drivers import CallAccepted, CallRefused, CloudResource, RefusalReason, ResourceKind
 from stateward.drivers.aws import AwsDriver, CredentialMissing
 from stateward.drivers.aws.credential_refs import Credential, read_credential
 from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
@@ -60,8 +60,8 @@ def test_a_file_of_another_form_is_refused_without_being_quoted(tmp_path: Path, 
 async def test_a_missing_credential_is_a_refusal_and_nothing_goes_out(make: MakeDriver, cloud: Cloud) -> None:
     driver = make(credential="env:NOBODY")
     (outcome,) = await driver.create(wants(1))
-    assert isinstance(outcome, Refused)
-    assert (outcome.why, cloud.calls.total()) == (Why.AUTH, 0)
+    assert isinstance(outcome, CallRefused)
+    assert (outcome.why, cloud.calls.total()) == (RefusalReason.AUTH, 0)
     assert "NOBODY_ACCESS_KEY_ID is not set" in outcome.message
     assert not (await driver.observe()).complete
 
@@ -73,9 +73,9 @@ async def test_a_credential_that_was_renewed_is_read_again(
     (refused,) = await driver.create(wants(1))
     monkeypatch.setenv("FARM_ACCESS_KEY_ID", "AKIDNEW")
     (accepted,) = await driver.create(wants(1))
-    assert isinstance(refused, Refused)
-    assert refused.why is Why.AUTH
-    assert isinstance(accepted, Accepted)
+    assert isinstance(refused, CallRefused)
+    assert refused.why is RefusalReason.AUTH
+    assert isinstance(accepted, CallAccepted)
 
 
 async def test_the_sdk_s_own_chain_is_used_without_a_reference(
@@ -95,21 +95,21 @@ async def test_signed_headers_in_a_complaint_are_not_told_on_where_the_driver_do
     complaint = "it does not match.\nx-amz-security-token:chained-token"
     cloud.harm(Fault(Harm.ERROR, "RunInstances", "SignatureDoesNotMatch", 403, complaint))
     (outcome,) = await make(credential="").create(wants(1))
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, CallRefused)
     assert outcome.message == "SignatureDoesNotMatch: it does not match."
 
 
 @pytest.mark.parametrize("name", ["read_timeout", "connect_timeout"])
 async def test_an_option_that_is_no_number_is_a_refusal(make: MakeDriver, name: str) -> None:
     (outcome,) = await make(**{name: "soon"}).create(wants(1))
-    assert isinstance(outcome, Refused)
-    assert (outcome.why, name in outcome.message) == (Why.INVALID, True)
+    assert isinstance(outcome, CallRefused)
+    assert (outcome.why, name in outcome.message) == (RefusalReason.INVALID, True)
 
 
 async def test_an_endpoint_that_is_none_is_a_refusal(make: MakeDriver) -> None:
     (outcome,) = await make(endpoint_url="nonsense").create(wants(1))
-    assert isinstance(outcome, Refused)
-    assert outcome.why is Why.INVALID
+    assert isinstance(outcome, CallRefused)
+    assert outcome.why is RefusalReason.INVALID
 
 
 async def test_secrets_are_in_no_log_no_message_and_no_repr(
@@ -117,8 +117,8 @@ async def test_secrets_are_in_no_log_no_message_and_no_repr(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     told: list[object] = [driver, vars(driver), Credential("AKIDFARM", SECRET, SESSION)]
-    made = await driver.ensure(Part(PartKind.SSH_KEY, "ssh-key", "key"))
-    assert isinstance(made, Accepted)
+    made = await driver.ensure(CloudResource(ResourceKind.SSH_KEY, "ssh-key", "key"))
+    assert isinstance(made, CallAccepted)
     private = made.secret.splitlines()[1]
     for message in (f"it echoes {SECRET} and {SESSION}", f"it signs\nx-amz-security-token:{SESSION}"):
         cloud.harm(Fault(Harm.ERROR, "RunInstances", "SignatureDoesNotMatch", 403, message))

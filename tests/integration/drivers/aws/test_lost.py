@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.drivers import Accepted, Already, Deed, MachineState, Refused, Unanswered, Why
+from stateward.drivers import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CallUnanswered,
+    MachineAction,
+    MachineState,
+    RefusalReason,
+)
 from stateward.drivers.aws import AwsDriver
 from stateward.drivers.aws.machines import client_token
 from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
@@ -21,8 +29,8 @@ async def test_a_create_without_an_answer_that_is_repeated_makes_one_machine(
     (want,) = wants(1)
     (lost,) = await driver.create([want])
     (again,) = await driver.create([want])
-    assert isinstance(lost, Unanswered)
-    assert isinstance(again, Already if harm is Harm.LOST_ANSWER else Accepted)
+    assert isinstance(lost, CallUnanswered)
+    assert isinstance(again, AlreadyDone if harm is Harm.LOST_ANSWER else CallAccepted)
     assert [one["InstanceId"] for one in described(ec2)] == [again.native_id]
 
 
@@ -33,9 +41,9 @@ async def test_the_token_holds_where_the_listing_does_not_show_the_machine_yet(
     cloud.harm(Fault(Harm.LOST_ANSWER, "RunInstances"))
     (want,) = wants(1)
     outcomes = [(await driver.create([want]))[0] for _ in range(3)]
-    assert (await driver.observe()).seen == []
-    assert isinstance(outcomes[0], Unanswered)
-    assert isinstance(outcomes[1], Accepted)
+    assert (await driver.observe()).machines == []
+    assert isinstance(outcomes[0], CallUnanswered)
+    assert isinstance(outcomes[1], CallAccepted)
     assert outcomes[1] == outcomes[2]
     assert cloud.calls["RunInstances"] == 3
 
@@ -45,8 +53,8 @@ async def test_a_token_with_other_parameters_is_a_conflict(driver: AwsDriver, cl
     (want,) = wants(1)
     await driver.create([want])
     (outcome,) = await driver.create([replace(want, spec="t3.micro")])
-    assert isinstance(outcome, Refused)
-    assert outcome.why is Why.CONFLICT
+    assert isinstance(outcome, CallRefused)
+    assert outcome.why is RefusalReason.CONFLICT
 
 
 async def test_a_machine_that_is_terminated_and_forgotten_is_not_made_again(driver: AwsDriver, cloud: Cloud) -> None:
@@ -55,11 +63,11 @@ async def test_a_machine_that_is_terminated_and_forgotten_is_not_made_again(driv
     (made_,) = await driver.create([want])
     await until(driver, [want.key])
     cloud.life.kill(want.key)
-    assert (await driver.observe()).seen == []
+    assert (await driver.observe()).machines == []
     (outcome,) = await driver.create([want])
-    assert isinstance(made_, Accepted)
-    assert isinstance(outcome, Refused)
-    assert outcome.why is Why.CONFLICT
+    assert isinstance(made_, CallAccepted)
+    assert isinstance(outcome, CallRefused)
+    assert outcome.why is RefusalReason.CONFLICT
 
 
 async def test_lost_answers_among_many_hurt_only_their_own(driver: AwsDriver, cloud: Cloud, ec2: Any) -> None:
@@ -67,25 +75,25 @@ async def test_lost_answers_among_many_hurt_only_their_own(driver: AwsDriver, cl
     wanted = wants(10)
     first = await driver.create(wanted)
     again = await driver.create(wanted)
-    assert [type(one) for one in first].count(Unanswered) == 3
-    assert all(isinstance(one, Already) for one in again)
+    assert [type(one) for one in first].count(CallUnanswered) == 3
+    assert all(isinstance(one, AlreadyDone) for one in again)
     assert len(described(ec2)) == 10
 
 
 async def test_a_deed_without_an_answer_is_unanswered_for_all_that_it_named(driver: AwsDriver, cloud: Cloud) -> None:
     refs = await made(driver, 3)
     cloud.harm(Fault(Harm.LOST_ANSWER, "StopInstances"))
-    assert all(isinstance(one, Unanswered) for one in await driver.act(Deed.SUSPEND, refs))
+    assert all(isinstance(one, CallUnanswered) for one in await driver.act(MachineAction.SUSPEND, refs))
     await until(driver, [ref.key for ref in refs], MachineState.SUSPENDED)
-    assert all(isinstance(one, Already) for one in await driver.act(Deed.SUSPEND, refs))
+    assert all(isinstance(one, AlreadyDone) for one in await driver.act(MachineAction.SUSPEND, refs))
 
 
 async def test_a_reboot_without_an_answer_is_asked_for_again(driver: AwsDriver, cloud: Cloud) -> None:
     (ref,) = await made(driver, 1)
     cloud.harm(Fault(Harm.LOST_REQUEST, "RebootInstances"))
     asked = [replace(ref, token="t")]
-    outcomes = [(await driver.act(Deed.REBOOT, asked))[0] for _ in range(3)]
-    assert [type(one) for one in outcomes] == [Unanswered, Accepted, Already]
+    outcomes = [(await driver.act(MachineAction.REBOOT, asked))[0] for _ in range(3)]
+    assert [type(one) for one in outcomes] == [CallUnanswered, CallAccepted, AlreadyDone]
     assert cloud.life.reboots.total() == 1
 
 
@@ -94,18 +102,18 @@ async def test_a_new_machine_that_is_not_shown_yet_is_shown_later(driver: AwsDri
     (want,) = wants(1)
     await driver.create([want])
     listing = await driver.observe([want.key])
-    assert (listing.complete, list(listing.seen)) == (True, [])
+    assert (listing.complete, list(listing.machines)) == (True, [])
     cloud.manners.hidden = 0.0
     await until(driver, [want.key])
 
 
 async def test_a_terminated_machine_is_shown_for_a_while_and_then_no_more(driver: AwsDriver, cloud: Cloud) -> None:
     (ref,) = await made(driver, 1)
-    await driver.act(Deed.TERMINATE, [ref])
+    await driver.act(MachineAction.TERMINATE, [ref])
     await until(driver, [ref.key], MachineState.TERMINATED)
     cloud.manners.remembered = 0.0
     listing = await driver.observe([ref.key])
-    assert (listing.complete, list(listing.seen)) == (True, [])
+    assert (listing.complete, list(listing.machines)) == (True, [])
 
 
 async def test_one_page_without_an_answer_makes_the_listing_incomplete(make: MakeDriver, cloud: Cloud) -> None:
@@ -114,8 +122,8 @@ async def test_one_page_without_an_answer_makes_the_listing_incomplete(make: Mak
     cloud.manners.page = 5
     cloud.harm(Fault(Harm.LOST_REQUEST, "DescribeInstances", skip=1))
     listing = await driver.observe()
-    assert (listing.complete, len(listing.seen)) == (False, 5)
-    assert "describe_instances" in listing.trouble
+    assert (listing.complete, len(listing.machines)) == (False, 5)
+    assert "describe_instances" in listing.problem
 
 
 def test_any_key_gives_a_token_that_ec2_takes() -> None:

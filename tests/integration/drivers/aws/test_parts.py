@@ -7,13 +7,23 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from stateward.drivers import Accepted, Already, Part, PartKind, Refused, Throttled, Transient, Unanswered, Why
+from stateward.drivers import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CallThrottled,
+    CallUnanswered,
+    CloudResource,
+    RefusalReason,
+    ResourceKind,
+    TransientFailure,
+)
 from stateward.drivers.aws import AwsDriver
 from tests.integration.drivers.aws.cloud import Cloud, Fault, Harm
 from tests.integration.drivers.aws.conftest import MakeDriver
 
-NETWORK = Part(PartKind.NETWORK, "net-key", "net", facts={"cidr": "10.1.0.0/16"})
-KEY = Part(PartKind.SSH_KEY, "ssh-key", "my key")
+NETWORK = CloudResource(ResourceKind.NETWORK, "net-key", "net", facts={"cidr": "10.1.0.0/16"})
+KEY = CloudResource(ResourceKind.SSH_KEY, "ssh-key", "my key")
 INBOUND = '{"direction":"inbound","protocol":"tcp","ports":"22,900-1000","cidr":"0.0.0.0/0"}'
 OUTBOUND = '{"direction":"outbound","protocol":"udp","ports":"53","cidr":"10.0.0.0/8"}'
 
@@ -23,10 +33,10 @@ def ours(ec2: Any) -> list[str]:
     return [one["VpcId"] for one in found]
 
 
-async def group(driver: AwsDriver, rules: str) -> Part:
+async def group(driver: AwsDriver, rules: str) -> CloudResource:
     network = await driver.ensure(NETWORK)
-    assert isinstance(network, (Accepted, Already))
-    return Part(PartKind.SECURITY_GROUP, "group-key", "group", network.native_id, {"rules": rules})
+    assert isinstance(network, (CallAccepted, AlreadyDone))
+    return CloudResource(ResourceKind.SECURITY_GROUP, "group-key", "group", network.native_id, {"rules": rules})
 
 
 def holes(ec2: Any, native: str, side: str) -> set[tuple[str, int, int]]:
@@ -36,7 +46,7 @@ def holes(ec2: Any, native: str, side: str) -> set[tuple[str, int, int]]:
 
 async def test_a_group_has_the_rules_that_were_asked_for(driver: AwsDriver, ec2: Any) -> None:
     outcome = await driver.ensure(await group(driver, f"[{INBOUND}]"))
-    assert isinstance(outcome, Accepted)
+    assert isinstance(outcome, CallAccepted)
     assert holes(ec2, outcome.native_id, "IpPermissions") == {("tcp", 22, 22), ("tcp", 900, 1000)}
     assert holes(ec2, outcome.native_id, "IpPermissionsEgress") == {("-1", -1, -1)}
 
@@ -44,9 +54,9 @@ async def test_a_group_has_the_rules_that_were_asked_for(driver: AwsDriver, ec2:
 async def test_rules_for_what_goes_out_close_the_door_that_is_open_by_itself(driver: AwsDriver, ec2: Any) -> None:
     part = await group(driver, f"[{OUTBOUND}]")
     outcome = await driver.ensure(part)
-    assert isinstance(outcome, Accepted)
+    assert isinstance(outcome, CallAccepted)
     assert holes(ec2, outcome.native_id, "IpPermissionsEgress") == {("udp", 53, 53)}
-    assert isinstance(await driver.ensure(part), Already)
+    assert isinstance(await driver.ensure(part), AlreadyDone)
 
 
 async def test_a_group_left_without_its_rules_gets_them_the_next_time(
@@ -54,9 +64,9 @@ async def test_a_group_left_without_its_rules_gets_them_the_next_time(
 ) -> None:
     part = await group(driver, f"[{INBOUND}]")
     cloud.harm(Fault(Harm.ERROR, "AuthorizeSecurityGroupIngress", "RequestLimitExceeded", 503))
-    assert isinstance(await driver.ensure(part), Throttled)
+    assert isinstance(await driver.ensure(part), CallThrottled)
     outcome = await driver.ensure(part)
-    assert isinstance(outcome, Accepted)
+    assert isinstance(outcome, CallAccepted)
     assert len(holes(ec2, outcome.native_id, "IpPermissions")) == 2
 
 
@@ -64,8 +74,8 @@ async def test_a_group_whose_rules_are_refused_is_not_left_behind(driver: AwsDri
     part = await group(driver, f"[{INBOUND}]")
     cloud.harm(Fault(Harm.ERROR, "AuthorizeSecurityGroupIngress", "RulesPerSecurityGroupLimitExceeded"))
     outcome = await driver.ensure(part)
-    assert isinstance(outcome, Refused)
-    assert outcome.why is Why.QUOTA
+    assert isinstance(outcome, CallRefused)
+    assert outcome.why is RefusalReason.QUOTA
     assert [one["GroupName"] for one in ec2.describe_security_groups()["SecurityGroups"]].count("default") == 2
     assert len(ec2.describe_security_groups()["SecurityGroups"]) == 2
 
@@ -78,8 +88,8 @@ async def test_rules_that_are_none_are_refused_before_anything_is_made(
     driver: AwsDriver, cloud: Cloud, rules: str
 ) -> None:
     outcome = await driver.ensure(await group(driver, rules))
-    assert isinstance(outcome, Refused)
-    assert outcome.why is Why.INVALID
+    assert isinstance(outcome, CallRefused)
+    assert outcome.why is RefusalReason.INVALID
     assert cloud.calls["CreateSecurityGroup"] == 0
 
 
@@ -89,8 +99,8 @@ async def test_a_network_whose_answer_was_lost_is_found_and_not_made_twice(
 ) -> None:
     cloud.harm(Fault(harm, "CreateVpc"))
     lost, again = await driver.ensure(NETWORK), await driver.ensure(NETWORK)
-    assert isinstance(lost, Unanswered)
-    assert isinstance(again, Already if harm is Harm.LOST_ANSWER else Accepted)
+    assert isinstance(lost, CallUnanswered)
+    assert isinstance(again, AlreadyDone if harm is Harm.LOST_ANSWER else CallAccepted)
     assert ours(ec2) == [again.native_id]
 
 
@@ -99,17 +109,17 @@ async def test_two_drivers_that_make_one_network_at_once_end_with_one(make: Make
     drivers = [make(), make()]
     for _ in range(50):
         outcomes = await asyncio.gather(*(driver.ensure(NETWORK) for driver in drivers))
-        assert all(isinstance(one, (Accepted, Already, Transient)) for one in outcomes)
-        if all(isinstance(one, (Accepted, Already)) for one in outcomes):
+        assert all(isinstance(one, (CallAccepted, AlreadyDone, TransientFailure)) for one in outcomes)
+        if all(isinstance(one, (CallAccepted, AlreadyDone)) for one in outcomes):
             break
         drivers.reverse()
         await drivers[0].ensure(NETWORK)
-    assert ours(ec2) == list({one.native_id for one in outcomes if isinstance(one, (Accepted, Already))})
+    assert ours(ec2) == list({one.native_id for one in outcomes if isinstance(one, (CallAccepted, AlreadyDone))})
 
 
 async def test_a_key_pair_s_secret_is_a_private_key_that_boto3_does_not_show(driver: AwsDriver, ec2: Any) -> None:
     outcome = await driver.ensure(KEY)
-    assert isinstance(outcome, Accepted)
+    assert isinstance(outcome, CallAccepted)
     assert "PRIVATE KEY" in outcome.secret
     (shown,) = ec2.describe_key_pairs()["KeyPairs"]
     assert shown["KeyName"] == outcome.native_id
@@ -119,9 +129,11 @@ async def test_a_key_pair_s_secret_is_a_private_key_that_boto3_does_not_show(dri
 async def test_a_public_key_of_one_s_own_is_imported_and_there_is_no_secret(driver: AwsDriver, ec2: Any) -> None:
     public = Ed25519PrivateKey.generate().public_key()
     form = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-    part = Part(PartKind.SSH_KEY, "own-key", "own", facts={"public_key": public.public_bytes(*form).decode()})
+    part = CloudResource(
+        ResourceKind.SSH_KEY, "own-key", "own", facts={"public_key": public.public_bytes(*form).decode()}
+    )
     outcome = await driver.ensure(part)
-    assert isinstance(outcome, Accepted)
+    assert isinstance(outcome, CallAccepted)
     assert outcome.secret == ""
     assert ec2.describe_key_pairs()["KeyPairs"][0]["KeyName"] == outcome.native_id
 
@@ -129,21 +141,21 @@ async def test_a_public_key_of_one_s_own_is_imported_and_there_is_no_secret(driv
 async def test_a_key_pair_whose_answer_was_lost_is_made_anew_after_its_removal(driver: AwsDriver, cloud: Cloud) -> None:
     cloud.harm(Fault(Harm.LOST_ANSWER, "CreateKeyPair"))
     outcomes = [await driver.ensure(KEY), await driver.ensure(KEY), await driver.remove(KEY), await driver.ensure(KEY)]
-    assert [type(one) for one in outcomes] == [Unanswered, Already, Accepted, Accepted]
-    assert isinstance(outcomes[-1], Accepted)
+    assert [type(one) for one in outcomes] == [CallUnanswered, AlreadyDone, CallAccepted, CallAccepted]
+    assert isinstance(outcomes[-1], CallAccepted)
     assert outcomes[-1].secret
 
 
 async def test_parts_of_the_same_name_do_not_meet(driver: AwsDriver) -> None:
-    one = await driver.ensure(Part(PartKind.SSH_KEY, "one", "key"))
-    other = await driver.ensure(Part(PartKind.SSH_KEY, "other", "key"))
-    assert isinstance(one, Accepted)
-    assert isinstance(other, Accepted)
+    one = await driver.ensure(CloudResource(ResourceKind.SSH_KEY, "one", "key"))
+    other = await driver.ensure(CloudResource(ResourceKind.SSH_KEY, "other", "key"))
+    assert isinstance(one, CallAccepted)
+    assert isinstance(other, CallAccepted)
     assert one.native_id != other.native_id
 
 
 async def test_what_does_not_carry_the_key_is_never_removed(driver: AwsDriver, ec2: Any) -> None:
     foreign = ec2.create_vpc(CidrBlock="10.2.0.0/16")["Vpc"]["VpcId"]
-    outcome = await driver.remove(Part(PartKind.NETWORK, "net-key", "net", native_id=foreign))
-    assert isinstance(outcome, Already)
+    outcome = await driver.remove(CloudResource(ResourceKind.NETWORK, "net-key", "net", native_id=foreign))
+    assert isinstance(outcome, AlreadyDone)
     assert foreign in [one["VpcId"] for one in ec2.describe_vpcs()["Vpcs"]]

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stateward.drivers import Accepted, Deed, MachineState, Part, PartKind, Ref
+from stateward.drivers import CallAccepted, CloudResource, MachineAction, MachineRef, MachineState, ResourceKind
 from stateward.drivers.aws import AwsDriver
 from stateward.drivers.aws.describe import having
 from tests.integration.drivers.aws.conftest import MakeDriver
@@ -17,44 +17,47 @@ def tags_of(one: dict[str, Any]) -> dict[str, str]:
 
 
 async def test_a_machine_lives_from_its_network_to_its_end_as_boto3_sees_it(driver: AwsDriver, ec2: Any) -> None:
-    network = await driver.ensure(Part(PartKind.NETWORK, "net", "net", facts={"cidr": "10.9.0.0/16"}))
-    assert isinstance(network, Accepted)
+    network = await driver.ensure(CloudResource(ResourceKind.NETWORK, "net", "net", facts={"cidr": "10.9.0.0/16"}))
+    assert isinstance(network, CallAccepted)
     parts = {
         kind: outcome.native_id
         for kind, facts in {
-            PartKind.SUBNET: {"cidr": "10.9.1.0/24"},
-            PartKind.SECURITY_GROUP: {"rules": '[{"ports":"22"}]'},
-            PartKind.SSH_KEY: {},
+            ResourceKind.SUBNET: {"cidr": "10.9.1.0/24"},
+            ResourceKind.SECURITY_GROUP: {"rules": '[{"ports":"22"}]'},
+            ResourceKind.SSH_KEY: {},
         }.items()
-        if isinstance(outcome := await driver.ensure(Part(kind, f"k-{kind}", "x", network.native_id, facts)), Accepted)
+        if isinstance(
+            outcome := await driver.ensure(CloudResource(kind, f"k-{kind}", "x", network.native_id, facts)),
+            CallAccepted,
+        )
     }
-    want = replace(wants(1)[0], parts=parts, disk_gib=20, tags={"team": "blue", "stateward:key": "forged"})
+    want = replace(wants(1)[0], resources=parts, disk_gib=20, tags={"team": "blue", "stateward:key": "forged"})
     (outcome,) = await driver.create([want])
-    assert isinstance(outcome, Accepted)
+    assert isinstance(outcome, CallAccepted)
 
     (there,) = described(ec2)
     assert there["InstanceId"] == outcome.native_id
     assert tags_of(there) == {"team": "blue", "stateward:key": want.key, "Name": want.name}
-    assert (there["VpcId"], there["SubnetId"]) == (network.native_id, parts[PartKind.SUBNET])
+    assert (there["VpcId"], there["SubnetId"]) == (network.native_id, parts[ResourceKind.SUBNET])
     assert (there["KeyName"], there["SecurityGroups"][0]["GroupId"]) == (
-        parts[PartKind.SSH_KEY],
-        parts[PartKind.SECURITY_GROUP],
+        parts[ResourceKind.SSH_KEY],
+        parts[ResourceKind.SECURITY_GROUP],
     )
     (disk,) = ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [outcome.native_id]}])[
         "Volumes"
     ]
     assert disk["Size"] == 20
 
-    ref = Ref(want.key, outcome.native_id)
+    ref = MachineRef(want.key, outcome.native_id)
     (seen,) = await until(driver, [want.key])
     assert seen.private_ip == there["PrivateIpAddress"]
     assert seen.details["spec"] == want.spec
     for deed, state, word in (
-        (Deed.SUSPEND, MachineState.SUSPENDED, "stopped"),
-        (Deed.RESUME, MachineState.RUNNING, "running"),
-        (Deed.TERMINATE, MachineState.TERMINATED, "terminated"),
+        (MachineAction.SUSPEND, MachineState.SUSPENDED, "stopped"),
+        (MachineAction.RESUME, MachineState.RUNNING, "running"),
+        (MachineAction.TERMINATE, MachineState.TERMINATED, "terminated"),
     ):
-        assert isinstance((await driver.act(deed, [ref]))[0], Accepted)
+        assert isinstance((await driver.act(deed, [ref]))[0], CallAccepted)
         (seen,) = await until(driver, [want.key], state)
         assert seen.native_state == word
         assert described(ec2)[0]["State"]["Name"] == word
@@ -62,8 +65,8 @@ async def test_a_machine_lives_from_its_network_to_its_end_as_boto3_sees_it(driv
 
 async def test_what_lies_between_two_states_is_told_as_such(driver: AwsDriver) -> None:
     (ref,) = await made(driver, 1)
-    await driver.act(Deed.SUSPEND, [ref])
-    (seen,) = (await driver.observe([ref.key])).seen
+    await driver.act(MachineAction.SUSPEND, [ref])
+    (seen,) = (await driver.observe([ref.key])).machines
     assert (seen.state, seen.native_state) in (
         (MachineState.SUSPENDING, "stopping"),
         (MachineState.SUSPENDED, "stopped"),
@@ -72,19 +75,19 @@ async def test_what_lies_between_two_states_is_told_as_such(driver: AwsDriver) -
 
 async def test_a_machine_stays_running_while_it_reboots(driver: AwsDriver) -> None:
     (ref,) = await made(driver, 1)
-    await driver.act(Deed.REBOOT, [ref])
-    (seen,) = (await driver.observe([ref.key])).seen
+    await driver.act(MachineAction.REBOOT, [ref])
+    (seen,) = (await driver.observe([ref.key])).machines
     assert seen.state is MachineState.RUNNING
 
 
 async def test_machines_of_others_are_not_shown(driver: AwsDriver, ec2: Any) -> None:
     ec2.run_instances(ImageId=NEWER, InstanceType="t3.nano", MinCount=1, MaxCount=1)
-    assert list((await driver.observe()).seen) == []
+    assert list((await driver.observe()).machines) == []
 
 
 async def test_a_key_is_no_pattern(driver: AwsDriver) -> None:
     await made(driver, 2)
-    assert list((await driver.observe(["key-*", "key-?"])).seen) == []
+    assert list((await driver.observe(["key-*", "key-?"])).machines) == []
 
 
 def test_a_key_is_sent_as_itself() -> None:

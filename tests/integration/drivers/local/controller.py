@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from stateward.drivers import Deed, Driver, Place
+from stateward.drivers import Driver, MachineAction, ProviderRegion
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.qemu import QemuDriver
 from tests.integration.drivers.local.host import refs, wants
@@ -18,7 +18,7 @@ from tests.integration.drivers.local.host import refs, wants
 
 def make(kind: str, folder: str, milestone: Callable[[str], None] = lambda _: None) -> Driver:
     """Make a driver for a folder."""
-    place = Place("local", "here", options={"folder": folder})
+    place = ProviderRegion("local", "here", options={"folder": folder})
     return (ProcessDriver if kind == "process" else QemuDriver)(place, milestone=milestone)
 
 
@@ -35,7 +35,7 @@ async def control(kind: str, folder: str, deed: str, last: str, number: int) -> 
     if deed == "create":
         await driver.create(wants(number, "tiny", "sh" if kind == "process" else "tick"))
     else:
-        await driver.act(Deed(deed), refs(number, "the-token"))
+        await driver.act(MachineAction(deed), refs(number, "the-token"))
     await driver.close()
 
 

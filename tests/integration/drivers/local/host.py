@@ -13,14 +13,14 @@ from shutil import which
 import pytest
 from msgspec import json
 
-from stateward.drivers import Driver, MachineState, Observation, Place, Ref, Want
+from stateward.drivers import Driver, MachineRef, MachineSpec, MachineState, Observation, ProviderRegion
 from stateward.drivers.process.machine_dir import Record
 from stateward.drivers.process.procfs import find_marked, parse_stat
 from stateward.drivers.process.spawn import bury_children
 from stateward.drivers.qemu.hardware import BOARDS, Hardware
 
 PATIENCE = 30.0
-HARDWARE = Hardware(Place("local", "here"))
+HARDWARE = Hardware(ProviderRegion("local", "here"))
 needs_qemu = pytest.mark.skipif(
     HARDWARE.program is None,
     reason=f"{HARDWARE.board.program} is not installed: apt-get install {HARDWARE.board.package}",
@@ -81,8 +81,8 @@ async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
 async def seen(driver: Driver, key: str) -> Observation | None:
     """Return a machine as it is shown; the listing has to be complete."""
     listing = await driver.observe([key])
-    assert listing.complete, listing.trouble
-    return next(iter(listing.seen), None)
+    assert listing.complete, listing.problem
+    return next(iter(listing.machines), None)
 
 
 async def until(driver: Driver, key: str, state: MachineState) -> Observation:
@@ -90,21 +90,21 @@ async def until(driver: Driver, key: str, state: MachineState) -> Observation:
     deadline = time.monotonic() + PATIENCE
     while True:
         listing = await driver.observe([key])
-        for shown in listing.seen:
+        for shown in listing.machines:
             if shown.state is state:
                 return shown
         assert time.monotonic() < deadline, f"{key} never became {state}: {listing}"
         await asyncio.sleep(0.01)
 
 
-def wants(number: int, spec: str, image: str) -> list[Want]:
+def wants(number: int, spec: str, image: str) -> list[MachineSpec]:
     """Return what is to be made."""
-    return [Want(f"key-{one}", f"machine-{one}", spec, image) for one in range(number)]
+    return [MachineSpec(f"key-{one}", f"machine-{one}", spec, image) for one in range(number)]
 
 
-def refs(number: int, token: str = "") -> list[Ref]:
+def refs(number: int, token: str = "") -> list[MachineRef]:
     """Name what was made."""
-    return [Ref(f"key-{one}", None, token) for one in range(number)]
+    return [MachineRef(f"key-{one}", None, token) for one in range(number)]
 
 
 async def all_are(driver: Driver, state: MachineState, number: int) -> None:
@@ -112,7 +112,7 @@ async def all_are(driver: Driver, state: MachineState, number: int) -> None:
 
     async def so() -> bool:
         listing = await driver.observe()
-        return listing.complete and [one.state for one in listing.seen] == [state] * number
+        return listing.complete and [one.state for one in listing.machines] == [state] * number
 
     await eventually(so)
 

@@ -15,7 +15,16 @@ import pytest
 
 from stateward.agents.messages import AgentOrder, OrderAction
 from stateward.agents.process_site import ProcessSite
-from stateward.drivers import Accepted, Deed, MachineState, Place, Ref, Refused, Want, Why
+from stateward.drivers import (
+    CallAccepted,
+    CallRefused,
+    MachineAction,
+    MachineRef,
+    MachineSpec,
+    MachineState,
+    ProviderRegion,
+    RefusalReason,
+)
 from stateward.drivers import confinement as module
 from stateward.drivers.confinement import PATH, Confinement, landlock, syscalls
 from stateward.drivers.confinement import uids as uids_module
@@ -25,12 +34,14 @@ from stateward.errors import BadInput
 from tests.integration.drivers.local.host import eventually, kill_all_in, until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="NOT PROVED HERE: users of their own need a server that is root")
-SHELL = Want("k1", "m1", "tiny", "sh")
+SHELL = MachineSpec("k1", "m1", "tiny", "sh")
 
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[ProcessDriver]:
-    made = ProcessDriver(Place("local", "here", options={"folder": str(tmp_path)}), confinement=Confinement([tmp_path]))
+    made = ProcessDriver(
+        ProviderRegion("local", "here", options={"folder": str(tmp_path)}), confinement=Confinement([tmp_path])
+    )
     yield made
     kill_all_in(tmp_path)
     await made.close()
@@ -38,7 +49,7 @@ async def driver(tmp_path: Path) -> AsyncIterator[ProcessDriver]:
 
 async def ran(driver: ProcessDriver, command: str, key: str = "k1") -> str:
     await until(driver, key, MachineState.RUNNING)
-    return await driver.run(Ref(key), command, "", 20.0)
+    return await driver.run(MachineRef(key), command, "", 20.0)
 
 
 # --- what a machine has ----------------------------------------------------------------------------------------------
@@ -85,7 +96,7 @@ async def test_what_a_machine_puts_in_the_place_of_its_output_is_not_followed(
 
 @as_root
 async def test_each_machine_has_a_user_of_its_own_and_sees_nobody_else(driver: ProcessDriver) -> None:
-    await driver.create([SHELL, Want("k2", "m2", "tiny", "sh")])
+    await driver.create([SHELL, MachineSpec("k2", "m2", "tiny", "sh")])
     first, second = await ran(driver, "id -u"), await ran(driver, "id -u", "k2")
     assert first != second
     assert all(70000 <= int(one) <= 79999 for one in (first, second))
@@ -106,7 +117,7 @@ async def test_what_a_machine_has_put_into_a_session_of_its_own_ends_with_it(dri
         return found
 
     assert processes() >= 2
-    await driver.act(Deed.TERMINATE, [Ref("k1")])
+    await driver.act(MachineAction.TERMINATE, [MachineRef("k1")])
 
     async def none() -> bool:
         return processes() == 0
@@ -120,15 +131,15 @@ async def test_a_machine_that_cannot_be_confined_is_not_started_and_says_why(
     monkeypatch.setattr(module, "_is_root", lambda: False)
     monkeypatch.setattr(landlock, "version", lambda: 0)
     (refused,) = await driver.create([SHELL])
-    assert isinstance(refused, Refused)
-    assert refused.why is Why.UNABLE
+    assert isinstance(refused, CallRefused)
+    assert refused.why is RefusalReason.UNABLE
     assert "no Landlock" in refused.message
-    assert (await driver.observe()).seen == []
+    assert (await driver.observe()).machines == []
     off = ProcessDriver(
-        Place("local", "here", options={"folder": str(tmp_path)}), confinement=Confinement(required=False)
+        ProviderRegion("local", "here", options={"folder": str(tmp_path)}), confinement=Confinement(required=False)
     )
     (made,) = await off.create([SHELL])  # an administrator has said so
-    assert isinstance(made, Accepted)
+    assert isinstance(made, CallAccepted)
     await off.close()
 
 
@@ -190,7 +201,7 @@ async def test_a_folder_that_an_administrator_names_can_be_read_wherever_it_is(t
     closed.chmod(0o700)
     (closed / "code" / "file").write_text("can be read")
     (closed / "other").write_text("cannot be read")
-    place = Place("local", "here", options={"folder": str(tmp_path / "machines")})
+    place = ProviderRegion("local", "here", options={"folder": str(tmp_path / "machines")})
     driver = ProcessDriver(place, confinement=Confinement([tmp_path / "machines"], [closed / "code"]))
     await driver.create([SHELL])
     said = await ran(driver, f"cat {closed}/code/file {closed}/other; echo x >{closed}/code/new; echo end")

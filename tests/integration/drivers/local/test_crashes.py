@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.drivers import Accepted, Already, Deed, Driver, MachineState, Observation
+from stateward.drivers import AlreadyDone, CallAccepted, Driver, MachineAction, MachineState, Observation
 from tests.integration.drivers.local.controller import make
 from tests.integration.drivers.local.host import eventually, left_of, needs_qemu, records_in, refs, seen, until, wants
 
@@ -35,7 +35,7 @@ async def created(kind: str, folder: Path) -> Driver:
 async def alone(driver: Driver, folder: Path) -> Observation:
     shown = await until(driver, "key-0", MachineState.RUNNING)
     assert left_of(folder) == [int(shown.details["pid"])]
-    assert len((await driver.observe()).seen) == 1
+    assert len((await driver.observe()).machines) == 1
     return shown
 
 
@@ -48,7 +48,7 @@ async def test_a_create_that_was_cut_short_ends_in_one_machine(folder: Path, kin
     assert found is not None
     assert found.state in (MachineState.PENDING, MachineState.RUNNING)
     (outcome,) = await driver.create(wants(1, "tiny", IMAGES[kind]))
-    assert isinstance(outcome, (Accepted, Already))
+    assert isinstance(outcome, (CallAccepted, AlreadyDone))
     assert (await alone(driver, folder)).native_id == outcome.native_id == found.native_id
     await driver.close()
 
@@ -60,9 +60,9 @@ async def test_a_machine_that_was_started_and_not_yet_noted_is_seen_and_can_be_c
     await die(kind, folder, "create", "started")
     driver = make(kind, str(folder))
     await until(driver, "key-0", MachineState.RUNNING)
-    assert isinstance((await driver.act(Deed.SUSPEND, refs(1)))[0], Accepted)
+    assert isinstance((await driver.act(MachineAction.SUSPEND, refs(1)))[0], CallAccepted)
     await until(driver, "key-0", MachineState.SUSPENDED)
-    assert isinstance((await driver.act(Deed.TERMINATE, refs(1)))[0], Accepted)
+    assert isinstance((await driver.act(MachineAction.TERMINATE, refs(1)))[0], CallAccepted)
     await until(driver, "key-0", MachineState.TERMINATED)
     assert left_of(folder) == []
     await driver.close()
@@ -72,9 +72,9 @@ async def test_a_machine_that_was_started_and_not_yet_noted_is_seen_and_can_be_c
 async def test_a_machine_that_was_never_started_can_be_terminated(folder: Path, kind: str) -> None:
     await die(kind, folder, "create", "recorded")
     driver = make(kind, str(folder))
-    assert isinstance((await driver.act(Deed.TERMINATE, refs(1)))[0], Accepted)
+    assert isinstance((await driver.act(MachineAction.TERMINATE, refs(1)))[0], CallAccepted)
     await until(driver, "key-0", MachineState.TERMINATED)
-    assert isinstance((await driver.create(wants(1, "tiny", IMAGES[kind])))[0], Already)
+    assert isinstance((await driver.create(wants(1, "tiny", IMAGES[kind])))[0], AlreadyDone)
     assert left_of(folder) == []
     await driver.close()
 
@@ -83,8 +83,8 @@ async def test_a_machine_that_was_never_started_can_be_terminated(folder: Path, 
 async def test_a_reboot_that_was_cut_short_is_one_reboot_when_it_is_repeated(folder: Path, last: str) -> None:
     driver = await created("process", folder)
     await die("process", folder, "reboot", last)
-    (outcome,) = await driver.act(Deed.REBOOT, refs(1, "the-token"))
-    assert isinstance(outcome, (Accepted, Already))
+    (outcome,) = await driver.act(MachineAction.REBOOT, refs(1, "the-token"))
+    assert isinstance(outcome, (CallAccepted, AlreadyDone))
     assert (await alone(driver, folder)).details["boots"] == "2"
     await driver.close()
 
@@ -101,7 +101,7 @@ async def test_a_terminate_that_was_cut_short_is_repeated_and_ends(folder: Path,
     driver = await created(kind, folder)
     await die(kind, folder, "terminate", "ending")
     await until(driver, "key-0", MachineState.TERMINATING)
-    assert isinstance((await driver.act(Deed.TERMINATE, refs(1)))[0], Accepted)
+    assert isinstance((await driver.act(MachineAction.TERMINATE, refs(1)))[0], CallAccepted)
     await until(driver, "key-0", MachineState.TERMINATED)
     assert left_of(folder) == []
     await driver.close()
@@ -120,10 +120,10 @@ async def test_a_controller_killed_amid_many_creates_leaves_one_machine_for_each
 
     async def all_run() -> bool:
         listing = await driver.observe()
-        return listing.complete and all(one.state is MachineState.RUNNING for one in listing.seen)
+        return listing.complete and all(one.state is MachineState.RUNNING for one in listing.machines)
 
     await eventually(all_run)
-    assert len(left_of(folder)) == len(records_in(folder)) == len((await driver.observe()).seen) == 20
+    assert len(left_of(folder)) == len(records_in(folder)) == len((await driver.observe()).machines) == 20
     await driver.close()
 
 

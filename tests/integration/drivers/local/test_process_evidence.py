@@ -11,7 +11,15 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
-from stateward.drivers import Accepted, Deed, MachineState, Place, Refused, Transient, Why
+from stateward.drivers import (
+    CallAccepted,
+    CallRefused,
+    MachineAction,
+    MachineState,
+    ProviderRegion,
+    RefusalReason,
+    TransientFailure,
+)
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.machine_dir import Record
 from stateward.drivers.process.procfs import Host, Process
@@ -19,7 +27,7 @@ from tests.integration.drivers.local.host import left_of, records_in, refs, seen
 
 
 def local(folder: Path, **options: str) -> ProcessDriver:
-    return ProcessDriver(Place("local", "here", options={"folder": str(folder)} | options))
+    return ProcessDriver(ProviderRegion("local", "here", options={"folder": str(folder)} | options))
 
 
 async def one_machine(folder: Path) -> ProcessDriver:
@@ -62,11 +70,11 @@ async def test_a_process_that_was_given_the_number_of_a_dead_machine_is_not_take
     driver = await one_dead_machine(folder)
     change(folder, how)
     await until(driver, "key-0", MachineState.TERMINATED)
-    (outcome,) = await driver.act(Deed.SUSPEND, refs(1))  # would stop the tests themselves
-    assert isinstance(outcome, Refused)
-    assert outcome.why is Why.CONFLICT
+    (outcome,) = await driver.act(MachineAction.SUSPEND, refs(1))  # would stop the tests themselves
+    assert isinstance(outcome, CallRefused)
+    assert outcome.why is RefusalReason.CONFLICT
     assert outcome.message == "its record says that it is up, and its process is gone"
-    await driver.act(Deed.TERMINATE, refs(1))  # would kill them
+    await driver.act(MachineAction.TERMINATE, refs(1))  # would kill them
     await driver.close()
 
 
@@ -79,7 +87,7 @@ async def test_a_living_machine_is_found_though_its_record_names_another_process
     change(folder, how)
     shown = await until(driver, "key-0", MachineState.RUNNING)
     assert [int(shown.details["pid"])] == alive
-    await driver.act(Deed.TERMINATE, refs(1))
+    await driver.act(MachineAction.TERMINATE, refs(1))
     await until(driver, "key-0", MachineState.TERMINATED)
     assert left_of(folder) == []
     await driver.close()
@@ -90,8 +98,8 @@ async def test_a_machine_that_gives_a_sign_of_life_and_is_not_seen_makes_the_lis
     with (folder / "machines" / "key-0" / "alive").open() as sign:
         fcntl.flock(sign, fcntl.LOCK_EX)
         listing = await driver.observe()
-        assert (list(listing.seen), listing.complete) == ([], False)
-        assert "key-0" in listing.trouble
+        assert (list(listing.machines), listing.complete) == ([], False)
+        assert "key-0" in listing.problem
     await until(driver, "key-0", MachineState.TERMINATED)
     await driver.close()
 
@@ -103,11 +111,11 @@ async def test_a_broken_record_makes_the_listing_incomplete_and_is_named(folder:
     whole = file.read_bytes()
     file.write_bytes(whole[:20])
     listing = await driver.observe()
-    assert [one.key for one in listing.seen] == ["key-1"]
+    assert [one.key for one in listing.machines] == ["key-1"]
     assert not listing.complete
-    assert str(file) in listing.trouble
+    assert str(file) in listing.problem
     chosen = await driver.observe(["key-0", "key-1"])
-    assert ([one.key for one in chosen.seen], chosen.complete) == (["key-1"], False)
+    assert ([one.key for one in chosen.machines], chosen.complete) == (["key-1"], False)
     file.write_bytes(whole)
     assert (await driver.observe()).complete
     await driver.close()
@@ -124,7 +132,7 @@ async def test_fields_of_a_later_version_are_passed_over(folder: Path) -> None:
 async def test_ended_machines_are_listed_for_a_while_and_then_forgotten(folder: Path) -> None:
     driver = local(folder, keep="0")
     await driver.create(wants(2, "tiny", "sh"))
-    await driver.act(Deed.TERMINATE, refs(1))
+    await driver.act(MachineAction.TERMINATE, refs(1))
     await until(driver, "key-0", MachineState.TERMINATED)
     os.kill(left_of(folder)[0], 9)  # the other one, behind our back: noted at the first sweep, forgotten at the next
     await until(driver, "key-1", MachineState.TERMINATED)
@@ -143,7 +151,7 @@ async def test_a_record_is_on_the_disk_before_anything_is_started(folder: Path) 
     def milestone(name: str) -> None:
         noted.append((name, records_in(folder), left_of(folder)))
 
-    driver = ProcessDriver(Place("local", "here", options={"folder": str(folder)}), milestone=milestone)
+    driver = ProcessDriver(ProviderRegion("local", "here", options={"folder": str(folder)}), milestone=milestone)
     await driver.create(wants(1, "tiny", "sh"))
     name, records, processes = noted[0]
     assert (name, len(records), processes) == ("recorded", 1, [])
@@ -157,11 +165,11 @@ async def test_a_machine_whose_start_cannot_be_noted_is_kept_and_found_by_the_ne
         if name == "started" and full:
             raise OSError(errno.ENOSPC, full.pop())
 
-    driver = ProcessDriver(Place("local", "here", options={"folder": str(folder)}), milestone=milestone)
+    driver = ProcessDriver(ProviderRegion("local", "here", options={"folder": str(folder)}), milestone=milestone)
     (first,) = await driver.create(wants(1, "tiny", "sh"))
-    assert isinstance(first, Transient)
+    assert isinstance(first, TransientFailure)
     (again,) = await driver.create(wants(1, "tiny", "sh"))
-    assert isinstance(again, Accepted)
+    assert isinstance(again, CallAccepted)
     shown = await until(driver, "key-0", MachineState.RUNNING)
     assert processes_of(shown.native_id) == [int(shown.details["pid"])]
     await driver.close()

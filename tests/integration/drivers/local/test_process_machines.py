@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from stateward.drivers import Accepted, Already, Deed, MachineState, Place, Ref, Refused
+from stateward.drivers import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    MachineAction,
+    MachineRef,
+    MachineState,
+    ProviderRegion,
+)
 from stateward.drivers.process import ProcessDriver
 from stateward.drivers.process.jobs import LONGEST
 from stateward.errors import BadInput
@@ -17,7 +25,7 @@ COUNTING = "i=0; while :; do i=$((i+1)); echo $i >>count; sleep 0.01; done"
 
 
 def local(folder: Path, **options: str) -> ProcessDriver:
-    return ProcessDriver(Place("local", "here", options={"folder": str(folder)} | options))
+    return ProcessDriver(ProviderRegion("local", "here", options={"folder": str(folder)} | options))
 
 
 async def one_machine(folder: Path, **options: str) -> ProcessDriver:
@@ -47,7 +55,7 @@ async def counts_on(file: Path) -> None:
 
 
 async def start_counting(driver: ProcessDriver, folder: Path) -> Path:
-    await driver.run(Ref("key-0"), f"({COUNTING}) >/dev/null 2>&1 &\necho 0 >>count", "", 30.0)
+    await driver.run(MachineRef("key-0"), f"({COUNTING}) >/dev/null 2>&1 &\necho 0 >>count", "", 30.0)
     await counts_on(count_file(folder))
     return count_file(folder)
 
@@ -55,7 +63,7 @@ async def start_counting(driver: ProcessDriver, folder: Path) -> Path:
 async def test_what_runs_on_a_machine_is_suspended_and_resumed_with_it(folder: Path) -> None:
     driver = await one_machine(folder)
     file = await start_counting(driver, folder)
-    await driver.act(Deed.SUSPEND, refs(1))
+    await driver.act(MachineAction.SUSPEND, refs(1))
     await until(driver, "key-0", MachineState.SUSPENDED)
     for pid in left_of(folder):
         await eventually(lambda pid=pid: stopped(pid))  # type: ignore[misc]
@@ -63,7 +71,7 @@ async def test_what_runs_on_a_machine_is_suspended_and_resumed_with_it(folder: P
     for _ in range(20):
         await asyncio.sleep(0.01)
         assert file.stat().st_size == size
-    await driver.act(Deed.RESUME, refs(1))
+    await driver.act(MachineAction.RESUME, refs(1))
     await counts_on(file)
     await driver.close()
 
@@ -73,8 +81,8 @@ async def stopped(pid: int) -> bool:
     return text.rpartition(")")[2].split()[0] in ("T", "Z")  # one that has just ended is waited for by a stopped parent
 
 
-@pytest.mark.parametrize("deed", [Deed.TERMINATE, Deed.REBOOT])
-async def test_what_runs_on_a_machine_ends_with_it(folder: Path, deed: Deed) -> None:
+@pytest.mark.parametrize("deed", [MachineAction.TERMINATE, MachineAction.REBOOT])
+async def test_what_runs_on_a_machine_ends_with_it(folder: Path, deed: MachineAction) -> None:
     driver = await one_machine(folder)
     await start_counting(driver, folder)
     before = set(left_of(folder))
@@ -101,7 +109,7 @@ async def test_what_outlives_a_killed_machine_is_ended_when_it_is_terminated(fol
     everything, leader = left_of(folder), await pid_of(driver)
     os.kill(leader, signal.SIGKILL)
     await until(driver, "key-0", MachineState.TERMINATED)
-    await driver.act(Deed.TERMINATE, refs(1))
+    await driver.act(MachineAction.TERMINATE, refs(1))
 
     async def ended() -> bool:
         return not [pid for pid in everything if _is_alive(pid)]
@@ -115,7 +123,7 @@ async def test_a_machine_killed_behind_our_back_is_terminated_and_its_key_makes_
     os.kill(await pid_of(driver), signal.SIGKILL)
     shown = await until(driver, "key-0", MachineState.TERMINATED)
     assert shown.native_state == "killed"
-    assert isinstance((await driver.create(wants(1, "tiny", "sh")))[0], Already)
+    assert isinstance((await driver.create(wants(1, "tiny", "sh")))[0], AlreadyDone)
     assert left_of(folder) == []
     await driver.close()
 
@@ -130,20 +138,20 @@ async def test_a_machine_stopped_behind_our_back_is_suspended(folder: Path) -> N
 async def test_a_reboot_is_another_process_in_the_same_machine(folder: Path) -> None:
     driver = await one_machine(folder)
     first = await seen(driver, "key-0")
-    await driver.run(Ref("key-0"), "echo kept >file", "", 30.0)
-    await driver.act(Deed.REBOOT, refs(1, "token"))
+    await driver.run(MachineRef("key-0"), "echo kept >file", "", 30.0)
+    await driver.act(MachineAction.REBOOT, refs(1, "token"))
     second = await until(driver, "key-0", MachineState.RUNNING)
     assert first is not None
     assert (first.native_id, first.details["boots"]) == (second.native_id, "1")
     assert second.details["boots"] == "2"
     assert first.details["pid"] != second.details["pid"]
-    assert await driver.run(Ref("key-0"), "cat file", "", 30.0) == "kept\n"
+    assert await driver.run(MachineRef("key-0"), "cat file", "", 30.0) == "kept\n"
     await driver.close()
 
 
 async def test_of_a_command_that_writes_without_end_the_last_is_read(folder: Path) -> None:
     driver = await one_machine(folder)
-    told = await driver.run(Ref("key-0"), "head -c 3000000 /dev/zero | tr '\\0' a; echo last", "", 30.0)
+    told = await driver.run(MachineRef("key-0"), "head -c 3000000 /dev/zero | tr '\\0' a; echo last", "", 30.0)
     assert (len(told), told.endswith("a" * 100 + "last\n")) == (LONGEST, True)
     await driver.close()
 
@@ -151,7 +159,7 @@ async def test_of_a_command_that_writes_without_end_the_last_is_read(folder: Pat
 async def test_a_command_sees_its_machine_and_no_secret_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_PASSWORD", "do-not-tell")
     driver = await one_machine(folder)
-    told = await driver.run(Ref("key-0"), "env; pwd; echo wrong >&2", "alice", 30.0)
+    told = await driver.run(MachineRef("key-0"), "env; pwd; echo wrong >&2", "alice", 30.0)
     assert "STATEWARD_KEY=key-0\n" in told
     assert "USER=alice\n" in told
     assert "wrong\n" in told
@@ -171,7 +179,7 @@ async def test_a_machine_inherits_none_of_our_files(folder: Path) -> None:
 
 async def test_commands_run_side_by_side(folder: Path) -> None:
     driver = await one_machine(folder)
-    told = await asyncio.gather(*(driver.run(Ref("key-0"), f"echo {one}", "", 30.0) for one in range(10)))
+    told = await asyncio.gather(*(driver.run(MachineRef("key-0"), f"echo {one}", "", 30.0) for one in range(10)))
     assert told == [f"{one}\n" for one in range(10)]
     await driver.close()
 
@@ -179,7 +187,7 @@ async def test_commands_run_side_by_side(folder: Path) -> None:
 async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(folder: Path) -> None:
     driver = await one_machine(folder)
     with pytest.raises(TimeoutError):
-        await driver.run(Ref("key-0"), "echo 0 >>count; sleep 1000", "", 0.5)
+        await driver.run(MachineRef("key-0"), "echo 0 >>count; sleep 1000", "", 0.5)
     leader = await pid_of(driver)
 
     async def alone() -> bool:
@@ -191,25 +199,25 @@ async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(folder
 
 async def test_a_command_for_a_suspended_machine_is_given_up_and_does_not_run_later(folder: Path) -> None:
     driver = await one_machine(folder)
-    await driver.act(Deed.SUSPEND, refs(1))
+    await driver.act(MachineAction.SUSPEND, refs(1))
     await until(driver, "key-0", MachineState.SUSPENDED)
     with pytest.raises(TimeoutError):
-        await driver.run(Ref("key-0"), "echo late >>count", "", 0.2)
-    await driver.act(Deed.RESUME, refs(1))
-    assert await driver.run(Ref("key-0"), "echo next", "", 30.0) == "next\n"
+        await driver.run(MachineRef("key-0"), "echo late >>count", "", 0.2)
+    await driver.act(MachineAction.RESUME, refs(1))
+    assert await driver.run(MachineRef("key-0"), "echo next", "", 30.0) == "next\n"
     assert not count_file(folder).exists()
     await driver.close()
 
 
 async def test_a_command_ends_when_its_machine_does(folder: Path) -> None:
     driver = await one_machine(folder)
-    running = asyncio.create_task(driver.run(Ref("key-0"), "echo 0 >>count; sleep 1000", "", 30.0))
+    running = asyncio.create_task(driver.run(MachineRef("key-0"), "echo 0 >>count; sleep 1000", "", 30.0))
 
     async def begun() -> bool:
         return count_file(folder).exists()
 
     await eventually(begun)
-    await driver.act(Deed.TERMINATE, refs(1))
+    await driver.act(MachineAction.TERMINATE, refs(1))
     with pytest.raises(ProcessLookupError):
         await running
     await driver.close()
@@ -218,15 +226,15 @@ async def test_a_command_ends_when_its_machine_does(folder: Path) -> None:
 async def test_further_specs_and_images_can_be_named(folder: Path) -> None:
     driver = local(folder, specs="t3.nano, t3.micro", images="ubuntu")
     assert await driver.check("t3.micro", "ubuntu") is None
-    assert isinstance(await driver.check("t3.large", "ubuntu"), Refused)
-    assert isinstance(await driver.check("t3.nano", "debian"), Refused)
+    assert isinstance(await driver.check("t3.large", "ubuntu"), CallRefused)
+    assert isinstance(await driver.check("t3.nano", "debian"), CallRefused)
     await driver.close()
 
 
 @pytest.mark.parametrize("options", [{}, {"folder": "/proc/nowhere"}])
 async def test_a_place_without_a_usable_folder_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(BadInput, match="folder"):
-        ProcessDriver(Place("local", "here", options=options))
+        ProcessDriver(ProviderRegion("local", "here", options=options))
 
 
 async def test_what_is_begun_is_finished_though_nobody_waits(folder: Path) -> None:
@@ -246,4 +254,4 @@ async def test_what_is_begun_is_finished_though_nobody_waits(folder: Path) -> No
 
 async def _create(driver: ProcessDriver) -> None:
     outcomes = await driver.create(wants(5, "tiny", "sh"))
-    assert all(isinstance(outcome, Accepted) for outcome in outcomes)
+    assert all(isinstance(outcome, CallAccepted) for outcome in outcomes)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.drivers import Deed, MachineState, Place
+from stateward.drivers import MachineAction, MachineState, ProviderRegion
 from stateward.drivers.process import ProcessDriver
 from tests.integration.drivers.local.host import all_are, left_of, memory_of, refs, timed, wants
 
@@ -15,20 +15,20 @@ NUMBER = 100
 async def live(folder: Path, number: int) -> None:
     """Bring machines through their lives, and print what it takes."""
     calls: list[str] = []
-    driver = ProcessDriver(Place("local", "here", options={"folder": str(folder)}), calls.append)
+    driver = ProcessDriver(ProviderRegion("local", "here", options={"folder": str(folder)}), calls.append)
     await timed("create", number, driver.create(wants(number, "tiny", "sh")))
     await all_are(driver, MachineState.RUNNING, number)
     pids = left_of(folder)
     assert len(pids) == number
     sys.stdout.write(f"    memory: {memory_of(pids) / number:.2f} MiB each\n")
     await timed("list", number, driver.observe())
-    for deed, state in [(Deed.SUSPEND, MachineState.SUSPENDED), (Deed.RESUME, MachineState.RUNNING)]:
+    for deed, state in [(MachineAction.SUSPEND, MachineState.SUSPENDED), (MachineAction.RESUME, MachineState.RUNNING)]:
         await timed(deed, number, driver.act(deed, refs(number)))
         await all_are(driver, state, number)
-    await timed("reboot", number, driver.act(Deed.REBOOT, refs(number, "token")))
+    await timed("reboot", number, driver.act(MachineAction.REBOOT, refs(number, "token")))
     await all_are(driver, MachineState.RUNNING, number)
     assert len(left_of(folder)) == number
-    await timed("terminate", number, driver.act(Deed.TERMINATE, refs(number)))
+    await timed("terminate", number, driver.act(MachineAction.TERMINATE, refs(number)))
     await all_are(driver, MachineState.TERMINATED, number)
     assert left_of(folder) == []
     assert calls.count("spawn") == 2 * number

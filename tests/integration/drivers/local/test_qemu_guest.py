@@ -7,7 +7,7 @@ from shutil import which
 
 import pytest
 
-from stateward.drivers import Accepted, Deed, MachineState, Place
+from stateward.drivers import CallAccepted, MachineAction, MachineState, ProviderRegion
 from stateward.drivers.qemu import QemuDriver, guest
 from stateward.drivers.qemu.hardware import HOST
 from stateward.drivers.qemu.monitor import talk
@@ -49,7 +49,7 @@ class Machine:
     """One machine, and its console."""
 
     def __init__(self, folder: Path, arch: str) -> None:
-        self.driver = QemuDriver(Place("local", "here", options={"folder": str(folder), "arch": arch}))
+        self.driver = QemuDriver(ProviderRegion("local", "here", options={"folder": str(folder), "arch": arch}))
         self.folder = folder / "machines" / "key-0"
 
     async def start(self) -> None:
@@ -66,9 +66,9 @@ class Machine:
 
         await eventually(said)
 
-    async def does(self, deed: Deed, state: MachineState) -> None:
+    async def does(self, deed: MachineAction, state: MachineState) -> None:
         (outcome,) = await self.driver.act(deed, refs(1))
-        assert isinstance(outcome, Accepted), outcome
+        assert isinstance(outcome, CallAccepted), outcome
         await until(self.driver, "key-0", state)
 
 
@@ -85,11 +85,11 @@ async def test_a_guest_ticks_while_it_runs(folder: Path, arch: str) -> None:
 async def test_a_suspended_guest_stands_still_and_goes_on_where_it_was(folder: Path, arch: str) -> None:
     machine = Machine(folder, arch)
     await machine.start()
-    await machine.does(Deed.SUSPEND, MachineState.SUSPENDED)
+    await machine.does(MachineAction.SUSPEND, MachineState.SUSPENDED)
     before = machine.lines()
     await asyncio.sleep(2.2)  # nothing can be waited for: the point is that nothing happens in the time of two ticks
     assert machine.lines() == before
-    await machine.does(Deed.RESUME, MachineState.RUNNING)
+    await machine.does(MachineAction.RESUME, MachineState.RUNNING)
     await machine.says(f"tick {len(before):05}")
     assert machine.lines().count("up") == 1
     await machine.driver.close()
@@ -99,7 +99,7 @@ async def test_a_suspended_guest_stands_still_and_goes_on_where_it_was(folder: P
 async def test_a_rebooted_guest_starts_anew(folder: Path, arch: str) -> None:
     machine = Machine(folder, arch)
     await machine.start()
-    await machine.does(Deed.REBOOT, MachineState.RUNNING)
+    await machine.does(MachineAction.REBOOT, MachineState.RUNNING)
     await machine.says("up", times=2)
     await machine.says("tick 00001", times=2)
     await machine.driver.close()

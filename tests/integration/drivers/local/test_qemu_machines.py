@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from stateward.drivers import (
-    Accepted,
-    Deed,
+    CallAccepted,
+    CallRefused,
+    CallUnanswered,
+    MachineAction,
+    MachineRef,
     MachineState,
-    Place,
-    Ref,
-    Refused,
-    Transient,
-    Unanswered,
-    Why,
+    ProviderRegion,
+    RefusalReason,
+    TransientFailure,
 )
 from stateward.drivers.qemu import QemuDriver
 from stateward.drivers.qemu import monitor as monitors
@@ -41,7 +41,7 @@ NUMBER = 10
 
 
 def local(folder: Path, **options: str) -> QemuDriver:
-    return QemuDriver(Place("local", "here", options={"folder": str(folder)} | options))
+    return QemuDriver(ProviderRegion("local", "here", options={"folder": str(folder)} | options))
 
 
 async def one_machine(folder: Path) -> QemuDriver:
@@ -60,19 +60,19 @@ async def live(folder: Path, number: int) -> None:
     assert len(pids) == number
     sys.stdout.write(f"    memory: {memory_of(pids) / number:.2f} MiB each\n")
     await timed("list", number, driver.observe())
-    for deed, state in [(Deed.SUSPEND, MachineState.SUSPENDED), (Deed.RESUME, MachineState.RUNNING)]:
+    for deed, state in [(MachineAction.SUSPEND, MachineState.SUSPENDED), (MachineAction.RESUME, MachineState.RUNNING)]:
         await timed(deed, number, driver.act(deed, refs(number)))
         await all_are(driver, state, number)
-    await timed("reboot", number, driver.act(Deed.REBOOT, refs(number, "token")))
+    await timed("reboot", number, driver.act(MachineAction.REBOOT, refs(number, "token")))
     victim = await seen(driver, "key-0")
     assert victim is not None
     os.kill(int(victim.details["pid"]), signal.SIGKILL)
     await until(driver, "key-0", MachineState.TERMINATED)
     listing = await driver.observe()
-    assert [one.state for one in listing.seen].count(MachineState.RUNNING) == number - 1, [
-        one.native_state for one in listing.seen
+    assert [one.state for one in listing.machines].count(MachineState.RUNNING) == number - 1, [
+        one.native_state for one in listing.machines
     ]
-    await timed("terminate", number, driver.act(Deed.TERMINATE, refs(number)))
+    await timed("terminate", number, driver.act(MachineAction.TERMINATE, refs(number)))
     await all_are(driver, MachineState.TERMINATED, number)
     assert left_of(folder) == []
     await driver.close()
@@ -88,7 +88,7 @@ async def test_the_folder_may_be_deeper_than_the_name_of_a_socket_can_be_long(fo
     driver = local(deep)
     await driver.create(wants(1, "tiny", "tick"))
     await until(driver, "key-0", MachineState.RUNNING)
-    await driver.act(Deed.TERMINATE, refs(1))
+    await driver.act(MachineAction.TERMINATE, refs(1))
     await until(driver, "key-0", MachineState.TERMINATED)
     assert left_of(deep) == []
     await driver.close()
@@ -98,7 +98,7 @@ async def test_two_controllers_do_not_hang_on_one_machine(folder: Path) -> None:
     one = await one_machine(folder)
     other = local(folder)
     listings = await asyncio.gather(*(driver.observe() for driver in [one, other] * 10))
-    assert all(listing.complete and len(listing.seen) == 1 for listing in listings)
+    assert all(listing.complete and len(listing.machines) == 1 for listing in listings)
     await one.close()
     await other.close()
 
@@ -110,10 +110,10 @@ async def test_a_monitor_that_somebody_else_keeps_tells_nothing_and_nobody_is_ta
     monkeypatch.setattr(monitors, "PATIENCE", 0.2)
     with hold_monitor(folder):
         listing = await driver.observe()
-        assert (list(listing.seen), listing.complete) == ([], False)
-        assert "key-0" in listing.trouble
-        (outcome,) = await driver.act(Deed.SUSPEND, refs(1))
-        assert isinstance(outcome, (Unanswered, Transient))
+        assert (list(listing.machines), listing.complete) == ([], False)
+        assert "key-0" in listing.problem
+        (outcome,) = await driver.act(MachineAction.SUSPEND, refs(1))
+        assert isinstance(outcome, (CallUnanswered, TransientFailure))
     await until(driver, "key-0", MachineState.RUNNING)
     await driver.close()
 
@@ -133,7 +133,7 @@ async def test_a_machine_whose_process_is_stopped_is_not_taken_for_anything(fold
     (pid,) = left_of(folder)
     os.kill(pid, signal.SIGSTOP)
     listing = await driver.observe()
-    assert (list(listing.seen), listing.complete) == ([], False)
+    assert (list(listing.machines), listing.complete) == ([], False)
     os.kill(pid, signal.SIGCONT)
     await until(driver, "key-0", MachineState.RUNNING)
     await driver.close()
@@ -143,8 +143,8 @@ async def test_a_machine_that_does_not_quit_is_killed(folder: Path) -> None:
     driver = await one_machine(folder)
     (pid,) = left_of(folder)
     os.kill(pid, signal.SIGSTOP)
-    (outcome,) = await driver.act(Deed.TERMINATE, refs(1))
-    assert isinstance(outcome, Accepted)
+    (outcome,) = await driver.act(MachineAction.TERMINATE, refs(1))
+    assert isinstance(outcome, CallAccepted)
     await until(driver, "key-0", MachineState.TERMINATED)
     assert left_of(folder) == []
     await driver.close()
@@ -182,7 +182,7 @@ async def test_a_kill_is_hinted_at(folder: Path) -> None:
 
 async def dead_or_alive(driver: QemuDriver, key: str) -> MachineState | None:
     listing = await driver.observe([key])
-    return listing.seen[0].state if listing.seen else None
+    return listing.machines[0].state if listing.machines else None
 
 
 async def test_a_machine_that_never_came_up_has_failed_and_says_why(folder: Path, tmp_path: Path) -> None:
@@ -193,16 +193,21 @@ async def test_a_machine_that_never_came_up_has_failed_and_says_why(folder: Path
     await driver.create(wants(1, "tiny", "tick"))
     shown = await until(driver, "key-0", MachineState.FAILED)
     assert shown.details["complaint"] == "out of order"
-    await driver.act(Deed.TERMINATE, refs(1))
+    await driver.act(MachineAction.TERMINATE, refs(1))
     await until(driver, "key-0", MachineState.TERMINATED)
     await driver.close()
 
 
 @pytest.mark.parametrize(
     ("spec", "why"),
-    [("1c99999999g", Why.NOT_FOUND), ("1c999999g", Why.CAPACITY), ("99c64m", Why.CAPACITY), ("0c1m", Why.NOT_FOUND)],
+    [
+        ("1c99999999g", RefusalReason.NOT_FOUND),
+        ("1c999999g", RefusalReason.CAPACITY),
+        ("99c64m", RefusalReason.CAPACITY),
+        ("0c1m", RefusalReason.NOT_FOUND),
+    ],
 )
-async def test_a_size_that_cannot_be_is_refused(folder: Path, spec: str, why: Why) -> None:
+async def test_a_size_that_cannot_be_is_refused(folder: Path, spec: str, why: RefusalReason) -> None:
     driver = local(folder)
     refusal = await driver.check(spec, "tick")
     assert refusal is not None
@@ -213,8 +218,8 @@ async def test_a_size_that_cannot_be_is_refused(folder: Path, spec: str, why: Wh
 async def test_a_host_without_qemu_says_what_to_install(folder: Path) -> None:
     driver = local(folder, program="no-such-program")
     (outcome,) = await driver.create(wants(1, "tiny", "tick"))
-    assert isinstance(outcome, Refused)
-    assert outcome.why is Why.UNABLE
+    assert isinstance(outcome, CallRefused)
+    assert outcome.why is RefusalReason.UNABLE
     assert "qemu-system-" in outcome.message
     await driver.close()
 
@@ -232,7 +237,7 @@ async def test_the_monitor_can_be_asked_anything_and_says_no_with_a_reason(folde
         assert await monitor.status() == "running"
         with pytest.raises(monitors.Denied, match="no-such-command"):
             await monitor.ask("no-such-command")
-    await driver.act(Deed.TERMINATE, [Ref("key-0")])
+    await driver.act(MachineAction.TERMINATE, [MachineRef("key-0")])
     with pytest.raises(monitors.NotReached):
         async with monitors.talk(machine):
             pass

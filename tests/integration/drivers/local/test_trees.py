@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.drivers import Want
+from stateward.drivers import MachineSpec
 from stateward.drivers.process.machine_dir import Folder, first_record
 from stateward.drivers.process.trees import remove_tree
 from tests.integration.drivers.local.host import records_in
@@ -49,7 +49,7 @@ def test_a_machine_whose_files_cannot_be_removed_is_logged_and_known_until_they_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = Folder(tmp_path)
-    record = first_record(Want("m1", "m1", "tiny", "sh"), tmp_path)
+    record = first_record(MachineSpec("m1", "m1", "tiny", "sh"), tmp_path)
     folder.at("m1").mkdir()
     folder.write(record)
     (folder.at("m1") / "data").mkdir()

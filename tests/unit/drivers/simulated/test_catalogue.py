@@ -2,8 +2,8 @@
 
 import pytest
 
-from stateward.drivers import PartKind, Refused, Transient, Why
-from stateward.drivers.port import Part, Want
+from stateward.drivers import CallRefused, RefusalReason, ResourceKind, TransientFailure
+from stateward.drivers.port import CloudResource, MachineSpec
 from stateward.drivers.simulated import IMAGES, REGIONS, SPECS, Image, Spec, spec_of
 from tests.unit.drivers.simulated.world import World
 
@@ -24,13 +24,13 @@ def test_a_size_is_found_by_its_name() -> None:
 
 async def test_a_region_that_is_dead_cannot_say_what_it_has(world: World) -> None:
     world.behave(dead=True)
-    assert isinstance(await world.driver.check("t3.nano", "ubuntu22.04"), Transient)
+    assert isinstance(await world.driver.check("t3.nano", "ubuntu22.04"), TransientFailure)
 
 
 async def test_what_is_registered_can_be_had(world: World) -> None:
     refusal = await world.driver.check("my.own", "my-image")
-    assert isinstance(refusal, Refused)
-    assert (refusal.why, "my.own" in refusal.message) == (Why.INVALID, True)
+    assert isinstance(refusal, CallRefused)
+    assert (refusal.why, "my.own" in refusal.message) == (RefusalReason.INVALID, True)
     world.cloud.register_spec("aws", Spec("my.own", 1, 1.0, 0.1))
     world.cloud.register_image("aws", Image("my-image", "own"))
     assert await world.driver.check("my.own", "my-image") is None
@@ -39,11 +39,13 @@ async def test_what_is_registered_can_be_had(world: World) -> None:
 
 
 async def test_a_machine_among_parts_that_are_not_there_is_refused(world: World) -> None:
-    want = Want("a", "a", "t3.nano", "ubuntu22.04", {PartKind.SUBNET: "subnet-none"})
+    want = MachineSpec("a", "a", "t3.nano", "ubuntu22.04", {ResourceKind.SUBNET: "subnet-none"})
     (outcome,) = await world.driver.create([want])
-    assert getattr(outcome, "why", None) is Why.NOT_FOUND
+    assert getattr(outcome, "why", None) is RefusalReason.NOT_FOUND
 
 
 async def test_who_brings_a_public_key_is_told_no_secret(world: World) -> None:
-    made = await world.driver.ensure(Part(PartKind.SSH_KEY, "k", "k", facts={"public_key": "ssh-ed25519 AAAA"}))
+    made = await world.driver.ensure(
+        CloudResource(ResourceKind.SSH_KEY, "k", "k", facts={"public_key": "ssh-ed25519 AAAA"})
+    )
     assert getattr(made, "secret", None) == ""

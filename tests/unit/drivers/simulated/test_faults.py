@@ -5,17 +5,17 @@ import asyncio
 import pytest
 
 from stateward.drivers import (
-    Accepted,
-    Already,
-    Deed,
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CallThrottled,
+    CallUnanswered,
+    MachineAction,
+    MachineRef,
     MachineState,
-    Place,
-    Ref,
-    Refused,
-    Throttled,
-    Transient,
-    Unanswered,
-    Why,
+    ProviderRegion,
+    RefusalReason,
+    TransientFailure,
 )
 from stateward.drivers.simulated import STORMY, Fate
 from tests.unit.drivers.simulated.world import TOKYO, World, states
@@ -23,13 +23,13 @@ from tests.unit.drivers.simulated.world import TOKYO, World, states
 
 async def test_a_lost_answer_leaves_the_machine(world: World) -> None:
     world.foretell(Fate.ANSWER_LOST)
-    assert isinstance(await world.create("a"), Unanswered)
+    assert isinstance(await world.create("a"), CallUnanswered)
     assert await world.state("a") is MachineState.RUNNING
 
 
 async def test_a_lost_request_leaves_nothing(world: World) -> None:
     world.foretell(Fate.REQUEST_LOST)
-    assert isinstance(await world.create("a"), Unanswered)
+    assert isinstance(await world.create("a"), CallUnanswered)
     assert await world.state("a") is None
 
 
@@ -40,7 +40,7 @@ async def test_an_answer_that_does_not_come_is_waited_for(world: World) -> None:
     assert asyncio.get_running_loop().time() == 30.0
 
 
-@pytest.mark.parametrize(("fate", "answer"), [(Fate.TRANSIENT, Transient), (Fate.THROTTLED, Throttled)])
+@pytest.mark.parametrize(("fate", "answer"), [(Fate.TRANSIENT, TransientFailure), (Fate.THROTTLED, CallThrottled)])
 async def test_a_call_that_is_turned_back_does_nothing(world: World, fate: Fate, answer: type) -> None:
     world.foretell(fate)
     assert isinstance(await world.create("a"), answer)
@@ -59,8 +59,8 @@ async def test_a_late_duplicate_is_known_by_its_token(world: World) -> None:
     await world.create("a")
     world.behave(duplicate_after=5.0)
     world.foretell(Fate.DUPLICATED)
-    await world.act(Deed.SUSPEND, "a", "one")
-    await world.act(Deed.RESUME, "a", "two")
+    await world.act(MachineAction.SUSPEND, "a", "one")
+    await world.act(MachineAction.RESUME, "a", "two")
     await asyncio.sleep(10.0)
     assert await world.state("a") is MachineState.RUNNING
 
@@ -69,8 +69,8 @@ async def test_where_tokens_are_not_known_a_late_duplicate_is_done_again(world: 
     await world.create("a")
     world.behave(duplicate_after=5.0, knows_tokens=False)
     world.foretell(Fate.DUPLICATED)
-    await world.act(Deed.SUSPEND, "a", "one")
-    await world.act(Deed.RESUME, "a", "two")
+    await world.act(MachineAction.SUSPEND, "a", "one")
+    await world.act(MachineAction.RESUME, "a", "two")
     await asyncio.sleep(10.0)
     assert await world.state("a") is MachineState.SUSPENDED
 
@@ -78,23 +78,23 @@ async def test_where_tokens_are_not_known_a_late_duplicate_is_done_again(world: 
 async def test_a_region_without_room_refuses(world: World) -> None:
     world.behave(refused=1.0)
     outcome = await world.create("a")
-    assert isinstance(outcome, Refused)
-    assert outcome.why is Why.CAPACITY
+    assert isinstance(outcome, CallRefused)
+    assert outcome.why is RefusalReason.CAPACITY
 
 
 async def test_a_machine_that_does_not_come_up_is_shown_as_failed_with_the_reason(world: World) -> None:
     world.behave(fails=1.0, pending=3.0)
-    assert isinstance(await world.create("a"), Accepted)
+    assert isinstance(await world.create("a"), CallAccepted)
     assert await world.state("a") is MachineState.PENDING
     await asyncio.sleep(3.0)
-    (seen,) = (await world.driver.observe(["a"])).seen
+    (seen,) = (await world.driver.observe(["a"])).machines
     assert (seen.state, seen.details["trouble"]) == (MachineState.FAILED, "it did not come up")
 
 
 async def test_a_deed_that_is_accepted_may_come_to_nothing(world: World) -> None:
     await world.create("a")
     world.behave(relapses=1.0, suspending=2.0)
-    assert isinstance(await world.act(Deed.SUSPEND, "a"), Accepted)
+    assert isinstance(await world.act(MachineAction.SUSPEND, "a"), CallAccepted)
     assert await world.state("a") is MachineState.SUSPENDING
     await asyncio.sleep(2.0)
     assert await world.state("a") is MachineState.RUNNING
@@ -103,7 +103,7 @@ async def test_a_deed_that_is_accepted_may_come_to_nothing(world: World) -> None
 async def test_a_termination_that_comes_to_nothing_leaves_a_pending_machine_to_come_up(world: World) -> None:
     world.behave(relapses=1.0, pending=5.0, terminating=2.0)
     await world.create("a")
-    await world.act(Deed.TERMINATE, "a")
+    await world.act(MachineAction.TERMINATE, "a")
     await asyncio.sleep(2.0)
     assert await world.state("a") is MachineState.RUNNING
 
@@ -111,24 +111,24 @@ async def test_a_termination_that_comes_to_nothing_leaves_a_pending_machine_to_c
 async def test_a_region_s_budget_throttles_and_says_how_long_to_wait(world: World) -> None:
     world.behave(calls_a_second=2.0, burst=3.0)
     outcomes = [await world.create(f"key-{number}") for number in range(4)]
-    assert [type(outcome) for outcome in outcomes] == [Accepted, Accepted, Accepted, Throttled]
-    assert isinstance(outcomes[3], Throttled)
-    await asyncio.sleep(outcomes[3].after)
-    assert isinstance(await world.create("key-3"), Accepted)
+    assert [type(outcome) for outcome in outcomes] == [CallAccepted, CallAccepted, CallAccepted, CallThrottled]
+    assert isinstance(outcomes[3], CallThrottled)
+    await asyncio.sleep(outcomes[3].retry_after_s)
+    assert isinstance(await world.create("key-3"), CallAccepted)
 
 
 async def test_a_throttled_listing_says_how_long_to_wait(world: World) -> None:
     await world.create("a")
     world.foretell(Fate.THROTTLED)
     listing = await world.driver.observe()
-    assert (listing.complete, listing.after) == (False, 1.0)
-    assert (await world.driver.observe()).after == 0.0
+    assert (listing.complete, listing.retry_after_s) == (False, 1.0)
+    assert (await world.driver.observe()).retry_after_s == 0.0
 
 
 async def test_a_throttled_region_leaves_the_others_alone(world: World) -> None:
     world.behave(throttled=1.0)
     (outcome,) = await world.driver_of(TOKYO).create([world.want("a")])
-    assert isinstance(outcome, Accepted)
+    assert isinstance(outcome, CallAccepted)
 
 
 async def test_a_late_listing_shows_the_past(world: World) -> None:
@@ -137,7 +137,7 @@ async def test_a_late_listing_shows_the_past(world: World) -> None:
     await asyncio.sleep(20.0)
     world.behave(late=10.0)
     await world.create("young")
-    await world.act(Deed.SUSPEND, "old")
+    await world.act(MachineAction.SUSPEND, "old")
     assert await world.states() == {"old": MachineState.RUNNING}
     await asyncio.sleep(10.0)
     assert await world.states() == {"old": MachineState.SUSPENDED, "young": MachineState.RUNNING}
@@ -149,8 +149,8 @@ async def test_a_listing_that_is_cut_short_says_so(world: World) -> None:
         await world.create(f"key-{number}")
     listing = await world.driver.observe()
     assert not listing.complete
-    assert listing.trouble
-    assert len(listing.seen) < 6
+    assert listing.problem
+    assert len(listing.machines) < 6
 
 
 async def test_a_listing_that_gets_no_answer_is_waited_for(world: World) -> None:
@@ -163,20 +163,20 @@ async def test_a_listing_that_gets_no_answer_is_waited_for(world: World) -> None
 async def test_a_terminated_machine_is_forgotten_and_its_key_stays_used_up(world: World) -> None:
     world.behave(forgotten=60.0)
     first = await world.create("a")
-    await world.act(Deed.TERMINATE, "a")
+    await world.act(MachineAction.TERMINATE, "a")
     assert await world.state("a") is MachineState.TERMINATED
     await asyncio.sleep(60.0)
     assert await world.states() == {}
     again = await world.create("a")
-    assert isinstance(first, Accepted)
-    assert again == Already("a", first.native_id)
+    assert isinstance(first, CallAccepted)
+    assert again == AlreadyDone("a", first.native_id)
     assert await world.states() == {}
 
 
 async def test_what_happens_behind_our_back_is_seen(world: World) -> None:
     for key in ("stopped", "killed", "terminated"):
         await world.create(key)
-    place = Place("aws", "ap-northeast-2")
+    place = ProviderRegion("aws", "ap-northeast-2")
     world.cloud.stop(place, "stopped")
     world.cloud.kill(place, "killed")
     world.cloud.terminate(place, "terminated")
@@ -193,15 +193,15 @@ async def test_a_command_at_a_dead_region_times_out(world: World) -> None:
     await world.create("a")
     world.behave(dead=True)
     with pytest.raises(TimeoutError):
-        await world.driver.run(Ref("a"), "true", "root", 5.0)
+        await world.driver.run(MachineRef("a"), "true", "root", 5.0)
     assert asyncio.get_running_loop().time() == 5.0
 
 
 async def test_a_command_on_a_suspended_machine_is_refused(world: World) -> None:
     await world.create("a")
-    await world.act(Deed.SUSPEND, "a")
+    await world.act(MachineAction.SUSPEND, "a")
     with pytest.raises(ConnectionRefusedError):
-        await world.driver.run(Ref("a"), "true", "root", 5.0)
+        await world.driver.run(MachineRef("a"), "true", "root", 5.0)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -211,7 +211,7 @@ async def test_in_a_storm_each_key_makes_one_machine(seed: int) -> None:
     left = dict(wants)
     for _ in range(200):
         outcomes = await world.driver.create(list(left.values()))
-        left = {one.key: wants[one.key] for one in outcomes if not isinstance(one, (Accepted, Already))}
+        left = {one.key: wants[one.key] for one in outcomes if not isinstance(one, (CallAccepted, AlreadyDone))}
         if not left:
             break
     assert not left
@@ -219,7 +219,7 @@ async def test_in_a_storm_each_key_makes_one_machine(seed: int) -> None:
     world.behave(cut_short=0.0, transient=0.0, throttled=0.0, request_lost=0.0, answer_lost=0.0)
     listing = await world.driver.observe()
     assert set(states(listing)) == set(wants)
-    assert len({one.native_id for one in listing.seen}) == len(wants)
+    assert len({one.native_id for one in listing.machines}) == len(wants)
 
 
 async def test_one_seed_gives_one_run() -> None:

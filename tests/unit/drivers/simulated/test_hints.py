@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from stateward.drivers import Deed
+from stateward.drivers import MachineAction
 from tests.unit.drivers.simulated.world import SEOUL, World
 
 
@@ -32,7 +32,7 @@ async def test_a_machine_hints_when_a_change_begins_and_when_it_ends(
     world.behave(pending=3.0, suspending=2.0)
     await world.create("a")
     await asyncio.sleep(10.0)
-    await world.act(Deed.SUSPEND, "a")
+    await world.act(MachineAction.SUSPEND, "a")
     await asyncio.sleep(10.0)
     assert heard == [(0.0, "a"), (3.0, "a"), (10.0, "a"), (12.0, "a")]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.drivers import Deed, MachineState
+from stateward.drivers import MachineAction, MachineState
 from stateward.drivers.simulated.machine import (
     ALLOWED,
     SO_ALREADY,
@@ -42,28 +42,28 @@ def test_a_machine_is_not_there_before_it_was_made() -> None:
     assert state_at(a_machine(5.0, 8.0), 4.9) is None
 
 
-@pytest.mark.parametrize("deed", list(Deed))
+@pytest.mark.parametrize("deed", list(MachineAction))
 @pytest.mark.parametrize("state", STATES)
-def test_a_deed_that_went_has_nothing_left_to_do_at_its_end(deed: Deed, state: MachineState) -> None:
-    if judge(deed, state) is Verdict.GO and deed is not Deed.REBOOT:
+def test_a_deed_that_went_has_nothing_left_to_do_at_its_end(deed: MachineAction, state: MachineState) -> None:
+    if judge(deed, state) is Verdict.GO and deed is not MachineAction.REBOOT:
         assert judge(deed, WAYS[deed][0]) is Verdict.ALREADY
         assert judge(deed, WAYS[deed][1]) is Verdict.ALREADY
 
 
-@pytest.mark.parametrize("deed", list(Deed))
-def test_no_state_is_both_allowed_and_so_already(deed: Deed) -> None:
+@pytest.mark.parametrize("deed", list(MachineAction))
+def test_no_state_is_both_allowed_and_so_already(deed: MachineAction) -> None:
     assert not ALLOWED[deed] & SO_ALREADY[deed]
 
 
-@pytest.mark.parametrize("deed", [Deed.SUSPEND, Deed.RESUME, Deed.REBOOT])
-def test_what_is_terminated_stays_so(deed: Deed) -> None:
+@pytest.mark.parametrize("deed", [MachineAction.SUSPEND, MachineAction.RESUME, MachineAction.REBOOT])
+def test_what_is_terminated_stays_so(deed: MachineAction) -> None:
     assert judge(deed, MachineState.TERMINATED) is Verdict.CONFLICT
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_whatever_has_not_ended_can_be_terminated(state: MachineState) -> None:
     over = state in (MachineState.TERMINATING, MachineState.TERMINATED)
-    assert judge(Deed.TERMINATE, state) is (Verdict.ALREADY if over else Verdict.GO)
+    assert judge(MachineAction.TERMINATE, state) is (Verdict.ALREADY if over else Verdict.GO)
 
 
 @given(st.lists(st.text(min_size=1), max_size=20))

@@ -2,21 +2,21 @@
 
 import tracemalloc
 
-from stateward.drivers import Accepted, Deed, MachineState, Ref, Want
+from stateward.drivers import CallAccepted, MachineAction, MachineRef, MachineSpec, MachineState
 from tests.unit.drivers.simulated.world import World, states
 
 MANY = 100_000
 
 
-def some_wants(number: int) -> list[Want]:
-    return [Want(f"key-{one:032d}", f"vm-{one}", "t3.nano", "ubuntu22.04") for one in range(number)]
+def some_wants(number: int) -> list[MachineSpec]:
+    return [MachineSpec(f"key-{one:032d}", f"vm-{one}", "t3.nano", "ubuntu22.04") for one in range(number)]
 
 
 async def test_a_hundred_thousand_machines_are_created_listed_and_suspended(world: World) -> None:
     wants = some_wants(MANY)
-    assert all(isinstance(outcome, Accepted) for outcome in await world.driver.create(wants))
-    assert len((await world.driver.observe()).seen) == MANY
-    await world.driver.act(Deed.SUSPEND, [Ref(want.key) for want in wants])
+    assert all(isinstance(outcome, CallAccepted) for outcome in await world.driver.create(wants))
+    assert len((await world.driver.observe()).machines) == MANY
+    await world.driver.act(MachineAction.SUSPEND, [MachineRef(want.key) for want in wants])
     assert set(states(await world.driver.observe()).values()) == {MachineState.SUSPENDED}
     assert world.calls == {"create": MANY // 100, "suspend": MANY // 100, "list": 2 * MANY // 1000}
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import STORMY, Fate, SimulatedCloud, SimulatedDriver, Temper
 from stateward.drivers.simulated.faults import Bucket, draw, draw_fate, tempered
 from stateward.errors import BadInput, UnknownName
@@ -57,10 +57,10 @@ def test_options_change_a_temper() -> None:
 
 
 async def test_options_hold_until_they_are_taken_back() -> None:
-    cloud, place = SimulatedCloud(), Place("aws", "ap-northeast-2")
+    cloud, place = SimulatedCloud(), ProviderRegion("aws", "ap-northeast-2")
     nature = cloud.region(place).temper
-    first = SimulatedDriver(Place("aws", "ap-northeast-2", options={"dead": "true"}), cloud)
-    second = SimulatedDriver(Place("aws", "ap-northeast-2", options={"fails": "0.5"}), cloud)
+    first = SimulatedDriver(ProviderRegion("aws", "ap-northeast-2", options={"dead": "true"}), cloud)
+    second = SimulatedDriver(ProviderRegion("aws", "ap-northeast-2", options={"fails": "0.5"}), cloud)
     await first.close()
     assert cloud.region(place).temper == replace(nature, fails=0.5)
     await second.close()

@@ -8,11 +8,19 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stateward.drivers import Deed, Listing, MachineState, Outcome, Place, Ref, Want
+from stateward.drivers import (
+    MachineAction,
+    MachineListing,
+    MachineRef,
+    MachineSpec,
+    MachineState,
+    Outcome,
+    ProviderRegion,
+)
 from stateward.drivers.simulated import CALM, Fate, SimulatedCloud, SimulatedDriver, Temper
 
-SEOUL = Place("aws", "ap-northeast-2")
-TOKYO = Place("aws", "ap-northeast-1")
+SEOUL = ProviderRegion("aws", "ap-northeast-2")
+TOKYO = ProviderRegion("aws", "ap-northeast-1")
 
 
 class World:
@@ -24,7 +32,7 @@ class World:
         self.driver = self.driver_of(SEOUL)
         self._numbers = count(1)
 
-    def driver_of(self, place: Place) -> SimulatedDriver:
+    def driver_of(self, place: ProviderRegion) -> SimulatedDriver:
         return SimulatedDriver(place, self.cloud, lambda call: self.calls.update([call]))
 
     def behave(self, **settings: object) -> None:
@@ -34,16 +42,16 @@ class World:
     def foretell(self, *fates: Fate) -> None:
         self.cloud.region(SEOUL).gate.foretell(*fates)
 
-    def want(self, key: str = "") -> Want:
+    def want(self, key: str = "") -> MachineSpec:
         number = next(self._numbers)
-        return Want(key or f"key-{number}", f"vm-{number}", "t3.nano", "ubuntu22.04")
+        return MachineSpec(key or f"key-{number}", f"vm-{number}", "t3.nano", "ubuntu22.04")
 
     async def create(self, key: str) -> Outcome:
         (outcome,) = await self.driver.create([self.want(key)])
         return outcome
 
-    async def act(self, deed: Deed, key: str, token: str = "") -> Outcome:
-        (outcome,) = await self.driver.act(deed, [Ref(key, None, token)])
+    async def act(self, deed: MachineAction, key: str, token: str = "") -> Outcome:
+        (outcome,) = await self.driver.act(deed, [MachineRef(key, None, token)])
         return outcome
 
     async def state(self, key: str) -> MachineState | None:
@@ -54,7 +62,7 @@ class World:
         return states(await self.driver.observe())
 
 
-def states(listing: Listing) -> dict[str, MachineState]:
+def states(listing: MachineListing) -> dict[str, MachineState]:
     """Return what a complete listing shows."""
-    assert listing.complete, listing.trouble
-    return {one.key: one.state for one in listing.seen}
+    assert listing.complete, listing.problem
+    return {one.key: one.state for one in listing.machines}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from stateward.domains.mci.api.views import Views
 from stateward.domains.mci.api.wire import Associated, GroupAccess, MciAccess, VmAccess
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
-from stateward.drivers import PartKind
+from stateward.drivers import ResourceKind
 from stateward.store.records import Object
 
 
@@ -39,9 +39,9 @@ async def associated_of(look: Views, mci: Object) -> Associated:
         image_ids=_each(one.image for one in specs),
         spec_ids=_each(one.spec for one in specs),
         v_net_ids=_each(one.network for one in specs),
-        csp_v_net_ids=_each(one.parts.get(PartKind.NETWORK, "") for one in specs),
+        csp_v_net_ids=_each(one.parts.get(ResourceKind.NETWORK, "") for one in specs),
         subnet_ids=_each(one.subnet for one in specs),
-        csp_subnet_ids=_each(one.parts.get(PartKind.SUBNET, "") for one in specs),
+        csp_subnet_ids=_each(one.parts.get(ResourceKind.SUBNET, "") for one in specs),
         security_group_ids=_each(name for one in specs for name in one.groups),
         data_disk_ids=[],
         ssh_key_ids=_each(one.key for one in specs),

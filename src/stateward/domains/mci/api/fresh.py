@@ -24,7 +24,7 @@ from stateward.domains.mci.comparing import take_over
 from stateward.domains.mci.connections import Clouds
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import VmSeen, seen_of, vm_of, vm_seen
-from stateward.drivers import Listing
+from stateward.drivers import MachineListing
 from stateward.engine import Engine
 from stateward.errors import StatewardError
 from stateward.lifecycle import TRANSITIONAL
@@ -112,7 +112,7 @@ class Fresh:
         self._saved(vm_of(known[0]).provider, len(known) - calls)
         return Looked(_shown(asked, listing) if look.fresh else {}, changed)
 
-    async def _listing(self, cloud: Cloud, look: Look, since: float) -> tuple[Listing | None, int]:
+    async def _listing(self, cloud: Cloud, look: Look, since: float) -> tuple[MachineListing | None, int]:
         """Return a listing that is new enough, if there is one in time, and how many calls it has cost.
 
         One from before the last change of a VM (`since`) tells nothing of it.
@@ -130,8 +130,8 @@ class Fresh:
             return None, calls
 
 
-def _shown(asked: Sequence[Object], listing: Listing | None) -> dict[str, VmSeen]:
+def _shown(asked: Sequence[Object], listing: MachineListing | None) -> dict[str, VmSeen]:
     """Return what a listing shows of VMs, by their ids."""
-    shown = {} if listing is None else {one.key: seen_of(one) for one in listing.seen}
+    shown = {} if listing is None else {one.key: seen_of(one) for one in listing.machines}
     silence = NOT_LISTED if listing is not None and listing.complete else UNKNOWN
     return {one.id: shown.get(vm_of(one).uid) or replace(vm_seen(one), native_state=silence) for one in asked}

@@ -12,7 +12,7 @@ from stateward.domains.mci.catalogue import objects
 from stateward.domains.mci.lifecycle import VM
 from stateward.domains.mci.model import Connection, vm_of
 from stateward.domains.mci.upkeep import Orphan
-from stateward.drivers import Accepted, Already, Deed, Listing, MachineState, Ref
+from stateward.drivers import AlreadyDone, CallAccepted, MachineAction, MachineListing, MachineRef, MachineState
 from stateward.engine import NotFound
 from stateward.errors import StatewardError
 from stateward.naming import new_id
@@ -38,22 +38,22 @@ async def orphans_at(request: Call, connections: Sequence[Connection]) -> Orphan
     trouble: dict[str, str] = {}
     for connection, listing in zip(connections, listings, strict=True):
         if not listing.complete:
-            trouble[connection.name] = listing.trouble or "the listing was not complete"
-        if listing.seen:
+            trouble[connection.name] = listing.problem or "the listing was not complete"
+        if listing.machines:
             known = await _uids(request.service.engine.store.reader, connection.name)
             found += [
                 Orphan(connection.name, one.key, one.native_id, str(one.state), one.name)
-                for one in listing.seen
+                for one in listing.machines
                 if one.key not in known and one.state not in ENDED
             ]
     return Orphans(found, trouble)
 
 
-async def _listing(request: Call, connection: Connection) -> Listing:
+async def _listing(request: Call, connection: Connection) -> MachineListing:
     try:
         return await (await request.hall.house.clouds.at(connection)).listing()
     except StatewardError as error:
-        return Listing((), complete=False, trouble=str(error))
+        return MachineListing((), complete=False, problem=str(error))
 
 
 async def _uids(reader: Reader, connection: str) -> set[str]:
@@ -71,7 +71,7 @@ async def terminate_orphan(request: Call, connection: Connection, key: str) -> N
     if orphan is None:
         raise NotFound(connection.name, key)
     cloud = await request.hall.house.clouds.at(connection)
-    outcome = await cloud.act(Deed.TERMINATE, Ref(key, orphan.native_id or None, new_id()))
-    if not isinstance(outcome, Accepted | Already):
+    outcome = await cloud.act(MachineAction.TERMINATE, MachineRef(key, orphan.native_id or None, new_id()))
+    if not isinstance(outcome, CallAccepted | AlreadyDone):
         raise NotDone(f"terminate of {key} at {connection.name}", getattr(outcome, "message", "") or "no answer")
     log.warning("orphan %s (%s) at %s is terminated for %s", key, orphan.native_id, connection.name, request.by.who)

@@ -15,7 +15,7 @@ from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGro
 from stateward.domains.mci.plans import DriverOf, Planned, ask_providers, connection_of, find_plan, refusal
 from stateward.domains.mci.preflight import check_resources
 from stateward.domains.plugin import reads
-from stateward.drivers import Doubt, Learns, Refused
+from stateward.drivers import CallRefused, Inconclusive, SpecRegistrar
 from stateward.engine import NotFound
 from stateward.errors import StatewardError
 
@@ -147,14 +147,14 @@ async def _ask(driver_of: DriverOf, looked: Sequence[Looked]) -> list[Looked]:
     planned = [one.planned for one in looked if one.planned is not None]
     for one in planned:
         driver = await driver_of(one.connection)
-        if isinstance(driver, Learns):
-            driver.learn(one.spec.csp_name, one.image.csp_name)
+        if isinstance(driver, SpecRegistrar):
+            driver.register(one.spec.csp_name, one.image.csp_name)
     answers = iter(await ask_providers(driver_of, planned))
     return [one if one.planned is None else _answered(one, one.planned, next(answers)) for one in looked]
 
 
-def _answered(one: Looked, planned: Planned, said: Refused | Doubt | None) -> Looked:
-    if isinstance(said, Refused):
+def _answered(one: Looked, planned: Planned, said: CallRefused | Inconclusive | None) -> Looked:
+    if isinstance(said, CallRefused):
         return replace(one, errors=[str(refusal(planned, said))])
     return one if said is None else replace(one, doubt=said.message)
 

@@ -43,7 +43,7 @@ from stateward.domains.mci.model import (
 )
 from stateward.domains.mci.service import Service
 from stateward.domains.mci.status import MciStatus, roll_up
-from stateward.drivers import PartKind
+from stateward.drivers import ResourceKind
 from stateward.errors import StatewardError
 from stateward.store.filters import Selector
 from stateward.store.records import Object
@@ -169,13 +169,13 @@ class Views:
             csp_image_name=vm.csp_image,
             image=await self._image(found.ns, vm),
             v_net_id=vm.network,
-            csp_v_net_id=vm.parts.get(PartKind.NETWORK, ""),
+            csp_v_net_id=vm.parts.get(ResourceKind.NETWORK, ""),
             subnet_id=vm.subnet,
-            csp_subnet_id=vm.parts.get(PartKind.SUBNET, ""),
+            csp_subnet_id=vm.parts.get(ResourceKind.SUBNET, ""),
             security_group_ids=list(vm.groups),
             data_disk_ids=[],
             ssh_key_id=vm.key,
-            csp_ssh_key_id=vm.parts.get(PartKind.SSH_KEY, ""),
+            csp_ssh_key_id=vm.parts.get(ResourceKind.SSH_KEY, ""),
             vm_user_name=vm.user,
             addtional_details=[KeyValue("costPerHour", f"{vm.cost:g}")],
         )

@@ -11,7 +11,16 @@ from collections.abc import Collection
 
 from stateward.domains.outcomes import raise_for_outcome
 from stateward.domains.ovc.nodes.port import Hypervisor, Machine, Plugged, Power, Presence, Told
-from stateward.drivers import Deed, Driver, MachineState, Outcome, Ref, Refused, Want, Why
+from stateward.drivers import (
+    CallRefused,
+    Driver,
+    MachineAction,
+    MachineRef,
+    MachineSpec,
+    MachineState,
+    Outcome,
+    RefusalReason,
+)
 from stateward.engine import Permanent, Temporary
 from stateward.engine.handlers import finish_call
 
@@ -37,7 +46,7 @@ class Driven:
     @property
     def lag(self) -> float:
         """How many seconds old what it shows may be."""
-        return self._driver.caps.lag
+        return self._driver.caps.listing_lag_s
 
     async def check(self) -> str:
         """Say why the node cannot carry machines."""
@@ -53,35 +62,35 @@ class Driven:
         (outcome,) = await finish_call(self._driver.create([self._want(machine)]))
         return outcome
 
-    def _want(self, machine: Machine) -> Want:
-        return Want(machine.key, machine.name, self._size or machine.size, self._image)
+    def _want(self, machine: Machine) -> MachineSpec:
+        return MachineSpec(machine.key, machine.name, self._size or machine.size, self._image)
 
     async def stop(self, key: str) -> None:
         """Take a machine's power."""
-        await self._act(key, Deed.TERMINATE, "", Power.OFF)
+        await self._act(key, MachineAction.TERMINATE, "", Power.OFF)
 
     async def pause(self, key: str) -> None:
         """Freeze a machine."""
-        await self._act(key, Deed.SUSPEND, "", Power.FROZEN)
+        await self._act(key, MachineAction.SUSPEND, "", Power.FROZEN)
 
     async def resume(self, key: str) -> None:
         """Let a frozen machine go on."""
-        await self._act(key, Deed.RESUME, "", Power.ON)
+        await self._act(key, MachineAction.RESUME, "", Power.ON)
 
     async def reset(self, key: str, token: str) -> None:
         """Boot a machine anew."""
-        await self._act(key, Deed.REBOOT, token, Power.ON)
+        await self._act(key, MachineAction.REBOOT, token, Power.ON)
 
-    async def _act(self, key: str, deed: Deed, token: str, wanted: Power) -> None:
-        (outcome,) = await finish_call(self._driver.act(deed, [Ref(key, None, token)]))
-        gone = isinstance(outcome, Refused) and outcome.why is Why.NOT_FOUND and wanted is Power.OFF
+    async def _act(self, key: str, deed: MachineAction, token: str, wanted: Power) -> None:
+        (outcome,) = await finish_call(self._driver.act(deed, [MachineRef(key, None, token)]))
+        gone = isinstance(outcome, CallRefused) and outcome.why is RefusalReason.NOT_FOUND and wanted is Power.OFF
         if not gone:
             await self._conflict_or_answered(key, outcome, wanted)
             await self._until(key, wanted)
 
     async def _conflict_or_answered(self, key: str, outcome: Outcome, wanted: Power) -> None:
         """Look whether what was refused is so already, or may be allowed in a moment."""
-        if isinstance(outcome, Refused) and outcome.why is Why.CONFLICT:
+        if isinstance(outcome, CallRefused) and outcome.why is RefusalReason.CONFLICT:
             power = await self.look(key)
             if power is Power.CHANGING:
                 raise Temporary(outcome.message)
@@ -111,25 +120,25 @@ class Driven:
 
     async def was_reset(self, key: str, token: str) -> bool | None:
         """Tell whether a reset was done, by the tokens that the driver shows."""
-        shown = next((one for one in (await self._driver.observe([key])).seen if one.key == key), None)
+        shown = next((one for one in (await self._driver.observe([key])).machines if one.key == key), None)
         if shown is None:
             return None
-        if token in shown.tokens:
+        if token in shown.reboot_tokens:
             return True
-        return False if self._driver.caps.shows_tokens and shown.begun != token else None
+        return False if self._driver.caps.lists_reboot_tokens and shown.unconfirmed_reboot != token else None
 
     async def survey(self, keys: Collection[str]) -> dict[str, Power]:
         """Say what machines are, by one listing; who is not in it has ended only where it is complete."""
         listing = await self._driver.observe(keys)
-        shown = {one.key: POWERS.get(one.state, Power.CHANGING) for one in listing.seen}
-        ended = [one for one in listing.seen if shown[one.key] is Power.OFF]
+        shown = {one.key: POWERS.get(one.state, Power.CHANGING) for one in listing.machines}
+        ended = [one for one in listing.machines if shown[one.key] is Power.OFF]
         self._troubles.update((one.key, one.details.get("complaint", one.native_state)) for one in ended)
         return {key: shown.get(key, Power.OFF if listing.complete else Power.UNKNOWN) for key in keys}
 
     async def present(self) -> Presence:
         """Say which machines are there; those that have ended are not."""
         listing = await self._driver.observe()
-        there = (one.key for one in listing.seen if POWERS.get(one.state) is not Power.OFF)
+        there = (one.key for one in listing.machines if POWERS.get(one.state) is not Power.OFF)
         return Presence(frozenset(there), listing.complete)
 
     async def attach(self, key: str, disk: Plugged) -> None:

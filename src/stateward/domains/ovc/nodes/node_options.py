@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from stateward.domains.ovc.model import NodeSpec
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.qemu.hardware import Hardware
 from stateward.drivers.simulated.faults import CALM, tempered
 from stateward.errors import BadInput, UnknownName
@@ -45,7 +45,7 @@ def check_options(spec: NodeSpec) -> None:
         if spec.driver == "simulated":
             tempered(CALM, spec.options)
         if spec.driver == "qemu":
-            Hardware(Place("ovc", spec.name, options=spec.options))
+            Hardware(ProviderRegion("ovc", spec.name, options=spec.options))
     except UnknownName as error:
         raise BadInput(f"options.{error.name}", error.name, f"one of {', '.join(sorted(error.known))}") from error
     except BadInput as error:

@@ -8,7 +8,7 @@ from stateward.domains.ovc.lifecycle import NODE
 from stateward.domains.ovc.model import NodeSpec, file_name_of, spec_of
 from stateward.domains.ovc.nodes.driver_node import Driven
 from stateward.domains.ovc.nodes.port import Hypervisor
-from stateward.drivers import Place
+from stateward.drivers import ProviderRegion
 from stateward.drivers.confinement import Confinement
 from stateward.drivers.simulated import SimulatedCloud, SimulatedDriver
 from stateward.drivers.simulated.cloud_file import CloudUnavailable
@@ -75,7 +75,7 @@ class Nodes:
             self._cloud = SimulatedCloud(self._folder / "simulated.db")
         self._cloud.register_image(PROVIDER, Image("any", "none"))
         self._cloud.register_spec(PROVIDER, Spec(SIZE, 1, 1.0, 0.0))
-        place = Place(PROVIDER, node, options=spec.options)
+        place = ProviderRegion(PROVIDER, node, options=spec.options)
         return Driven(SimulatedDriver(place, self._cloud, self._meter), "any", SIZE)
 
     def _process(self, node: str, spec: NodeSpec) -> Hypervisor:
@@ -90,9 +90,9 @@ class Nodes:
 
         return Emulated(QemuHost(self._place(node, spec), self._meter))
 
-    def _place(self, node: str, spec: NodeSpec) -> Place:
+    def _place(self, node: str, spec: NodeSpec) -> ProviderRegion:
         """Return where a node of this host has its machines."""
-        return Place(PROVIDER, node, options={**spec.options, "folder": str(self._folder / "nodes" / node)})
+        return ProviderRegion(PROVIDER, node, options={**spec.options, "folder": str(self._folder / "nodes" / node)})
 
     def without_folders(self, text: str) -> str:
         """Return an error with the names of our files alone: where they are on this host is nobody's business."""
