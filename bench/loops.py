@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from uvloop import new_event_loop
 
-from stateward.server.collector import settle_collector
+from stateward.server.runtime_tuning import settle_collector
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from stateward.config import Config
 from stateward.domains.mci.api import routes
 from stateward.domains.mci.model import vm_of
 from stateward.server.app import create_app
-from stateward.server.windows import Windows
+from stateward.server.live.feeds import Windows
 from stateward.store.sqlite.connections import Settings, open_writer
 
 SMALL, LARGE, OTHERS = 1_000, 10_000, 40

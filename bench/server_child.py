@@ -30,12 +30,12 @@ from stateward.server import run
 from stateward.server.app import create_app
 from stateward.server.asked import Ask
 from stateward.server.classes import state_classes
-from stateward.server.collector import settle_collector
-from stateward.server.observing import ObservedEngine
+from stateward.server.live.feeds import Windows
+from stateward.server.live.live_routes import ROUTES
 from stateward.server.presenting import Presenter
-from stateward.server.sockets import ROUTES
-from stateward.server.traces import NoTraces
-from stateward.server.windows import Windows
+from stateward.server.runtime_tuning import settle_collector
+from stateward.server.telemetry.observed_engine import ObservedEngine
+from stateward.server.telemetry.traces import NoTraces
 from stateward.server.wire import AcceptedView, ObjectView
 from stateward.store import open_store
 

@@ -20,11 +20,13 @@ from stateward.access.tokens import token_kind
 from stateward.config import Config
 from stateward.domains.registry import lifecycles
 from stateward.engine import Denied, Engine, Kind, LockRequest
-from stateward.server import console, events, metrics, sockets
 from stateward.server.app import create_app
-from stateward.server.folder import DataFolder
+from stateward.server.data_dir import DataFolder
+from stateward.server.live import live_routes
+from stateward.server.live.feeds import Windows
+from stateward.server.routes import console
 from stateward.server.run import Server, listener_of, settings_of
-from stateward.server.windows import Windows
+from stateward.server.telemetry import prometheus_metrics
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.filters import Page, Selector
@@ -118,8 +120,8 @@ async def open_stage(
             engine,
             tokens,
             config,
-            routes=(*metrics.ROUTES, *console.ROUTES),
-            api_routes=(*sockets.ROUTES, *events.ROUTES, *console.API_ROUTES),
+            routes=(*prometheus_metrics.ROUTES, *console.ROUTES),
+            api_routes=(*live_routes.ROUTES, *console.API_ROUTES),
         )
         async with Windows(engine) as windows:
             app.state.windows, app.state.metrics = windows, windows.metrics

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.server.copies import back_up
+from stateward.server.store_backup import back_up
 from stateward.store import Selector
 from stateward.store.errors import Unavailable
 from stateward.store.sqlite import SqliteStore

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stateward.server.copies import back_up
+from stateward.server.store_backup import back_up
 from stateward.store import EVERYTHING, Changes, Selector, Topic, Tx
 from stateward.store.errors import Replaced, Unavailable
 from stateward.store.sqlite import SqliteStore

@@ -20,39 +20,50 @@ from stateward.access.lifecycle import TOKEN
 from stateward.access.quotas import QUOTA, Quotas
 from stateward.config import Config
 from stateward.engine import Engine
-from stateward.server import (
-    actions,
+from stateward.server.auth.audit import AuditLog
+from stateward.server.auth.authenticator import Door
+from stateward.server.auth.client_address import Peers, read_networks
+from stateward.server.auth.middleware import Entrance, settle_guards, settle_plain_routes
+from stateward.server.classes import state_classes
+from stateward.server.http.body_decoding import StrictJson
+from stateward.server.http.problems import answer
+from stateward.server.http.security_headers import wanted_headers
+from stateward.server.openapi.document import openapi_config
+from stateward.server.routes import (
+    action_routes,
     admin,
     health,
     journal,
-    kinds,
-    looking,
+    kind_routes,
+    object_details,
     objects,
     operations,
-    pruning,
-    quotas,
+    quota_routes,
+    retention,
     stuck,
-    waiting,
+    token_routes,
+    why_routes,
 )
-from stateward.server import (
-    tokens as token_routes,
-)
-from stateward.server.audit import AuditLog
-from stateward.server.classes import state_classes
-from stateward.server.door import Door
-from stateward.server.drawings import Drawings
-from stateward.server.entrance import Entrance, settle_guards, settle_plain_routes
-from stateward.server.headers import wanted_headers
-from stateward.server.openapi import openapi_config
-from stateward.server.peers import Peers, read_networks
-from stateward.server.problems import answer
+from stateward.server.routes.composite_actions import Wholes
+from stateward.server.routes.kind_routes import Drawings
 from stateward.server.service import Call, Service
-from stateward.server.strict import StrictJson
-from stateward.server.wholes import Wholes
 
 BASE = "/api/v1"
 NO_WHOLES = Wholes()
-MODULES = (kinds, objects, looking, waiting, actions, operations, journal, admin, stuck, pruning, token_routes, quotas)
+MODULES = (
+    kind_routes,
+    objects,
+    object_details,
+    why_routes,
+    action_routes,
+    operations,
+    journal,
+    admin,
+    stuck,
+    retention,
+    token_routes,
+    quota_routes,
+)
 
 
 def create_app(

@@ -23,24 +23,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access import Tokens
-from stateward.access.quotas import QuotaGuard
+from stateward.access.quotas import QuotaGuard, quota_kind
+from stateward.access.tokens import token_kind
 from stateward.config import Config, masked
 from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.domains.registry import load_plugins
 from stateward.drivers.confinement import Confinement
+from stateward.engine import Kind
+from stateward.engine.maintenance.retention import history_kind
 from stateward.errors import BadInput, StatewardError
-from stateward.server import console, events, metrics, sockets
 from stateward.server.app import create_app
-from stateward.server.collector import settle_collector
-from stateward.server.equipment import kinds_of
-from stateward.server.folder import DataFolder, make_private
-from stateward.server.metrics import CountingCalls, Metrics, ProviderCalls
-from stateward.server.observing import ObservedEngine
-from stateward.server.protocols import HEAD_LIMIT, WebSockets, http_protocol
-from stateward.server.pruning import pruning
-from stateward.server.traces import NoTraces, Traces, TracingCalls, start_traces
-from stateward.server.wholes import Wholes
-from stateward.server.windows import Windows
+from stateward.server.connection_limits import HEAD_LIMIT, WebSockets, http_protocol
+from stateward.server.data_dir import DataFolder, make_private
+from stateward.server.live import live_routes
+from stateward.server.live.feeds import Windows
+from stateward.server.routes import console
+from stateward.server.routes.composite_actions import Wholes
+from stateward.server.routes.retention import pruning
+from stateward.server.runtime_tuning import settle_collector
+from stateward.server.telemetry import prometheus_metrics
+from stateward.server.telemetry.observed_engine import ObservedEngine
+from stateward.server.telemetry.prometheus_metrics import CountingCalls, Metrics, ProviderCalls
+from stateward.server.telemetry.traces import NoTraces, Traces, TracingCalls, start_traces
 from stateward.store import open_store
 from stateward.store.port import Store
 
@@ -150,8 +154,8 @@ async def opened(config: Config, traces: Traces | None = None) -> AsyncIterator[
             engine,
             tokens,
             config,
-            routes=(*metrics.ROUTES, *console.ROUTES, *domains),
-            api_routes=(*sockets.ROUTES, *events.ROUTES, *console.API_ROUTES),
+            routes=(*prometheus_metrics.ROUTES, *console.ROUTES, *domains),
+            api_routes=(*live_routes.ROUTES, *console.API_ROUTES),
             wholes=Wholes(plugins),
         )
         async with Windows(engine) as windows:
@@ -369,3 +373,8 @@ def on_the_best_loop(program: Awaitable[None]) -> None:
         return
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run())
+
+
+def kinds_of(plugins: Sequence[DomainPlugin]) -> list[Kind]:
+    """Return every kind that a server knows: those of the domains, and the deployment's own."""
+    return [*(kind for plugin in plugins for kind in plugin.kinds), token_kind(), quota_kind(), history_kind()]

@@ -1,6 +1,6 @@
 """What every call needs: the engine, who may do what, and the limits in force."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from litestar import Request
 from litestar.connection import ASGIConnection
@@ -11,14 +11,16 @@ from stateward.access import Grant, Tokens
 from stateward.access.quotas import Quotas
 from stateward.config import Config
 from stateward.engine import Engine
-from stateward.server.audit import AuditLog
+from stateward.server.auth.audit import AuditLog
+from stateward.server.auth.authenticator import Door
 from stateward.server.classes import StateClasses
-from stateward.server.door import Door
-from stateward.server.drawings import Drawings
-from stateward.server.headers import Headers
+from stateward.server.http.security_headers import Headers
 from stateward.server.presenting import Presenter, sees_internal
-from stateward.server.wholes import Wholes
+from stateward.server.routes.composite_actions import Wholes
 from stateward.store.port import Reader
+
+if TYPE_CHECKING:  # its routes import this module
+    from stateward.server.routes.kind_routes import Drawings
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -33,7 +35,7 @@ class Service(Struct, frozen=True):
     door: Door
     audit: AuditLog
     classes: StateClasses
-    drawings: Drawings
+    drawings: "Drawings"
     headers: Headers
     wholes: Wholes
 

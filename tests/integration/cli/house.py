@@ -18,9 +18,9 @@ from stateward.access.tokens import token_kind
 from stateward.cli.commands import register, serve_folder
 from stateward.config import Config
 from stateward.engine import Engine, Route
-from stateward.server import events, sockets
 from stateward.server.app import create_app
-from stateward.server.windows import Windows
+from stateward.server.live import live_routes
+from stateward.server.live.feeds import Windows
 from stateward.store import open_store
 from tests.integration.engine.plant import PUMP, Plant
 
@@ -71,7 +71,7 @@ class House:
         async with Engine(open_store(config.store_url), kinds, lease=3.0) as self.engine:
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
-            app = create_app(self.engine, self.tokens, config, api_routes=[*events.ROUTES, *sockets.ROUTES])
+            app = create_app(self.engine, self.tokens, config, api_routes=live_routes.ROUTES)
             async with Windows(self.engine) as windows:
                 app.state["windows"] = windows
                 await self._listen(app)

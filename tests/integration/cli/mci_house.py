@@ -19,10 +19,10 @@ from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine
-from stateward.server import events, sockets
 from stateward.server.app import create_app
-from stateward.server.wholes import Wholes
-from stateward.server.windows import Windows
+from stateward.server.live import live_routes
+from stateward.server.live.feeds import Windows
+from stateward.server.routes.composite_actions import Wholes
 from stateward.store import open_store
 from tests.integration.cli.house import House
 from tests.integration.engine.plant import Plant
@@ -54,7 +54,7 @@ class MciHouse(House):
                 self.tokens,
                 config,
                 routes=self.plugin.routes or routes(self.plugin),
-                api_routes=[*events.ROUTES, *sockets.ROUTES],
+                api_routes=live_routes.ROUTES,
                 wholes=Wholes([self.plugin]),
             )
             async with Windows(self.engine) as windows:

@@ -24,9 +24,9 @@ from stateward.config import Config
 from stateward.domains.edge.plugin import EdgePlugin
 from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
-from stateward.server import events, sockets
 from stateward.server.app import create_app
-from stateward.server.windows import Windows
+from stateward.server.live import live_routes
+from stateward.server.live.feeds import Windows
 from stateward.store import open_store
 from tests.integration.cli.house import House
 from tests.integration.engine.plant import Plant
@@ -48,7 +48,7 @@ class EdgeHouse(House):
         async with engine as self.engine, self.plugin.running(engine, works=True):
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
-            routes = [*events.ROUTES, *sockets.ROUTES]
+            routes = live_routes.ROUTES
             app = create_app(self.engine, self.tokens, config, routes=self.plugin.routes, api_routes=routes)
             async with Windows(self.engine) as windows:
                 app.state["windows"] = windows

@@ -22,9 +22,9 @@ from stateward.domains.ovc.settings import Settings
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import CALM, SimulatedCloud
 from stateward.engine import Engine
-from stateward.server import events, sockets
 from stateward.server.app import create_app
-from stateward.server.windows import Windows
+from stateward.server.live import live_routes
+from stateward.server.live.feeds import Windows
 from stateward.store import open_store
 from stateward.store.records import Key
 from tests.integration.cli.house import House
@@ -48,9 +48,7 @@ class OvcHouse(House):
         async with engine as self.engine, plugin.running(engine, works=True):
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
-            app = create_app(
-                self.engine, self.tokens, config, routes=plugin.routes, api_routes=[*events.ROUTES, *sockets.ROUTES]
-            )
+            app = create_app(self.engine, self.tokens, config, routes=plugin.routes, api_routes=live_routes.ROUTES)
             async with Windows(self.engine) as windows:
                 app.state["windows"] = windows
                 await self._listen(app)

@@ -15,9 +15,10 @@ from stateward.config import Config
 from stateward.domains.ovc.lifecycle import ACCOUNT, VM
 from stateward.engine import Engine, Handler, Job, Kind
 from stateward.lifecycle import Lifecycle
-from stateward.server import events, metrics, sockets
 from stateward.server.app import BASE, create_app
-from stateward.server.windows import Windows
+from stateward.server.live import live_routes
+from stateward.server.live.feeds import Windows
+from stateward.server.telemetry import prometheus_metrics
 from stateward.store import open_store
 from stateward.store.port import Store
 from tests.integration.engine.plant import Plant
@@ -134,8 +135,8 @@ async def open_house(
             engine,
             tokens,
             config or Config(rate=1_000_000, wrong_tokens=1_000_000),
-            routes=metrics.ROUTES,
-            api_routes=(*sockets.ROUTES, *events.ROUTES),
+            routes=prometheus_metrics.ROUTES,
+            api_routes=live_routes.ROUTES,
             clock=clock,
         )
         windows = await stack.enter_async_context(Windows(engine))

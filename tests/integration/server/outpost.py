@@ -16,11 +16,12 @@ from stateward.access import Role, Tokens
 from stateward.access.tokens import ANY
 from stateward.config import Config
 from stateward.engine import Engine
-from stateward.server import events, metrics, sockets
 from stateward.server.app import create_app
-from stateward.server.metrics import CountingCalls
+from stateward.server.live import live_routes
+from stateward.server.live.feeds import Windows
 from stateward.server.run import Server, settings_of
-from stateward.server.windows import Windows
+from stateward.server.telemetry import prometheus_metrics
+from stateward.server.telemetry.prometheus_metrics import CountingCalls
 from stateward.store import open_store
 from tests.simulated_clouds import SimulatedClouds, Temper, all_kinds
 
@@ -104,7 +105,7 @@ async def open_outpost(folder: Path, temper: Temper = AT_ONCE, **settings: Any) 
         clouds.engine = engine
         tokens = Tokens(engine)
         admin, _ = await tokens.issue("admin", Role.ADMIN, [ANY])
-        app = create_app(engine, tokens, config, routes=metrics.ROUTES, api_routes=(*sockets.ROUTES, *events.ROUTES))
+        app = create_app(engine, tokens, config, routes=prometheus_metrics.ROUTES, api_routes=live_routes.ROUTES)
         async with Windows(engine) as windows:
             app.state.windows, app.state.metrics = windows, windows.metrics
             listener = socket.create_server(("127.0.0.1", 0))

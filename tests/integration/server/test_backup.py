@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateward.engine import Engine
-from stateward.server.copies import CannotCopy, back_up, embedded, restore
+from stateward.server.store_backup import CannotCopy, back_up, embedded, restore
 from stateward.store import open_store
 from stateward.store.errors import NotADatabase, WrongSchema
 from stateward.store.filters import JournalFilter, Page, Selector

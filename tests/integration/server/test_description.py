@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from stateward.server import asked
-from stateward.server.examples import EXAMPLES
+from stateward.server.openapi.examples import EXAMPLES
 from tests.integration.server.house import House
 from tests.integration.server.test_rights import RULES, routes
 

@@ -7,8 +7,8 @@ from litestar.routes import HTTPRoute
 from stateward.access import Role, Tokens
 from stateward.config import Config
 from stateward.server.app import BASE
-from stateward.server.door import FRESH
-from stateward.server.entrance import PLAIN
+from stateward.server.auth.authenticator import FRESH
+from stateward.server.auth.middleware import PLAIN
 from stateward.store.errors import Unavailable
 from tests.integration.server.house import NS, House, open_house
 

@@ -1,7 +1,7 @@
 import pytest
 
 from stateward.config import Config
-from stateward.server.headers import ALWAYS
+from stateward.server.http.security_headers import ALWAYS
 from tests.integration.server.house import NS, House, open_house
 
 

@@ -11,7 +11,7 @@ from stateward.access import Role
 from stateward.domains.plugin import CompositeParts, DomainPlugin
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.errors import NoneAllowed
-from stateward.server.wholes import Wholes
+from stateward.server.routes.composite_actions import Wholes
 from tests.integration.engine.plant import PUMP as PUMPS
 from tests.integration.engine.plant import STATION
 from tests.integration.server.house import NS, Answer, House, open_house

@@ -11,8 +11,8 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from stateward.config import describe
 from stateward.domains.registry import sections
-from stateward.server.metrics import Metrics
-from stateward.server.survey import Survey
+from stateward.server.telemetry.prometheus_metrics import Metrics
+from stateward.server.telemetry.snapshot import Survey
 from tests.integration.server.processes import run
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

@@ -12,7 +12,7 @@ import pytest
 from stateward.config import Config
 from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.maintenance.retention import prune
-from stateward.server.pruning import pruning
+from stateward.server.routes.retention import pruning
 from stateward.server.run import opened
 from stateward.store.port import Store
 from stateward.store.records import Key
@@ -180,7 +180,7 @@ async def until_gone(store: Store) -> None:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the first turn begin at once."""
-    monkeypatch.setattr("stateward.server.pruning.SPREAD", 0.0)
+    monkeypatch.setattr("stateward.server.routes.retention.SPREAD", 0.0)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from stateward.access import Right, Role
 from stateward.access.tokens import SYSTEM
 from stateward.config import Config
 from stateward.server.app import create_app
-from stateward.server.auth import needs
+from stateward.server.auth.guards import needs
 from tests.integration.server.house import NS, House
 
 Rule = Literal["everybody", "read", "read in shop", "read everywhere", "act in shop", "govern"]

@@ -11,7 +11,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from stateward.access import Role
-from stateward.server import protocols
+from stateward.server import connection_limits
 from tests.integration.server.outpost import PATIENT, Outpost, lines_until, open_outpost, said, until
 
 
@@ -239,7 +239,7 @@ async def test_a_slow_reader_holds_nobody_up_and_is_dropped(outpost: Outpost) ->
 async def test_a_slow_reader_is_told_why_behind_what_it_had_not_read(
     outpost: Outpost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocols, "CUT_AFTER", PATIENT)
+    monkeypatch.setattr(connection_limits, "CUT_AFTER", PATIENT)
     outpost.windows.stream.patience = 0.2
     slow = await raw_reader(outpost)
     await flooded(outpost)

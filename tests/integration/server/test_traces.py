@@ -12,9 +12,9 @@ from stateward.config import Config
 from stateward.domains.mci.lifecycle import VM
 from stateward.engine import Handler, Job, Kind
 from stateward.server.app import create_app
-from stateward.server.metrics import ProviderCalls
-from stateward.server.observing import ObservedEngine, observed
-from stateward.server.traces import NoTraces, OpenTelemetry, TracingCalls, start_traces
+from stateward.server.telemetry.observed_engine import ObservedEngine, observed
+from stateward.server.telemetry.prometheus_metrics import ProviderCalls
+from stateward.server.telemetry.traces import NoTraces, OpenTelemetry, TracingCalls, start_traces
 from stateward.store import open_store
 from stateward.store.filters import Selector
 from tests.integration.server.outpost import AT_ONCE, PATIENT

@@ -12,8 +12,8 @@ from websockets.exceptions import ConnectionClosed
 from stateward.access import Tokens
 from stateward.config import Config
 from stateward.server.app import BASE
-from stateward.server.audit import MOST_LINES
-from stateward.server.door import FRESH, WRONG_SPAN
+from stateward.server.auth.audit import MOST_LINES
+from stateward.server.auth.authenticator import FRESH, WRONG_SPAN
 from tests.integration.server.house import NS, House, open_house
 from tests.integration.server.outpost import open_outpost
 
@@ -142,7 +142,7 @@ async def test_a_thousand_refused_attempts_are_a_few_lines_and_a_count(
 async def test_the_counts_of_addresses_do_not_grow_without_an_end(
     house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stateward.server.audit.MOST_PEERS", 5)
+    monkeypatch.setattr("stateward.server.auth.audit.MOST_PEERS", 5)
     for number in range(50):
         await tried(house, wrong(number), f"198.51.100.{number}")
     assert len(house.app.state.service.audit._attempts) == 6

@@ -33,9 +33,9 @@ from stateward.drivers.aws.credential_refs import read_credential
 from stateward.drivers.aws.security_groups import wanted_rules
 from stateward.errors import StatewardError
 from stateward.locks import parse_path
-from stateward.server.credentials import presented, token_id
-from stateward.server.etags import wanted_versions
-from stateward.server.stream import Closed, _first_word
+from stateward.server.auth.credentials import presented, token_id
+from stateward.server.http.preconditions import wanted_versions
+from stateward.server.live.journal_stream import Closed, _first_word
 from stateward.store.postgres.listener import decode_topics
 
 Read = Callable[[str, Path], Any]

@@ -3,7 +3,7 @@ import sys
 
 PROGRAM = """
 import gc
-from stateward.server.collector import settle_collector
+from stateward.server.runtime_tuning import settle_collector
 
 class Ring:
     gone = 0

@@ -3,7 +3,7 @@ from base64 import b64encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.server.credentials import LONGEST, presented, token_id
+from stateward.server.auth.credentials import LONGEST, presented, token_id
 
 tokens = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=LONGEST)
 headers = st.lists(st.tuples(st.sampled_from([b"authorization", b"x-auth-token", b"accept"]), st.binary()))

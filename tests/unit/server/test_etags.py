@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.server.etags import NEVER, etag_of, unchanged, wanted_versions
+from stateward.server.http.preconditions import NEVER, etag_of, unchanged, wanted_versions
 
 versions = st.integers(min_value=1, max_value=10**17)
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stateward.access.tokens import ANY, SYSTEM
-from stateward.server import feed as feeds
-from stateward.server.feed import Feed, Interest
+from stateward.server.live import journal_feed as feeds
+from stateward.server.live.journal_feed import Feed, Interest
 from stateward.store.errors import Unavailable
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Topic
@@ -195,7 +195,7 @@ async def test_a_store_that_fails_for_a_while_costs_no_line() -> None:
     feed = await opened(journal)
     journal.broken = True
     journal.commit(("a", "x"))
-    with patch("stateward.server.feed.RETRY", 0.0):
+    with patch("stateward.server.live.journal_feed.RETRY", 0.0):
         await asyncio.sleep(0.01)
         journal.broken = False
         assert await read(feed, EVERYBODY, 0, 1) == [1]

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.server import limits
-from stateward.server.limits import Buckets
+from stateward.server.auth import rate_limit
+from stateward.server.auth.rate_limit import Buckets
 
 
 class Clock:
@@ -59,7 +59,7 @@ def test_each_name_has_a_bucket_of_its_own() -> None:
 def test_full_buckets_are_forgotten_and_empty_ones_are_not() -> None:
     clock = Clock()
     buckets = Buckets(1, clock)
-    for number in range(limits.MOST_BUCKETS):
+    for number in range(rate_limit.MOST_BUCKETS):
         buckets.wait(str(number))
     clock.now += 10
     assert buckets.wait("busy") == 0
@@ -75,14 +75,14 @@ def test_a_bucket_that_is_overdrawn_has_to_fill_first_but_not_for_ever() -> None
     assert buckets.delay("a") == 3.0
     for _ in range(1000):
         buckets.charge("a")
-    assert buckets.delay("a") <= limits.LONGEST_DEBT + 1
+    assert buckets.delay("a") <= rate_limit.LONGEST_DEBT + 1
 
 
 def test_buckets_that_are_all_in_use_are_bounded_and_the_emptiest_stay() -> None:
     buckets = Buckets(1, Clock(), 5.0)
     for _ in range(5):
         buckets.charge("attacker")
-    for number in range(3 * limits.MOST_BUCKETS):
+    for number in range(3 * rate_limit.MOST_BUCKETS):
         buckets.charge(str(number))
-    assert len(buckets._full_at) <= limits.MOST_BUCKETS
+    assert len(buckets._full_at) <= rate_limit.MOST_BUCKETS
     assert buckets.delay("attacker") > 0

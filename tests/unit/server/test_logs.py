@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.server.logs import JsonForm, TextForm, redacted, start_logging, working_on
+from stateward.server.telemetry.logs import JsonForm, TextForm, redacted, start_logging, working_on
 from stateward.store.errors import Replaced
 
 TOKEN = "sw_0123456789ab_Zm9v-YmFy_c2VjcmV0c2VjcmV0c2VjcmV0"

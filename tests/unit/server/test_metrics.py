@@ -5,8 +5,8 @@ from prometheus_client import CollectorRegistry
 from stateward.domains.registry import lifecycles
 from stateward.engine import Kind
 from stateward.lifecycle import HEALER, USER, WORKER
-from stateward.server.metrics import Metrics, ProviderCalls
-from stateward.server.survey import LaneSurvey, Survey
+from stateward.server.telemetry.prometheus_metrics import Metrics, ProviderCalls
+from stateward.server.telemetry.snapshot import LaneSurvey, Survey
 from stateward.store.records import JournalEntry
 
 SURVEY = Survey({("mci.vm", "Running"): 4}, [LaneSurvey("aws/eu", 2, 7, True, 3, 12.5)], 5, 2, 1, 33.0)

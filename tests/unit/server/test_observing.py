@@ -4,8 +4,8 @@ from msgspec.structs import asdict
 
 from stateward.engine import Handler, Job, Kind
 from stateward.engine.handlers import ObservedOutcome
-from stateward.server.observing import observed
-from stateward.server.traces import NoTraces
+from stateward.server.telemetry.observed_engine import observed
+from stateward.server.telemetry.traces import NoTraces
 from tests.integration.engine.plant import PUMP
 
 

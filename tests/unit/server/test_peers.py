@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from stateward.errors import BadInput
-from stateward.server.peers import Peers, read_networks
+from stateward.server.auth.client_address import Peers, read_networks
 
 
 def scope(address: str | None, *forwarded: str) -> Any:

@@ -14,10 +14,10 @@ from litestar.routes import HTTPRoute
 from litestar.types import Receive
 from msgspec import Struct
 
+from stateward.server.http.body_decoding import StrictJson
+from stateward.server.http.fast_path import Plain, is_plain, whole_body
 from stateward.server.names import IdempotencyKey, Ns
-from stateward.server.plain import Plain, is_plain, whole_body
 from stateward.server.service import Call
-from stateward.server.strict import StrictJson
 
 BODY = b'{"n": 3}'
 Labels = Annotated[list[str] | None, QueryParameter(name="label")]

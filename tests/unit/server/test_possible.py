@@ -2,7 +2,7 @@ import pytest
 
 from stateward.domains.registry import lifecycles
 from stateward.lifecycle import Lifecycle, Move, decide
-from stateward.server.possible import possible
+from stateward.server.routes.object_details import possible
 from tests.integration.engine.plant import PUMP
 
 

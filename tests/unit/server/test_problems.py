@@ -21,9 +21,9 @@ from stateward.engine.errors import (
 from stateward.engine.requests import LockRequest
 from stateward.errors import BadInput, StatewardError, UnknownName
 from stateward.lifecycle import Refusal, decide
-from stateward.server.problems import clean, encoded, problem, problem_of
-from stateward.server.refusals import Forbidden, NotAuthenticated, NotReady, TooMany
-from stateward.server.strict import BadBody, bad_body
+from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
+from stateward.server.http.body_decoding import BadBody, bad_body
+from stateward.server.http.problems import clean, encoded, problem, problem_of
 from stateward.store.errors import Busy, ReadOnly, Replaced, Unfit
 from stateward.store.records import Status
 from tests.integration.engine.plant import PUMP

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.server.reasons import Around, Lanes, Reason, Reporting, why_waiting
+from stateward.server.routes.wait_reasons import Around, Lanes, Reason, Reporting, why_waiting
 from stateward.store.port import LaneLoad
 from stateward.store.records import Lane, Lock, Worker, WorkItem
 

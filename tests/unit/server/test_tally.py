@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from stateward.domains.registry import lifecycles
 from stateward.engine import Kind
 from stateward.lifecycle import HEALER, USER, WORKER
-from stateward.server import tally
-from stateward.server.tally import RESULTS, Tally, Told
+from stateward.server.telemetry import journal_classifier
+from stateward.server.telemetry.journal_classifier import RESULTS, Tally, Told
 from stateward.store.records import JournalEntry
 
 KINDS = [Kind(one) for one in lifecycles()]
@@ -71,22 +71,26 @@ def test_work_of_a_lost_worker_is_handed_over() -> None:
 
 def test_a_kind_that_this_process_does_not_know_is_counted_all_the_same() -> None:
     read = Tally([]).read
-    assert read(line("other", USER, "go", "here", "there")) == ("other", tally.OTHER, "moved")
+    assert read(line("other", USER, "go", "here", "there")) == ("other", journal_classifier.OTHER, "moved")
     assert read(line("other", WORKER, "succeeded", "there", "here")) == ("other", "succeeded", "succeeded")
 
 
 def test_what_no_table_has_is_no_label_whoever_wrote_it() -> None:
     read = Tally(KINDS).read
     booked = line("leases.host", "controller", "booked from 10:00 to 11:00", "up", "up")
-    assert read(booked) == ("leases.host", tally.OTHER, "moved")
-    assert read(line("mci.vm", WORKER, "rejected: x" * 9, None, None)) == ("mci.vm", tally.OTHER, "rejected")
+    assert read(booked) == ("leases.host", journal_classifier.OTHER, "moved")
+    assert read(line("mci.vm", WORKER, "rejected: x" * 9, None, None)) == (
+        "mci.vm",
+        journal_classifier.OTHER,
+        "rejected",
+    )
 
 
 def test_no_more_operations_are_remembered_than_may_be() -> None:
     many = Tally(KINDS)
-    for number in range(tally.MOST_REMEMBERED + 10):
+    for number in range(journal_classifier.MOST_REMEMBERED + 10):
         many.read(line("mci.vm", USER, "suspend", "Running", "Suspending", f"op-{number}"))
-    assert len(many._begun) == tally.MOST_REMEMBERED
+    assert len(many._begun) == journal_classifier.MOST_REMEMBERED
 
 
 MOVES = [(kind.name, move) for kind in KINDS for move in kind.lifecycle.every_move()]

@@ -10,7 +10,7 @@ from stateward.client.output import Json, out, print_json
 from stateward.config import masked
 
 if TYPE_CHECKING:
-    from stateward.server.copies import Copied
+    from stateward.server.store_backup import Copied
 
 Target = Annotated[Path, typer.Argument(metavar="FILE", help="The file that the copy goes into; it must not exist.")]
 Source = Annotated[Path, typer.Argument(metavar="FILE", help="A copy that `stateward backup` has made.")]
@@ -19,7 +19,7 @@ Replace = Annotated[bool, typer.Option("--replace", help="Give up the database t
 
 def backup(file: Target, config: File = None, data: Data = None, database: Database = None, json: Json = False) -> None:
     """Copy the embedded database into a file; servers may go on using it meanwhile."""
-    from stateward.server.copies import back_up, embedded
+    from stateward.server.store_backup import back_up, embedded
 
     where = in_force(config, {"data": data, "database": database}).config.store_url
     _tell(back_up(embedded(where), file), f"{masked(where)} is copied into {file}", json)
@@ -34,9 +34,9 @@ def restore(
     json: Json = False,
 ) -> None:
     """Put a copy in the place of the embedded database; no server may be using it."""
-    from stateward.server.copies import embedded
-    from stateward.server.copies import restore as put_back
-    from stateward.server.folder import DataFolder
+    from stateward.server.data_dir import DataFolder
+    from stateward.server.store_backup import embedded
+    from stateward.server.store_backup import restore as put_back
 
     settings = in_force(config, {"data": data, "database": database}).config
     if not settings.database:

@@ -86,7 +86,7 @@ def serve(
     """Serve the API, with a worker in the same process; the data is in a folder unless a database is named."""
     found = in_force(config, _flags(locals()))
     from stateward.server import run  # only those who serve need what serving needs
-    from stateward.server.logs import start_logging
+    from stateward.server.telemetry.logs import start_logging
 
     seal_process()
     start_logging(found.config.log_format, found.config.log_level)
@@ -111,8 +111,8 @@ def worker(
     """Work, and nothing else: any number of these share the work of a deployment on PostgreSQL."""
     settings = in_force(config, {**_flags(locals()), "worker": True}).config
     from stateward.server import run
-    from stateward.server.folder import DataFolder
-    from stateward.server.logs import start_logging
+    from stateward.server.data_dir import DataFolder
+    from stateward.server.telemetry.logs import start_logging
 
     seal_process()
     start_logging(settings.log_format, settings.log_level)

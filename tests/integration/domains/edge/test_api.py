@@ -10,7 +10,7 @@ import pytest
 
 from stateward.access import Role
 from stateward.config import Config
-from stateward.server.limits import Buckets
+from stateward.server.auth.rate_limit import Buckets
 from stateward.server.run import Opened, opened
 
 BASE = "/api/v1/edge/ns/lab"

@@ -19,7 +19,7 @@ from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import Handler, Job, Kind, ObservedOutcome, Temporary
-from stateward.server.windows import Windows, encode_line
+from stateward.server.live.feeds import Windows, encode_line
 from stateward.store import open_store
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Key

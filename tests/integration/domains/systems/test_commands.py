@@ -19,9 +19,9 @@ from stateward.config import Config
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.engine import Engine
-from stateward.server import events, sockets
 from stateward.server.app import create_app
-from stateward.server.windows import Windows
+from stateward.server.live import live_routes
+from stateward.server.live.feeds import Windows
 from stateward.store import open_store
 from tests.integration.cli.house import House
 from tests.integration.domains.systems.conftest import PATIENT, SHOP
@@ -43,7 +43,7 @@ class SystemHouse(House):
         async with engine as self.engine, plugin.running(engine, works=True):
             self.tokens = Tokens(self.engine)
             self.token, _ = await self.tokens.issue("the test", Role.ADMIN, ["*"])
-            pushed = [*events.ROUTES, *sockets.ROUTES]
+            pushed = live_routes.ROUTES
             app = create_app(self.engine, self.tokens, config, routes=plugin.routes, api_routes=pushed)
             async with Windows(self.engine) as windows:
                 app.state["windows"] = windows

@@ -11,7 +11,7 @@ from stateward.domains.systems.definition import read
 from stateward.domains.systems.plugin import SystemsPlugin
 from stateward.domains.systems.service import Actions
 from stateward.engine import Accepted
-from stateward.server.windows import encode_line
+from stateward.server.live.feeds import encode_line
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Store
 from tests.integration.domains.systems.conftest import PATIENT

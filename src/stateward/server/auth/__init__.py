@@ -1,0 +1,1 @@
+"""Authentication, authorization, rate limits and the audit log of the server."""

@@ -1,0 +1,89 @@
+"""The audit log: refused attempts, with who, where and why; never with what was presented.
+
+One line for each attempt would let an attacker fill the disk. The first attempts of an address are written at once;
+more of the same minute are counted, and the count is written at the minute's end.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Any
+
+from litestar.types import Scope
+from msgspec import Struct, field
+
+from stateward.server.auth.client_address import Peers
+from stateward.server.auth.credentials import presented, token_id
+from stateward.server.telemetry.logs import redacted
+
+log = logging.getLogger("stateward.audit")
+
+AUDITED = frozenset({401, 403, 429})
+"""The answers that tell of a refused attempt."""
+
+INTERVAL = 60.0
+"""For how many seconds attempts are counted before the count is written."""
+
+MOST_LINES = 20
+"""How many attempts of one address are written in an interval; each differs from the others."""
+
+MOST_PEERS = 1_000
+"""How many addresses are counted apart."""
+
+OTHERS = "(others)"
+
+
+class Attempts(Struct):
+    """What one address tried in an interval: what was written of it, and how many more there were, by status."""
+
+    written: set[tuple[object, ...]] = field(default_factory=set)
+    more: Counter[int] = field(default_factory=Counter)
+
+
+class AuditLog:
+    """Writes refused attempts, and counts those that would repeat a line."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._attempts: dict[str, Attempts] = {}
+
+    def refused(self, scope: Scope, status: int, why: str) -> None:
+        """Write down a refused attempt, or count it."""
+        peer = self._peers.address(scope)
+        attempts = self._attempts_of(peer)
+        ns = scope.get("path_params", {}).get("ns")
+        facts: dict[str, Any] = {
+            "status": status,
+            "method": scope.get("method", "WEBSOCKET"),
+            "route": scope.get("path_template", ""),
+            "ns": None if ns is None else redacted(ns),
+            "token": token_id(presented(scope["headers"])),
+            "peer": peer,
+        }
+        line = tuple(facts.values())
+        if line in attempts.written or len(attempts.written) >= MOST_LINES:
+            attempts.more[status] += 1
+            return
+        attempts.written.add(line)
+        said = " ".join(f"{name}={value}" for name, value in facts.items() if value)
+        log.warning("refused: %s %s", redacted(why), said, extra=facts)
+
+    def flush(self) -> None:
+        """Write all counts now."""
+        for peer in list(self._attempts):
+            self._end(peer)
+
+    def _attempts_of(self, peer: str) -> Attempts:
+        if peer not in self._attempts and len(self._attempts) >= MOST_PEERS:
+            peer = OTHERS
+        if peer not in self._attempts:
+            self._attempts[peer] = Attempts()
+            asyncio.get_running_loop().call_later(INTERVAL, self._end, peer)
+        return self._attempts[peer]
+
+    def _end(self, peer: str) -> None:
+        attempts = self._attempts.pop(peer, None)
+        for status, count in sorted(attempts.more.items()) if attempts is not None else ():
+            facts = {"status": status, "peer": peer, "count": count}
+            said = " ".join(f"{name}={value}" for name, value in facts.items() if value)
+            log.warning("refused: %d more attempts within %d s %s", count, INTERVAL, said, extra=facts)

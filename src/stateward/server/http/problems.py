@@ -1,0 +1,363 @@
+"""Problems: every error as RFC 9457 has it, with the facts that a program needs to go on.
+
+An error is turned into a problem in one place. What is told is built from the error's own fields; texts pass the same
+mask as the log's, so that a token which was put in the wrong place is not repeated. What nobody expected is logged and
+told of in one sentence.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from functools import singledispatch
+from http import HTTPStatus
+from itertools import takewhile
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException, ValidationException
+from litestar.handlers import BaseRouteHandler
+from litestar.routes import HTTPRoute
+from msgspec import Struct
+
+from stateward.access.quotas import QuotaExceeded
+from stateward.domains.plugin import MESSAGES, PLAIN_PROBLEMS
+from stateward.engine.accept.idempotency import RefusedBefore
+from stateward.engine.errors import (
+    AlreadyEnded,
+    AlreadyExists,
+    Denied,
+    KeyReused,
+    Locked,
+    NoneAllowed,
+    NoSuchOperation,
+    NotFound,
+    Occupied,
+    Refused,
+    VersionMismatch,
+)
+from stateward.errors import BadInput, StatewardError, UnknownField, UnknownName
+from stateward.lifecycle import StateClass
+from stateward.server.auth.audit import AUDITED
+from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, PriorityForbidden, TooMany
+from stateward.server.http.body_decoding import BadBody
+from stateward.server.service import service_of
+from stateward.server.telemetry.logs import redacted
+from stateward.server.wire import BlockerView, blocker_view
+from stateward.store.errors import StoreError, Unfit
+
+log = logging.getLogger("stateward.server")
+
+MEDIA_TYPE = "application/problem+json"
+FORBIDDEN = "forbidden"
+"""The code of what a domain forbids its callers, whatever the state of things."""
+PATIENCE = 1
+"""How many seconds to wait before a store that is out of reach is asked for again."""
+
+
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a request was not done. It has changed nothing; `retry` tells whether the same may succeed later."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    retry: bool | None = None
+    field: str | None = None
+    state: str | None = None
+    state_class: StateClass | None = None
+    allowed: list[str] | None = None
+    allowed_with: dict[str, list[str]] | None = None
+    missing: list[str] | None = None
+    blocker: BlockerView | None = None
+    blockers: list[BlockerView] | None = None
+    known: list[str] | None = None
+    nearest: str | None = None
+    right: str | None = None
+    version: int | None = None
+    limit: int | None = None
+    skipped: "dict[str, Problem] | None" = None
+    retry_after: int | None = None
+
+
+def problem(status: int, code: str, detail: object, **facts: Any) -> Problem:  # noqa: ANN401 - fields of Problem
+    """Return a problem with the texts that follow from its status and code."""
+    title = HTTPStatus(status).phrase
+    return Problem(type=f"urn:stateward:{code}", title=title, status=status, code=code, detail=str(detail), **facts)
+
+
+@singledispatch
+def problem_of(error: Exception) -> Problem:
+    """Return what is told of an error."""
+    log.exception("an error that nobody expected", exc_info=error)
+    return problem(500, "internal", "something went wrong here; it has been logged")
+
+
+@problem_of.register
+def _(error: StatewardError) -> Problem:
+    return problem(409, "refused", error, retry=error.retry)
+
+
+@problem_of.register
+def _(error: BadInput) -> Problem:
+    return problem(400, "bad_input", f"{error.field}: it is not {error.allowed}", field=error.field, state=error.state)
+
+
+@problem_of.register
+def _(error: UnknownField) -> Problem:
+    return problem(
+        400,
+        "bad_input",
+        f"{error.field}: it is not {error.allowed}",
+        field=error.field,
+        known=list(error.known),
+        nearest=error.nearest,
+    )
+
+
+@problem_of.register
+def _(error: BadBody) -> Problem:
+    return problem(400, "bad_input", error, field=error.field)
+
+
+@problem_of.register
+def _(error: ValidationException) -> Problem:
+    """A parameter that cannot be read, or a body that is not there."""
+    said: dict[str, Any] = {}
+    for one in error.extra if isinstance(error.extra, list) else ():
+        said = one
+        if one.get("key") != "data":  # a body that may be missing is complained of too, where anything else is wrong
+            break
+    field = str(said.get("key", "")) or "request"
+    if field == "data":
+        return problem(400, "bad_input", "body: it is missing", field="body")
+    return problem(400, "bad_input", f"{field}: {said.get('message', error.detail)}", field=field)
+
+
+@problem_of.register
+def _(error: UnknownName) -> Problem:
+    known = sorted(error.known)
+    return problem(404, error.code, error, known=known, nearest=error.nearest)
+
+
+@problem_of.register
+def _(error: NotAuthenticated) -> Problem:
+    return problem(401, "not_authenticated", error)
+
+
+@problem_of.register
+def _(error: Forbidden) -> Problem:
+    return problem(403, FORBIDDEN, error, right=error.right)
+
+
+@problem_of.register
+def _(error: PriorityForbidden) -> Problem:
+    return problem(403, FORBIDDEN, error, right=error.right, field=error.field)
+
+
+@problem_of.register
+def _(error: QuotaExceeded) -> Problem:
+    return problem(403, "quota", error, limit=error.limit, retry=error.retry)
+
+
+@problem_of.register
+def _(error: TooMany) -> Problem:
+    return problem(429, "too_many", error, retry=True, retry_after=max(1, math.ceil(error.after)))
+
+
+@problem_of.register
+def _(error: NotReady) -> Problem:
+    return problem(503, "not_ready", error, retry=True, retry_after=PATIENCE)
+
+
+@problem_of.register
+def _(error: StoreError) -> Problem:
+    log.warning("the store fails a request: %s", error)
+    return problem(503, "unavailable", error.what, retry=error.retry, retry_after=PATIENCE if error.retry else None)
+
+
+@problem_of.register
+def _(error: Unfit) -> Problem:
+    return problem(400, "bad_input", error.what, field="request")
+
+
+@problem_of.register
+def _(error: Denied) -> Problem:
+    status = HTTPStatus.FORBIDDEN if error.code == FORBIDDEN else HTTPStatus.CONFLICT
+    return problem(status, error.code, error, retry=error.retry)
+
+
+@problem_of.register(NotFound)
+@problem_of.register(NoSuchOperation)
+def _(error: Denied) -> Problem:
+    return problem(404, error.code, error)
+
+
+@problem_of.register
+def _(error: Refused) -> Problem:
+    refusal = error.refusal
+    return problem(
+        409,
+        str(refusal.reason),
+        error,
+        state=refusal.state.word,
+        state_class=refusal.state_class,
+        allowed=list(refusal.allowed_to(refusal.actor)),
+        allowed_with={event: list(needs) for event, needs in refusal.allowed_with_facts(refusal.actor).items()} or None,
+        missing=list(refusal.missing) or None,
+        blocker=None if error.blocker is None else blocker_view(error.blocker),
+        retry=error.retry,
+    )
+
+
+@problem_of.register
+def _(error: Occupied) -> Problem:
+    return problem(409, error.code, error, blocker=blocker_view(error.blocker), retry=True)
+
+
+@problem_of.register
+def _(error: Locked) -> Problem:
+    blockers = [blocker_view(one) for one in error.blockers]
+    first = blockers[0] if blockers else None
+    return problem(409, error.code, error, blocker=first, blockers=blockers, retry=True)
+
+
+@problem_of.register
+def _(error: AlreadyExists) -> Problem:
+    return problem(409, error.code, error, state=error.state, retry=False)
+
+
+@problem_of.register(KeyReused)
+@problem_of.register(AlreadyEnded)
+def _(error: Denied) -> Problem:
+    return problem(409, error.code, error, retry=False)
+
+
+STATUSES = {"BadInput": 400, "UnknownName": 404, "NotFound": 404, "VersionMismatch": 412, "QuotaExceeded": 403}
+"""The status of a refusal that is repeated from its key, by the class of the error; all others are conflicts."""
+
+
+@problem_of.register
+def _(error: RefusedBefore) -> Problem:
+    kept = error.refusal
+    status = HTTPStatus.FORBIDDEN if kept.code == FORBIDDEN else STATUSES.get(kept.error, HTTPStatus.CONFLICT)
+    allowed = None if kept.allowed is None else list(kept.allowed)
+    return problem(status, kept.code, error, retry=False, field=kept.field, state=kept.state, allowed=allowed)
+
+
+@problem_of.register
+def _(error: NoneAllowed) -> Problem:
+    skipped = {name: problem_of(why) for name, why in error.skipped.items()}
+    retry = any(one.retry for one in skipped.values())
+    return problem(409, error.code, error, skipped=skipped, retry=retry)
+
+
+@problem_of.register
+def _(error: VersionMismatch) -> Problem:
+    return problem(412, error.code, error, version=error.found)
+
+
+@problem_of.register
+def _(error: HTTPException) -> Problem:
+    if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.exception("an error that nobody expected", exc_info=error)
+        return problem(500, "internal", "something went wrong here; it has been logged")
+    return problem(error.status_code, _CODES.get(error.status_code, "bad_input"), error.detail)
+
+
+_CODES = {403: "forbidden", 404: "no_such_route", 405: "no_such_method", 406: "not_acceptable", 413: "too_large"}
+
+
+@problem_of.register
+def _(_: NotFoundException) -> Problem:
+    return problem(404, "no_such_route", "there is nothing at this path")
+
+
+@problem_of.register
+def _(_: MethodNotAllowedException) -> Problem:
+    return problem(405, "no_such_method", "the path does not have this method")
+
+
+def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Answer a request with the problem that an error is."""
+    if isinstance(error, ValidationException) and isinstance(error.extra, list):
+        error.extra = [{**said, "key": _called(request, str(said.get("key", "")))} for said in error.extra]
+    found = problem_of(error)
+    if found.status in AUDITED:
+        service_of(request).audit.refused(request.scope, found.status, found.detail)
+    headers = {name.decode(): value.decode() for name, value in service_of(request).headers}
+    headers |= dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    if found.retry_after is not None:
+        headers["Retry-After"] = str(found.retry_after)
+    if found.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Bearer realm="stateward"'
+    handlers = _handlers(request)
+    if any(one.opt.get(MESSAGES) for one in handlers):
+        body = msgspec.json.encode(worded_as_message(clean(found)))
+        return Response(body, status_code=found.status, media_type="application/json", headers=headers)
+    plain = Response(encoded(found), status_code=found.status, media_type=MEDIA_TYPE, headers=headers)
+    form = next((one.opt[PLAIN_PROBLEMS] for one in handlers if PLAIN_PROBLEMS in one.opt), None)
+    return plain if form is None else form(plain, error)
+
+
+def worded_as_message(found: Problem) -> dict[str, Any]:
+    """Return a problem for clients that read a field `message`.
+
+    There is no `status` in it: their objects have a field of that name, and they read `.status.vm` of any answer.
+    """
+    facts: dict[str, Any] = msgspec.to_builtins(found)
+    del facts["status"]  # the answer's own status tells it
+    return {"message": found.detail, **facts}
+
+
+def _handlers(request: Request[Any, Any, Any]) -> Sequence[BaseRouteHandler]:
+    """Return the handler of a request, or those of the API that a path without a handler belongs to."""
+    handler: BaseRouteHandler | None = request.scope.get("route_handler")
+    if handler is not None:
+        return [handler]
+    path = request.url.path.split("/")[1:]
+    routes = [one for one in request.app.routes if isinstance(one, HTTPRoute)]
+    shared = [_shared_segments(path, one.path.split("/")[1:]) for one in routes]
+    most = max(shared, default=0)
+    near = [route for route, count in zip(routes, shared, strict=True) if most and count == most]
+    return [one for route in near for one in route.route_handlers]
+
+
+def _shared_segments(path: Sequence[str], pattern: Sequence[str]) -> int:
+    """Return how many segments a path and a route's pattern begin with in common; a parameter fits any segment."""
+    pairs = zip(path, pattern, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] or pair[1].startswith("{"), pairs))
+
+
+def _called(request: Request[Any, Any, Any], name: str) -> str:
+    """Return what a handler's parameter is called outside."""
+    handler: BaseRouteHandler | None = request.scope.get("route_handler")
+    field = None if handler is None else handler.parsed_fn_signature.parameters.get(name)
+    return (getattr(field.kwarg_definition, "name", None) if field is not None else None) or name
+
+
+def encoded(found: Problem) -> bytes:
+    """Return a problem as JSON, without secrets."""
+    return msgspec.json.encode(clean(found))
+
+
+def clean(found: Problem) -> Problem:
+    """Mask what looks like a secret in whatever a problem repeats of the request."""
+    plain = msgspec.to_builtins(found)
+    return msgspec.convert(_masked(plain), Problem)
+
+
+def _masked(value: Any) -> Any:  # noqa: ANN401 - plain JSON
+    match value:
+        case str():
+            return redacted(value)
+        case list():
+            return [_masked(one) for one in value]
+        case dict():
+            return {redacted(name): _masked(one) for name, one in value.items()}
+        case _:
+            return value
+
+
+__all__ = ["MEDIA_TYPE", "Problem", "answer", "clean", "encoded", "problem", "problem_of", "worded_as_message"]

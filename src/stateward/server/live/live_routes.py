@@ -1,0 +1,138 @@
+"""The routes of live updates: the progress of an operation as server-sent events, and the stream of the journal.
+
+The events of an operation are one `progress` for each line, then `end`. The stream is a WebSocket; its token comes in
+a header or, from a browser, in the first message.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Annotated, Any
+
+import msgspec
+from litestar import WebSocket, get, websocket
+from litestar.exceptions import WebSocketDisconnect
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Example
+from litestar.params import HeaderParameter
+from litestar.response import ServerSentEvent, ServerSentEventMessage
+from msgspec import Struct
+
+from stateward.access import Grant, Right
+from stateward.server.auth.guards import CLOSED, enter, needs, open_to_all, require
+from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
+from stateward.server.live.feeds import windows_of
+from stateward.server.live.journal_stream import Closed, Closing, FirstWord
+from stateward.server.live.operation_followers import Happening
+from stateward.server.names import MOST, Ns, Op
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.presenting import Presenter
+from stateward.server.service import Call, service_of
+from stateward.server.wire import when
+from stateward.store.records import Key, Operation, Progress
+
+LastSeen = Annotated[
+    int,
+    HeaderParameter(name="Last-Event-ID", ge=0, le=MOST, description="the last event that was seen: go on behind it"),
+]
+
+
+EXAMPLE = """id: 17
+event: progress
+data: {"seq":17,"at":"2026-11-15T02:57:12.123456Z","text":"copying the disk","done":3,"total":5}
+
+event: end
+data: {"ns":"shop","id":"8f14e45fceea167a5a36dedd4bea2543","object":"web-1","action":"stop","status":"succeeded"}
+
+"""
+EVENTS = ResponseSpec(
+    str,
+    generate_examples=False,
+    description="A `progress` event for each line, and in the end an `end` event with the operation.",
+    media_type="text/event-stream",
+    examples=[Example(summary="events", value=EXAMPLE)],
+)
+
+
+class ProgressView(Struct, frozen=True):
+    """A line of progress: what is being done, and how much of it is done."""
+
+    seq: int
+    at: str
+    text: str
+    done: int | None
+    total: int | None
+
+
+@get(
+    "/ns/{ns:str}/operations/{op:str}/events",
+    guards=[needs(Right.READ)],
+    tags=["operations"],
+    summary="Follow an operation",
+    media_type="text/event-stream",
+    responses={**problems(404), 200: EVENTS},
+)
+async def follow(request: Call, ns: Ns, op: Op, last_seen: LastSeen = 0) -> ServerSentEvent:
+    """Send every line of progress, those so far first, and in the end the operation; whoever reconnects goes on.
+
+    It ends before that when the token is taken back, or expires.
+    """
+    windows, key, token = windows_of(request), Key(ns, op), request.grant.token
+    presenter = request.presenter
+    presenter.required(key, await request.service.reader.operation(key))
+    happenings = windows.following.follow(key, last_seen, lambda: not windows.stream.is_taken_back(token))
+    return ServerSentEvent(_messages(happenings, presenter))
+
+
+async def _messages(
+    happenings: AsyncIterator[Happening], presenter: Presenter
+) -> AsyncIterator[ServerSentEventMessage]:
+    async for one in happenings:
+        match one:
+            case Progress():
+                yield ServerSentEventMessage(_encoded(_progress_view(one)), event="progress", id=one.seq)
+            case Operation():
+                yield ServerSentEventMessage(_encoded(presenter.operation(one)), event="end")
+            case None:
+                yield ServerSentEventMessage(None, comment="still there")
+
+
+def _progress_view(line: Progress) -> ProgressView:
+    return ProgressView(line.seq, when(line.at).isoformat().replace("+00:00", "Z"), line.text, line.done, line.total)
+
+
+def _encoded(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+@websocket("/stream", guards=[open_to_all("the token may come in the first message, and is looked at there")])
+async def stream(socket: WebSocket[Any, Any, Any]) -> None:
+    """Serve a reader of the journal."""
+
+    async def admit(word: FirstWord) -> Grant:
+        return await admitted(socket, word)
+
+    await socket.accept()
+    with suppress(WebSocketDisconnect):
+        try:
+            windows = windows_of(socket)
+        except NotReady as refusal:
+            await socket.close(Closing.FAILED, str(refusal))
+            return
+        await windows.stream.serve(socket, admit)
+
+
+async def admitted(socket: WebSocket[Any, Any, Any], word: FirstWord) -> Grant:
+    """Look at a client's token and what it asks for; a refusal is audited."""
+    try:
+        grant = await enter(socket, word.token)
+        require(grant, Right.READ)
+        for ns in word.ns or ():
+            require(grant, Right.READ, ns)
+    except (NotAuthenticated, Forbidden, TooMany) as refusal:
+        status = CLOSED[type(refusal)]
+        service_of(socket).audit.refused(socket.scope, status, str(refusal))
+        raise Closed(Closing(4000 + status), str(refusal)) from None
+    return grant
+
+
+ROUTES = (follow, stream)

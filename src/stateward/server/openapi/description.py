@@ -1,0 +1,214 @@
+"""Completing the API's description.
+
+The framework draws routes and parameters. The records are described by the library that reads and writes them, so that
+the description says exactly what is accepted; and some answers are added that cannot be seen in a handler's signature:
+domains do not know how the server words a problem, so their routes get the problems that any route can answer with.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from copy import deepcopy
+from types import UnionType
+from typing import Any, TypeAlias, get_args, get_origin
+
+import msgspec
+from litestar.handlers import HTTPRouteHandler
+from litestar.response import Response
+from litestar.routes import BaseRoute, HTTPRoute
+
+from stateward.domains.plugin import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
+from stateward.server.auth.guards import Open
+from stateward.server.auth.middleware import guard_of
+from stateward.server.domain_examples import BODIES
+from stateward.server.http.problems import MEDIA_TYPE, Problem
+from stateward.server.openapi.examples import EXAMPLES
+from stateward.server.openapi.problem_responses import example_of, texts_of
+
+Doc: TypeAlias = dict[str, Any]
+Place: TypeAlias = tuple[str, str]
+
+CONTENTS = "contents"
+"""The option by which a route says in what other media types it answers."""
+
+RETRY_AFTER = {"description": "seconds to wait", "required": False, "schema": {"type": "string"}}
+JSON = "application/json"
+REF = "#/components/schemas/"
+LONG = re.compile(r"stateward\.(?:domains\.)?(\w+)\.[\w.]*?(\w+)$")
+"""The name of a record that shares its short name with another one."""
+
+SHOWN = EXAMPLES | BODIES
+MESSAGE = "ProblemMessage"
+"""The name of a problem as clients read it that look for a field `message`."""
+
+DOMAIN_PROBLEMS = (400, 401, 403, 404, 409, 413, 429, 503)
+WITHOUT_BODY = frozenset({"get", "delete", "head"})
+
+
+def completed(drawn: Doc, routes: Iterable[BaseRoute]) -> Doc:
+    """Return the whole description of an application with these routes."""
+    doc = deepcopy(drawn)
+    handlers = dict(_handlers(routes))
+    records = Records(handlers.values())
+    doc["components"]["schemas"] = records.schemas
+    for path, item in doc["paths"].items():
+        for method, operation in item.items():
+            handler = handlers.get((path, method))
+            if handler is not None:
+                _complete(operation, handler, records, method)
+    return doc
+
+
+def _handlers(routes: Iterable[BaseRoute]) -> Iterator[tuple[Place, HTTPRouteHandler]]:
+    for route in routes:
+        if isinstance(route, HTTPRoute):
+            for handler in route.route_handlers:
+                for method in handler.http_methods:
+                    yield (route.path_format, method.lower()), handler
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+class Records:
+    """What bodies and answers look like."""
+
+    def __init__(self, handlers: Collection[HTTPRouteHandler]) -> None:
+        found = dict.fromkeys(one for handler in handlers for kind in _types(handler) for one in _ways(kind))
+        kinds = [Problem, *(one for one in found if one is not Problem)]
+        drawn, schemas = msgspec.json.schema_components(kinds, ref_template=REF + "{name}")
+        self._drawn: dict[Any, Doc] = {kind: _shortened(one) for kind, one in zip(kinds, drawn, strict=True)}
+        self.schemas: Doc = {_short(name): _shortened(schema) for name, schema in schemas.items()}
+        if any(handler.opt.get(MESSAGES) for handler in handlers):
+            self.schemas[MESSAGE] = _message_schema(self.schemas["Problem"])
+        for name, schema in self.schemas.items():
+            if name in SHOWN:
+                schema["examples"] = [SHOWN[name]]
+
+    def of(self, kind: Any) -> Doc | None:  # noqa: ANN401 - any annotation
+        """Return the schema of a type that a handler declares, unless it is nothing that can be described."""
+        ways = [self._drawn[one] for one in _ways(kind) if one in self._drawn]
+        return (ways[0] if len(ways) == 1 else {"anyOf": ways}) if ways else None
+
+
+def _message_schema(problem: Doc) -> Doc:
+    """Describe a problem as clients read it that look for a field `message`."""
+    fields = {name: one for name, one in problem["properties"].items() if name != "status"}
+    needed = [name for name in problem["required"] if name != "status"]
+    properties = {"message": {"type": "string"}, **fields}
+    return {**problem, "title": MESSAGE, "properties": properties, "required": ["message", *needed]}
+
+
+def _types(handler: HTTPRouteHandler) -> Iterator[Any]:
+    """Return the types of a handler's body and answer, as far as they are records."""
+    for kind in (_asked(handler), _answered(handler)):
+        if kind is not None and _is_record(kind):
+            yield kind
+
+
+def _asked(handler: HTTPRouteHandler) -> Any:  # noqa: ANN401 - any annotation
+    field = handler.parsed_data_field
+    return None if field is None else field.annotation
+
+
+def _answered(handler: HTTPRouteHandler) -> Any:  # noqa: ANN401 - any annotation
+    answer = handler.parsed_return_field
+    if answer.is_subclass_of(Response):
+        return answer.inner_types[0].annotation if answer.inner_types else None
+    return answer.annotation
+
+
+def _ways(kind: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
+    """Return the records that an answer is one of; what may be absent as well is one type."""
+    parts = get_args(kind) if get_origin(kind) is UnionType or isinstance(kind, UnionType) else ()
+    records = [one for one in parts if one is not type(None)]
+    return tuple(records) if len(records) > 1 else (kind,)
+
+
+def _is_record(annotation: Any) -> bool:  # noqa: ANN401 - any annotation
+    if get_origin(annotation) is dict:
+        return True  # the framework's own drawing of values of several types fits none of them
+    inner = get_args(annotation) or (annotation,)
+    return any(_is_record(one) if get_args(one) else _is_struct(one) for one in inner)
+
+
+def _is_struct(one: Any) -> bool:  # noqa: ANN401 - any annotation
+    return isinstance(one, type) and issubclass(one, msgspec.Struct)
+
+
+def _short(name: str) -> str:
+    """Return the name of a record, with its domain's where others are called the same."""
+    return LONG.sub(lambda found: found[2] if found[1] == "server" else f"{found[1]}.{found[2]}", name)
+
+
+def _shortened(schema: Any) -> Any:  # noqa: ANN401 - JSON
+    match schema:
+        case {"$ref": str(ref), **more}:
+            return {"$ref": REF + _short(ref.removeprefix(REF)), **_shortened(more)}
+        case dict():
+            return {name: _shortened(one) for name, one in schema.items()}
+        case list():
+            return [_shortened(one) for one in schema]
+        case _:
+            return schema
+
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+
+def _complete(operation: Doc, handler: HTTPRouteHandler, records: Records, method: str) -> None:
+    if isinstance(guard_of(handler), Open):
+        operation["security"] = []
+    for parameter in operation.get("parameters", ()):
+        parameter["schema"] = _given(parameter["schema"])
+    _describe_body(operation, handler, records, method)
+    if RIGHT in handler.opt:
+        operation["responses"] |= {str(status): _problem(handler, status) for status in DOMAIN_PROBLEMS}
+    for status, answer in operation["responses"].items():
+        _describe_answer(answer, handler, records, status)
+    also = {media_type: {"schema": {"type": "string"}} for media_type in handler.opt.get(CONTENTS, ())}
+    if also:
+        operation["responses"]["200"]["content"] |= also
+
+
+def _describe_body(operation: Doc, handler: HTTPRouteHandler, records: Records, method: str) -> None:
+    if handler.parsed_data_field is not None:
+        operation["requestBody"]["required"] = not handler.parsed_data_field.has_default
+        schema = records.of(handler.parsed_data_field.annotation)
+        for content in operation["requestBody"]["content"].values() if schema is not None else ():
+            content["schema"] = schema
+        for content in operation["requestBody"]["content"].values() if BODY in handler.opt else ():
+            content["examples"] = {"example": {"value": handler.opt[BODY]}}
+    elif BODY in handler.opt and method not in WITHOUT_BODY:
+        content = {"schema": {"type": "object"}, "examples": {"example": {"value": handler.opt[BODY]}}}
+        operation["requestBody"] = {"required": True, "content": {JSON: content}}
+
+
+def _describe_answer(answer: Doc, handler: HTTPRouteHandler, records: Records, status: str) -> None:
+    for header in answer.get("headers", {}).values():
+        header.setdefault("schema", {"type": "string"})
+    if status in ("429", "503"):
+        answer["headers"] = {"Retry-After": RETRY_AFTER}
+    schema = records.of(_answered(handler)) if status.startswith("2") else None
+    if schema is not None and JSON in answer.get("content", {}):
+        answer["content"][JSON]["schema"] = schema
+
+
+def _problem(handler: HTTPRouteHandler, status: int) -> Doc:
+    """Describe a problem as a domain's clients read it."""
+    code, text, detail = texts_of(status)
+    schema, value, media_type = "Problem", example_of(status), MEDIA_TYPE
+    if handler.opt.get(MESSAGES):
+        told = {name: one for name, one in value.items() if name != "status"}
+        schema, value, media_type = MESSAGE, {"message": detail, **told}, JSON
+    elif handler.opt.get(PLAIN_PROBLEMS):
+        media_type = JSON
+    content = {"schema": {"$ref": REF + schema}, "examples": {code: {"summary": code, "value": value}}}
+    return {"description": text, "content": {media_type: content}}
+
+
+def _given(schema: Doc) -> Doc:
+    """Describe a parameter as it is when it is given: left out, it is absent and not null."""
+    ways = [one for one in schema.get("oneOf", ()) if one.get("type") != "null"]
+    if len(ways) != 1:
+        return schema
+    return {**ways[0], **{name: value for name, value in schema.items() if name not in ("oneOf", "default")}}

@@ -1,0 +1,103 @@
+"""The API's description: drawn from the routes by the framework, completed here, and shown by a page of our own.
+
+The framework's pages all fetch their program from elsewhere and run it inline. Ours is three small files, which work
+offline and under a content policy that allows nothing else.
+"""
+
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, Router, get
+from litestar.enums import MediaType, OpenAPIMediaType
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import OpenAPIRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme, Tag
+
+from stateward import __version__
+from stateward.server.auth.guards import open_to_all
+from stateward.server.http.security_headers import PAGE
+from stateward.server.openapi.description import completed
+
+EVERYBODY = open_to_all("the description of the API holds no secrets")
+
+SCHEMES = {
+    "bearer": SecurityScheme(type="http", scheme="bearer", description="Authorization: Bearer TOKEN"),
+    "basic": SecurityScheme(type="http", scheme="basic", description="HTTP Basic: any name, the token as the password"),
+    "header": SecurityScheme(type="apiKey", name="X-Auth-Token", security_scheme_in="header"),
+}
+TAGS = {
+    "kinds": "What there is to be made, with its lifecycle.",
+    "objects": "What there is.",
+    "actions": "What can be done to it.",
+    "operations": "What is being done.",
+    "journal": "What was done.",
+    "deployment": "Limits, workers, timers, locks, healing.",
+    "access": "Tokens and quotas.",
+    "health": "For whoever watches over processes.",
+}
+
+
+class Index(OpenAPIRenderPlugin):
+    """The page."""
+
+    def __init__(self) -> None:
+        super().__init__(path="/")
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002
+        """Return the page, which fetches the description by itself."""
+        return _file("index.html")
+
+
+class Description(OpenAPIRenderPlugin):
+    """The description as JSON."""
+
+    def __init__(self) -> None:
+        super().__init__(path="/openapi.json", media_type=OpenAPIMediaType.OPENAPI_JSON)
+        self._encoded: bytes | None = None
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        """Return the completed description."""
+        if self._encoded is None:
+            self._encoded = msgspec.json.encode(completed(openapi_schema, request.app.routes))
+        return self._encoded
+
+
+def _file(name: str) -> bytes:
+    return files("stateward.server").joinpath("pages", name).read_bytes()
+
+
+def _served(name: str, media_type: str) -> Callable[[], Response[bytes]]:
+    content = _file(name)
+
+    def serve() -> Response[bytes]:
+        return Response(content, media_type=media_type)
+
+    return serve
+
+
+def openapi_config() -> OpenAPIConfig:
+    """Return how an application describes itself."""
+    router = Router(
+        "/docs",
+        route_handlers=[
+            get("/page.js", sync_to_thread=False)(_served("page.js", "text/javascript")),
+            get("/page.css", sync_to_thread=False)(_served("page.css", MediaType.CSS)),
+        ],
+        guards=[EVERYBODY],
+        include_in_schema=False,
+        dto=None,
+        response_headers={"Content-Security-Policy": PAGE},
+    )
+    return OpenAPIConfig(
+        title="Stateward",
+        version=__version__,
+        description="Cloud objects in known states: one action at a time, nothing stuck, nothing lost.",
+        security=[{name: []} for name in SCHEMES],
+        components=Components(security_schemes=dict(SCHEMES)),
+        tags=[Tag(name, description) for name, description in TAGS.items()],
+        use_handler_docstrings=True,
+        render_plugins=[Index(), Description()],
+        openapi_router=router,
+    )

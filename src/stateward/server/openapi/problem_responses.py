@@ -1,0 +1,68 @@
+"""The problems that routes can answer with, as the API's description has them."""
+
+from typing import Any
+
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Example
+
+from stateward.server.http.problems import MEDIA_TYPE, Problem, problem
+
+TEXTS = {
+    400: ("bad_input", "Bad input: a parameter or a field of the body cannot be used.", "id: it is not a plain name"),
+    401: ("not_authenticated", "There is no token, or it is not valid any more.", "a token is needed"),
+    403: ("forbidden", "The token's role, namespaces or quota do not allow it.", "the token does not give the right"),
+    404: ("not_found", "There is no such thing.", "there is no object 'web-1' in namespace 'shop'"),
+    409: ("in_transition", "Refused now: by the lifecycle, or by what is in the way.", "'stop' by user is refused"),
+    412: ("version", "The object has changed since the caller saw it.", "object 'web-1' is at version 8, not 7"),
+    413: ("too_large", "The body is larger than the limit.", "Request Entity Too Large"),
+    429: ("too_many", "The token calls more often than it may; see Retry-After.", "too many requests with this token"),
+    503: ("unavailable", "The store is out of reach; see Retry-After.", "the database is not available"),
+}
+USUAL = (400, 401, 403, 429, 503)
+"""What every route that needs a token can answer with."""
+
+MORE: dict[int, dict[str, Any]] = {
+    409: {
+        "state": "STOPPING",
+        "state_class": "transitional",
+        "allowed": [],
+        "blocker": {
+            "op": "8f14e45fceea167a5a36dedd4bea2543",
+            "action": "stop",
+            "actor": "user",
+            "who": "ann",
+            "since": "2026-11-15T02:57:12.123456Z",
+        },
+        "retry": True,
+    },
+}
+
+
+def problems(*statuses: int) -> dict[int, ResponseSpec]:
+    """Describe the problems that a route can answer with: the usual ones and these."""
+    return {status: described(status) for status in sorted({*USUAL, *statuses})}
+
+
+def described(status: int) -> ResponseSpec:
+    """Describe one problem."""
+    code, text, _ = TEXTS[status]
+    return ResponseSpec(
+        data_container=Problem,
+        generate_examples=False,
+        description=text,
+        media_type=MEDIA_TYPE,
+        examples=[Example(summary=code, value=example_of(status))],
+    )
+
+
+def texts_of(status: int) -> tuple[str, str, str]:
+    """Return the code of a problem, what it means, and an example of what is told of it."""
+    return TEXTS[status]
+
+
+def example_of(status: int) -> dict[str, Any]:
+    """Return an example of a problem."""
+    code, _, detail = TEXTS[status]
+    title = problem(status, code, detail).title
+    told = {"type": f"urn:stateward:{code}", "title": title, "status": status, "code": code, "detail": detail}
+    return told | MORE.get(status, {})

@@ -1,0 +1,1 @@
+"""The routes of the generic API: objects, actions, operations, the journal, administration."""

@@ -1,0 +1,193 @@
+"""Asking for actions: on one object, on many at once, or only to see what would happen."""
+
+import asyncio
+
+from litestar import Response, post
+from litestar.openapi import ResponseSpec
+from litestar.params import JSONBody
+from msgspec import Struct
+
+from stateward.access import Right
+from stateward.access.roles import ACTORS
+from stateward.engine import Accepted, LockRequest, Request
+from stateward.engine.accept.accept import Verdict
+from stateward.errors import BadInput, StatewardError
+from stateward.locks.paths import parse_path
+from stateward.server.asked import Ask, GroupAsk, Plan
+from stateward.server.auth.guards import needs, require_priority
+from stateward.server.http.fast_path import REPLAYED, Reply
+from stateward.server.http.preconditions import matched
+from stateward.server.http.problems import Problem, clean, problem_of
+from stateward.server.names import Action, Id, IdempotencyKey, IfMatch, Ns, Wait
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.routes.objects import ETAG
+from stateward.server.service import Call
+from stateward.server.wire import AcceptedView
+from stateward.store.filters import Selector
+from stateward.store.records import Key
+
+TAGS = ["actions"]
+NOTHING = Ask()
+
+
+class Prospect(Struct, frozen=True):
+    """What would become of a request: the state that the object would be in, or the problem."""
+
+    would: str
+    state: str | None = None
+    problem: Problem | None = None
+
+
+class GroupView(Struct, frozen=True):
+    """What became of a group action: the whole, the members that began, and those skipped, each with its problem."""
+
+    whole: AcceptedView | None
+    begun: list[AcceptedView]
+    skipped: dict[str, Problem]
+
+
+@post(
+    "/ns/{ns:str}/objects/{id:str}/actions/{action:str}",
+    guards=[needs(Right.ACT)],
+    tags=TAGS,
+    summary="Do something to an object",
+    status_code=202,
+    responses=problems(404, 409, 412, 413) | {200: ResponseSpec(AcceptedView, False, "It has ended.")},
+    response_headers=[ETAG],
+)
+async def act(
+    request: Call,
+    ns: Ns,
+    id: Id,  # noqa: A002 - the path's word
+    action: Action,
+    data: JSONBody[Ask] = NOTHING,
+    wait: Wait = None,
+    key: IdempotencyKey = None,
+    if_match: IfMatch = None,
+) -> Response[AcceptedView]:
+    """Ask for an action. It is accepted (202) and worked on, or refused with what is in the way.
+
+    What is done to a whole, such as an MCI, is done to all of its parts that allow it.
+    With `wait`, the answer comes when the operation has ended (200), or after so many seconds as it is by then (202).
+    """
+    service = request.service
+    version = None if if_match is None else await matched(service, Key(ns, id), if_match)
+    wanted = asked(request, ns, id, action, data, version=version, key=request.grant.own_key(key))
+    accepted = await service.wholes.submit(service.engine, wanted)
+    ended = None if wait is None else await _ended(request, accepted, wait)
+    shown, again = ended or accepted, (REPLAYED,) if accepted.again else ()
+    status = 202 if ended is None else 200
+    return Reply(request.presenter.accepted(shown), shown.object.version, *again, status=status)
+
+
+async def _ended(request: Call, accepted: Accepted, seconds: float) -> Accepted | None:
+    """Return what was accepted as it is when it has ended, or None if that takes longer."""
+    engine = request.service.engine
+    operation = accepted.operation
+    if operation is None:
+        return accepted
+    try:
+        over = await engine.wait(operation.ns, operation.id, seconds)
+    except TimeoutError:
+        return None
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return None  # the engine stops and wakes whoever waits: what was accepted stays accepted
+    found = await engine.store.reader.object(accepted.object.key)
+    return Accepted(found or accepted.object, over, accepted.again)
+
+
+def asked(
+    request: Call,
+    ns: str,
+    object_: str,
+    action: str,
+    ask: Ask,
+    *,
+    version: int | None = None,
+    key: str | None = None,
+    field: str = "priority",
+) -> Request:
+    """Return what a caller asks for as the engine's request; `field` is where the body has the priority."""
+    require_priority(request.grant, ask.priority, field)
+    if ask.locks and ask.tree is None:
+        raise BadInput("tree", None, "given: locks are locks on a tree")
+    return request.service.engine.request(
+        ns,
+        object_,
+        action,
+        actor=ACTORS[request.grant.role],
+        who=request.grant.name,
+        facts=ask.facts,
+        args=ask.args,
+        spec=ask.spec,
+        key=key,
+        version=version,
+        priority=ask.priority,
+        not_before=ask.not_before.timestamp() if ask.not_before else 0.0,
+        tree=ask.tree,
+        locks=[LockRequest(str(parse_path(one.path, "locks.path")), one.mode) for one in ask.locks],
+        wait=ask.wait_for_locks,
+    )
+
+
+@post(
+    "/ns/{ns:str}/plan",
+    guards=[needs(Right.ACT)],
+    tags=TAGS,
+    summary="See what would happen",
+    status_code=200,
+    responses=problems(413),
+)
+async def plan(request: Call, ns: Ns, data: JSONBody[Plan]) -> list[Prospect]:
+    """Say for each request what would become of it, if they came one after the other now. Nothing is done."""
+    requests = [
+        asked(request, ns, one.object, one.action, one, field=f"requests[{number}].priority")
+        for number, one in enumerate(data.requests)
+    ]
+    return [prospect(verdict) for verdict in await request.service.engine.plan(requests)]
+
+
+def prospect(verdict: Verdict) -> Prospect:
+    """Return a verdict as it is shown."""
+    if isinstance(verdict, StatewardError):
+        problem = clean(problem_of(verdict))
+        return Prospect("deny", problem.state, problem)
+    return Prospect("accept", verdict.object.state)
+
+
+@post(
+    "/ns/{ns:str}/actions/{action:str}",
+    guards=[needs(Right.ACT)],
+    tags=TAGS,
+    summary="Do something to many objects",
+    status_code=202,
+    responses=problems(404, 409, 413),
+)
+async def act_on_group(request: Call, ns: Ns, action: Action, data: JSONBody[GroupAsk]) -> GroupView:
+    """Ask for an action on all objects that are chosen, in one transaction; those that do not allow it are skipped.
+
+    With a whole, its own action is accepted with them and worked on when they have ended; if the whole refuses, or no
+    member allows it, nothing happens.
+    """
+    service, ask = request.service, Ask(args=data.args, facts=data.facts, priority=data.priority)
+    each = asked(request, ns, "", action, ask)
+    whole = None if data.whole is None else asked(request, ns, data.whole.object, data.whole.action, ask)
+    wanted = data.selector
+    labels = tuple((wanted.labels or {}).items())
+    states = None if wanted.states is None else tuple(wanted.states)
+    if states:
+        service.engine.kinds.require_states(wanted.kind, states, "selector.states")
+    chosen = Selector(ns, wanted.kind, wanted.parent, states, labels, wanted.q)
+    verdict = await service.engine.group(whole, chosen, each)
+    presenter = request.presenter
+    return GroupView(
+        None if verdict.whole is None else presenter.accepted(verdict.whole),
+        [presenter.accepted(one) for one in verdict.begun],
+        {name: clean(problem_of(why)) for name, why in verdict.skipped.items()},
+    )
+
+
+ROUTES = (act, plan, act_on_group)

@@ -1,0 +1,224 @@
+"""The console: a page of plain modules, served as it lies in the package, and the two things that only it asks for.
+
+Everything that the page is made of is read once and kept, with a compressed copy and a tag that changes with its text:
+a browser asks whether a file is still the same, and is answered with 304 as long as it is.
+"""
+
+import gzip
+from collections.abc import AsyncIterator
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Annotated
+
+import msgspec
+from litestar import Litestar, Response, get
+from litestar.datastructures import ResponseHeader
+from litestar.exceptions import NotFoundException
+from litestar.openapi import ResponseSpec
+from litestar.openapi.spec import Example
+from litestar.params import PathParameter
+from litestar.response import Stream
+from litestar.routes import HTTPRoute
+from msgspec import Struct
+
+from stateward import __version__
+from stateward.access import Right, Role
+from stateward.access.roles import RIGHTS
+from stateward.domains.registry import DOMAINS
+from stateward.lifecycle.render.style import STYLE
+from stateward.server.auth.guards import needs, open_to_all
+from stateward.server.http.security_headers import PAGE
+from stateward.server.names import Ns
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.service import Call, Service
+from stateward.store.filters import Page, Selector
+from stateward.store.records import Object
+
+FIRST = "index.html"
+MEDIA_TYPES = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "css": "text/css",
+    "svg": "image/svg+xml",
+}
+ASKED_AGAIN = "no-cache"
+"""A browser may keep a file, and asks each time whether it is still the same."""
+
+EVERYBODY = open_to_all("it is the same page for everybody; whatever it shows needs a token")
+NDJSON = "application/x-ndjson"
+FilePath = Annotated[str, PathParameter(description="the path of a file of the page")]
+CHUNK = 1_000
+"""How many objects of a map are read, and sent, at once."""
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+class File(Struct, frozen=True):
+    """A file of the page."""
+
+    body: bytes
+    packed: bytes
+    tag: str
+    media_type: str
+
+
+@cache
+def page_files() -> dict[str, File]:
+    """Return all files of the page by their paths; the style of the pictures of lifecycles is one of them."""
+    return {**dict(_walk(files("stateward") / "console", "")), "lifecycle.css": _file(STYLE.encode(), "text/css")}
+
+
+def _walk(folder: Traversable, path: str) -> list[tuple[str, File]]:
+    found: list[tuple[str, File]] = []
+    for one in folder.iterdir():
+        name = f"{path}{one.name}"
+        if one.is_dir():
+            found += _walk(one, f"{name}/")
+        elif (media_type := MEDIA_TYPES.get(name.rpartition(".")[2])) is not None:
+            found.append((name, _file(one.read_bytes(), media_type)))
+    return found
+
+
+def _file(body: bytes, media_type: str) -> File:
+    tag = blake2b(body, digest_size=12).hexdigest()
+    return File(body, gzip.compress(body, mtime=0), f'"{tag}"', media_type)
+
+
+@get("/", guards=[EVERYBODY], include_in_schema=False)
+async def first_page(request: Call) -> Response[bytes]:
+    """Return the page."""
+    return _sent(request, FIRST)
+
+
+@get("/console/{name:path}", guards=[EVERYBODY], include_in_schema=False)
+async def page_file(request: Call, name: FilePath) -> Response[bytes]:
+    """Return a file of the page."""
+    return _sent(request, name.removeprefix("/"))
+
+
+def _sent(request: Call, name: str) -> Response[bytes]:
+    file = page_files().get(name)
+    if file is None:
+        raise NotFoundException
+    headers = {
+        "ETag": file.tag,
+        "Cache-Control": ASKED_AGAIN,
+        "Content-Security-Policy": PAGE,
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Vary": "Accept-Encoding",
+    }
+    if file.tag in request.headers.get("if-none-match", ""):
+        return Response(b"", status_code=304, headers=headers, media_type=file.media_type)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(file.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=file.media_type)
+    return Response(file.body, headers=headers, media_type=file.media_type)
+
+
+# --- who am I --------------------------------------------------------------------------------------------------------
+
+
+class MeView(Struct, frozen=True):
+    """Whose token it is and what it opens, so that a page offers nothing that would be refused.
+
+    `domains` are those that answer here in their own words too.
+    """
+
+    name: str
+    role: Role
+    rights: list[Right]
+    namespaces: list[str]
+    demo: bool
+    version: str
+    domains: list[str]
+
+
+@get("/me", guards=[needs(Right.READ)], tags=["access"], summary="Who am I?", responses=problems(404))
+async def get_me(request: Call) -> MeView:
+    """Return whose token it is, what it may do, and in which namespaces."""
+    grant, demo = request.grant, request.service.config.demo
+    rights, opened = sorted(RIGHTS[grant.role]), sorted(grant.namespaces)
+    return MeView(grant.name, grant.role, rights, opened, demo, __version__, domains_of(request.app))
+
+
+def domains_of(app: Litestar) -> list[str]:
+    """Return the domains that have routes of their own in an application."""
+    routes = (route for route in app.routes if isinstance(route, HTTPRoute))
+    modules = {handler.fn.__module__ for route in routes for handler in route.route_handlers}
+    packages = {domain.__name__.rpartition(".")[2]: f"{domain.__name__}." for domain in DOMAINS}
+    return [name for name, package in packages.items() if any(one.startswith(package) for one in modules)]
+
+
+# --- the map ---------------------------------------------------------------------------------------------------------
+
+
+class Place(Struct, frozen=True):
+    """Where an object is, if its spec says so."""
+
+    provider: str = ""
+    region: str = ""
+
+
+class Chunk(Struct, frozen=True):
+    """A part of a map: for each object its id, then the numbers of four words: kind, state, place, parent."""
+
+    words: list[str]
+    cells: list[str | int]
+
+
+MAP = ResponseSpec(
+    str,
+    generate_examples=False,
+    description="One JSON object for each chunk: `words`, and in `cells` for each object its id and four numbers.",
+    media_type=NDJSON,
+    examples=[Example(summary="chunk", value='{"words":["ovc.vm","RUNNING","",""],"cells":["web-1",0,1,2,2]}\n')],
+)
+
+
+@get(
+    "/ns/{ns:str}/map",
+    guards=[needs(Right.READ)],
+    tags=["objects"],
+    summary="Map all objects",
+    media_type=NDJSON,
+    response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
+    responses={**problems(404), 200: MAP},
+)
+async def get_map(request: Call, ns: Ns) -> Stream:
+    """Return every object of a namespace in the fewest bytes: where it is, what it is, and the state that it is in."""
+    return Stream(_chunks(request.service, ns), media_type=NDJSON)
+
+
+async def _chunks(service: Service, ns: str) -> AsyncIterator[bytes]:
+    after: str | None = None
+    while found := await service.reader.list_objects(Selector(ns), Page(after, CHUNK)):
+        yield msgspec.json.encode(chunk_of(found)) + b"\n"
+        after = found[-1].id
+        if len(found) < CHUNK:
+            return
+
+
+def chunk_of(found: list[Object]) -> Chunk:
+    """Return some objects in the fewest bytes."""
+    words: dict[str, int] = {}
+    cells: list[str | int] = []
+    for one in found:
+        cells.append(one.id)
+        cells += [words.setdefault(word, len(words)) for word in (one.kind, one.state, place_of(one), one.parent or "")]
+    return Chunk(list(words), cells)
+
+
+def place_of(found: Object) -> str:
+    """Return where an object is, as `provider/region`; empty if that is not known."""
+    if found.spec == "{}":
+        return ""
+    try:
+        place = msgspec.json.decode(found.spec, type=Place)
+    except msgspec.MsgspecError:
+        return ""
+    return f"{place.provider}/{place.region}".strip("/")
+
+
+ROUTES = (first_page, page_file)
+API_ROUTES = (get_me, get_map)

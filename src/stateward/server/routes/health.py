@@ -1,0 +1,66 @@
+"""Whether the process lives, and whether it can do its work: for whoever watches over processes."""
+
+import asyncio
+
+from litestar import get
+from msgspec import Struct
+
+from stateward.engine import Engine
+from stateward.server.auth.guards import open_to_all
+from stateward.server.errors import NotReady
+from stateward.server.openapi.problem_responses import described
+from stateward.server.service import Call
+from stateward.store.errors import Replaced, StoreError
+
+PATIENCE = 2.0
+"""How many seconds the store may take to answer."""
+
+
+class Health(Struct, frozen=True):
+    """The process lives."""
+
+    status: str = "ok"
+
+
+class Readiness(Struct, frozen=True):
+    """The process can do its work: the store answers, and so does the worker where there is one."""
+
+    store: str = "ok"
+    worker: str = "ok"
+
+
+EVERYBODY = open_to_all("it tells nothing but whether the process is well")
+
+
+@get("/healthz", guards=[EVERYBODY], tags=["health"], summary="Is the process alive?")
+async def alive() -> Health:
+    """Answer, as long as the process can."""
+    return Health()
+
+
+@get("/readyz", guards=[EVERYBODY], tags=["health"], summary="Can it work?", responses={503: described(503)})
+async def ready(request: Call) -> Readiness:
+    """Look whether the store answers with a schema that fits, and whether the worker renews its lease."""
+    engine = request.service.engine
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return Readiness(worker=await _worker(engine))
+    except Replaced as error:
+        raise NotReady(error.what) from error
+    except (StoreError, TimeoutError) as error:
+        raise NotReady("the store does not answer") from error
+
+
+async def _worker(engine: Engine) -> str:
+    reader = engine.store.reader
+    await reader.last_journal_seq()
+    if engine.worker is None:
+        return "none here"
+    now = await reader.time()
+    mine = [one for one in await reader.workers() if one.id == engine.worker.name]
+    if not any(one.is_alive(now) for one in mine):
+        raise NotReady("the worker does not renew its lease")
+    return "ok"
+
+
+ROUTES = (alive, ready)

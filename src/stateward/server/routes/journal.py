@@ -1,0 +1,124 @@
+"""The journal: every line of every namespace that the token opens, in pages or as one long export."""
+
+from collections.abc import AsyncIterator
+from operator import attrgetter
+from typing import Annotated
+
+import msgspec
+from litestar import Response, get
+from litestar.datastructures import ResponseHeader
+from litestar.params import HeaderParameter, QueryParameter
+from litestar.response import Stream
+from msgspec.structs import replace
+
+from stateward.access import Grant, Right
+from stateward.access.tokens import ANY
+from stateward.engine.maintenance.horizon import horizon
+from stateward.server.auth.guards import needs, require
+from stateward.server.names import TEXT, AfterNumber, Limit, Only, WhenOrNone, beginning
+from stateward.server.openapi.description import CONTENTS
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.presenting import Presenter
+from stateward.server.service import Call
+from stateward.server.wire import LinePage
+from stateward.store.filters import JournalFilter
+from stateward.store.port import Reader
+from stateward.store.records import JournalEntry
+
+TAGS = ["journal"]
+NDJSON = "application/x-ndjson"
+PRUNED = ResponseHeader(
+    name="Stateward-Pruned",
+    description="of an export: the horizon, where it begins before it; of the lines up to this number some are gone",
+    documentation_only=True,
+)
+CHUNK = 1_000
+"""How many lines an export reads at once."""
+
+About = Annotated[str | None, QueryParameter(name="object", pattern=TEXT, description="only lines about this object")]
+Accept = Annotated[str | None, HeaderParameter(name="Accept", include_in_schema=False)]
+
+
+class Lines:
+    """The lines of the journal that fit a filter and that a grant opens."""
+
+    def __init__(self, reader: Reader, grant: Grant, only: JournalFilter) -> None:
+        self._reader = reader
+        self._grant = grant
+        self._filters = _filters(grant, only)
+
+    async def page(self, after: int, limit: int) -> tuple[list[JournalEntry], int | None]:
+        """Return lines that follow a number, and the number to go on from if there may be more."""
+        found: list[JournalEntry] = []
+        for only in self._filters:
+            found += await self._reader.journal(after, limit, only)
+        found = sorted(found, key=attrgetter("seq"))[:limit]
+        more = found[-1].seq if len(found) == limit else None
+        return [line for line in found if self._grant.opens(line.ns)], more
+
+    async def all(self, after: int) -> AsyncIterator[JournalEntry]:
+        """Yield every line that follows a number."""
+        more: int | None = after
+        while more is not None:
+            lines, more = await self.page(more, CHUNK)
+            for line in lines:
+                yield line
+
+
+def _filters(grant: Grant, only: JournalFilter) -> list[JournalFilter]:
+    """Return the filters that together show what a token opens: one for each namespace, unless it opens all."""
+    if only.ns is not None:
+        require(grant, Right.READ, only.ns)
+        return [only]
+    if ANY in grant.namespaces:
+        return [only]
+    return [replace(only, ns=ns) for ns in sorted(grant.namespaces)]
+
+
+@get(
+    "/journal",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="Read the journal",
+    opt={CONTENTS: [NDJSON]},
+    response_headers=[PRUNED],
+    responses=problems(),
+)
+async def read_journal(
+    request: Call,
+    ns: Only = None,
+    about: About = None,
+    kind: Only = None,
+    op: Only = None,
+    actor: Only = None,
+    since: WhenOrNone = None,
+    until: WhenOrNone = None,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+    accept: Accept = None,
+) -> Response[LinePage]:
+    """Return a page of the journal; with `Accept: application/x-ndjson` all lines that fit, one JSON object each."""
+    only = JournalFilter(ns, about, kind, op, actor, beginning(since), beginning(until))
+    lines, presenter = Lines(request.service.reader, request.grant, only), request.presenter
+    if accept is not None and NDJSON in accept:
+        pruned = await pruned_after(request.service.reader, after)
+        headers = {} if pruned is None else {PRUNED.name: str(pruned)}
+        return Stream(_ndjson(lines, presenter, after), media_type=NDJSON, headers=headers)  # type: ignore[return-value]
+    found, more = await lines.page(after, request.service.page(limit))
+    pruned = await pruned_after(request.service.reader, after)
+    return Response(LinePage(presenter.lines(found), None if more is None else str(more), pruned))
+
+
+async def pruned_after(reader: Reader, after: int) -> int | None:
+    """Return the horizon, if lines that follow a number may be missing; to be asked when they were read."""
+    kept = await horizon(reader)
+    return kept.seq if after < kept.seq else None
+
+
+async def _ndjson(lines: Lines, presenter: Presenter, after: int) -> AsyncIterator[bytes]:
+    async for line in lines.all(after):
+        for shown in presenter.lines([line]):
+            yield msgspec.json.encode(shown) + b"\n"
+
+
+ROUTES = (read_journal,)

@@ -1,0 +1,98 @@
+"""The kinds of objects there are, with their lifecycles as data and as drawings."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Annotated, Literal
+
+from litestar import Response, get
+from litestar.params import QueryParameter
+
+from stateward.access import Right
+from stateward.access.lifecycle import TOKEN
+from stateward.access.quotas import QUOTA
+from stateward.engine import Engine, Kind
+from stateward.errors import UnknownName
+from stateward.lifecycle import Lifecycle
+from stateward.lifecycle.describe import LifecycleInfo, describe
+from stateward.lifecycle.render import markdown, mermaid, svg
+from stateward.lifecycle.render.style import STYLE
+from stateward.server.auth.guards import needs
+from stateward.server.names import KindName
+from stateward.server.openapi.description import CONTENTS
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.service import Call
+
+FORMS: dict[str, tuple[str, Callable[[Lifecycle], str]]] = {
+    "svg": ("image/svg+xml", svg),
+    "mermaid": ("text/vnd.mermaid", mermaid),
+    "markdown": ("text/markdown", markdown),
+}
+
+STYLE_HASH = f"'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'"
+"""How a content policy allows the style of our pictures, and no other."""
+
+
+class Drawings:
+    """Draws lifecycles, one at a time: the library that lays out pictures is not made for threads."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def draw(self, lifecycle: Lifecycle, form: str) -> tuple[str, str]:
+        """Return a drawing's media type and text."""
+        media_type, render = FORMS[form]
+        async with self._lock:
+            return media_type, await asyncio.to_thread(render, lifecycle)
+
+
+OURS = frozenset({TOKEN.kind, QUOTA.kind})
+"""The kinds that the deployment keeps for itself: nobody makes objects of them by this door."""
+
+Form = Annotated[Literal["svg", "mermaid", "markdown"], QueryParameter(name="format", description="how it is drawn")]
+
+
+def public_kinds(engine: Engine) -> Iterator[Kind]:
+    """Walk over the kinds that people make objects of."""
+    return (kind for kind in engine.kinds if kind.name not in OURS)
+
+
+def public_kind(engine: Engine, name: str) -> Kind:
+    """Return a kind that people make objects of, or raise with the names there are."""
+    found = {kind.name: kind for kind in public_kinds(engine)}
+    if name not in found:
+        raise UnknownName("kind", name, found)
+    return found[name]
+
+
+@get("/kinds", guards=[needs(Right.READ)], tags=["kinds"], summary="List the kinds", responses=problems())
+async def list_kinds(request: Call) -> list[LifecycleInfo]:
+    """Return every kind with its lifecycle: states, rows, actors, actions."""
+    return [describe(kind.lifecycle) for kind in public_kinds(request.service.engine)]
+
+
+@get("/kinds/{kind:str}", guards=[needs(Right.READ)], tags=["kinds"], summary="Get a kind", responses=problems(404))
+async def get_kind(request: Call, kind: KindName) -> LifecycleInfo:
+    """Return one kind with its lifecycle."""
+    return describe(public_kind(request.service.engine, kind).lifecycle)
+
+
+@get(
+    "/kinds/{kind:str}/diagram",
+    guards=[needs(Right.READ)],
+    tags=["kinds"],
+    summary="Draw a lifecycle",
+    media_type="image/svg+xml",
+    opt={CONTENTS: [media_type for media_type, _ in FORMS.values()]},
+    responses=problems(404),
+)
+async def draw_kind(request: Call, kind: KindName, form: Form = "svg") -> Response[str]:
+    """Return a lifecycle as a picture (SVG), as Mermaid or as Markdown tables."""
+    lifecycle = public_kind(request.service.engine, kind).lifecycle
+    media_type, text = await request.service.drawings.draw(lifecycle, form)
+    policy = f"default-src 'none'; style-src {STYLE_HASH}; frame-ancestors 'none'"
+    return Response(text, media_type=media_type, headers={"Content-Security-Policy": policy})
+
+
+ROUTES = (list_kinds, get_kind, draw_kind)

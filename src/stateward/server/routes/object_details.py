@@ -1,0 +1,142 @@
+"""Looking closer at one object: what may be done to it, what was done, and how it was at a time."""
+
+from collections.abc import Iterator
+
+from litestar import get
+from msgspec import Struct
+
+from stateward.access import Right
+from stateward.access.roles import ACTORS
+from stateward.engine import NotFound
+from stateward.engine.queries import state_at
+from stateward.lifecycle import Lifecycle, Move, StateClass, decide
+from stateward.lifecycle.moves import Allowed
+from stateward.server.auth.guards import needs
+from stateward.server.names import AfterNumber, Id, Limit, Ns, When, aware, end
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.routes.journal import pruned_after
+from stateward.server.service import Call, Service
+from stateward.server.wire import LinePage, Moment
+from stateward.store.filters import JournalFilter
+from stateward.store.records import Key, Object
+
+TAGS = ["objects"]
+
+
+class Possible(Struct, frozen=True):
+    """Something that can be asked for: allowed as it is or not, what it needs, and where it leads."""
+
+    event: str
+    allowed: bool
+    why_not: str | None
+    needs: list[str]
+    target: str | None
+    desired: str | None
+    within: float | None
+
+
+def possible(lifecycle: Lifecycle, state: str, actor: str, origin: str | None) -> list[Possible]:
+    """Return what an actor can ask for, in the order of the table; `origin` is where the work under way began."""
+    if actor not in lifecycle.actors:
+        why = f"{lifecycle.kind} knows no {actor}"
+        return [Possible(event, False, why, [], None, None, None) for event in lifecycle.actions]
+    mine = (move.event for move in lifecycle.every_move() if move.actor == actor)
+    events = dict.fromkeys((*lifecycle.actions, *mine))
+    return [one for event in events for one in _ways(lifecycle, state, event, actor, origin)]
+
+
+def _ways(lifecycle: Lifecycle, state: str, event: str, actor: str, origin: str | None) -> Iterator[Possible]:
+    lines = [one for one in lifecycle.allowed[state] if one.event == event and actor in one.actors]
+    fits = [one for one in lines if _leads(lifecycle, state, one, actor, origin)]
+    for line in fits:
+        why = f"it needs {', '.join(line.needs)}" if line.needs else None
+        desired = None if line.desired is None else line.desired.word
+        yield Possible(event, why is None, why, list(line.needs), line.target.word, desired, line.within)
+    if not fits:
+        why = str(decide(lifecycle, state, event, actor, origin=origin))
+        yield Possible(event, False, why, [], None, None, None)
+
+
+def _leads(lifecycle: Lifecycle, state: str, line: Allowed, actor: str, origin: str | None) -> bool:
+    """Tell whether a line of the table is the one that counts when its needs are met."""
+    verdict = decide(lifecycle, state, line.event, actor, frozenset(line.needs), origin)
+    return isinstance(verdict, Move) and (verdict.target, verdict.needs) == (line.target, frozenset(line.needs))
+
+
+class AllowedView(Struct, frozen=True):
+    """What may be done to an object now by the caller, and why the rest may not."""
+
+    state: str
+    state_class: StateClass | None
+    actions: list[Possible]
+
+
+class StateView(Struct, frozen=True):
+    """The state that an object was in at a time; null if it did not exist, or if that is not `known` any more."""
+
+    time: Moment
+    state: str | None
+    state_class: StateClass | None
+    known: bool
+
+
+@get(
+    "/ns/{ns:str}/objects/{id:str}/allowed",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="What may be done to an object?",
+    responses=problems(404),
+)
+async def get_allowed(request: Call, ns: Ns, id: Id) -> AllowedView:  # noqa: A002
+    """Return everything that can be asked for: whether the caller may now, where it leads, and if not, why not."""
+    service = request.service
+    found = await service.engine.get(ns, id)
+    holder = None if found.op is None else await service.reader.operation(Key(ns, found.op))
+    lifecycle = service.engine.kinds[found.kind].lifecycle
+    origin = None if holder is None else holder.origin
+    actions = possible(lifecycle, found.state, ACTORS[request.grant.role], origin)
+    return AllowedView(found.state, service.classes.get((found.kind, found.state)), actions)
+
+
+@get(
+    "/ns/{ns:str}/objects/{id:str}/history",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="Read an object's history",
+    responses=problems(404),
+)
+async def get_history(request: Call, ns: Ns, id: Id, after: AfterNumber = 0, limit: Limit = 100) -> LinePage:  # noqa: A002
+    """Return a page of the journal's lines about an object, removed ones included, oldest first."""
+    service, most = request.service, request.service.page(limit)
+    lines = await service.reader.journal(after, most, JournalFilter(ns=ns, object=id))
+    if not lines:
+        await _known(service, Key(ns, id))
+    pruned = await pruned_after(service.reader, after)
+    return LinePage(request.presenter.lines(lines), str(lines[-1].seq) if len(lines) == most else None, pruned)
+
+
+@get(
+    "/ns/{ns:str}/objects/{id:str}/at",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="In which state was an object?",
+    responses=problems(404),
+)
+async def get_state_at(request: Call, ns: Ns, id: Id, time: When) -> StateView:  # noqa: A002
+    """Return the state that an object was in at a time; what was pruned is not known any more."""
+    service = request.service
+    found = await _known(service, Key(ns, id))
+    past = await state_at(service.reader, found.key, end(time))
+    state_class = None if past.state is None else service.classes.get((found.kind, past.state))
+    return StateView(aware(time), past.state, state_class, past.known)
+
+
+async def _known(service: Service, key: Key) -> Object:
+    """Return an object, even one that was removed, or raise."""
+    found = await service.reader.object(key)
+    if found is None:
+        raise NotFound(*key)
+    return found
+
+
+ROUTES = (get_allowed, get_history, get_state_at)

@@ -1,0 +1,237 @@
+"""Objects: finding them, looking at them, making them, and what is written on their labels."""
+
+import msgspec
+from litestar import Response, get, post, put
+from litestar.datastructures import ResponseHeader
+from litestar.openapi import ResponseSpec
+from litestar.params import JSONBody
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.access import Right
+from stateward.access.roles import ACTORS
+from stateward.access.tokens import ANY, SYSTEM
+from stateward.engine import Engine, NotFound
+from stateward.engine.errors import VersionMismatch
+from stateward.engine.kinds import Kinds
+from stateward.errors import BadInput, UnknownName
+from stateward.lifecycle import Lifecycle
+from stateward.server.asked import NewLabels, NewObject
+from stateward.server.auth.guards import needs, require_priority
+from stateward.server.errors import Forbidden
+from stateward.server.http.fast_path import Reply
+from stateward.server.http.preconditions import matched, unchanged
+from stateward.server.names import (
+    AfterText,
+    Id,
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    LabelWishes,
+    Limit,
+    Ns,
+    Only,
+    StatesWish,
+)
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.routes.kind_routes import public_kind
+from stateward.server.service import Call, Service
+from stateward.server.wire import AcceptedView, ObjectPage, ObjectView
+from stateward.store.changes import Changes
+from stateward.store.filters import Page, Selector
+from stateward.store.port import Tx
+from stateward.store.records import JournalEntry, Key, Object
+
+TAGS = ["objects"]
+ETAG = ResponseHeader(name="ETag", description="the object's version", documentation_only=True)
+
+
+class NamespaceView(Struct, frozen=True):
+    """A namespace: how many objects it has of each kind in each state."""
+
+    ns: str
+    counts: dict[str, dict[str, int]]
+
+
+@get("/namespaces", guards=[needs(Right.READ)], tags=TAGS, summary="List the namespaces", responses=problems())
+async def list_namespaces(request: Call) -> list[NamespaceView]:
+    """Return the namespaces that the token opens and that have objects, with counts by kind and state."""
+    found = [await _counted(request.service, ns) for ns in await opened(request)]
+    return [one for one in found if one.counts]
+
+
+async def opened(request: Call) -> list[str]:
+    """Return the namespaces that the caller's token opens."""
+    if ANY not in request.grant.namespaces:
+        return sorted(request.grant.namespaces)
+    return [ns for ns in await request.service.reader.namespaces() if ns != SYSTEM]
+
+
+async def _counted(service: Service, ns: str) -> NamespaceView:
+    counts: dict[str, dict[str, int]] = {}
+    for (kind, state), count in sorted((await service.reader.count_states(Selector(ns))).items()):
+        counts.setdefault(kind, {})[state] = count
+    return NamespaceView(ns, counts)
+
+
+@get("/ns/{ns:str}/objects", guards=[needs(Right.READ)], tags=TAGS, summary="List objects", responses=problems())
+async def list_objects(
+    request: Call,
+    ns: Ns,
+    kind: Only = None,
+    states: StatesWish = None,
+    parent: Only = None,
+    labels: LabelWishes = None,
+    q: Only = None,
+    after: AfterText = None,
+    limit: Limit = 100,
+) -> ObjectPage:
+    """Return a page of the objects that fit, in the order of their ids; any page costs the same.
+
+    `state` may name several, with commas between them; `q` is part of the id, in any case.
+    """
+    wishes = tuple((name, value) for name, _, value in (one.partition("=") for one in labels or ()))
+    named = None if states is None else tuple(filter(None, states.split(",")))
+    if named is not None:
+        request.service.engine.kinds.require_states(kind, named)
+    chosen = Selector(ns, kind, parent, named, wishes, q)
+    most = request.service.page(limit)
+    found = await request.service.reader.list_objects(chosen, Page(after, most))
+    presenter = request.presenter
+    items = [presenter.object(one) for one in found]
+    return ObjectPage(items, items[-1].id if len(items) == most else None)
+
+
+@get(
+    "/ns/{ns:str}/objects/{id:str}",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="Get an object",
+    responses=problems(404) | {304: ResponseSpec(None, description="The caller has seen this version already.")},
+    response_headers=[ETAG],
+)
+async def get_object(request: Call, ns: Ns, id: Id, if_none_match: IfNoneMatch = None) -> Response[ObjectView]:  # noqa: A002
+    """Return an object; its version is its ETag, and who has seen it already is answered with 304."""
+    service = request.service
+    found = await service.engine.get(ns, id)
+    if unchanged(if_none_match, found.version):
+        return Reply(None, found.version, status=304)
+    return Reply(request.presenter.object(found), found.version)
+
+
+@post(
+    "/ns/{ns:str}/objects",
+    guards=[needs(Right.ACT)],
+    tags=TAGS,
+    summary="Make an object",
+    status_code=202,
+    responses=problems(404, 409, 413),
+    response_headers=[ETAG],
+)
+async def create_object(
+    request: Call, ns: Ns, data: JSONBody[NewObject], key: IdempotencyKey = None
+) -> Response[AcceptedView]:
+    """Make an object, by the action that its lifecycle begins with: `create`, or the only one there is."""
+    require_priority(request.grant, data.priority)
+    engine = request.service.engine
+    lifecycle = _lifecycle(engine, data.kind)
+    accepted = await engine.create(
+        ns,
+        data.id,
+        data.kind,
+        first_action(lifecycle, data.action),
+        spec=data.spec,
+        labels=data.labels,
+        parent=data.parent,
+        queue=data.queue,
+        args=data.args,
+        facts=data.facts,
+        priority=data.priority,
+        not_before=data.not_before.timestamp() if data.not_before else 0.0,
+        actor=ACTORS[request.grant.role],
+        who=request.grant.name,
+        key=request.grant.own_key(key),
+    )
+    return Reply(request.presenter.accepted(accepted), accepted.object.version, status=202)
+
+
+def _lifecycle(engine: Engine, kind: str) -> Lifecycle:
+    """Return the lifecycle of a kind whose objects may be made here; a kind that does not declare it is denied."""
+    try:
+        found = public_kind(engine, kind)
+    except UnknownName as error:
+        raise BadInput("kind", kind, f"one of {', '.join(sorted(error.known))}") from error
+    if not found.general:
+        raise Forbidden(Right.ACT, why=_made_elsewhere(kind))
+    return found.lifecycle
+
+
+def _made_elsewhere(kind: str) -> str:
+    routes = f"/api/v1/{kind.partition('.')[0]}"
+    return f"objects of kind {kind} are made by their domain ({routes}), not over the general API"
+
+
+def first_action(lifecycle: Lifecycle, wanted: str | None) -> str:
+    """Return how an object of a kind is made: as wanted, by `create`, or by the only way there is."""
+    ways = dict.fromkeys(one.event for one in lifecycle.allowed[lifecycle.initial])
+    if wanted is not None and wanted not in lifecycle.events:
+        raise BadInput("action", wanted, f"one of {', '.join(ways)}")
+    if wanted is not None or "create" in ways:
+        return wanted or "create"
+    if len(ways) != 1:
+        raise BadInput("action", None, f"given: {lifecycle.kind} begins with one of {', '.join(ways)}")
+    return next(iter(ways))
+
+
+@put(
+    "/ns/{ns:str}/objects/{id:str}/labels",
+    guards=[needs(Right.ACT)],
+    tags=TAGS,
+    summary="Set an object's labels",
+    responses=problems(404, 412, 413),
+    response_headers=[ETAG],
+)
+async def set_labels(
+    request: Call,
+    ns: Ns,
+    id: Id,  # noqa: A002 - the path's word
+    data: JSONBody[NewLabels],
+    if_match: IfMatch = None,
+) -> Response[ObjectView]:
+    """Replace all labels of an object."""
+    version = await matched(request.service, Key(ns, id), if_match)
+    engine, actor, who = request.service.engine, ACTORS[request.grant.role], request.grant.name
+    found = await engine.store.transact(
+        lambda tx: relabel(tx, engine.kinds, Key(ns, id), data.labels, version, actor, who)
+    )
+    return Reply(request.presenter.object(found), found.version)
+
+
+ROUTES = (list_namespaces, list_objects, get_object, create_object, set_labels)
+
+
+async def relabel(
+    tx: Tx, kinds: Kinds, key: Key, labels: dict[str, str], version: int | None, actor: str, who: str
+) -> Object:
+    """Replace an object's labels, if it still has the version that the caller has seen; labels as they are stay."""
+    found = (await tx.objects([key])).get(key)
+    if found is None or found.removed:
+        raise NotFound(*key)
+    if version is not None and version != found.version:
+        raise VersionMismatch(found.id, version, found.version)
+    _keep(kinds, found, labels)
+    text = msgspec.json.encode(labels, order="sorted").decode()
+    if text == found.labels:
+        return found
+    changed = replace(found, labels=text, version=found.version + 1)
+    line = JournalEntry(found.ns, found.id, found.kind, None, tx.now, actor, who, "labels changed", None, None, None)
+    await tx.apply(Changes(objects=[changed], journal=[line]))
+    return changed
+
+
+def _keep(kinds: Kinds, found: Object, labels: dict[str, str]) -> None:
+    """Refuse to take away, or to change, a label by which the object's domain finds it."""
+    former: dict[str, str] = msgspec.json.decode(found.labels)
+    for name in sorted(kinds[found.kind].reserved_labels & former.keys()):
+        if labels.get(name) != former[name]:
+            raise BadInput("labels", labels, f"all that it needs: {name}={former[name]} is how its domain finds it")

@@ -1,0 +1,101 @@
+"""Pruning the history: when an administrator asks for it, and by a worker once an hour where a limit is set."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import uniform
+
+from litestar import post
+from litestar.params import JSONBody
+from msgspec import Struct
+
+from stateward.access import Right
+from stateward.engine.maintenance.retention import last_prune_time, prune
+from stateward.server.asked import Prune
+from stateward.server.auth.guards import needs
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.service import Call
+from stateward.server.wire import Moment, when
+from stateward.store.errors import StoreError
+from stateward.store.port import Store
+
+log = logging.getLogger("stateward.pruning")
+
+HOUR, DAY = 3_600.0, 86_400.0
+SPREAD = 60.0
+"""Within how many seconds the workers of a deployment begin: the first one does it, and the others see that."""
+
+WITHIN = 10.0
+"""For about how many seconds one call prunes."""
+
+
+class PrunedView(Struct, frozen=True):
+    """How much of what ended before a time has gone, or would go; `next` is where to go on, or null at the end."""
+
+    before: Moment
+    operations: int
+    objects: int
+    lines: int
+    answers: int
+    next: int | None
+
+
+@post(
+    "/prune",
+    guards=[needs(Right.GOVERN)],
+    tags=["deployment"],
+    summary="Prune the history",
+    status_code=200,
+    responses=problems(413),
+)
+async def prune_history(request: Call, data: JSONBody[Prune]) -> PrunedView:
+    """Drop ended operations, removed objects, lines of the journal and answers that are older than so many seconds.
+
+    Nothing of the present is touched. With `dry_run`, only say how much it would be. A call takes about ten seconds at
+    most: while `next` is not null there is more to do, and it is to be given as `after`.
+    """
+    store = request.service.engine.store
+    before = await store.reader.time() - data.older
+    done = await prune(store, before, dry=data.dry_run, who=request.grant.name, after=data.after, within=WITHIN)
+    return PrunedView(when(before), done.operations, done.objects, done.lines, done.answers, done.next)
+
+
+@asynccontextmanager
+async def pruning(store: Store, days: int) -> AsyncIterator[None]:
+    """Prune what is older than so many days, once an hour; with 0 days, nothing ever."""
+    task = asyncio.create_task(_turns(store, days * DAY), name="pruning") if days else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _turns(store: Store, older: float) -> None:
+    rest = 0.0
+    while True:
+        await asyncio.sleep(rest + uniform(0.0, SPREAD))  # noqa: S311 - only spreads attempts
+        try:
+            rest = await _turn(store, older)
+        except StoreError as error:
+            log.warning("the history is pruned later: %s", error)
+            rest = HOUR
+        except Exception:
+            log.exception("pruning has failed, and is tried again")
+            rest = HOUR
+
+
+async def _turn(store: Store, older: float) -> float:
+    """Prune if nobody has done so for an hour; returns in how many seconds it is due again."""
+    now = await store.reader.time()
+    since = now - await last_prune_time(store.reader)
+    if since < HOUR:
+        return HOUR - since
+    done = await prune(store, now - older)
+    log.info("pruned %s", done)
+    return HOUR
+
+
+ROUTES = (prune_history,)

@@ -1,0 +1,94 @@
+"""What is stuck, and healing it now rather than at the healer's next look.
+
+The store has the one definition (`StuckWork`): the metric, the command line and the console count the same. The healer
+settles such work by itself, so a line here that stays is worth a look.
+"""
+
+from enum import StrEnum
+
+from litestar import get, post
+from msgspec import Struct
+
+from stateward.access import Right
+from stateward.engine.recovery import expedite_overdue, reap_dead_workers
+from stateward.server.auth.guards import needs
+from stateward.server.names import Limit
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.presenting import list_shown
+from stateward.server.service import Call
+from stateward.server.wire import Moment, when_or_none
+from stateward.store.port import StuckWork
+
+TAGS = ["deployment"]
+MOST = 1_000
+"""How much the healer settles in one go."""
+
+
+class Why(StrEnum):
+    """Why something counts as stuck."""
+
+    OVERDUE = "its deadline has passed"
+    ORPHANED = "its worker is dead"
+
+
+class StuckView(Struct, frozen=True):
+    """Work that does not end: of which object, since when overdue, and in whose hands."""
+
+    ns: str
+    object: str
+    op: str
+    action: str
+    state: str
+    why: Why
+    deadline: Moment | None
+    owner: str | None
+    attempts: int
+
+
+class HealedView(Struct, frozen=True):
+    """What the healer did: work put back that dead workers held, and overdue work settled or hurried on."""
+
+    freed: int
+    settled: int
+
+
+@get("/stuck", guards=[needs(Right.READ)], tags=TAGS, summary="List what is stuck", responses=problems())
+async def list_stuck(request: Call, limit: Limit = 100) -> list[StuckView]:
+    """Return what is in transition for longer than its deadline or without a live worker, of what the token opens."""
+    grant, service = request.grant, request.service
+    hides = request.presenter.disclosure.hides_action
+
+    async def read(most: int) -> list[StuckWork]:
+        return await service.engine.stuck(most, grant.namespace_filter)
+
+    def show(work: StuckWork) -> StuckView | None:
+        return None if hides(work.kind, work.action) or not grant.opens(work.ns) else _shown(work)
+
+    return await list_shown(read, show, service.page(limit), service.config.page_limit)
+
+
+def _shown(work: StuckWork) -> StuckView:
+    return StuckView(
+        ns=work.ns,
+        object=work.object,
+        op=work.op,
+        action=work.action,
+        state=work.state,
+        why=Why.ORPHANED if work.orphaned else Why.OVERDUE,
+        deadline=when_or_none(work.deadline),
+        owner=work.owner,
+        attempts=work.attempts,
+    )
+
+
+@post("/heal", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Heal now", status_code=200, responses=problems())
+async def heal(request: Call) -> HealedView:
+    """Put back what dead workers held and settle what is overdue, now."""
+    engine = request.service.engine
+    me = "" if engine.worker is None else engine.worker.name
+    freed = await engine.store.transact(lambda tx: reap_dead_workers(tx, me))
+    settled = await engine.store.transact(lambda tx: expedite_overdue(tx, engine.kinds, me, MOST))
+    return HealedView(freed, settled)
+
+
+ROUTES = (list_stuck, heal)

@@ -1,0 +1,79 @@
+"""API tokens: made, listed and taken back by administrators."""
+
+from litestar import delete, get, post
+from litestar.params import JSONBody
+from msgspec import Struct
+
+from stateward.access import Right, Role, TokenInfo
+from stateward.server.asked import NewToken
+from stateward.server.auth.guards import needs
+from stateward.server.names import TokenId
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.service import Call
+from stateward.server.wire import Moment, when, when_or_none
+
+TAGS = ["access"]
+
+
+class TokenView(Struct, frozen=True):
+    """A token as it may be shown: never with its secret."""
+
+    id: str
+    name: str
+    role: Role
+    namespaces: list[str]
+    state: str
+    created: Moment
+    expires: Moment | None
+
+
+class IssuedView(Struct, frozen=True):
+    """A token that was just made; its text is told here and never again."""
+
+    token: str
+    info: TokenView
+
+
+def token_view(info: TokenInfo) -> TokenView:
+    """Return a token as it is shown."""
+    created, expires = when(info.created), when_or_none(info.expires)
+    return TokenView(info.id, info.name, info.role, info.namespaces, info.state, created, expires)
+
+
+@post("/tokens", guards=[needs(Right.GOVERN)], tags=TAGS, summary="Make a token", responses=problems(413))
+async def issue_token(request: Call, data: JSONBody[NewToken]) -> IssuedView:
+    """Make a token; keep its text, for it is not shown again."""
+    expires = None if data.expires is None else data.expires.timestamp()
+    text, info = await request.service.tokens.issue(data.name, data.role, data.namespaces, expires, request.grant.name)
+    return IssuedView(text, token_view(info))
+
+
+@get("/tokens", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the tokens", responses=problems())
+async def list_tokens(request: Call) -> list[TokenView]:
+    """Return all tokens, in every state."""
+    tokens, page, after = request.service.tokens, request.service.config.page_limit, None
+    found: list[TokenInfo] = []
+    while True:
+        more = await tokens.list(after, page)
+        found += more
+        if len(more) < page:
+            return [token_view(one) for one in found]
+        after = f"token-{more[-1].id}"
+
+
+@delete(
+    "/tokens/{id:str}",
+    guards=[needs(Right.GOVERN)],
+    tags=TAGS,
+    summary="Take a token back",
+    status_code=200,
+    responses=problems(404, 409),
+)
+async def revoke_token(request: Call, id: TokenId) -> TokenView:  # noqa: A002
+    """Take a token back: it opens nothing from now on, here at once and elsewhere within two seconds."""
+    info = await request.service.tokens.revoke(id, request.grant.name)
+    request.service.door.forget()
+    return token_view(info)
+
+
+ROUTES = (issue_token, list_tokens, revoke_token)

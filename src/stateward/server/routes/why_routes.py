@@ -1,0 +1,276 @@
+"""What an object waits for: its operation, the queue before it, its lane, locks, children, and so on up the parents."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from litestar import get
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.access import Right
+from stateward.engine.privacy import Disclosure
+from stateward.lifecycle import StateClass
+from stateward.server.auth.guards import needs
+from stateward.server.names import Id, Ns
+from stateward.server.openapi.problem_responses import problems
+from stateward.server.routes.wait_reasons import Around, Lanes, Reason, Reporting, describe_lost, why_waiting
+from stateward.server.service import Call, Service
+from stateward.server.wire import (
+    LaneView,
+    LockView,
+    Moment,
+    OperationView,
+    lane_view,
+    lock_view,
+    when_or_none,
+)
+from stateward.store.records import Key, Lock, Object, Operation, Status, Worker, WorkItem
+
+TAGS = ["objects"]
+MOST_PARENTS = 20
+MOST_CHILDREN = 100
+MOST_STUCK = 1_000
+UNDER_WAY = (Status.WAITING, Status.RUNNING)
+
+
+class QueuedView(Struct, frozen=True):
+    """A piece of work in a queue, and what it waits for."""
+
+    position: int
+    op: str
+    object: str
+    action: str
+    who: str
+    lane: str
+    grp: str
+    priority: int
+    attempts: int
+    owner: str | None
+    not_before: Moment | None
+    deadline: Moment | None
+    reason: Reason
+    text: str
+
+
+class QueueView(Struct, frozen=True):
+    """The work that stands in an object's queue, first come first; `queue` is the object whose queue it is."""
+
+    queue: str
+    items: list[QueuedView]
+
+
+class ParentView(Struct, frozen=True):
+    """An object further up, with the operation that holds its state."""
+
+    id: str
+    kind: str
+    state: str
+    state_class: StateClass | None
+    operation: OperationView | None
+
+
+class WhyView(Struct, frozen=True):
+    """What an object waits for; `text` says it in a sentence."""
+
+    id: str
+    kind: str
+    state: str
+    state_class: StateClass | None
+    text: str
+    reason: Reason | None
+    operation: OperationView | None
+    queue: list[QueuedView]
+    lane: LaneView | None
+    locks: list[LockView]
+    children: list[OperationView]
+    parents: list[ParentView]
+
+
+@get(
+    "/ns/{ns:str}/objects/{id:str}/queue",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="Look at an object's queue",
+    responses=problems(404),
+)
+async def get_queue(request: Call, ns: Ns, id: Id) -> QueueView:  # noqa: A002
+    """Return the work that stands in the object's queue, each with what it waits for."""
+    found = await request.service.engine.get(ns, id)
+    return QueueView(found.queue, await (await _look(request, found)).queued())
+
+
+@get(
+    "/ns/{ns:str}/objects/{id:str}/why",
+    guards=[needs(Right.READ)],
+    tags=TAGS,
+    summary="What does an object wait for?",
+    responses=problems(404),
+)
+async def get_why(request: Call, ns: Ns, id: Id) -> WhyView:  # noqa: A002
+    """Return what the object waits for: its operation, queue, lane, locks and children, and its parents' operations."""
+    service = request.service
+    found = await service.engine.get(ns, id)
+    look, presenter = await _look(request, found), request.presenter
+    queued = await look.queued()
+    work = next((one for one in look.shown if one.object == found.id and not one.fenced), None)
+    mine = next((one for one in queued if work is not None and one.op == work.op), None)
+    operation = None if work is None else await service.reader.operation(work.key)
+    lane = None if work is None or presenter.disclosure.hides_places(found.kind) else look.lanes.load(work)
+    children = await _children(request, work)
+    trouble = await _trouble(request, found, children) + await _lost_children(look, found.ns, children)
+    return WhyView(
+        id=found.id,
+        kind=found.kind,
+        state=found.state,
+        state_class=service.classes.get((found.kind, found.state)),
+        text="it waits for nothing" if mine is None else f"{mine.action}: {mine.text}{trouble}",
+        reason=None if mine is None else mine.reason,
+        operation=None if operation is None else presenter.operation(operation),
+        queue=queued,
+        lane=None if lane is None else lane_view(lane),
+        locks=[lock_view(lock) for lock in await look.locks(operation)],
+        children=children,
+        parents=await _parents(request, found),
+    )
+
+
+class Look(Struct, frozen=True):
+    """One look at an object's queue and at all that may hold it up, for one group of readers."""
+
+    service: Service
+    disclosure: Disclosure
+    line: list[WorkItem]
+    operations: dict[Key, Operation]
+    now: float
+    lanes: Lanes
+    workers: int
+    lost: Mapping[str, Worker]
+
+    @property
+    def shown(self) -> list[WorkItem]:
+        """The work in the queue whose operations the readers see."""
+        return [one for one in self.line if not self._hides(one)]
+
+    def _hides(self, work: WorkItem) -> bool:
+        operation = self.operations.get(work.key)
+        return operation is not None and self.disclosure.hides(operation)
+
+    async def queued(self) -> list[QueuedView]:
+        """Return the work in the queue, as far as an answer may be long."""
+        shown = self.shown[: self.service.config.page_limit]
+        return [await self._queued(number, work) for number, work in enumerate(shown)]
+
+    async def _queued(self, number: int, work: WorkItem) -> QueuedView:
+        operation = self.operations.get(work.key)
+        locks, reporting = await self.locks(operation), await self._reporting(work, operation)
+        around = Around(self.now, self.line, locks, self.lanes, self.workers, self.lost, reporting)
+        reason, text = why_waiting(work, around)
+        hidden = operation is not None and self.disclosure.hides_places(operation.kind)
+        if hidden:
+            text = text.replace(f"lane {work.lane}", "its lane")
+        if reason is Reason.QUEUE and any(self._hides(one) for one in self.line if one.seq < work.seq):
+            text = "other work on its object has to end first"
+        return QueuedView(
+            position=number,
+            op=work.op,
+            object=work.object,
+            action="" if operation is None else operation.action,
+            who="" if operation is None else operation.who,
+            lane="" if hidden else work.lane,
+            grp=work.grp,
+            priority=work.priority,
+            attempts=work.attempts,
+            owner=work.owner,
+            not_before=when_or_none(work.not_before or None),
+            deadline=when_or_none(work.deadline),
+            reason=reason,
+            text=text,
+        )
+
+    async def _reporting(self, work: WorkItem, operation: Operation | None) -> Reporting | None:
+        """Return what is known of the other party that works on something, if one does."""
+        if operation is None or not (work.remote or work.parked):
+            return None
+        reader, find_party = self.service.reader, self.service.engine.kinds[operation.kind].party
+        found = await reader.object(Key(work.ns, work.object))
+        if not work.remote and (find_party is None or found is None):
+            return None
+        last = (await reader.progress_of(work.key, 0))[-1:]
+        known = Reporting(since=operation.created, last=last[0] if last else None)
+        if find_party is None or found is None:
+            return known
+        party = find_party(found)
+        site = await reader.object(Key(work.ns, party.object))
+        absent = site if site is not None and site.state in party.absent else None
+        return replace(known, name=party.name, absent=absent)
+
+    async def locks(self, operation: Operation | None) -> list[Lock]:
+        """Return the locks on the tree of an operation that asked for some."""
+        if operation is None or operation.tree is None:
+            return []
+        return await self.service.reader.locks_of(Key(operation.ns, operation.tree))
+
+
+async def _look(request: Call, found: Object) -> Look:
+    service, reader = request.service, request.service.reader
+    line = await reader.queue_of(Key(found.ns, found.queue))
+    operations = await reader.operations([one.key for one in line])
+    now = await reader.time()
+    groups, loads = await reader.lanes()
+    lanes = Lanes({load.lane.lane: load for load in loads}, {one.grp: one.lanes for one in groups})
+    workers = await reader.workers()
+    lost = {one.id: one for one in workers if not one.is_alive(now)}
+    return Look(service, request.presenter.disclosure, line, operations, now, lanes, len(workers) - len(lost), lost)
+
+
+async def _children(request: Call, work: WorkItem | None) -> list[OperationView]:
+    """Return the children that have not ended."""
+    if work is None or not work.children:
+        return []
+    children = await request.service.reader.children_of(work.key)
+    return request.presenter.operations([one for one in children if one.status in UNDER_WAY][:MOST_CHILDREN])
+
+
+async def _trouble(request: Call, found: Object, children: Sequence[OperationView]) -> str:
+    """Return what went wrong last, with an object at work or with one of those that it waits for."""
+    shown = request.presenter.disclosure.object
+    if found.op is not None and (error := shown(found).error) is not None:
+        return f"; it had trouble: {error}"
+    below = await request.service.reader.objects({Key(found.ns, one.object) for one in children}) if children else {}
+    for _, one in sorted(below.items()):
+        if one.op is not None and (error := shown(one).error) is not None:
+            return f"; {one.id} had trouble: {error}"
+    return ""
+
+
+async def _lost_children(look: Look, ns: str, children: Sequence[OperationView]) -> str:
+    """Return which workers are taken for dead that hold some of the children."""
+    if not children or not look.lost:
+        return ""
+    ids = {one.id for one in children}
+    stuck = await look.service.reader.stuck(MOST_STUCK, [ns])
+    held = Counter(one.owner or "" for one in stuck if one.orphaned and one.op in ids)
+    lost = ((look.lost[owner], number) for owner, number in held.items() if owner in look.lost)
+    return "".join(f"; worker {one.id}, which holds {number} of them, {describe_lost(one)}" for one, number in lost)
+
+
+async def _parents(request: Call, found: Object) -> list[ParentView]:
+    parents: list[ParentView] = []
+    name, seen = found.parent, {found.id}
+    while name is not None and name not in seen and len(parents) < MOST_PARENTS:
+        seen.add(name)
+        above = await request.service.reader.object(Key(found.ns, name))
+        if above is None or above.removed:
+            break
+        parents.append(await _parent(request, above))
+        name = above.parent
+    return parents
+
+
+async def _parent(request: Call, above: Object) -> ParentView:
+    holder = None if above.op is None else await request.service.reader.operation(Key(above.ns, above.op))
+    shown = None if holder is None else request.presenter.operation(holder)
+    return ParentView(above.id, above.kind, above.state, request.service.classes.get((above.kind, above.state)), shown)
+
+
+ROUTES = (get_queue, get_why)

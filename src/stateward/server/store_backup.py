@@ -1,0 +1,161 @@
+"""Copies of an embedded database: made while servers use it, and put back when none does.
+
+A backup is one consistent state, read beside the writer, which is never held up. It is complete or not there: it gets
+its name when it has been checked. A restore is one transaction: whatever goes wrong, the database is what it was
+before. It needs the folder to itself, and holds the lock by which servers notice each other, so that none can start in
+the middle of it.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+
+from msgspec import Struct
+
+from stateward.config import masked
+from stateward.errors import StatewardError
+from stateward.server.data_dir import make_private
+from stateward.store.errors import NotADatabase, WrongSchema
+from stateward.store.migrations import newest
+from stateward.store.sqlite.connections import APPLICATION, Settings
+
+
+class Copied(Struct, frozen=True):
+    """What was copied: how large it is, how many objects it holds, and the last line of its journal."""
+
+    file: str
+    bytes: int
+    objects: int
+    seq: int
+
+
+class CannotCopy(StatewardError):
+    """A copy cannot be made or put back, and why."""
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(file, why)
+        self.file, self.why = file, why
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.why}"
+
+
+def embedded(store_url: str) -> Path:
+    """Return the file of an embedded database; one on PostgreSQL has tools of its own."""
+    path = store_url.removeprefix("sqlite:///")
+    if "://" in path:
+        raise CannotCopy(masked(store_url), "this is for embedded databases; PostgreSQL has pg_dump and pg_basebackup")
+    return Path(path)
+
+
+def back_up(database: Path, file: Path) -> Copied:
+    """Copy a database into a file, whoever uses it meanwhile."""
+    if not database.exists():
+        raise CannotCopy(str(database), "there is no database")
+    if file.exists():
+        raise CannotCopy(str(file), "it exists already, and is left alone")
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with closing(_connected(database, "ro")) as source, closing(_created(new)) as target:
+            _check_ours(source, database)
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, without a log beside it
+            found = _checked(target, file)
+        _made_durable(new)
+        new.replace(file)
+    except sqlite3.Error as error:
+        raise CannotCopy(str(file), str(error)) from error
+    except OSError as error:
+        raise CannotCopy(str(file), error.strerror or str(error)) from error
+    finally:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+    return found
+
+
+def restore(file: Path, database: Path, *, replace: bool) -> Copied:
+    """Put a copy in the place of a database that no server uses."""
+    if not file.is_file():
+        raise CannotCopy(str(file), "there is no such file")
+    if database.exists() and not replace:
+        raise CannotCopy(str(database), "there is a database already; say --replace to give it up")
+    if database.exists() and file.samefile(database):
+        raise CannotCopy(str(file), "it is the database itself; a copy is another file")
+    try:
+        with closing(_connected(file, "ro")) as source:
+            _check_ours(source, file)
+            _checked(source, file)
+            with _alone(database):
+                return _put_back(source, database)
+    except sqlite3.Error as error:
+        raise CannotCopy(str(database), str(error)) from error
+    except OSError as error:
+        raise CannotCopy(str(database), error.strerror or str(error)) from error
+
+
+def _put_back(source: sqlite3.Connection, database: Path) -> Copied:
+    make_private(database)
+    with closing(_connected(database, "rwc")) as target:
+        source.backup(target)
+        return _checked(target, database)
+
+
+@contextmanager
+def _alone(database: Path) -> Iterator[None]:
+    """Keep servers away: each holds the lock file for as long as it runs."""
+    lock = os.open(Settings(str(database)).lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        flock(lock, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        raise CannotCopy(str(database), "a server or a worker is using it; stop it first") from None
+    else:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _connected(file: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"{file.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None)
+
+
+def _created(file: Path) -> sqlite3.Connection:
+    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    return _connected(file, "rw")
+
+
+def _check_ours(connection: sqlite3.Connection, file: Path) -> None:
+    """Refuse what is not a database of ours, or is one of a newer program."""
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError as error:  # it may well be one of ours
+        raise CannotCopy(str(file), str(error)) from error
+    except sqlite3.DatabaseError as error:
+        raise NotADatabase(f"{file}: {error}") from error
+    if application != APPLICATION:
+        raise NotADatabase(f"{file} is a file of another program")
+    if version > newest("sqlite"):
+        raise WrongSchema(f"{file} is version {version}, and this program knows versions up to {newest('sqlite')}")
+
+
+def _checked(connection: sqlite3.Connection, file: Path) -> Copied:
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise NotADatabase(f"{file} is damaged: {verdict}")
+    (objects,) = connection.execute("SELECT count(*) FROM objects WHERE NOT removed").fetchone()
+    (seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM journal").fetchone()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    return Copied(str(file), pages * size, objects, seq)
+
+
+def _made_durable(file: Path) -> None:
+    for path in (file, file.absolute().parent):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

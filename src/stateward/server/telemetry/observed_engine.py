@@ -1,0 +1,64 @@
+"""The engine as a server runs it: what it accepts is timed and traced, and whoever logs in a handler names its job."""
+
+from time import perf_counter
+from typing import Any
+
+from msgspec.structs import replace
+
+from stateward.engine import Accepted, Denied, Engine, Job, Kind, Request
+from stateward.engine.accept.groups import GroupVerdict
+from stateward.engine.handlers import Run
+from stateward.server.telemetry.logs import working_on
+from stateward.server.telemetry.prometheus_metrics import Metrics
+from stateward.server.telemetry.traces import Traces
+from stateward.store.filters import Selector
+from stateward.store.port import Store
+
+
+class ObservedEngine(Engine):
+    """An engine whose acceptances are timed and traced."""
+
+    def __init__(self, store: Store, kinds: list[Kind], traces: Traces, **how: Any) -> None:  # noqa: ANN401 - as Engine
+        super().__init__(store, [observed(kind, traces) for kind in kinds], new_id=traces.new_id, **how)
+        self._traces = traces
+        self.metrics: Metrics | None = None
+
+    async def submit(self, request: Request) -> Accepted:
+        """Submit a request."""
+        with Timed(self.metrics), self._traces.accepting(request):
+            return await super().submit(request)
+
+    async def group(self, whole: Request | None, members: Selector, each: Request) -> GroupVerdict:
+        """Ask for an action on a whole and on its members."""
+        with Timed(self.metrics):
+            return await super().group(whole, members, each)
+
+
+class Timed:
+    """The time from a request to the verdict, for the metrics."""
+
+    def __init__(self, metrics: Metrics | None) -> None:
+        self._metrics, self._begun = metrics, perf_counter()
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """Count the verdict."""
+        if self._metrics is not None:
+            refused = "denied" if error is not None and issubclass(error, Denied) else "failed"
+            self._metrics.accepted(perf_counter() - self._begun, refused if error is not None else "accepted")
+
+
+def observed(kind: Kind, traces: Traces) -> Kind:
+    """Return a kind whose handlers are traced, and whose operations are named in what they log."""
+    handlers = {action: replace(one, run=_observed(one.run, traces)) for action, one in kind.handlers.items()}
+    return kind.with_handlers(handlers)
+
+
+def _observed(run: Run, traces: Traces) -> Run:
+    async def observing(job: Job) -> Any:  # noqa: ANN401 - what the handler returns
+        with working_on(job.key.id), traces.handling(job):
+            return await run(job)
+
+    return observing
