@@ -16,7 +16,7 @@ from bench import mci_hosts, mci_status
 from bench.figures import Line, plain, ratio
 from bench.loops import run
 from bench.mci_fleet import EACH, NS, PROVIDERS, everywhere, new_fleet
-from stateward.domains.mci.limits import limit_of
+from stateward.domains.mci.deployment_records import limit_of
 from stateward.drivers.simulated import CALM
 
 VMS_EACH, CALL, CALLS_EACH = 250, 0.05, 2

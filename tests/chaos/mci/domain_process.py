@@ -21,11 +21,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from stateward.domains.mci import clouds, mcis
-from stateward.domains.mci.commands import Ran, run_post_command
+from stateward.domains.mci.handlers import mci_handlers
+from stateward.domains.mci.handlers.post_commands import Ran, run_post_command
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec
 from stateward.domains.mci.plugin import MciPlugin
+from stateward.domains.mci.provider import provider_client
 from stateward.domains.mci.service import Caller
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers import Driver, Meter, ProviderRegion
@@ -109,7 +110,7 @@ def make_mortal(plugin: MciPlugin, death: Death) -> None:
         return ran
 
     plugin.drivers.make = made  # type: ignore[method-assign]
-    mcis.run_post_command = commanded  # type: ignore[assignment, attr-defined]
+    mci_handlers.run_post_command = commanded  # type: ignore[assignment, attr-defined]
 
 
 async def ask(plugin: MciPlugin, plan: Plan) -> None:
@@ -146,7 +147,7 @@ async def until_it_rests(plugin: MciPlugin, name: str, *, go_on: bool) -> None:
 
 async def live(folder: Path, options: argparse.Namespace) -> None:
     """Make an MCI, or go on with it."""
-    clouds.ABSENT_AFTER = 0.2
+    provider_client.ABSENT_AFTER = 0.2
     plan = msgspec.json.decode((folder / "plan.json").read_bytes(), type=Plan)
     death = Death(options.die)
     plugin = MciPlugin(ProcessContext(folder), tick=0.02, every=3600.0)

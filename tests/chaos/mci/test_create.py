@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.mci.commands import NO_WAY_IN
+from stateward.domains.mci.handlers.post_commands import NO_WAY_IN
 from stateward.domains.mci.model import (
     CommandRun,
     Connection,

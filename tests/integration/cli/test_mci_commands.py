@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateward.access import Role
-from stateward.domains.mci.keypair import new_pair
+from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.domains.mci.service import Caller
 from stateward.drivers import MachineSpec, ProviderRegion
 from stateward.lifecycle import USER

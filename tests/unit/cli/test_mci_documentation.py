@@ -6,8 +6,8 @@ import pytest
 from stateward.cli.mci import app, connections
 from stateward.cli.mci.commands import Action
 from stateward.cli.mci.file import GROUP, HEAD, POLICIES
+from stateward.domains.mci.deployment_records import LIMITS, OTHERS
 from stateward.domains.mci.lifecycle import VM, VmState
-from stateward.domains.mci.limits import LIMITS, OTHERS
 from stateward.domains.mci.service import ON_ALL
 from stateward.lifecycle import USER, Move, decide
 

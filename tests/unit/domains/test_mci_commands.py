@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.mci.commands import shortened
+from stateward.domains.mci.handlers.post_commands import shortened
 
 
 @given(st.text(max_size=50), st.integers(1, 50))

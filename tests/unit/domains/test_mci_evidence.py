@@ -4,8 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.mci.evidence import CANNOT_SAY, GOALS, Look, Sight, drift, hopeless, proven, reached, told
 from stateward.domains.mci.lifecycle import VmState
+from stateward.domains.mci.provider.evidence import (
+    CANNOT_SAY,
+    GOALS,
+    Look,
+    Sight,
+    drift,
+    hopeless,
+    proven,
+    reached,
+    told,
+)
 from stateward.drivers import MachineState, Observation
 
 states = st.sampled_from(list(MachineState))

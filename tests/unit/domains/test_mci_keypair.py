@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
-from stateward.domains.mci.keypair import check_public_key, new_pair
+from stateward.domains.mci.provider.key_pairs import check_public_key, new_pair
 from stateward.errors import BadInput
 
 

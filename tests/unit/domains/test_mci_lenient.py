@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateward.domains.mci.api.bodies import Wish, group_wish, mci_wish, scale_wish
-from stateward.domains.mci.api.lenient import Fields, flag, read
-from stateward.domains.mci.api.names import id_form, id_of, name_of, one_of
-from stateward.domains.mci.api.part_bodies import (
+from stateward.domains.mci.api.lenient_json import Fields, flag, read
+from stateward.domains.mci.api.mci_bodies import Wish, group_wish, mci_wish, scale_wish
+from stateward.domains.mci.api.resource_bodies import (
     connection_wish,
     group_part_wish,
     image_wish,
@@ -21,9 +20,10 @@ from stateward.domains.mci.api.part_bodies import (
     spec_wish,
     subnet_wish,
 )
-from stateward.domains.mci.keypair import new_pair
+from stateward.domains.mci.api.route_params import id_form, id_of, name_of, one_of
+from stateward.domains.mci.guards.spec_validation import MOST_VMS
 from stateward.domains.mci.model import Connection, MciSpec, PostCommand, Rule, Subnet
-from stateward.domains.mci.wishes import MOST_VMS
+from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.errors import BadInput
 
 AWS = Connection("aws-here", "aws", "here")

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stateward.domains.mci.guards.spec_validation import MOST_VMS, check_wish
+from stateward.domains.mci.guards.subgroups import SIGNS, scaled
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import MciSpec, SubGroup, text
-from stateward.domains.mci.scaling import SIGNS, scaled
-from stateward.domains.mci.wishes import MOST_VMS, check_wish
 from stateward.engine import Request
 from stateward.errors import BadInput
 from stateward.store.records import Object

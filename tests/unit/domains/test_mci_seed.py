@@ -2,10 +2,10 @@
 
 import pytest
 
-from stateward.domains.mci.api.fresh import SETTLED
+from stateward.domains.mci.api.live_status import SETTLED
+from stateward.domains.mci.deployment_records import limit_of
+from stateward.domains.mci.handlers.mci_handlers import BAD
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
-from stateward.domains.mci.limits import limit_of
-from stateward.domains.mci.mcis import BAD
 from stateward.lifecycle import (
     CONTROLLER,
     FINAL,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stateward.domains.mci.control.status_rollup import ORDER, StatusCount, adds_up_to, count, roll_up, status_text
 from stateward.domains.mci.lifecycle import MciState, VmState
-from stateward.domains.mci.status import ORDER, StatusCount, adds_up_to, count, roll_up, status_text
 from stateward.errors import UnknownName
 
 V = VmState

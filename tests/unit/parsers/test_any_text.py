@@ -26,7 +26,7 @@ from stateward.config import load
 from stateward.domains.leases import property_expressions
 from stateward.domains.leases.resources.leased_mcis import _decoded
 from stateward.domains.leases.wire_values import read_time
-from stateward.domains.mci.api import lenient
+from stateward.domains.mci.api import lenient_json
 from stateward.domains.ovc.settings import FILE, read_settings
 from stateward.domains.systems.definition.parser import read as read_definition
 from stateward.drivers.aws.credential_refs import read_credential
@@ -74,7 +74,7 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "server-sent events": (lambda text, _: list(events(text.split("\n"))), ()),
     "a definition of a system": (lambda text, _: read_definition(text), OURS),
     "a fleet": (lambda text, _: read_fleet(text, "fleet.yaml"), OURS),
-    "a lenient body": (lambda text, _: lenient.read(text.encode("utf-8", "replace")), OURS),
+    "a lenient body": (lambda text, _: lenient_json.read(text.encode("utf-8", "replace")), OURS),
     "the configuration": (from_file(lambda file: load({}, {}, file)), OURS),
     "the settings of a domain": (from_file(lambda file: read_settings(file.parent), FILE), OURS),
     "a spec": (from_file(lambda file: read_spec(str(file))), OURS),

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from random import Random
 
-from stateward.domains.mci.catalogue import LOCAL
 from stateward.domains.mci.lifecycle import MCI, MciState, VmState
 from stateward.domains.mci.model import MciSpec, SubGroup, mci_of, vm_of
+from stateward.domains.mci.provider.catalogue import LOCAL
 from stateward.domains.mci.service import Caller, Service
 from stateward.errors import StatewardError, UnknownName
 from stateward.lifecycle import TRANSITIONAL, USER

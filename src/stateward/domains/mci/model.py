@@ -6,13 +6,23 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from stateward.domains.mci.lifecycle import SECURITY_GROUP, SSH_KEY, VNET
 from stateward.drivers import Observation, ResourceKind
+from stateward.lifecycle import Lifecycle
 from stateward.store.records import Object
 
 HOME = "(mci)"
 """The namespace of what belongs to the deployment: namespaces and connections."""
 
 Policy = Literal["continue", "rollback", "refine"]
+
+KINDS: dict[str, Lifecycle] = {"vNet": VNET, "securityGroup": SECURITY_GROUP, "sshKey": SSH_KEY}
+"""The kinds of parts, by what the wire calls them."""
+
+WORDS = {lifecycle.kind: word for word, lifecycle in KINDS.items()}
+
+MADE_FOR, SHARED = "made-for", "shared"
+"""The labels of what a preparation has made: for which MCI, and that others may use it."""
 
 
 class Connection(Struct, frozen=True, omit_defaults=True):
@@ -114,6 +124,16 @@ class KeySpec(Struct, frozen=True, omit_defaults=True):
     region: str
     public_key: str = ""
     description: str = ""
+
+
+class Where(Struct, frozen=True):
+    """What all parts have in common."""
+
+    name: str
+    uid: str
+    connection: str
+    provider: str
+    region: str
 
 
 class PartSeen(Struct, frozen=True, omit_defaults=True):
@@ -256,6 +276,11 @@ def part_id(kind: str, name: str) -> str:
 def subnet_key(uid: str, name: str) -> str:
     """Return the key of a network's subnet at the provider."""
     return f"{uid}-{name}"
+
+
+def where_of(found: Object) -> Where:
+    """Return what all parts have in common, of one of them."""
+    return msgspec.json.decode(found.spec, type=Where)
 
 
 def network_of(found: Object) -> NetworkSpec:

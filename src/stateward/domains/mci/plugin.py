@@ -6,23 +6,23 @@ from contextlib import asynccontextmanager
 from typing import ClassVar
 
 from stateward.domains.mci.api import routes
-from stateward.domains.mci.api.keeping import keep_forgetting
-from stateward.domains.mci.births import BirthGuard
-from stateward.domains.mci.catalogue import Catalogue
-from stateward.domains.mci.clouds import TICK
-from stateward.domains.mci.connections import Clouds
+from stateward.domains.mci.api.request_log_store import keep_forgetting
+from stateward.domains.mci.control.reconciler import EVERY, Upkeep
 from stateward.domains.mci.demo import MciDemo
-from stateward.domains.mci.forms import FORMS, guard_form
-from stateward.domains.mci.grants import GrantGuard
-from stateward.domains.mci.guards import guard_mci, guard_vm
+from stateward.domains.mci.deployment_records import lanes_of
+from stateward.domains.mci.guards.connection_grants import GrantGuard
+from stateward.domains.mci.guards.new_object_guard import BirthGuard
+from stateward.domains.mci.guards.object_guards import guard_mci, guard_vm
+from stateward.domains.mci.guards.spec_validation import FORMS, guard_form
+from stateward.domains.mci.handlers.mci_handlers import Mcis
+from stateward.domains.mci.handlers.resource_handlers import Parts
+from stateward.domains.mci.handlers.vm_handlers import Vms
 from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SPEC, VM
-from stateward.domains.mci.limits import lanes_of
-from stateward.domains.mci.mcis import Mcis
-from stateward.domains.mci.parts import Parts
+from stateward.domains.mci.mci_template import MciTemplate
+from stateward.domains.mci.provider.catalogue import Catalogue
+from stateward.domains.mci.provider.provider_client import TICK
+from stateward.domains.mci.provider.provider_pool import Clouds
 from stateward.domains.mci.service import ON_ALL, Service
-from stateward.domains.mci.templates import MciTemplate
-from stateward.domains.mci.upkeep import EVERY, Upkeep
-from stateward.domains.mci.vms import Vms
 from stateward.domains.plugin import CompositeParts, DomainPlugin, ProcessContext
 from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import SimulatedCloud

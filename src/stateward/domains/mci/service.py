@@ -7,10 +7,12 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.catalogue import objects
-from stateward.domains.mci.connection_records import Caller, ConnectionRecords
-from stateward.domains.mci.guards import SETTLED, Meanwhile, StillAlive
-from stateward.domains.mci.keypair import new_pair
+from stateward.domains.mci.control.orphan_machines import Remain, gone_fact, remains_of
+from stateward.domains.mci.control.status_updater import settle
+from stateward.domains.mci.deployment_records import Caller, ConnectionRecords
+from stateward.domains.mci.errors import InUse, Meanwhile, NoNamespace, StillAlive
+from stateward.domains.mci.guards.object_guards import SETTLED
+from stateward.domains.mci.guards.subgroups import WITH_MCI
 from stateward.domains.mci.lifecycle import (
     FORGET,
     HOLD,
@@ -25,6 +27,7 @@ from stateward.domains.mci.lifecycle import (
 )
 from stateward.domains.mci.model import (
     HOME,
+    KINDS,
     GroupSpec,
     Image,
     KeySpec,
@@ -38,13 +41,11 @@ from stateward.domains.mci.model import (
     plain,
     vm_id,
     vm_of,
+    where_of,
 )
-from stateward.domains.mci.parts import KINDS, where_of
-from stateward.domains.mci.preflight import check_plans
-from stateward.domains.mci.remains import Remain, gone_fact, remains_of
-from stateward.domains.mci.settling import settle
-from stateward.domains.mci.standing import InUse
-from stateward.domains.mci.subgroups import WITH_MCI
+from stateward.domains.mci.provider.catalogue import objects
+from stateward.domains.mci.provider.key_pairs import new_pair
+from stateward.domains.mci.vm_placement import check_plans
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.errors import NoneAllowed, VersionMismatch
@@ -60,13 +61,6 @@ TRIES = 10
 
 ON_ALL = ("suspend", "resume", "reboot", "terminate")
 """The actions of an MCI that are done to all of its VMs at once."""
-
-
-class NoNamespace(NotFound):
-    """There is no such namespace."""
-
-    def __str__(self) -> str:
-        return f"there is no namespace {self.object!r}"
 
 
 class Service(ConnectionRecords):

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from stateward.domains.mci.control.status_rollup import MciStatus, roll_up
 from stateward.domains.mci.model import MciSpec, SubGroup
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.mci.service import Caller, Service
-from stateward.domains.mci.status import MciStatus, roll_up
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM

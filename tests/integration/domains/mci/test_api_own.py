@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateward.access import Role, Tokens
-from stateward.domains.mci.evidence import Look
+from stateward.domains.mci.provider.evidence import Look
 from stateward.drivers import MachineSpec
 from stateward.drivers.simulated.faults import CALM
 from tests.integration.domains.mci.api_house import AWS, DEAD, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api

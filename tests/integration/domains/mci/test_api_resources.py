@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from stateward.domains.mci.api.keeping import all_kept
-from stateward.domains.mci.keypair import new_pair
+from stateward.domains.mci.api.request_log_store import all_kept
+from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.drivers import CloudResource, ResourceKind
 from stateward.drivers.simulated import SimulatedDriver
 from tests.integration.domains.mci.api_house import AWS, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from stateward.access import Role, Tokens
-from stateward.domains.mci.api import keeping
-from stateward.domains.mci.api.diary import NO_ANSWER, Past
-from stateward.domains.mci.api.keeping import all_kept, forget, keep, kept
+from stateward.domains.mci.api import request_log_store
+from stateward.domains.mci.api.request_log import NO_ANSWER, Past
+from stateward.domains.mci.api.request_log_store import all_kept, forget, keep, kept
 from stateward.domains.mci.model import HOME
 from stateward.drivers.simulated.faults import CALM
 from stateward.store import open_store
@@ -217,7 +217,7 @@ async def records_of_calls(api: ApiHouse) -> int:
 
 
 async def test_the_records_of_calls_do_not_pile_up(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "PLACES", FEW)
+    monkeypatch.setattr(request_log_store, "PLACES", FEW)
     now = await api.engine.store.reader.time()
     for number in range(5 * FEW):
         await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, now + number))
@@ -227,7 +227,7 @@ async def test_the_records_of_calls_do_not_pile_up(api: ApiHouse, monkeypatch: p
 
 
 async def test_where_no_place_is_free_the_oldest_call_goes(api: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "PLACES", 1)
+    monkeypatch.setattr(request_log_store, "PLACES", 1)
     for number in range(3):
         await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, float(number)))
     assert [one.id for one in await all_kept(api.engine)] == ["mine-2"]
@@ -237,7 +237,7 @@ async def test_where_no_place_is_free_the_oldest_call_goes(api: ApiHouse, monkey
 async def test_calls_that_come_at_once_into_one_place_are_all_kept(
     api: ApiHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "places", lambda _: [Key(HOME, f"call:{number}") for number in range(CROWD)])
+    monkeypatch.setattr(request_log_store, "places", lambda _: [Key(HOME, f"call:{number}") for number in range(CROWD)])
     await asyncio.gather(
         *(keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, 0.0)) for number in range(CROWD))
     )

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, SSH_KEY, VM, VNET
-from stateward.domains.mci.model import KeySpec, NetworkSpec, Subnet, mci_of, part_seen, plain, vm_of
-from stateward.domains.mci.parts import where_of
+from stateward.domains.mci.model import KeySpec, NetworkSpec, Subnet, mci_of, part_seen, plain, vm_of, where_of
 from stateward.drivers import ProviderRegion
 from stateward.errors import BadInput
 from stateward.store.records import Key, Status

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.mci import clouds, remains
+from stateward.domains.mci.control import orphan_machines
 from stateward.domains.mci.lifecycle import VmState
 from stateward.domains.mci.model import mci_of, vm_of
+from stateward.domains.mci.provider import provider_client
 from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated.faults import CALM
 from stateward.drivers.simulated.machine import state_at
@@ -25,8 +26,8 @@ VM = f"{M1}/vm/g1-1"
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
-    monkeypatch.setattr(remains, "LOOK_WITHIN", 1.0)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.02)
+    monkeypatch.setattr(orphan_machines, "LOOK_WITHIN", 1.0)
 
 
 @pytest.fixture

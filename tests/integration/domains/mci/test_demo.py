@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from stateward.domains.mci.catalogue import LOCAL
 from stateward.domains.mci.demo import FLEET, HERE, NS, SPARE, MciDemo
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import vm_of
+from stateward.domains.mci.provider.catalogue import LOCAL
 from stateward.drivers import MachineState, ProviderRegion
 from stateward.lifecycle import TRANSITIONAL
 from stateward.store.filters import JournalFilter

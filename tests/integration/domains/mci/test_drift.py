@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci import clouds
-from stateward.domains.mci.clouds import Cloud
-from stateward.domains.mci.comparing import take_over
+from stateward.domains.mci.control.drift import take_over
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import vm_of, vm_seen
+from stateward.domains.mci.provider import provider_client
+from stateward.domains.mci.provider.provider_client import Cloud
 from stateward.drivers import Driver, MachineListing, MachineSpec, MachineState, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
@@ -32,7 +32,7 @@ NewStore = Callable[[], Store]
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.0)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.0)
 
 
 async def states(house: House, name: str = "m1") -> dict[str, str]:

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from stateward.domains.mci.handlers.vm_handlers import YOUNG
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import VmSpec, vm_of
-from stateward.domains.mci.vms import YOUNG
 from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated.faults import STORMY, Fate, Temper
 from stateward.engine import Denied

@@ -6,8 +6,9 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci import clouds, vms
+from stateward.domains.mci.handlers import vm_handlers
 from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.provider import provider_client
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine.errors import NoneAllowed
 from stateward.store.records import Status
@@ -17,7 +18,7 @@ from tests.integration.domains.mci.racing import SEOUL, alive, control, go_on, o
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.02)
 
 
 @pytest.mark.parametrize("hold", [False, True], ids=["under way", "held"])
@@ -41,7 +42,8 @@ async def test_a_create_that_has_no_vms_yet_is_given_up_by_force(houses: list[Ho
 async def test_a_create_that_is_forced_away_at_any_moment_leaves_no_machine(
     houses: list[House], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vms, "YOUNG", 0.1)  # machines are shown at once here: one that was never asked for is not late
+    # Machines are shown at once here: a machine that was never requested must not count as late.
+    monkeypatch.setattr(vm_handlers, "YOUNG", 0.1)
     house, chance = houses[0], Random(seed)
     house.cloud.set_temper(SEOUL, replace(CALM, latency=0.002))
     await house.service.create(NS, mci("m1", group(size=4)), ANN)

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.mci.catalogue import LOCAL, LOCAL_IMAGE
 from stateward.domains.mci.demo import BY
 from stateward.domains.mci.demo import NS as DEMO
-from stateward.domains.mci.grants import NotGranted
+from stateward.domains.mci.errors import InUse, NotGranted
 from stateward.domains.mci.lifecycle import VM, MciState
+from stateward.domains.mci.mci_template import MciTemplate
 from stateward.domains.mci.model import Connection, PostCommand, SubGroup, mci_seen, vm_of
-from stateward.domains.mci.standing import InUse
-from stateward.domains.mci.templates import MciTemplate
+from stateward.domains.mci.provider.catalogue import LOCAL, LOCAL_IMAGE
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import SimulatedCloud

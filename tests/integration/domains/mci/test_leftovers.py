@@ -5,10 +5,12 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci import clouds, guards, leftovers
+from stateward.domains.mci.control import drift
+from stateward.domains.mci.guards import object_guards
 from stateward.domains.mci.lifecycle import PartState
 from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, part_seen, subnet_key
-from stateward.domains.mci.networks import add_subnet
+from stateward.domains.mci.provider import provider_client
+from stateward.domains.mci.resource_service import add_subnet
 from stateward.drivers import CloudResource, ProviderRegion, ResourceKind
 from stateward.drivers.simulated.faults import CALM, Fate
 from stateward.lifecycle import CONTROLLER
@@ -102,7 +104,7 @@ async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, mo
     accepted = await add_subnet(house.service, NS, "net", Subnet("side", "10.0.3.0/24"), ANN)  # it is in nobody's way
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
     house.cloud.lose(SEOUL, ResourceKind.SECURITY_GROUP, "in-it")
-    monkeypatch.setattr(leftovers, "TRY_AGAIN", 0.0)
+    monkeypatch.setattr(drift, "TRY_AGAIN", 0.0)
     await until_gone(house)
 
 
@@ -125,9 +127,9 @@ async def test_a_subnet_that_is_asked_for_again_is_the_one_that_was_left_behind(
 
 @pytest.fixture(autouse=True)
 def _absent_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clouds, "ABSENT_AFTER", 3600.0)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 3600.0)
 
 
 @pytest.fixture(autouse=True)
 def _known_uid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "uid_of", lambda _op, _name: NET.uid)
+    monkeypatch.setattr(object_guards, "uid_of", lambda _op, _name: NET.uid)

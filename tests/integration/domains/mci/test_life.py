@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.domains.mci.guards import StillAlive
+from stateward.domains.mci.errors import StillAlive
 from stateward.domains.mci.lifecycle import MciState
 from stateward.engine import AlreadyExists, Refused
 from stateward.engine.errors import NoneAllowed

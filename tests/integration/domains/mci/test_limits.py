@@ -9,7 +9,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stateward.domains.mci.limits import limit_of
+from stateward.domains.mci.deployment_records import limit_of
 from stateward.domains.mci.model import Connection, SubGroup
 from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS, SimulatedCloud

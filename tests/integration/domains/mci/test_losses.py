@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.mci import clouds
 from stateward.domains.mci.lifecycle import PartState
-from stateward.domains.mci.model import KeySpec, part_id, part_seen
-from stateward.domains.mci.parts import KINDS, where_of
+from stateward.domains.mci.model import KINDS, KeySpec, part_id, part_seen, where_of
+from stateward.domains.mci.provider import provider_client
 from stateward.drivers import ProviderRegion, ResourceKind
 from stateward.drivers.simulated.faults import CALM, Fate
 from stateward.lifecycle import PROVIDER
@@ -22,7 +21,7 @@ SHARED = "default-shared-aws-ap-northeast-2"
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.0)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.0)
 
 
 async def part(house: House, word: str) -> Object:
@@ -76,7 +75,7 @@ async def test_a_listing_that_fails_proves_no_loss(house: House) -> None:
 
 
 async def test_a_part_that_is_not_shown_once_is_not_lost(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clouds, "ABSENT_AFTER", 3600.0)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 3600.0)
     await house.created(mci())
     await lose(house, "sshKey")
     await house.plugin.upkeep.look_around()

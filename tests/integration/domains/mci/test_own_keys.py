@@ -9,9 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from msgspec.structs import replace
 
-from stateward.domains.mci.keypair import new_pair
 from stateward.domains.mci.model import MciSpec, mci_of
-from stateward.domains.mci.own_keys import owner_of, remove_ownerless_keys
+from stateward.domains.mci.provider.key_pairs import new_pair, owner_of, remove_ownerless_keys
 from stateward.drivers import ResourceKind
 from stateward.errors import BadInput
 from tests.integration.domains.mci.api_house import AWS, HERE, MICRO, NS, ApiHouse, group, mci, open_api

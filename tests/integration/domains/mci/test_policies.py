@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci import clouds, upkeep
-from stateward.domains.mci.catalogue import LOCAL_IMAGE
+from stateward.domains.mci.control import reconciler
+from stateward.domains.mci.control.reconciler import Orphan
+from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import MCI, MciState, VmState
 from stateward.domains.mci.model import (
+    KINDS,
     CommandRun,
     Connection,
     GroupSpec,
@@ -30,10 +32,10 @@ from stateward.domains.mci.model import (
     part_seen,
     plain,
     vm_of,
+    where_of,
 )
-from stateward.domains.mci.parts import KINDS, where_of
-from stateward.domains.mci.service import InUse
-from stateward.domains.mci.upkeep import Orphan
+from stateward.domains.mci.provider import provider_client
+from stateward.domains.mci.provider.catalogue import LOCAL_IMAGE
 from stateward.drivers import CallRefused as No
 from stateward.drivers import MachineState, ProviderRegion, RefusalReason
 from stateward.drivers.simulated.faults import CALM, Temper
@@ -54,7 +56,7 @@ GOOD, BAD = group("good", 2), group("bad", 2, "aws+ap-northeast-1+t3.nano")
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.02)
 
 
 def machines(house: House, place: ProviderRegion) -> list[MachineState | None]:
@@ -147,7 +149,7 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_looked_at(
             raise ValueError("broken")
         return vm_of(found)
 
-    monkeypatch.setattr(upkeep, "vm_of", read_or_fail)
+    monkeypatch.setattr(reconciler, "vm_of", read_or_fail)
     assert await house.plugin.upkeep.look_around() == []  # the machine of the bad record is no orphan
     assert (await house.service.vm(NS, "m2", "g2-1")).state == VmState.FAILED
 

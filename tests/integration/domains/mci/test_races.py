@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci import clouds
-from stateward.domains.mci.guards import StillAlive
+from stateward.domains.mci.errors import StillAlive
 from stateward.domains.mci.lifecycle import MciState, VmState
+from stateward.domains.mci.provider import provider_client
 from stateward.drivers import MachineState
 from stateward.drivers.simulated import SimulatedDriver
 from stateward.drivers.simulated.faults import CALM
@@ -45,7 +45,7 @@ ENDS = {"suspend": MciState.SUSPENDED, "terminate": MciState.TERMINATED, "reboot
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.02)
 
 
 # --- control against control -----------------------------------------------------------------------------------------

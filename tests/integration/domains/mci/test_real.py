@@ -166,7 +166,7 @@ async def test_a_cancelled_reboot_on_ec2_is_done_or_unknown_and_never_told_as_no
 async def test_a_launch_on_ec2_whose_answer_is_lost_makes_one_machine_for_each_vm(
     house: House, ec2: Any, ec2_cloud: Cloud, monkeypatch: pytest.MonkeyPatch, harm: Harm
 ) -> None:
-    monkeypatch.setattr("stateward.domains.mci.clouds.ABSENT_AFTER", 0.1)
+    monkeypatch.setattr("stateward.domains.mci.provider.provider_client.ABSENT_AFTER", 0.1)
     code = {"code": "InternalError", "status": 500} if harm is Harm.DONE_BUT_ERROR else {}
     ec2_cloud.harm(Fault(harm, "RunInstances", times=2, **code))  # type: ignore[arg-type]
     assert (await house.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED

@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci.limits import limit_of
+from stateward.domains.mci.deployment_records import limit_of
 from stateward.domains.mci.model import Connection, SubGroup
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated import CALM, IMAGES, REGIONS, SPECS

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.mci import settling
+from stateward.domains.mci.control import status_updater
+from stateward.domains.mci.control.status_updater import Settling
 from stateward.domains.mci.lifecycle import MciState
-from stateward.domains.mci.settling import Settling
 from stateward.store.errors import Unavailable
 from stateward.store.records import Key
 from tests.integration.domains.mci.conftest import ANN, NS, PATIENT, House, mci
@@ -90,7 +90,7 @@ async def test_pauses_grow_while_nothing_works_and_are_short_again_after(house: 
 async def test_an_mci_that_could_not_be_settled_is_looked_at_again(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "LATER", 0.01)
+    monkeypatch.setattr(status_updater, "LATER", 0.01)
     await house.plugin.upkeep.settling.close()
     await house.created(mci())
     verdict = await house.service.control(NS, "m1", "suspend", ANN)

@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from stateward.domains.mci.settling import Settling
+from stateward.domains.mci.control.status_updater import Settling
 from stateward.engine.maintenance.horizon import EntriesPruned
 from tests.integration.domains.mci.conftest import PATIENT, House
 from tests.integration.domains.mci.test_settling import Unwell, no_time

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci.api.troubles import troubles_of
-from stateward.domains.mci.clouds import SILENT_AFTER
+from stateward.domains.mci.api.target_status import troubles_of
 from stateward.domains.mci.lifecycle import MciState
+from stateward.domains.mci.provider.provider_client import SILENT_AFTER
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import Temper
 from stateward.engine.troubles import is_worth_telling

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci import clouds
+from stateward.domains.mci.guards.subgroups import WITH_MCI
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import mci_of, vm_of
-from stateward.domains.mci.subgroups import WITH_MCI
+from stateward.domains.mci.provider import provider_client
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import CALM
 from stateward.engine import NotFound
@@ -27,7 +27,7 @@ M1 = f"/ns/{NS}/mci/m1"
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clouds, "ABSENT_AFTER", 0.02)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.02)
 
 
 async def subgroups(house: House) -> list[str]:

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.mci import connections
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import vm_of
 from stateward.domains.mci.plugin import MciPlugin
+from stateward.domains.mci.provider import provider_pool
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers import MachineState, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
@@ -258,7 +258,7 @@ class World:
 def virtual_time() -> Iterator[None]:
     """Let the domain's own clock be that of the loop."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "monotonic", lambda: asyncio.get_running_loop().time())
+        patch.setattr(provider_pool, "monotonic", lambda: asyncio.get_running_loop().time())
         yield
 
 

@@ -14,13 +14,34 @@ from collections.abc import Callable, Sequence
 from litestar import Router
 from litestar.types import ASGIApp, ControllerRouterHandler
 
-from stateward.domains.mci.api import control, mcis, namespaces, own, records, resources, review, subnets, system, vms
-from stateward.domains.mci.api.diary import Diary
-from stateward.domains.mci.api.fresh import FRESH_FOR, Fresh
-from stateward.domains.mci.api.hall import Call, Hall, House, Reception
+from stateward.domains.mci.api.context import Call, Hall, House, Reception
+from stateward.domains.mci.api.live_status import FRESH_FOR, Fresh
+from stateward.domains.mci.api.request_log import Diary
+from stateward.domains.mci.api.routes import (
+    catalogue_routes,
+    control_routes,
+    mci_routes,
+    namespace_routes,
+    native_routes,
+    resource_routes,
+    review_routes,
+    subnet_routes,
+    system_routes,
+    vm_routes,
+)
 
 BASE = "/tumblebug"
-MODULES = (system, namespaces, mcis, vms, control, review, resources, subnets, records)
+MODULES = (
+    system_routes,
+    namespace_routes,
+    mci_routes,
+    vm_routes,
+    control_routes,
+    review_routes,
+    resource_routes,
+    subnet_routes,
+    catalogue_routes,
+)
 
 
 def routes(
@@ -29,7 +50,7 @@ def routes(
     """Return the routes of the domain; `saved` is told how many calls to a provider were not needed."""
     hall = Hall(house, Fresh(house.clouds, saved, serves=fresh_for), Diary())
     original = [one for module in MODULES for one in module.ROUTES]
-    return [_router(BASE, original, hall), _router(own.BASE, own.ROUTES, hall)]
+    return [_router(BASE, original, hall), _router(native_routes.BASE, native_routes.ROUTES, hall)]
 
 
 def _router(path: str, handlers: Sequence[ControllerRouterHandler], hall: Hall) -> Router:

@@ -6,13 +6,20 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from stateward.domains.mci.api.endings import NotDone
-from stateward.domains.mci.api.hall import Call
-from stateward.domains.mci.catalogue import objects
+from stateward.domains.mci.api.context import Call
+from stateward.domains.mci.control.reconciler import Orphan
+from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.lifecycle import VM
 from stateward.domains.mci.model import Connection, vm_of
-from stateward.domains.mci.upkeep import Orphan
-from stateward.drivers import AlreadyDone, CallAccepted, MachineAction, MachineListing, MachineRef, MachineState
+from stateward.domains.mci.provider.catalogue import objects
+from stateward.drivers import (
+    AlreadyDone,
+    CallAccepted,
+    MachineAction,
+    MachineListing,
+    MachineRef,
+    MachineState,
+)
 from stateward.engine import NotFound
 from stateward.errors import StatewardError
 from stateward.naming import new_id

@@ -5,11 +5,9 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from stateward.domains.mci.api.fresh import Fresh, Patience
-from stateward.domains.mci.api.places import connection_view, image_view, location_of, spec_view
-from stateward.domains.mci.api.targets import AT_REST, Target, Targets
-from stateward.domains.mci.api.troubles import troubles_of
-from stateward.domains.mci.api.wire import (
+from stateward.domains.mci.api.connection_views import connection_view, image_view, location_of, spec_view
+from stateward.domains.mci.api.live_status import Fresh, Patience
+from stateward.domains.mci.api.schemas import (
     CommandResult,
     CommandResults,
     ConnectionView,
@@ -25,7 +23,8 @@ from stateward.domains.mci.api.wire import (
     VmInfo,
     VmStatusInfo,
 )
-from stateward.domains.mci.catalogue import Catalogue
+from stateward.domains.mci.api.target_status import AT_REST, Target, Targets, troubles_of
+from stateward.domains.mci.control.status_rollup import MciStatus, roll_up
 from stateward.domains.mci.lifecycle import VM, MciState, VmState
 from stateward.domains.mci.model import (
     CommandRun,
@@ -41,8 +40,8 @@ from stateward.domains.mci.model import (
     vm_of,
     vm_seen,
 )
+from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.service import Service
-from stateward.domains.mci.status import MciStatus, roll_up
 from stateward.drivers import ResourceKind
 from stateward.errors import StatewardError
 from stateward.store.filters import Selector

@@ -1,0 +1,117 @@
+"""Where the providers' regions are, roughly: for maps. A region that is not known here is at no place in particular."""
+
+from stateward.domains.mci.api.schemas import (
+    ConnectionView,
+    ImageView,
+    Location,
+    RegionDetail,
+    RegionZoneInfo,
+    SpecView,
+)
+from stateward.domains.mci.model import Connection, Image, Spec
+
+HOLDER = "admin"
+"""Whose credentials connections use."""
+
+TOWNS = {
+    #               display          latitude  longitude
+    "Seoul":     Location("Seoul",       37.57,   126.98),
+    "Tokyo":     Location("Tokyo",       35.68,   139.69),
+    "Singapore": Location("Singapore",    1.35,   103.82),
+    "Hong Kong": Location("Hong Kong",   22.32,   114.17),
+    "Virginia":  Location("Virginia",    38.95,   -77.45),
+    "Oregon":    Location("Oregon",      45.84,  -119.70),
+    "Washington": Location("Washington", 47.23,  -119.85),
+    "Iowa":      Location("Iowa",        41.26,   -95.86),
+    "Carolina":  Location("South Carolina", 33.20, -80.01),
+    "Frankfurt": Location("Frankfurt",   50.11,     8.68),
+    "Amsterdam": Location("Netherlands", 52.37,     4.90),
+    "Belgium":   Location("Belgium",     50.45,     3.82),
+}  # fmt: skip
+
+TOWN_OF = {
+    ("aws", "ap-northeast-2"): "Seoul",
+    ("aws", "ap-northeast-1"): "Tokyo",
+    ("aws", "ap-southeast-1"): "Singapore",
+    ("aws", "us-east-1"): "Virginia",
+    ("aws", "us-west-2"): "Oregon",
+    ("aws", "eu-central-1"): "Frankfurt",
+    ("azure", "koreacentral"): "Seoul",
+    ("azure", "japaneast"): "Tokyo",
+    ("azure", "southeastasia"): "Singapore",
+    ("azure", "eastus"): "Virginia",
+    ("azure", "westus2"): "Washington",
+    ("azure", "westeurope"): "Amsterdam",
+    ("gcp", "asia-northeast3"): "Seoul",
+    ("gcp", "asia-northeast1"): "Tokyo",
+    ("gcp", "asia-southeast1"): "Singapore",
+    ("gcp", "us-central1"): "Iowa",
+    ("gcp", "us-east1"): "Carolina",
+    ("gcp", "europe-west1"): "Belgium",
+    ("alibaba", "ap-northeast-2"): "Seoul",
+    ("alibaba", "ap-northeast-1"): "Tokyo",
+    ("alibaba", "cn-hongkong"): "Hong Kong",
+    ("alibaba", "us-east-1"): "Virginia",
+    ("alibaba", "eu-central-1"): "Frankfurt",
+    ("ncp", "kr"): "Seoul",
+    ("ncp", "jpn"): "Tokyo",
+    ("ncp", "sgn"): "Singapore",
+}
+
+
+def location_of(provider: str, region: str) -> Location:
+    """Return where a region is."""
+    town = TOWN_OF.get((provider, region))
+    return Location(region, 0.0, 0.0) if town is None else TOWNS[town]
+
+
+def region_view(connection: Connection) -> RegionDetail:
+    """Return the region of a connection."""
+    location = location_of(connection.provider, connection.region)
+    zones = [connection.zone] if connection.zone else []
+    return RegionDetail(connection.region, connection.region, location.display, location, zones)
+
+
+def connection_view(connection: Connection, *, credential: bool = False) -> ConnectionView:
+    """Return a connection as it is shown; the name of its credential is for administrators of everything."""
+    return ConnectionView(
+        config_name=connection.name,
+        provider_name=connection.provider,
+        driver_name=connection.driver,
+        credential_name=connection.credential if credential else "",
+        credential_holder=HOLDER,
+        region_zone_info_name=f"{connection.provider}-{connection.region}",
+        region_zone_info=RegionZoneInfo(connection.region, connection.zone),
+        region_detail=region_view(connection),
+        region_representative=True,
+        verified=True,
+    )
+
+
+def spec_view(spec: Spec, connection: Connection | None) -> SpecView:
+    """Return a spec as it is shown."""
+    return SpecView(
+        id=spec.id,
+        name=spec.id,
+        connection_name=spec.connection,
+        provider_name="" if connection is None else connection.provider,
+        region_name="" if connection is None else connection.region,
+        csp_spec_name=spec.csp_name,
+        vcpu=spec.vcpu,
+        memory_gib=spec.memory_gib,
+        cost_per_hour=spec.cost,
+        description=spec.description,
+    )
+
+
+def image_view(image: Image, connection: Connection | None) -> ImageView:
+    """Return an image as it is shown."""
+    return ImageView(
+        id=image.id,
+        name=image.id,
+        connection_name=image.connection,
+        provider_name="" if connection is None else connection.provider,
+        csp_image_name=image.csp_name,
+        os_type=image.system,
+        description=image.description,
+    )

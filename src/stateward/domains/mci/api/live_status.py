@@ -1,0 +1,137 @@
+"""Fresh sights: what providers show of the VMs that a reader asks about, with as few calls as can be.
+
+VMs that are Terminated, Failed or Suspended do not change by themselves and are not asked about. The rest costs one
+listing per connection, however many VMs and readers there are. A listing that is at hand serves, whoever asked for it:
+for a plain status, one that is a few seconds old; for a fresh one, one that is at most as old as the connection says
+(option `fresh`). Readers share a listing while it is made.
+
+What a listing shows counts: VMs at rest that are something else are changed to it, as the regular rounds do.
+
+Invariant: a reader waits for a bounded time only, for all connections together. A connection that does not answer does
+not hold up what is known of the others.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.mci.control.drift import take_over
+from stateward.domains.mci.lifecycle import VM, VmState
+from stateward.domains.mci.model import VmSeen, seen_of, vm_of, vm_seen
+from stateward.domains.mci.provider.provider_client import Cloud
+from stateward.domains.mci.provider.provider_pool import Clouds
+from stateward.drivers import MachineListing
+from stateward.engine import Engine
+from stateward.errors import StatewardError
+from stateward.lifecycle import TRANSITIONAL
+from stateward.store.records import Object
+
+FRESH_FOR = 1.0
+"""For how many seconds a listing serves those who ask for a fresh status, where the connection does not say."""
+
+RECENT = 10.0
+"""For how many seconds at least a listing serves those who ask for a plain status."""
+
+PATIENCE, LONG_PATIENCE = 1.0, 10.0
+"""For how many seconds the answer to a plain status, and to a fresh one, waits for providers at most."""
+
+SETTLED = frozenset({VmState.TERMINATED, VmState.FAILED, VmState.SUSPENDED})
+NOT_LISTED, UNKNOWN = "not listed", "unknown"
+"""What is shown where the provider shows nothing, or did not answer in full."""
+
+Saved = Callable[[str, int], None]
+
+
+class Looked(Struct, frozen=True):
+    """What a look at VMs has brought: what is shown of each, by its id, and how many records have changed by it."""
+
+    shown: dict[str, VmSeen]
+    changed: int
+
+
+class Look(Struct, frozen=True):
+    """What a reader wants to see, at what time of the store, and for how many seconds it waits at most."""
+
+    engine: Engine
+    now: float
+    patience: float
+    fresh: bool
+
+    def is_about(self, vm: Object) -> bool:
+        """Tell whether a VM may have changed by itself.
+
+        VMs that are worked on are looked at by whoever does. One that has just changed was seen just then.
+        """
+        if vm.state in SETTLED:
+            return False
+        at_rest = VM.state(vm.state).state_class is not TRANSITIONAL
+        return self.fresh or (at_rest and vm.since <= self.now - RECENT)
+
+
+class Patience:
+    """What is left of the time that one answer may wait for providers, however many MCIs it is about."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock, self._began = clock, clock()
+
+    def left(self, *, fresh: bool) -> float:
+        """Return for how many seconds the answer may still wait."""
+        return max(0.0, self._began + (LONG_PATIENCE if fresh else PATIENCE) - self._clock())
+
+
+class Fresh:
+    """Looks at providers for readers."""
+
+    def __init__(self, clouds: Clouds, saved: Saved, *, serves: float = FRESH_FOR) -> None:
+        self._clouds, self._saved, self._serves = clouds, saved, serves
+
+    async def look_at(self, engine: Engine, vms: Sequence[Object], patience: float, *, fresh: bool) -> Looked:
+        """Compare VMs with what their providers show."""
+        places: dict[str, list[Object]] = defaultdict(list)
+        for one in vms:
+            places[vm_of(one).connection].append(one)
+        look = Look(engine, await engine.store.reader.time(), patience, fresh)
+        found = await asyncio.gather(*(self._at(look, name, known) for name, known in places.items()))
+        shown = {id_: seen for one in found for id_, seen in one.shown.items()}
+        return Looked(shown, sum(one.changed for one in found))
+
+    async def _at(self, look: Look, connection: str, known: Sequence[Object]) -> Looked:
+        asked = [one for one in known if look.is_about(one)]
+        listing, calls, changed = None, 0, 0
+        if asked:
+            try:
+                cloud = await self._clouds.of(connection)
+                listing, calls = await self._listing(cloud, look, max(one.since for one in asked))
+                changed = 0 if listing is None else await take_over(look.engine, cloud, listing, asked)
+            except StatewardError:  # the connection is gone, or its driver is: nothing is known of it
+                listing = None
+        self._saved(vm_of(known[0]).provider, len(known) - calls)
+        return Looked(_shown(asked, listing) if look.fresh else {}, changed)
+
+    async def _listing(self, cloud: Cloud, look: Look, since: float) -> tuple[MachineListing | None, int]:
+        """Return a listing that is new enough, if there is one in time, and how many calls it has cost.
+
+        One from before the last change of a VM (`since`) tells nothing of it.
+        """
+        serves = self._serves if cloud.serves is None else cloud.serves
+        recent = cloud.recent(min(look.now - since, serves if look.fresh else max(serves, RECENT)))
+        if recent is not None:
+            return recent, 0
+        calls = int(not cloud.is_listing)
+        try:
+            # A provider that did not answer last time is asked again, but only who wants to know it waits for that.
+            async with asyncio.timeout(look.patience if look.fresh or cloud.is_answering else 0.0):
+                return await cloud.listing(), calls
+        except TimeoutError:
+            return None, calls
+
+
+def _shown(asked: Sequence[Object], listing: MachineListing | None) -> dict[str, VmSeen]:
+    """Return what a listing shows of VMs, by their ids."""
+    shown = {} if listing is None else {one.key: seen_of(one) for one in listing.machines}
+    silence = NOT_LISTED if listing is not None and listing.complete else UNKNOWN
+    return {one.id: shown.get(vm_of(one).uid) or replace(vm_seen(one), native_state=silence) for one in asked}

@@ -1,0 +1,149 @@
+"""What bodies ask for: MCIs, their subgroups, and by how much a subgroup is to grow or to shrink."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.mci.api.lenient_json import Fields
+from stateward.domains.mci.api.route_params import id_of, name_of, one_of, reference
+from stateward.domains.mci.guards.spec_validation import MOST_VMS
+from stateward.domains.mci.model import MciSpec, Policy, PostCommand, SubGroup
+from stateward.domains.mci.provider.key_pairs import check_public_key, needs_key
+from stateward.errors import BadInput
+
+MOST_GIB = 1_000_000
+A_DYNAMIC_GROUP = {
+    "name": "web",
+    "subGroupSize": "2",
+    "specId": "aws+ap-northeast-2+t3.micro",
+    "imageId": "ubuntu22.04",
+}
+A_GROUP = A_DYNAMIC_GROUP | {"vNetId": "net", "subnetId": "front", "securityGroupIds": ["web"], "sshKeyId": "key"}
+A_DYNAMIC_MCI = {"name": "shop", "subGroups": [A_DYNAMIC_GROUP], "policyOnPartialFailure": "continue"}
+AN_MCI = {"name": "shop", "subGroups": [A_GROUP]}
+A_CHANGE = {"numVMsToAdd": "1"}
+"""Examples of what is asked for, for the description of the API."""
+
+MOST_MINUTES = 7 * 24 * 60.0
+POLICIES: dict[str, Policy] = {"": "continue", "continue": "continue", "rollback": "rollback", "refine": "refine"}
+
+
+class Wish(Struct, frozen=True):
+    """By how much a subgroup is to change, or to what size."""
+
+    how: Literal["by", "to"]
+    count: int
+
+
+def mci_wish(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, least: int = 0) -> MciSpec:
+    """Read what MCI is wanted; `least` is the smallest size of a subgroup that may be given."""
+    groups = with_public_key(body, _groups(body.each("subGroups", "vm"), dynamic=dynamic, least=least))
+    return MciSpec(
+        name=name_of("name", body.text("name").strip()),
+        uid=uid,
+        groups=groups,
+        dynamic=dynamic,
+        hold=hold,
+        policy=POLICIES[one_of("policyOnPartialFailure", body.text("policyOnPartialFailure").strip(), *POLICIES)],
+        label=body.labels("label"),
+        system_label=body.text("systemLabel"),
+        description=body.text("description"),
+        install_mon_agent=body.text("installMonAgent", default="no") or "no",
+        placement=body.text("placementAlgo"),
+        post_command=_post_command(body.within("postCommand")),
+    )
+
+
+def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGroup, ...]:
+    """Read the public key that somebody brings along; it is for the subgroups that name no key."""
+    public = body.text("publicKey").strip()
+    if not public:
+        return groups
+    check_public_key(body.field("publicKey"), public)
+    return tuple(replace(one, public_key=public) if needs_key(one) else one for one in groups)
+
+
+def _groups(wishes: Sequence[Fields], *, dynamic: bool, least: int) -> tuple[SubGroup, ...]:
+    groups = tuple(group_wish(one, f"g{number}", dynamic=dynamic, least=least) for number, one in enumerate(wishes, 1))
+    if not groups:
+        raise BadInput("subGroups", [], "a list of at least one subgroup")
+    names = [one.name for one in groups]
+    if len(set(names)) < len(names):
+        raise BadInput("subGroups", names, "a list of subgroups with different names")
+    if sum(one.size for one in groups) > MOST_VMS:
+        raise BadInput("subGroups", names, f"a list of subgroups with at most {MOST_VMS} VMs together")
+    return groups
+
+
+def group_wish(body: Fields, otherwise: str = "g1", *, dynamic: bool, least: int = 0) -> SubGroup:
+    """Read what subgroup is wanted; one that has no name is called otherwise.
+
+    A size of 0 stands for one VM: the clients of this API send it for a VM without companions.
+    """
+    group = SubGroup(
+        name=id_of(body.field("name"), body.text("name") or otherwise),
+        size=body.number("subGroupSize", "vmGroupSize", default=1, low=least, high=MOST_VMS) or 1,
+        spec=_needed(body, "specId", "commonSpec"),
+        image=_needed(body, "imageId", "commonImage"),
+        connection=reference(body.field("connectionName"), body.text("connectionName")),
+        key=reference(body.field("sshKeyId"), body.text("sshKeyId").strip()),
+        user=reference(body.field("vmUserName"), body.text("vmUserName", "vmUserAccount")),
+        disk_type=_unless_default(body.text("rootDiskType")),
+        disk_gib=_disk(body),
+        zone=reference(body.field("zone"), body.text("zone")),
+        label=body.labels("label"),
+        description=body.text("description"),
+    )
+    return group if dynamic else _standing(body, group)
+
+
+def _needed(body: Fields, *names: str) -> str:
+    return reference(body.field(names[0]), body.text(*names).strip(), needed=True)
+
+
+def _standing(body: Fields, group: SubGroup) -> SubGroup:
+    """Read what existing parts a static subgroup names; the subnet `null` means the first one."""
+    subnet = body.text("subnetId")
+    groups = tuple(reference(body.field("securityGroupIds"), one) for one in body.texts("securityGroupIds"))
+    return replace(
+        group,
+        network=_needed(body, "vNetId"),
+        subnet="" if subnet.lower() == "null" else reference(body.field("subnetId"), subnet),
+        groups=groups,
+        key=_needed(body, "sshKeyId"),
+    )
+
+
+def _disk(body: Fields) -> int | None:
+    if _unless_default(body.text("rootDiskSize")) == "":
+        return None
+    return body.number("rootDiskSize", default=0, low=0, high=MOST_GIB) or None
+
+
+def _unless_default(text: str) -> str:
+    return "" if text.strip().lower() == "default" else text.strip()
+
+
+def _post_command(body: Fields | None) -> PostCommand | None:
+    if body is None or not body.texts("command", "commands"):
+        return None
+    minutes = body.real("timeoutMinutes", default=30.0, low=0.0, high=MOST_MINUTES) or 30.0
+    user = reference(body.field("userName"), body.text("userName"))
+    return PostCommand(user, body.texts("command", "commands"), minutes)
+
+
+WAYS_TO_SCALE = {"numVMsToAdd": 1, "numVMsToRemove": -1, "size": 0}
+"""The fields by which a subgroup is scaled, and in which direction each counts."""
+
+
+def scale_wish(body: Fields) -> Wish:
+    """Read by how much a subgroup is to change: more, fewer, or to a size."""
+    given = [name for name in WAYS_TO_SCALE if body.raw(name) not in (None, "")]
+    if len(given) != 1:
+        raise BadInput("numVMsToAdd", given, "one of numVMsToAdd, numVMsToRemove and size")
+    name = given[0]
+    low = 0 if name == "size" else 1
+    count = body.number(name, default=0, low=low, high=MOST_VMS)
+    return Wish("to", count) if name == "size" else Wish("by", WAYS_TO_SCALE[name] * count)

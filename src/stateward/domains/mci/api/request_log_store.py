@@ -1,0 +1,114 @@
+"""Keeping calls: those that change something, and came under an id of the caller's own, outlive their process.
+
+Only who has given a call its id can ask for it after the answer was lost. Such a call is written down in the store
+before it is handled and again before it is answered, so any process can tell what became of it, and none loses it.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from hashlib import blake2b
+
+import msgspec
+
+from stateward.domains.mci.api.request_log import Past
+from stateward.domains.mci.lifecycle import CALL
+from stateward.domains.mci.model import HOME, part_id, plain
+from stateward.domains.mci.provider.catalogue import objects
+from stateward.engine import AlreadyExists, Denied, Engine
+from stateward.engine.errors import VersionMismatch
+from stateward.lifecycle import CONTROLLER
+from stateward.store.errors import StoreError
+from stateward.store.filters import Selector
+from stateward.store.records import Key, Object
+
+log = logging.getLogger("stateward.mci")
+
+KEPT_FOR = 86_400.0
+"""For how many seconds calls are kept."""
+
+MOST_KEPT = 5000
+PLACES, CHOICES = 32_768, 4
+"""How many places there are for calls, and how many of them each call has to choose from.
+
+A record that is removed stays behind as a tombstone. So a call has no record of its own name: it takes a place that is
+free, one that was forgotten before included, and there are never more records than places, however many calls come.
+"""
+
+TRIES = 5
+BETWEEN_LOOKS = 3600.0
+
+
+async def keep(engine: Engine, past: Past) -> None:
+    """Write a call down, over what was written of it before; what goes wrong is no reason not to answer."""
+    try:
+        for _ in range(TRIES):
+            with suppress(AlreadyExists, VersionMismatch):  # another call has come into the same place
+                return await _write(engine, past)
+    except (StoreError, Denied) as error:
+        log.warning("call %s is not kept: %s", past.id, error)
+
+
+async def _write(engine: Engine, past: Past) -> None:
+    taken = await _places(engine, past.id)
+    free = [key for key, found in taken.items() if found is None]
+    found = [(_past(one), one) for one in taken.values() if one is not None]
+    same = next((one for was, one in found if (was.token, was.id) == (past.token, past.id)), None)
+    if same is None and free:
+        await engine.create(*free[0], CALL.kind, "register", spec=plain(past), actor=CONTROLLER)
+        return
+    # A caller's own record goes before that of another caller.
+    oldest = same or min(found, key=lambda call: (call[0].token != past.token, call[0].began))[1]
+    await engine.act(*oldest.key, "change", spec=plain(past), actor=CONTROLLER, version=oldest.version)
+
+
+async def kept(engine: Engine, id_: str) -> list[Past]:
+    """Return the calls that were kept under an id: each caller has one of its own."""
+    found = [_past(one) for one in (await _places(engine, id_)).values() if one is not None]
+    return [one for one in found if one.id == id_]
+
+
+async def all_kept(engine: Engine) -> list[Past]:
+    """Return all calls that are kept."""
+    return [_past(one) async for one in objects(engine.store.reader, Selector(HOME, CALL.kind))]
+
+
+async def forget(engine: Engine, kept_for: float = KEPT_FOR, most: int = MOST_KEPT) -> None:
+    """Forget calls that are old, and the oldest of too many; nothing of them stays in their places."""
+    found = [one async for one in objects(engine.store.reader, Selector(HOME, CALL.kind))]
+    calls = sorted(((_past(one).began, one) for one in found), key=lambda call: -call[0])
+    oldest = await engine.store.reader.time() - kept_for
+    for number, (began, one) in enumerate(calls):
+        if number >= most or began < oldest:
+            with suppress(Denied):  # somebody else was faster
+                await engine.act(*one.key, "remove", actor=CONTROLLER, version=one.version, spec={})
+
+
+async def keep_forgetting(engine: Engine) -> None:
+    """Forget old calls from time to time, for as long as the process lives."""
+    while True:
+        await asyncio.sleep(BETWEEN_LOOKS)
+        try:
+            await forget(engine)
+        except StoreError as error:
+            log.warning("old calls are forgotten later: %s", error)
+        except Exception:
+            log.exception("old calls could not be forgotten")
+
+
+async def _places(engine: Engine, id_: str) -> dict[Key, Object | None]:
+    """Return the places that a call may be kept in, with what is kept there now."""
+    keys = places(id_)
+    found = await engine.store.reader.objects(keys)
+    return {key: one if (one := found.get(key)) is not None and not one.removed else None for key in keys}
+
+
+def places(id_: str) -> list[Key]:
+    """Return the places that a call may be kept in: always the same, and hardly ever all taken."""
+    digest = blake2b(id_.encode(), digest_size=4 * CHOICES).digest()
+    numbers = [int.from_bytes(digest[at : at + 4]) % PLACES for at in range(0, len(digest), 4)]
+    return [Key(HOME, part_id("call", str(number))) for number in dict.fromkeys(numbers)]
+
+
+def _past(found: Object) -> Past:
+    return msgspec.json.decode(found.spec, type=Past)

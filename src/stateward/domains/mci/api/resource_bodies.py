@@ -1,0 +1,169 @@
+"""What bodies ask for: networks, security groups, keys, specs, images and connections."""
+
+import re
+from collections.abc import Sequence
+from ipaddress import IPv4Network, ip_network
+
+from stateward import naming
+from stateward.domains.mci.api.lenient_json import Fields, whole
+from stateward.domains.mci.api.route_params import name_of, one_of, record_name, reference
+from stateward.domains.mci.guards.connection_grants import ALL
+from stateward.domains.mci.model import Connection, GroupSpec, Image, KeySpec, NetworkSpec, Rule, Spec, Subnet
+from stateward.domains.mci.provider.key_pairs import check_public_key
+from stateward.errors import BadInput
+
+HIGHEST = 65535
+CIDR = "10.0.0.0/16"
+PROTOCOLS = {"tcp": "tcp", "udp": "udp", "icmp": "icmp", "all": "all", "any": "all", "*": "all", "-1": "all", "": "tcp"}
+DIRECTIONS = {"inbound": "inbound", "ingress": "inbound", "outbound": "outbound", "egress": "outbound", "": "inbound"}
+
+
+def network_wish(body: Fields, place: Connection, uid: str) -> NetworkSpec:
+    """Read what network is wanted."""
+    cidr = _network("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
+    subnets = tuple(subnet_wish(one) for one in body.each("subnetInfoList", "subnetReqInfoList"))
+    fit(cidr, subnets)
+    return NetworkSpec(
+        name_of("name", body.text("name").strip()),
+        uid,
+        place.name,
+        place.provider,
+        place.region,
+        str(cidr),
+        subnets,
+        body.text("description"),
+    )
+
+
+def subnet_wish(body: Fields) -> Subnet:
+    """Read what subnet is wanted."""
+    cidr = _network(body.field("ipv4_CIDR"), body.text("ipv4_CIDR", "cidrBlock", "cidr"))
+    name = name_of(body.field("name"), body.text("name").strip())
+    return Subnet(name, str(cidr), reference(body.field("zone"), body.text("zone")), body.text("description"))
+
+
+def fit(cidr: IPv4Network, subnets: Sequence[Subnet]) -> None:
+    """See that subnets lie within their network, and apart from each other."""
+    ranges = [IPv4Network(one.cidr) for one in subnets]
+    if len({one.name for one in subnets}) < len(subnets):
+        raise BadInput("subnetInfoList", [one.name for one in subnets], "a list of subnets with different names")
+    for number, one in enumerate(ranges):
+        if not one.subnet_of(cidr) or any(one.overlaps(other) for other in ranges[:number]):
+            raise BadInput(f"subnetInfoList[{number}].ipv4_CIDR", str(one), f"a range within {cidr} of its own")
+
+
+def _network(field: str, text: str) -> IPv4Network:
+    try:
+        return IPv4Network(text.strip(), strict=False)
+    except ValueError:
+        raise BadInput(field, text, "a range of IPv4 addresses such as 10.0.0.0/16") from None
+
+
+def group_part_wish(body: Fields, place: Connection, uid: str) -> GroupSpec:
+    """Read what security group is wanted."""
+    return GroupSpec(
+        name_of("name", body.text("name").strip()),
+        uid,
+        place.name,
+        place.provider,
+        place.region,
+        reference("vNetId", body.text("vNetId").strip(), needed=True),
+        tuple(rule_wish(one) for one in body.each("firewallRules")),
+        body.text("description"),
+    )
+
+
+def rule_wish(body: Fields) -> Rule:
+    """Read a rule, in the newer words or in the older ones."""
+    protocol = PROTOCOLS[one_of(body.field("Protocol"), body.text("Protocol", "IPProtocol").strip(), *PROTOCOLS)]
+    direction = DIRECTIONS[one_of(body.field("Direction"), body.text("Direction").strip(), *DIRECTIONS)]
+    ports = "" if protocol in ("icmp", "all") else _ports(body)
+    return Rule(ports, protocol, direction, _range(body.field("CIDR"), body.text("CIDR") or "0.0.0.0/0"))
+
+
+def _ports(body: Fields) -> str:
+    if body.raw("Ports", "Port") is not None:
+        parts = body.text("Ports", "Port").replace(" ", "").split(",")
+        return ",".join(_port_range(body.field("Ports"), *one.split("-", 1)) for one in parts if one)
+    first, last = body.text("FromPort").strip(), body.text("ToPort").strip()
+    return "" if first in ("", "-1") else _port_range(body.field("FromPort"), first, last or first)
+
+
+def _port_range(field: str, first: str, last: str | None = None) -> str:
+    low = whole(field, first, 0, HIGHEST)
+    high = low if last is None else whole(field, last, low, HIGHEST)
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _range(field: str, text: str) -> str:
+    try:
+        return str(ip_network(text.strip(), strict=False))
+    except ValueError:
+        raise BadInput(field, text, "a range of addresses such as 0.0.0.0/0") from None
+
+
+def key_wish(body: Fields, place: Connection, uid: str) -> KeySpec:
+    """Read what key is wanted; a private half that somebody sends along is passed over."""
+    name, public = name_of("name", body.text("name").strip()), body.text("publicKey").strip()
+    if public:
+        check_public_key("publicKey", public)
+    return KeySpec(name, uid, place.name, place.provider, place.region, public, body.text("description"))
+
+
+def spec_wish(body: Fields, place: Connection) -> Spec:
+    """Read what spec is to be known."""
+    csp_name = reference("cspSpecName", body.text("cspSpecName", "cspResourceId", "cspResourceName"), needed=True)
+    return Spec(
+        record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}"),
+        place.name,
+        csp_name,
+        body.number("vCPU", "num_vCPU", default=1, low=1, high=100_000),
+        body.real("memoryGiB", "mem_GiB", default=1.0, low=0.0, high=1e6),
+        body.real("costPerHour", "cost_per_hour", default=0.0, low=0.0, high=1e6),
+        body.text("description"),
+    )
+
+
+def image_wish(body: Fields, place: Connection) -> Image:
+    """Read what image is to be known."""
+    csp_name = reference("cspImageName", body.text("cspImageName", "cspImageId", "cspResourceId"), needed=True)
+    name = record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}")
+    return Image(name, place.name, csp_name, body.text("osType", "guestOS"), body.text("description"))
+
+
+OF_CONNECTION = (
+    "name", "configName", "provider", "providerName", "region", "regionName", "zone", "driver", "driverName",
+    "credential", "credentialName", "options", "namespaces", "built_in",
+)  # fmt: skip
+"""The fields of a connection, and by what other names they may go.
+
+`built_in` is only shown, and not read: a client may send back what it was shown.
+"""
+
+
+def connection_wish(body: Fields) -> Connection:
+    """Read what connection is to be known."""
+    options = body.within("options")
+    return Connection(
+        record_name("name", body.text("name", "configName").strip()),
+        reference("provider", body.text("provider", "providerName").strip().lower(), needed=True),
+        reference("region", body.text("region", "regionName").strip(), needed=True),
+        reference("zone", body.text("zone").strip()),
+        body.text("driver", "driverName", default="simulated").strip(),
+        reference("credential", body.text("credential", "credentialName").strip()),
+        {} if options is None else body.labels("options"),
+        namespaces_wish(body),
+    )
+
+
+def namespaces_wish(body: Fields, *, needed: bool = False) -> tuple[str, ...] | None:
+    """Read which namespaces may use a connection; None where nothing is said of them."""
+    if body.raw("namespaces") is None and not needed:
+        return None
+    found = body.texts("namespaces")
+    for number, one in enumerate(found):
+        if one != ALL and re.match(naming.PATH_PART, one) is None:
+            raise BadInput(f"{body.field('namespaces')}[{number}]", one, f"a namespace, or {ALL!r} for all")
+    if needed and not found:
+        raise BadInput(body.field("namespaces"), found, f"a list of at least one namespace, or {ALL!r} for all")
+    return (ALL,) if ALL in found else tuple(sorted(set(found)))

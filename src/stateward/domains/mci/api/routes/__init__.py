@@ -1,0 +1,1 @@
+"""Route handlers of the Tumblebug API and of the native API."""

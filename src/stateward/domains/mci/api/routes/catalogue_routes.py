@@ -1,0 +1,113 @@
+"""Specs and images: those that a namespace has registered, and those that every server knows (namespace `system`)."""
+
+from collections.abc import Callable, Sequence
+
+from litestar import Response, delete, get, post
+from litestar.handlers import HTTPRouteHandler
+
+from stateward.domains.mci.api.connection_views import image_view, spec_view
+from stateward.domains.mci.api.context import Answer, Call
+from stateward.domains.mci.api.lenient_json import Fields
+from stateward.domains.mci.api.operation_replies import Begun
+from stateward.domains.mci.api.resource_bodies import image_wish, spec_wish
+from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Named, Ns, Word, one_of
+from stateward.domains.mci.api.schemas import ImageView, SpecView, fits
+from stateward.domains.mci.model import Connection, Image, Spec
+from stateward.domains.mci.provider.catalogue import known_images, known_specs
+from stateward.domains.plugin import reads
+from stateward.engine import Denied, NotFound
+
+EVERYBODY = "system"
+"""The namespace under which the original's clients look for what is known from the start."""
+
+WISHES: dict[str, Callable[[Fields, Connection], Spec | Image]] = {"spec": spec_wish, "image": image_wish}
+EXAMPLES = {
+    "spec": {"connectionName": "aws-ap-northeast-2", "cspSpecName": "t3.micro", "name": "small"},
+    "image": {"connectionName": "aws-ap-northeast-2", "cspImageName": "ubuntu22.04", "name": "ubuntu"},
+}
+ACTIONS = ("registerWithCspResourceId", "registerWithId", "registerWithInfo")
+
+Record = SpecView | ImageView
+
+
+def _routes(word: str) -> list[HTTPRouteHandler]:
+    """Return the routes of specs, or of images."""
+    path = f"/ns/{{ns:str}}/resources/{word}"
+
+    @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=200, name=f"register {word}")
+    async def register(request: Call, ns: Ns, action: Word = None) -> Record:
+        """Register a spec or an image of a provider."""
+        one_of("action", action, *ACTIONS)
+        body = await request.fields()
+        place = await request.connection("connectionName", body.text("connectionName").strip(), ns)
+        what = WISHES[word](body, place)
+        await request.service.register(ns, what, request.by)
+        return _view(what, {place.name: place})
+
+    @get(path, opt=READ, name=f"list {word}")
+    async def list_all(
+        request: Call, ns: Ns, option: Word = None, filter_key: FilterKey = None, filter_val: FilterVal = None
+    ) -> Answer:
+        """Return what is registered: in full, or the ids."""
+        found = await records(request, ns, word)
+        chosen = [one for one in found if not filter_key or fits(one, filter_key, filter_val or "")]
+        if one_of("option", option, "id") == "id":
+            return Response({"output": list(dict.fromkeys(one.id for one in chosen))})
+        return Response({word: chosen})
+
+    @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
+    async def get_one(request: Call, ns: Ns, name: Named) -> Record:
+        """Return one that is registered, or known from the start."""
+        for home in dict.fromkeys((ns, EVERYBODY)):
+            for one in await records(request, home, word):
+                if one.id == name:
+                    return one
+        raise NotFound(ns, name)
+
+    @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
+    async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None) -> Begun:  # noqa: ARG001 - as others
+        """Forget one that is registered."""
+        await request.service.unregister(ns, word, name, request.by)
+        return Begun(f"The {word} {name} has been deleted")
+
+    @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
+    async def delete_all(request: Call, ns: Ns) -> dict[str, list[str]]:
+        """Forget all that are registered."""
+        await request.service.namespace(ns)
+        registered = [one.id for one in await _registered(request, ns, word)]
+        return {"output": [await _delete(request, ns, word, name) for name in registered]}
+
+    return [register, list_all, get_one, delete_one, delete_all]
+
+
+async def _delete(request: Call, ns: str, word: str, name: str) -> str:
+    try:
+        await request.service.unregister(ns, word, name, request.by)
+    except Denied as error:
+        return f"The {word} {name} has not been deleted: {error}"
+    return f"The {word} {name} has been deleted"
+
+
+async def records(request: Call, ns: str, word: str) -> list[Record]:
+    """Return the specs, or the images, of a namespace; those of everybody have one of their own.
+
+    Provider and region are told of connections that the caller's namespaces may use.
+    """
+    places = {one.name: one for one in await request.visible_connections()}
+    if ns == EVERYBODY:
+        known = known_specs if word == "spec" else known_images
+        return [_view(what, places) for place in places.values() for what in known(place)]
+    await request.service.namespace(ns)
+    return [_view(what, places) for what in await _registered(request, ns, word)]
+
+
+async def _registered(request: Call, ns: str, word: str) -> Sequence[Spec | Image]:
+    return await (request.catalogue.specs(ns) if word == "spec" else request.catalogue.images(ns))
+
+
+def _view(what: Spec | Image, places: dict[str, Connection]) -> Record:
+    place = places.get(what.connection)
+    return spec_view(what, place) if isinstance(what, Spec) else image_view(what, place)
+
+
+ROUTES = (*_routes("spec"), *_routes("image"))

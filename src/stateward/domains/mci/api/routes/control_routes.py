@@ -1,0 +1,133 @@
+"""Control: doing something to an MCI or to a VM, in the form of the design (POST) and in the original's (GET)."""
+
+from litestar import get, post
+
+from stateward.domains.mci.api.context import Call, of_mci, of_vm, tells_state
+from stateward.domains.mci.api.lenient_json import flag
+from stateward.domains.mci.api.operation_replies import Begun, Skipped, ended, operation_of
+from stateward.domains.mci.api.route_params import ACT, Mci, Ns, Vm, Wait, Word, id_form, one_of
+from stateward.domains.mci.service import ON_ALL
+from stateward.engine import Denied, Refused
+from stateward.engine.accept.groups import GroupVerdict
+from stateward.engine.errors import NoneAllowed, Occupied, blocker_of
+from stateward.errors import BadInput, StatewardError
+from stateward.store.records import Key
+
+MESSAGES = {
+    "suspend": "Suspending the MCI",
+    "resume": "Resuming the MCI",
+    "reboot": "Rebooting the MCI",
+    "terminate": "Terminated the MCI",
+    "continue": "Continue the holding MCI",
+    "withdraw": "Withdraw the holding MCI",
+    "refine": "Refined the MCI",
+    "reconcile": "Reconciling the MCI",
+}
+"""What is said of each action; the words are the original's."""
+
+VM_ACTIONS = (*ON_ALL, "reconcile")
+
+
+@post("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
+@tells_state(of_mci)
+async def control_mci(
+    request: Call, ns: Ns, mci: Mci, action: Word = None, force: Word = None, wait: Wait = None
+) -> Begun:
+    """Do something to an MCI."""
+    return await on_mci(request, ns, mci, _wanted(action, *MESSAGES), force, wait)
+
+
+@get("/ns/{ns:str}/control/mci/{mci:str}", opt=ACT)
+@tells_state(of_mci)
+async def control_mci_by_get(
+    request: Call, ns: Ns, mci: Mci, action: Word = None, force: Word = None, wait: Wait = None
+) -> Begun:
+    """Do something to an MCI, in the original's form."""
+    return await on_mci(request, ns, mci, _wanted(action, *MESSAGES), force, wait)
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
+@tells_state(of_vm)
+async def control_vm(
+    request: Call, ns: Ns, mci: Mci, vm: Vm, action: Word = None, force: Word = None, wait: Wait = None
+) -> Begun:
+    """Do something to a VM."""
+    return await on_vm(request, ns, mci, vm, _wanted(action, *VM_ACTIONS), force, wait)
+
+
+@get("/ns/{ns:str}/control/mci/{mci:str}/vm/{vm:str}", opt=ACT)
+@tells_state(of_vm)
+async def control_vm_by_get(
+    request: Call, ns: Ns, mci: Mci, vm: Vm, action: Word = None, force: Word = None, wait: Wait = None
+) -> Begun:
+    """Do something to a VM, in the original's form."""
+    return await on_vm(request, ns, mci, vm, _wanted(action, *VM_ACTIONS), force, wait)
+
+
+def _wanted(action: str | None, *allowed: str) -> str:
+    if not action:
+        raise BadInput("action", action, f"given: one of {', '.join(allowed)}")
+    return one_of("action", action, *allowed)
+
+
+async def on_mci(
+    request: Call, ns: str, mci: str, action: str, force: str | None = None, wait: float | None = None
+) -> Begun:
+    """Do something to an MCI, and tell what was begun and which VMs were passed over."""
+    service, skipped = request.service, None
+    if action in ON_ALL:
+        verdict = await _on_all(request, ns, mci, action, force=flag("force", force))
+        skipped = [_skipped(name, why) for name, why in verdict.skipped.items()] or None
+        op = None if verdict.whole is None else operation_of(verdict.whole)
+    elif action in ("continue", "withdraw"):
+        op = operation_of(await service.go_on(ns, mci, action, request.by))
+    else:
+        does = {"refine": service.refine, "reconcile": service.reconcile}[action]
+        op = operation_of(await does(ns, mci, request.by))
+    return await begun(request, ns, op, MESSAGES[action], wait, skipped)
+
+
+async def _on_all(request: Call, ns: str, mci: str, action: str, *, force: bool) -> GroupVerdict:
+    """Do something to all VMs; if none can because something is under way with all of them, that is named."""
+    service = request.service
+    try:
+        return await service.control(ns, mci, action, request.by, force=force)
+    except NoneAllowed as error:
+        op = (await service.mci(ns, mci)).op
+        holder = None if op is None else await service.engine.store.reader.operation(Key(ns, op))
+        if holder is None or force:  # who uses force is not stopped by what is under way
+            raise
+        raise Occupied(action, blocker_of(holder)) from error
+
+
+async def on_vm(
+    request: Call, ns: str, mci: str, vm: str, action: str, force: str | None = None, wait: float | None = None
+) -> Begun:
+    """Do something to a VM, and tell what was begun."""
+    service, name = request.service, id_form(vm)
+    if action == "reconcile":
+        accepted = await service.reconcile_vm(ns, mci, name, request.by)
+    else:
+        accepted = await service.control_vm(ns, mci, name, action, request.by, force=flag("force", force))
+    return await begun(request, ns, operation_of(accepted), f"Working on {action}", wait)
+
+
+async def begun(
+    request: Call, ns: str, op: str | None, message: str, wait: float | None, skipped: list[Skipped] | None = None
+) -> Begun:
+    """Tell what was begun, and how it ended if that is waited for."""
+    request.works_on(ns, op)
+    over = await ended(request.service.engine, ns, op, wait)
+    if over is None:
+        return Begun(message, op, None if op is None else "running", skipped=skipped)
+    return Begun(message, op, over.status, over.error, skipped)
+
+
+def _skipped(object_: str, why: StatewardError) -> Skipped:
+    name = object_.partition(".")[2]
+    if isinstance(why, Refused):
+        return Skipped(name, why.refusal.state.word, str(why.refusal.reason), str(why))
+    return Skipped(name, "", why.code if isinstance(why, Denied) else "refused", str(why))
+
+
+ROUTES = (control_mci, control_mci_by_get, control_vm, control_vm_by_get)

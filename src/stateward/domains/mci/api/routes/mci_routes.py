@@ -1,0 +1,226 @@
+"""MCIs: making them, looking at them, deleting them."""
+
+from collections.abc import Sequence
+
+from litestar import Response, delete, get, post
+from msgspec.structs import replace
+
+from stateward.domains.mci.api.access_views import access_of, associated_of
+from stateward.domains.mci.api.context import Answer, Call, of_mci, tells_state
+from stateward.domains.mci.api.lenient_json import flag
+from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, AN_MCI, mci_wish
+from stateward.domains.mci.api.operation_replies import Begun, ended, operation_of, with_remains
+from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Mci, Ns, Wait, Word, one_of
+from stateward.domains.mci.api.schemas import Associated, MciInfo, NewKeyPair, fits
+from stateward.domains.mci.api.views import Views
+from stateward.domains.mci.control.orphan_machines import Remain
+from stateward.domains.mci.errors import NotDone
+from stateward.domains.mci.model import vm_of
+from stateward.domains.mci.provider.key_pairs import KeyPair, with_pair
+from stateward.domains.plugin import reads
+from stateward.engine import Denied
+from stateward.errors import BadInput, StatewardError
+from stateward.naming import new_id
+from stateward.store.records import Object
+
+DELETED_WITHIN = 120.0
+"""How many seconds a deletion that terminates first is waited for."""
+
+
+def views(request: Call) -> Views:
+    """Return what shows MCIs in one answer."""
+    return Views(request.service, request.catalogue, request.hall.fresh)
+
+
+# --- making ----------------------------------------------------------------------------------------------------------
+
+
+@post("/ns/{ns:str}/mci", opt=ACT | reads(AN_MCI), status_code=200)
+async def create_mci(request: Call, ns: Ns, option: Word = None, wait: Wait = None) -> MciInfo:
+    """Make an MCI of existing resources."""
+    return await _create(request, ns, option, wait, dynamic=False)
+
+
+@post("/ns/{ns:str}/mciDynamic", opt=ACT | reads(A_DYNAMIC_MCI), status_code=200)
+async def create_mci_dynamic(request: Call, ns: Ns, option: Word = None, wait: Wait = None) -> MciInfo:
+    """Make an MCI, and whatever it stands on."""
+    return await _create(request, ns, option, wait, dynamic=True)
+
+
+async def _create(request: Call, ns: str, option: str | None, wait: float | None, *, dynamic: bool) -> MciInfo:
+    hold = one_of("option", option, "hold", "register", "create") == "hold"
+    wanted = mci_wish(await request.fields(), new_id(), dynamic=dynamic, hold=hold)
+    wanted, pair = with_pair(wanted)
+    accepted = await request.service.create(ns, wanted, request.by)
+    made = await shown(request, ns, wanted.name, operation_of(accepted), wait)
+    return replace(made, new_key_pair=pair_view(pair))
+
+
+def pair_view(pair: KeyPair | None) -> NewKeyPair | None:
+    """Return a key pair that was made for VMs, as the answer to the request shows it."""
+    return None if pair is None else NewKeyPair(pair.public, pair.private)
+
+
+async def shown(
+    request: Call, ns: str, mci: str, op: str | None, wait: float | None, new: Sequence[str] = ()
+) -> MciInfo:
+    """Return an MCI on which work was begun, after its end if that is waited for."""
+    request.works_on(ns, op)
+    await ended(request.service.engine, ns, op, wait)
+    return await views(request).mci(await request.service.mci(ns, mci), new=new, op=op)
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+@get("/ns/{ns:str}/mci", opt=READ)
+async def list_mcis(request: Call, ns: Ns, option: Word = None, fresh: Word = None, vm: Word = None) -> Answer:
+    """Return the MCIs of a namespace: in full, in short, or their ids."""
+    await request.service.namespace(ns)
+    found, look = await request.service.mcis(ns), views(request)
+    match one_of("option", option, "id", "status", "simple"):
+        case "id":
+            return Response({"output": [one.id for one in found]})
+        case "status":
+            return Response({"mci": [await _status(look, one, fresh, vm) for one in found]})
+        case _:
+            return Response({"mci": [await look.mci(one) for one in found]})
+
+
+@get("/ns/{ns:str}/mci/{mci:str}", opt=READ)
+@tells_state(of_mci)
+async def get_mci(
+    request: Call,
+    ns: Ns,
+    mci: Mci,
+    option: Word = None,
+    fresh: Word = None,
+    vm: Word = None,
+    filter_key: FilterKey = None,
+    filter_val: FilterVal = None,
+) -> Answer:
+    """Return an MCI: in full, in short, the ids of its VMs, or how to reach them."""
+    found, look = await request.service.mci(ns, mci), views(request)
+    match one_of("option", option, "id", "status", "accessinfo", "simple"):
+        case "id":
+            return Response({"output": await _ids(look, found, filter_key, filter_val)})
+        case "status":
+            return Response({"status": await _status(look, found, fresh, vm)})
+        case "accessinfo":
+            return Response(await access_of(look, found))
+        case _:
+            return Response(await look.mci(found))
+
+
+@get("/ns/{ns:str}/mci/{mci:str}/associatedResources", opt=READ)
+async def get_associated(request: Call, ns: Ns, mci: Mci) -> Associated:
+    """Return all that an MCI has to do with."""
+    return await associated_of(views(request), await request.service.mci(ns, mci))
+
+
+async def _status(look: Views, found: Object, fresh: str | None, vm: str | None) -> object:
+    if one_of("vm", vm, "none", "all") == "none":
+        return await look.counted(found)
+    return await look.status(found, fresh=flag("fresh", fresh))
+
+
+async def _ids(look: Views, found: Object, key: str | None, value: str | None) -> list[str]:
+    vms = await look.vms(found)
+    if not key:
+        return [vm_of(one).name for one in vms]
+    return [one.id for one in await look.vm_infos(found, vms) if fits(one, key, value or "")]
+
+
+# --- deleting --------------------------------------------------------------------------------------------------------
+
+
+@delete("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
+@tells_state(of_mci)
+async def delete_mci(
+    request: Call, ns: Ns, mci: Mci, option: Word = None, force: Word = None, wait: Wait = None
+) -> Answer:
+    """Delete an MCI; with `terminate`, its VMs first, and that is waited for, up to a limit.
+
+    With `force` the records go whatever the VMs are; the answer names the machines that may be left.
+    """
+    word = delete_option(option, force)
+    found = await request.service.mci(ns, mci)
+    vms = await views(request).vms(found)
+    op, left = await _delete(request, found, word)
+    if not await gone(request, found, op, wait):
+        return Response(Begun("Terminating and deleting the MCI", op, "running"), status_code=202)
+    return Response(with_remains({"output": _done(found, vms)}, left))
+
+
+@delete("/ns/{ns:str}/mci", opt=ACT, status_code=200)
+async def delete_mcis(request: Call, ns: Ns, option: Word = None, force: Word = None, wait: Wait = None) -> Answer:
+    """Delete all MCIs of a namespace; those that cannot be are named, and the others are deleted all the same."""
+    word = delete_option(option, force)
+    await request.service.namespace(ns)
+    begun: list[tuple[Object, str | None]] = []
+    failed: dict[str, StatewardError] = {}
+    left: list[Remain] = []
+    for found in await request.service.mcis(ns):
+        try:
+            op, remains = await _delete(request, found, word)
+            begun.append((found, op))
+            left += remains
+        except Denied as error:
+            failed[found.id] = error
+    unfinished: list[str | None] = []
+    for found, op in begun:
+        try:
+            unfinished += [] if await gone(request, found, op, wait) else [op]
+        except NotDone as error:
+            failed[found.id] = error
+    if failed:
+        told = [*map(str, failed.values()), *(f"{one.key} may be left at {one.connection}" for one in left)]
+        raise NotDone(f"{word or 'delete'} of {', '.join(failed)}", "; ".join(told))
+    if unfinished:
+        return Response(Begun("Terminating and deleting all MCIs", unfinished[0], "running"), status_code=202)
+    return Response(with_remains({"message": "All MCIs have been deleted"}, left))
+
+
+def delete_option(option: str | None, force: str | None) -> str:
+    """Return what a deletion does with VMs that live; `force=true` is another word for `option=force`."""
+    word = one_of("option", option, "terminate", "force")
+    if flag("force", force) and word == "terminate":
+        raise BadInput("force", force, "left out with option=terminate: force removes records only")
+    return "force" if flag("force", force) else word
+
+
+async def _delete(request: Call, found: Object, option: str) -> tuple[str | None, list[Remain]]:
+    """Delete an MCI; returns the operation, if that takes one, and the machines that may be left."""
+    accepted, left = await request.service.delete(found.ns, found.id, option, request.by)
+    op = None if accepted.operation is None else accepted.operation.id
+    request.works_on(found.ns, op)
+    return op, left
+
+
+async def gone(request: Call, found: Object, op: str | None, wait: float | None) -> bool:
+    """Tell whether an MCI or a VM is gone, after waiting; one whose deletion came to another end is a failure."""
+    if op is None:
+        return True
+    engine = request.service.engine
+    over = await ended(engine, found.ns, op, DELETED_WITHIN if wait is None else wait)
+    if over is None:
+        return False
+    left = await engine.store.reader.object(found.key)
+    if left is not None and not left.removed:
+        raise NotDone(f"delete of {found.id}", over.error or f"it is {left.state}, and still there")
+    return True
+
+
+def _done(found: Object, vms: Sequence[Object]) -> list[str]:
+    specs = [vm_of(one) for one in vms]
+    groups = dict.fromkeys(one.group for one in specs)
+    return [
+        *(f"[Done] VM: {one.name}" for one in specs),
+        *(f"[Done] SubGroup: {name}" for name in groups),
+        f"[Done] MCI: {found.id}",
+    ]
+
+
+ROUTES = (
+    create_mci, create_mci_dynamic, list_mcis, get_mci, get_associated, delete_mci, delete_mcis,
+)  # fmt: skip

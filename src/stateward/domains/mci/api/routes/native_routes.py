@@ -1,0 +1,159 @@
+"""Routes of ours, for the command line and the console: connections, orphans, what can be had, reconciling, scaling."""
+
+from litestar import delete, get, post
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.access import Grant, Right
+from stateward.domains.mci.api.connection_views import image_view, spec_view
+from stateward.domains.mci.api.context import Call, of_mci, tells_state
+from stateward.domains.mci.api.mci_bodies import A_CHANGE, WAYS_TO_SCALE
+from stateward.domains.mci.api.operation_replies import Begun
+from stateward.domains.mci.api.orphans import Orphans, orphans_at, terminate_orphan
+from stateward.domains.mci.api.resource_bodies import OF_CONNECTION, connection_wish, namespaces_wish
+from stateward.domains.mci.api.route_params import GOVERN_ALL, READ_ALL, Group, Mci, Named, Ns, Vm, Wait, Word
+from stateward.domains.mci.api.routes.control_routes import on_mci, on_vm
+from stateward.domains.mci.api.routes.vm_routes import scale
+from stateward.domains.mci.api.schemas import ImageView, MciInfo, SpecView
+from stateward.domains.mci.model import Connection
+from stateward.domains.mci.provider.catalogue import BUILT_IN, known_images, known_specs
+from stateward.domains.plugin import grant_of, needs, reads
+from stateward.errors import BadInput, UnknownName
+
+BASE = "/api/v1/mci"
+A_CONNECTION = {
+    "name": "here", "provider": "local", "region": "here", "driver": "process", "namespaces": ["default"],
+}  # fmt: skip
+A_GRANT = {"namespaces": ["default"]}
+AN_ORPHAN = {"connection": "aws-ap-northeast-2", "key": "8f14e45fceea167a5a36dedd4bea2543"}
+
+
+class ConnectionOut(Struct, frozen=True, omit_defaults=True):
+    """A connection; `built_in` ones are known from the start.
+
+    Administrators of everything see how it is reached, and the `namespaces` that may make things there; `*` means all.
+    """
+
+    name: str
+    provider: str
+    region: str
+    zone: str
+    driver: str
+    built_in: bool
+    namespaces: list[str] | None = None
+    credential: str | None = None
+    options: dict[str, str] | None = None
+
+
+class Offer(Struct, frozen=True):
+    """What can be had at a connection."""
+
+    specs: list[SpecView]
+    images: list[ImageView]
+
+
+def _out(one: Connection, grant: Grant) -> ConnectionOut:
+    built_in = BUILT_IN.get(one.name) == replace(one, namespaces=None)
+    shown = ConnectionOut(one.name, one.provider, one.region, one.zone, one.driver, built_in)
+    if not grant.governs_all:
+        return shown
+    return replace(shown, namespaces=list(one.namespaces or ()), credential=one.credential, options=one.options)
+
+
+@get("/connections", opt=needs(Right.READ))
+async def list_connections(request: Call) -> list[ConnectionOut]:
+    """Return the connections that the caller's namespaces may use."""
+    return [_out(one, grant_of(request)) for one in await request.visible_connections()]
+
+
+async def _namespaces(request: Call) -> tuple[str, ...]:
+    body = await request.fields()
+    body.require_known(*A_GRANT)
+    return namespaces_wish(body, needed=True) or ()
+
+
+@post("/connections", opt=GOVERN_ALL | reads(A_CONNECTION))
+async def add_connection(request: Call) -> ConnectionOut:
+    """Add a connection, or change one; without `namespaces` it keeps its own, or starts with those of its driver."""
+    body = await request.fields()
+    body.require_known(*OF_CONNECTION)
+    wanted = connection_wish(body)
+    try:
+        return _out(await request.service.add_connection(wanted, request.by), grant_of(request))
+    except UnknownName as error:
+        raise BadInput(error.what, error.name, f"one of {', '.join(error.known)}") from error
+
+
+@delete("/connections/{name:str}", opt=GOVERN_ALL, status_code=200)
+async def remove_connection(request: Call, name: Named) -> Begun:
+    """Remove a connection; one that every server knows comes back when it is added again."""
+    await request.service.remove_connection(name, request.by)
+    return Begun(f"the connection {name} has been removed")
+
+
+@post("/connections/{name:str}/grant", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
+async def grant_connection(request: Call, name: Named) -> ConnectionOut:
+    """Let further namespaces make things at a connection; `*` stands for all."""
+    namespaces = await _namespaces(request)
+    return _out(await request.service.grant(name, namespaces, request.by), grant_of(request))
+
+
+@post("/connections/{name:str}/revoke", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
+async def revoke_connection(request: Call, name: Named) -> ConnectionOut:
+    """Let namespaces make nothing more at a connection; what they have there can be controlled and terminated."""
+    namespaces = await _namespaces(request)
+    return _out(await request.service.revoke(name, namespaces, request.by), grant_of(request))
+
+
+@get("/connections/{name:str}/offer", opt=needs(Right.READ))
+async def get_offer(request: Call, name: Named) -> Offer:
+    """Return the specs and images that are known from the start at a connection."""
+    place = await request.visible_connection(name)
+    specs = [spec_view(one, place) for one in known_specs(place)]
+    return Offer(specs, [image_view(one, place) for one in known_images(place)])
+
+
+@get("/orphans", opt=READ_ALL)
+async def list_orphans(request: Call, connection: Word = None) -> Orphans:
+    """Return the machines of ours that no record knows, at one connection or at all."""
+    catalogue = request.catalogue
+    if connection:
+        return await orphans_at(request, [await catalogue.connection_of_machines(connection)])
+    chosen = await catalogue.connections()
+    return await orphans_at(request, chosen)
+
+
+@post("/orphans/terminate", opt=GOVERN_ALL | reads(AN_ORPHAN), status_code=202)
+async def end_orphan(request: Call) -> Begun:
+    """Terminate a machine that no record knows."""
+    body = await request.fields()
+    body.require_known(*AN_ORPHAN)
+    place = await request.connection("connection", body.text("connection"))
+    await terminate_orphan(request, place, body.text("key"))
+    return Begun(f"{body.text('key')} is being terminated")
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/reconcile", opt=needs(Right.ACT), status_code=202)
+async def reconcile_mci(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> Begun:
+    """Take over what the providers show of an MCI's VMs that have failed, or of which nobody can say anything."""
+    return await on_mci(request, ns, mci, "reconcile", wait=wait)
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}/reconcile", opt=needs(Right.ACT), status_code=202)
+async def reconcile_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, wait: Wait = None) -> Begun:
+    """Take over what the provider shows of a VM that has failed, or of which nobody can say anything."""
+    return await on_vm(request, ns, mci, vm, "reconcile", wait=wait)
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=needs(Right.ACT) | reads(A_CHANGE), status_code=202)
+@tells_state(of_mci)
+async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
+    """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
+    (await request.fields()).require_known(*WAYS_TO_SCALE)
+    return await scale(request, ns, mci, group, wait)
+
+
+ROUTES = (
+    list_connections, add_connection, remove_connection, grant_connection, revoke_connection, get_offer,
+    list_orphans, end_orphan, reconcile_mci, reconcile_vm, scale_group,
+)  # fmt: skip

@@ -1,0 +1,175 @@
+"""Networks, security groups and keys: what VMs stand on, under `/ns/{ns}/resources`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from litestar import Response, delete, get, post
+from litestar.handlers import HTTPRouteHandler
+
+from stateward.domains.mci.api.context import Answer, Call, of_part, tells_state
+from stateward.domains.mci.api.lenient_json import Fields, flag
+from stateward.domains.mci.api.operation_replies import Begun, ended
+from stateward.domains.mci.api.resource_bodies import group_part_wish, key_wish, network_wish
+from stateward.domains.mci.api.resource_views import PartView, part_view
+from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Named, Ns, Word, one_of
+from stateward.domains.mci.api.schemas import fits
+from stateward.domains.mci.errors import InUse, NotDone
+from stateward.domains.mci.lifecycle import PartState
+from stateward.domains.mci.model import KINDS, SHARED, Connection, GroupSpec, KeySpec, NetworkSpec, part_seen, where_of
+from stateward.domains.mci.resource_usage import usage_of
+from stateward.domains.plugin import reads
+from stateward.engine import Denied, NotFound
+from stateward.errors import BadInput
+from stateward.naming import new_id
+from stateward.store.filters import Page, Selector
+from stateward.store.records import Object, Status
+
+Wish = Callable[[Fields, Connection, str], NetworkSpec | GroupSpec | KeySpec]
+
+WISHES: dict[str, Wish] = {"vNet": network_wish, "securityGroup": group_part_wish, "sshKey": key_wish}
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "vNet": {
+        "name": "net",
+        "connectionName": "aws-ap-northeast-2",
+        "cidrBlock": "10.0.0.0/16",
+        "subnetInfoList": [{"name": "front", "ipv4_CIDR": "10.0.1.0/24"}],
+    },
+    "securityGroup": {
+        "name": "web",
+        "connectionName": "aws-ap-northeast-2",
+        "vNetId": "net",
+        "firewallRules": [{"Protocol": "tcp", "Ports": "22,443", "Direction": "inbound", "CIDR": "0.0.0.0/0"}],
+    },
+    "sshKey": {"name": "key", "connectionName": "aws-ap-northeast-2"},
+}
+MADE_WITHIN = 60.0
+"""How many seconds the making and the removing of a part are waited for."""
+
+
+def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
+    """Return the routes of one type of parts."""
+    path = f"/ns/{{ns:str}}/resources/{word}"
+
+    @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=made, name=f"make {word}")
+    async def make(request: Call, ns: Ns) -> PartView:
+        """Make a part that VMs stand on, and wait for it."""
+        return await _make(request, ns, word)
+
+    @get(path, opt=READ, name=f"list {word}")
+    async def list_all(
+        request: Call, ns: Ns, option: Word = None, filter_key: FilterKey = None, filter_val: FilterVal = None
+    ) -> Answer:
+        """Return the parts of a namespace: in full, or the ids."""
+        return await _list(request, ns, word, option, filter_key, filter_val)
+
+    @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
+    async def get_one(request: Call, ns: Ns, name: Named) -> PartView:
+        """Return a part, and what uses it."""
+        found = await request.service.part(ns, word, name)
+        usage = await usage_of(request.service.engine.store.reader, ns)
+        return part_view(word, found, usage.get((word, name), ()))
+
+    @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
+    @tells_state(of_part(word))
+    async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None, action: Word = None) -> Begun:
+        """Delete a part that nothing uses, and wait for it."""
+        anyway = flag("force", force) or one_of("action", action, "withsubnets", "refine", "force") == "force"
+        return Begun(await remove(request, ns, word, name, force=anyway))
+
+    @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
+    async def delete_all(request: Call, ns: Ns, force: Word = None) -> dict[str, list[str]]:
+        """Delete all parts that nothing uses."""
+        await request.service.namespace(ns)
+        found = await request.service.parts(ns, word)
+        return {"output": await remove_all(request, word, found, force=flag("force", force))}
+
+    return [make, list_all, get_one, delete_one, delete_all]
+
+
+async def _make(request: Call, ns: str, word: str) -> PartView:
+    body = await request.fields()
+    place = await request.connection("connectionName", body.text("connectionName").strip(), ns)
+    want = WISHES[word](body, place, new_id())
+    if isinstance(want, GroupSpec):
+        await _check_network(request, ns, want)
+    found, secret = await request.service.make_part(ns, word, want, request.by, MADE_WITHIN)
+    if found.state == PartState.ERROR:
+        raise NotDone(f"{word} {want.name!r}", f"{found.error}; it is kept as Error until it is deleted")
+    return part_view(word, found, secret=secret)
+
+
+async def _check_network(request: Call, ns: str, want: GroupSpec) -> None:
+    """Refuse a security group on a network that is not there, or is somewhere else, before anything is begun."""
+    try:
+        network = where_of(await request.service.part(ns, "vNet", want.network))
+    except NotFound as error:
+        raise BadInput("vNetId", want.network, f"a vNet of the namespace {ns!r}") from error
+    if network.connection != want.connection:
+        raise BadInput("vNetId", want.network, f"a vNet of {want.connection!r}: it is one of {network.connection!r}")
+
+
+async def _list(request: Call, ns: str, word: str, option: str | None, key: str | None, value: str | None) -> Answer:
+    await request.service.namespace(ns)
+    usage = await usage_of(request.service.engine.store.reader, ns)
+    found = await request.service.parts(ns, word)
+    shown = [part_view(word, one, usage.get((word, where_of(one).name), ())) for one in found]
+    chosen = [one for one in shown if not key or fits(one, key, value or "")]
+    if one_of("option", option, "id") == "id":
+        return Response({"output": [one.id for one in chosen]})
+    return Response({word: chosen})
+
+
+async def remove(request: Call, ns: str, word: str, name: str, *, force: bool = False) -> str:
+    """Remove a part, and wait until it is gone; returns the sentence that says so."""
+    native = part_seen(await request.service.part(ns, word, name)).native_id
+    accepted = await request.service.remove_part(ns, word, name, request.by, force=force)
+    if accepted.operation is not None:
+        request.works_on(ns, accepted.operation.id)
+        over = await ended(request.service.engine, ns, accepted.operation.id, MADE_WITHIN)
+        if over is None:
+            return f"The {word} {name} is being deleted"
+        if over.status is not Status.SUCCEEDED:
+            raise NotDone(f"delete of {word} {name!r}", over.error or "no reason is known")
+    remains = f"; at its provider there may still be {native}" if force and native else ""
+    return f"The {word} {name} has been deleted{remains}"
+
+
+async def remove_all(request: Call, word: str, parts: Sequence[Object], *, force: bool = False) -> list[str]:
+    """Remove parts; those that cannot be are told of, unless that is all of them: then it is refused."""
+    lines: list[str] = []
+    refused: list[Denied] = []
+    for one in parts:
+        name = where_of(one).name
+        try:
+            lines.append(await remove(request, one.ns, word, name, force=force))
+        except Denied as error:
+            refused.append(error)
+            lines.append(f"The {word} {name} has not been deleted: {error}")
+    if refused and len(refused) == len(parts):
+        raise refused[0]
+    return lines
+
+
+@delete("/ns/{ns:str}/sharedResources", opt=ACT, status_code=200)
+async def delete_shared(request: Call, ns: Ns) -> dict[str, list[str]]:
+    """Remove what the making of MCIs has made and nobody uses."""
+    await request.service.namespace(ns)
+    lines: list[str] = []
+    reader = request.service.engine.store.reader
+    for word in ("sshKey", "securityGroup", "vNet"):
+        chosen = Selector(ns, KINDS[word].kind, labels=((SHARED, "yes"),))
+        for one in await reader.list_objects(chosen, Page(limit=1000)):
+            name = where_of(one).name
+            try:
+                lines.append(await remove(request, ns, word, name))
+            except InUse:
+                continue
+            except Denied as error:  # one provider that is not able to does not hold up the others
+                lines.append(f"The {word} {name} has not been deleted: {error}")
+    return {"output": lines}
+
+
+ROUTES = (
+    *_routes("vNet", 201), *_routes("securityGroup", 200), *_routes("sshKey", 200),
+    delete_shared,
+)  # fmt: skip

@@ -1,0 +1,258 @@
+"""The review: what would become of an MCI that is asked for, without making anything."""
+
+from collections.abc import Iterable, Sequence
+
+from litestar import post
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.mci.api.context import Call
+from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, mci_wish
+from stateward.domains.mci.api.route_params import READ, Ns
+from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
+from stateward.domains.mci.provider.catalogue import Catalogue
+from stateward.domains.mci.vm_placement import (
+    DriverOf,
+    Planned,
+    ask_providers,
+    check_resources,
+    connection_of,
+    find_plan,
+    refusal,
+)
+from stateward.domains.plugin import reads
+from stateward.drivers import CallRefused, Inconclusive, SpecRegistrar
+from stateward.engine import NotFound
+from stateward.errors import StatewardError
+
+READY, WARNING, ERROR = "Ready", "Warning", "Error"
+
+POLICIES = {
+    "continue": ("VMs that fail stay, as Failed, and the others are used", "use refine afterwards to remove them"),
+    "rollback": ("if one VM fails, all are terminated and removed", "for groups that are of use as a whole only"),
+    "refine": ("VMs that fail are removed, and the others are used", "for groups in which any VM will do"),
+}
+"""What each policy does, and when it is of use."""
+
+
+class Validation(Struct, frozen=True, rename="camel"):
+    """Whether a spec or an image can be had."""
+
+    resource_id: str
+    resource_name: str
+    is_available: bool
+    status: str
+    message: str
+    csp_resource_id: str
+
+
+class VmReview(Struct, frozen=True, rename="camel", kw_only=True):
+    """Whether a subgroup can be made, why not, and what it would cost."""
+
+    vm_name: str
+    sub_group_size: int
+    status: str
+    message: str
+    can_create: bool
+    spec_validation: Validation
+    image_validation: Validation
+    connection_name: str
+    provider_name: str
+    region_name: str
+    estimated_cost: str
+    info: list[str]
+    warnings: list[str]
+    errors: list[str]
+
+
+class ResourceSummary(Struct, frozen=True, rename="camel"):
+    """What all subgroups together need."""
+
+    total_providers: int
+    total_regions: int
+    unique_specs: list[str]
+    unique_images: list[str]
+    connection_names: list[str]
+    provider_names: list[str]
+    region_names: list[str]
+    available_specs: int
+    unavailable_specs: int
+    available_images: int
+    unavailable_images: int
+
+
+class Review(Struct, frozen=True, rename="camel", kw_only=True):
+    """What would become of an MCI."""
+
+    overall_status: str
+    overall_message: str
+    creation_viable: bool
+    estimated_cost: str
+    mci_name: str
+    total_vm_count: int
+    policy_on_partial_failure: str
+    policy_description: str
+    policy_recommendation: str
+    vm_reviews: list[VmReview]
+    resource_summary: ResourceSummary
+    recommendations: list[str]
+
+
+class Looked(Struct, frozen=True):
+    """What was found of all that a subgroup names, and what is wrong."""
+
+    group: SubGroup
+    spec: Spec | None
+    connection: Connection | None
+    image: Image | None
+    errors: list[str]
+    doubt: str = ""
+    planned: Planned | None = None
+
+    @property
+    def cost(self) -> float:
+        """Dollars an hour."""
+        return 0.0 if self.spec is None else self.spec.cost * self.group.size
+
+
+@post("/ns/{ns:str}/mciDynamicReview", opt=READ | reads(A_DYNAMIC_MCI), status_code=200)
+async def review_mci(request: Call, ns: Ns) -> Review:
+    """Say whether an MCI can be made, and what it would cost; writes nothing."""
+    await request.service.namespace(ns)
+    wanted = mci_wish(await request.fields(), "", dynamic=True)
+    known, driver_of = request.catalogue.snapshot(), request.hall.house.clouds.driver
+    looked = [await _look(known, ns, one) for one in wanted.groups]
+    looked = await _ask(driver_of, looked)
+    return reviewed(wanted, looked, taken=await _taken(request, ns, wanted.name))
+
+
+async def _taken(request: Call, ns: str, name: str) -> bool:
+    try:
+        await request.service.engine.get(ns, name)
+    except NotFound:
+        return False
+    return True
+
+
+async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> Looked:
+    """Look up what a subgroup names, as far as it is known."""
+    looked = Looked(group, None, None, None, [])
+    try:
+        spec = await catalogue.spec(ns, group.spec)
+        looked = replace(looked, spec=spec)
+        looked = replace(looked, connection=await connection_of(catalogue, ns, group, spec))
+        planned = await find_plan(catalogue, ns, group)
+        await check_resources(catalogue, ns, planned)
+    except StatewardError as error:
+        return replace(looked, errors=[str(error)])
+    return replace(looked, image=planned.image, planned=planned)
+
+
+async def _ask(driver_of: DriverOf, looked: Sequence[Looked]) -> list[Looked]:
+    """Ask the providers for what could be looked up: all at the same time, and each question once."""
+    planned = [one.planned for one in looked if one.planned is not None]
+    for one in planned:
+        driver = await driver_of(one.connection)
+        if isinstance(driver, SpecRegistrar):
+            driver.register(one.spec.csp_name, one.image.csp_name)
+    answers = iter(await ask_providers(driver_of, planned))
+    return [one if one.planned is None else _answered(one, one.planned, next(answers)) for one in looked]
+
+
+def _answered(one: Looked, planned: Planned, said: CallRefused | Inconclusive | None) -> Looked:
+    if isinstance(said, CallRefused):
+        return replace(one, errors=[str(refusal(planned, said))])
+    return one if said is None else replace(one, doubt=said.message)
+
+
+def reviewed(wanted: MciSpec, looked: Sequence[Looked], *, taken: bool) -> Review:
+    """Return what was found, as it is shown."""
+    bad = [one for one in looked if one.errors]
+    viable = not bad and not taken
+    said = [f"an MCI of the name {wanted.name!r} exists already"] if taken else []
+    said += [f"{len(bad)} of {len(looked)} subgroups cannot be made"] if bad else []
+    does, when = POLICIES[wanted.policy]
+    return Review(
+        overall_status=ERROR if not viable else WARNING if any(one.doubt for one in looked) else READY,
+        overall_message="; ".join(said) or "all VMs can be made",
+        creation_viable=viable,
+        estimated_cost=money(sum(one.cost for one in looked)),
+        mci_name=wanted.name,
+        total_vm_count=sum(one.group.size for one in looked),
+        policy_on_partial_failure=wanted.policy,
+        policy_description=does,
+        policy_recommendation=when,
+        vm_reviews=[_vm_review(one) for one in looked],
+        resource_summary=_summary(looked),
+        recommendations=_recommended(looked),
+    )
+
+
+def _vm_review(one: Looked) -> VmReview:
+    can = not one.errors
+    warnings = _warnings(one)
+    return VmReview(
+        vm_name=one.group.name,
+        sub_group_size=one.group.size,
+        status=ERROR if not can else WARNING if warnings else READY,
+        message="can be made" if can else "; ".join(one.errors),
+        can_create=can,
+        spec_validation=_validation(one.group.spec, one.spec, one.errors),
+        image_validation=_validation(one.group.image, one.image, one.errors),
+        connection_name="" if one.connection is None else one.connection.name,
+        provider_name="" if one.connection is None else one.connection.provider,
+        region_name="" if one.connection is None else one.connection.region,
+        estimated_cost=money(one.cost),
+        info=[] if one.spec is None else [f"{one.spec.vcpu} vCPU, {one.spec.memory_gib:g} GiB each"],
+        warnings=warnings,
+        errors=one.errors,
+    )
+
+
+def _warnings(one: Looked) -> list[str]:
+    unpriced = one.spec is not None and one.spec.cost == 0.0
+    doubtful = [f"the provider cannot say now whether it has them: {one.doubt}"] if one.doubt else []
+    return [*doubtful, *(["the price of the spec is not known"] if unpriced else [])]
+
+
+def _validation(id_: str, found: Spec | Image | None, errors: Sequence[str]) -> Validation:
+    name = "" if found is None else found.csp_name
+    if found is not None:
+        return Validation(id_, name, True, "Available", "", name)
+    return Validation(id_, id_, False, "Unavailable", "; ".join(errors), "")
+
+
+def _summary(looked: Sequence[Looked]) -> ResourceSummary:
+    places = [one.connection for one in looked if one.connection is not None]
+    specs = {one.group.spec: one.spec is not None for one in looked}
+    images = {one.group.image: one.image is not None for one in looked}
+    providers, regions = _each(one.provider for one in places), _each(one.region for one in places)
+    return ResourceSummary(
+        len(providers),
+        len(_each(one.lane for one in places)),
+        list(specs),
+        list(images),
+        _each(one.name for one in places),
+        providers,
+        regions,
+        sum(specs.values()),
+        len(specs) - sum(specs.values()),
+        sum(images.values()),
+        len(images) - sum(images.values()),
+    )
+
+
+def _recommended(looked: Sequence[Looked]) -> list[str]:
+    return [f"{one.group.name}: {why}" for one in looked for why in one.errors]
+
+
+def _each(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def money(dollars: float) -> str:
+    """Return dollars an hour as they are written."""
+    return f"${dollars:.4f}/hour"
+
+
+ROUTES = (review_mci,)

@@ -1,0 +1,102 @@
+"""The system: whether it is ready, what connections and providers there are, and what became of a call."""
+
+from time import time
+
+from litestar import Response, get
+from msgspec import Struct
+
+from stateward.domains.mci.api.connection_views import HOLDER, connection_view, region_view
+from stateward.domains.mci.api.context import Answer, Call
+from stateward.domains.mci.api.request_log import MOST_CALLS, Past, RequestView
+from stateward.domains.mci.api.request_log_store import all_kept, kept
+from stateward.domains.mci.api.route_params import OPEN, READ, Holder, Named, Word, one_of
+from stateward.domains.mci.api.schemas import ConnectionView
+from stateward.domains.plugin import grant_of
+from stateward.engine import NotFound
+from stateward.errors import UnknownName
+from stateward.store.records import Key
+
+
+class Ready(Struct, frozen=True):
+    """Whether calls can be answered."""
+
+    message: str
+    ready: bool
+    initialized: bool
+
+
+@get("/readyz", opt=OPEN)
+async def readyz(request: Call) -> Ready:
+    """Tell whether calls can be answered: the store is asked for its time."""
+    await request.service.engine.store.reader.time()
+    return Ready("The server is ready", True, True)
+
+
+@get("/connConfig", opt=READ)
+async def list_connections(request: Call, holder: Holder = None) -> Answer:
+    """Return the connections that the caller's namespaces may use."""
+    found = await request.visible_connections() if (holder or HOLDER) == HOLDER else []
+    governs = grant_of(request).governs_all
+    return Response({"connectionconfig": [connection_view(one, credential=governs) for one in found]})
+
+
+@get("/connConfig/{name:str}", opt=READ)
+async def get_connection(request: Call, name: Named) -> ConnectionView:
+    """Return a connection."""
+    found = await request.visible_connection(name)
+    return connection_view(found, credential=grant_of(request).governs_all)
+
+
+@get("/provider", opt=READ)
+async def list_providers(request: Call) -> dict[str, list[str]]:
+    """Return the providers that there are connections to."""
+    return {"output": sorted({one.provider for one in await request.visible_connections()})}
+
+
+@get("/provider/{name:str}/region", opt=READ)
+async def list_regions(request: Call, name: Named) -> Answer:
+    """Return the regions of a provider that there are connections to."""
+    found = await request.visible_connections()
+    regions = {one.region: region_view(one) for one in found if one.provider == name.lower()}
+    if not regions:
+        raise UnknownName("provider", name, sorted({one.provider for one in found}))
+    return Response({"regions": list(regions.values())})
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+@get("/request/{name:str}", opt=READ)
+async def get_request(request: Call, name: Named) -> RequestView:
+    """Return what became of a call."""
+    grant = grant_of(request)
+    calls = [*request.hall.diary.find(name), *await kept(request.service.engine, name)]
+    visible = [one for one in calls if one.visible_to(grant)]
+    if not visible:
+        raise NotFound("requests", name)
+    # The caller's own call goes before those of others, and one that changes something before one that reads.
+    return await _view(request, max(visible, key=lambda one: (one.token == grant.token, one.changes, one.began)))
+
+
+@get("/requests", opt=READ)
+async def list_requests(request: Call, status: Word = None, method: Word = None, url: Word = None) -> Answer:
+    """Return what became of the latest calls, the latest first."""
+    wanted = one_of("status", status, "Handling", "Error", "Success")
+    found = [*await all_kept(request.service.engine), *request.hall.diary.all()]
+    calls = {(one.token, one.id): one for one in sorted(found, key=lambda one: one.changes)}
+    chosen = [
+        one
+        for one in calls.values()
+        if one.visible_to(grant_of(request)) and (method or one.method).upper() == one.method and (url or "") in one.url
+    ]
+    latest = sorted(chosen, key=lambda one: -one.began)[:MOST_CALLS]
+    shown = [await _view(request, one) for one in latest]
+    return Response({"requests": [one for one in shown if not wanted or one.status == wanted]})
+
+
+async def _view(request: Call, past: Past) -> RequestView:
+    reader, key = request.service.engine.store.reader, past.operation
+    return past.view(None if key is None else await reader.operation(Key(*key)), time())
+
+
+ROUTES = (readyz, list_connections, get_connection, list_providers, list_regions, get_request, list_requests)

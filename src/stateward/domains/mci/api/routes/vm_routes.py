@@ -1,0 +1,163 @@
+"""Subgroups and VMs: adding and scaling subgroups, looking at VMs, forgetting them."""
+
+from litestar import Response, delete, get, post
+from msgspec.structs import replace
+
+from stateward.domains.mci.api.access_views import vm_access
+from stateward.domains.mci.api.context import Answer, Call, of_mci, of_vm, tells_state
+from stateward.domains.mci.api.lenient_json import flag
+from stateward.domains.mci.api.mci_bodies import (
+    A_CHANGE,
+    A_DYNAMIC_GROUP,
+    A_GROUP,
+    Wish,
+    group_wish,
+    scale_wish,
+    with_public_key,
+)
+from stateward.domains.mci.api.operation_replies import Begun, operation_of, with_remains
+from stateward.domains.mci.api.route_params import ACT, READ, Group, Mci, Ns, Vm, Wait, Word, id_form, one_of
+from stateward.domains.mci.api.routes.mci_routes import delete_option, gone, pair_view, shown, views
+from stateward.domains.mci.api.schemas import MciInfo, VmIds
+from stateward.domains.mci.model import mci_of, vm_of, vm_seen
+from stateward.domains.mci.provider.key_pairs import with_pair_for
+from stateward.domains.mci.vm_placement import free_numbers
+from stateward.domains.plugin import reads
+from stateward.engine import NotFound
+from stateward.engine.errors import VersionMismatch
+from stateward.errors import BadInput
+
+DELETED = "Deleted the VM info"
+TRIES = 5
+"""How often a scaling is written anew when the MCI has changed meanwhile."""
+
+
+# --- subgroups -------------------------------------------------------------------------------------------------------
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/vm", opt=ACT | reads(A_GROUP), status_code=200)
+@tells_state(of_mci)
+async def add_group(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
+    """Add a subgroup that stands on existing resources."""
+    return await _add(request, ns, mci, wait, dynamic=False)
+
+
+@post(
+    ["/ns/{ns:str}/mci/{mci:str}/subGroupDynamic", "/ns/{ns:str}/mci/{mci:str}/vmDynamic"],
+    opt=ACT | reads(A_DYNAMIC_GROUP),
+    status_code=200,
+)
+@tells_state(of_mci)
+async def add_group_dynamic(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
+    """Add a subgroup, and whatever it stands on."""
+    return await _add(request, ns, mci, wait, dynamic=True)
+
+
+async def _add(request: Call, ns: str, mci: str, wait: float | None, *, dynamic: bool) -> MciInfo:
+    taken = {one.name for one in mci_of(await request.service.mci(ns, mci)).groups}
+    otherwise = next(name for number in range(1, len(taken) + 2) if (name := f"g{number}") not in taken)
+    body = await request.fields()
+    groups, pair = with_pair_for(with_public_key(body, (group_wish(body, otherwise, dynamic=dynamic),)), mci)
+    accepted = await request.service.add_group(ns, mci, groups[0], request.by)
+    new = [f"{groups[0].name}-{number}" for number in range(1, groups[0].size + 1)]
+    made = await shown(request, ns, mci, operation_of(accepted), wait, new)
+    return replace(made, new_key_pair=pair_view(pair))
+
+
+@get("/ns/{ns:str}/mci/{mci:str}/subgroup", opt=READ)
+async def list_groups(request: Call, ns: Ns, mci: Mci) -> dict[str, list[str]]:
+    """Return the subgroups of an MCI."""
+    found = await request.service.mci(ns, mci)
+    return {"output": [one.name for one in mci_of(found).groups]}
+
+
+@get("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=READ)
+async def list_vms(request: Call, ns: Ns, mci: Mci, group: Group) -> dict[str, list[str]]:
+    """Return the VMs of a subgroup."""
+    return {"output": await names_in(request, ns, mci, id_form(group))}
+
+
+async def names_in(request: Call, ns: str, mci: str, group: str) -> list[str]:
+    """Return the VMs of a subgroup, or raise if there is none of this name."""
+    found = await request.service.mci(ns, mci)
+    names = [vm.name for one in await views(request).vms(found) if (vm := vm_of(one)).group == group]
+    if not names and all(one.name != group for one in mci_of(found).groups):
+        raise NotFound(ns, f"{mci}/{group}")
+    return names
+
+
+@post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=ACT | reads(A_CHANGE), status_code=200)
+@tells_state(of_mci)
+async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
+    """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
+    return await scale(request, ns, mci, group, wait)
+
+
+async def scale(request: Call, ns: str, mci: str, group: str, wait: float | None) -> MciInfo:
+    """Let a subgroup grow or shrink."""
+    wish, name = scale_wish(await request.fields()), id_form(group)
+    for left in reversed(range(TRIES)):
+        names = await names_in(request, ns, mci, name)
+        change = _change(wish, len(names))
+        if change == 0:
+            return await shown(request, ns, mci, None, None)
+        try:
+            accepted = await request.service.scale(ns, mci, name, change, request.by)
+            break
+        except VersionMismatch:
+            if not left:
+                raise
+    new = [f"{name}-{number}" for number in free_numbers(names, name, max(0, change))]
+    return await shown(request, ns, mci, operation_of(accepted), wait, new)
+
+
+def _change(wish: Wish, now: int) -> int:
+    change = wish.count - now if wish.how == "to" else wish.count
+    if now + change < 0:
+        raise BadInput("numVMsToRemove", -change, f"a number of VMs that there are ({now})")
+    return change
+
+
+# --- VMs -------------------------------------------------------------------------------------------------------------
+
+
+@get("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=READ)
+@tells_state(of_vm)
+async def get_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, fresh: Word = None) -> Answer:
+    """Return a VM: in full, in short, all its names, or how to reach it."""
+    whole = await request.service.mci(ns, mci)
+    found, look = await request.service.vm(ns, mci, id_form(vm)), views(request)
+    match one_of("option", option, "status", "idsInDetail", "accessinfo"):
+        case "status":
+            return Response((await look.vm_statuses(whole, [found], fresh=flag("fresh", fresh)))[0])
+        case "idsInDetail":
+            seen, wanted = vm_seen(found), vm_of(found)
+            return Response(VmIds(wanted.name, wanted.uid, seen.native_id, seen.name or wanted.uid))
+        case "accessinfo":
+            return Response(await vm_access(look, found))
+        case _:
+            return Response((await look.vm_infos(whole, [found]))[0])
+
+
+@delete("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
+@tells_state(of_vm)
+async def delete_vm(
+    request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, force: Word = None, wait: Wait = None
+) -> Answer:
+    """Delete a VM that is terminated or failed; with `terminate`, any, at its provider first.
+
+    With `force` the record goes whatever the VM is; the answer names the machine that may be left.
+    """
+    service, name, word = request.service, id_form(vm), delete_option(option, force)
+    if word == "terminate":
+        found = await service.vm(ns, mci, name)
+        op = operation_of(await service.terminate_and_delete_vm(ns, mci, name, request.by))
+        request.works_on(ns, op)
+        if not await gone(request, found, op, wait):
+            return Response(Begun("Terminating and deleting the VM", op, "running"), status_code=202)
+        return Response(Begun(DELETED))
+    _, left = await service.delete_vm(ns, mci, name, request.by, force=word == "force")
+    return Response(with_remains({"message": DELETED}, left))
+
+
+ROUTES = (add_group, add_group_dynamic, list_groups, list_vms, scale_group, get_vm, delete_vm)

@@ -1,0 +1,337 @@
+"""The shapes of answers, as the original's clients read them: MCIs and VMs."""
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from stateward.domains.mci.control.status_rollup import StatusCount
+
+NONE = "None"
+"""What a target is when there is none."""
+
+
+class Location(Struct, frozen=True):
+    """A place on the globe."""
+
+    display: str
+    latitude: float
+    longitude: float
+
+
+class RegionView(Struct, frozen=True):
+    """A provider's region, and a zone of it."""
+
+    region: str
+    zone: str
+
+
+class KeyValue(Struct, frozen=True):
+    """A detail."""
+
+    key: str
+    value: str
+
+
+class RegionZoneInfo(Struct, frozen=True, rename="camel"):
+    """Where a connection leads to."""
+
+    assigned_region: str
+    assigned_zone: str
+
+
+class RegionDetail(Struct, frozen=True, rename="camel"):
+    """A region."""
+
+    region_id: str
+    region_name: str
+    description: str
+    location: Location
+    zones: list[str]
+
+
+class ConnectionView(Struct, frozen=True, rename="camel"):
+    """A connection; its credential is a name, never a secret."""
+
+    config_name: str
+    provider_name: str
+    driver_name: str
+    credential_name: str
+    credential_holder: str
+    region_zone_info_name: str
+    region_zone_info: RegionZoneInfo
+    region_detail: RegionDetail
+    region_representative: bool
+    verified: bool
+
+
+class SpecView(Struct, frozen=True, rename="camel", kw_only=True):
+    """A size of machine."""
+
+    resource_type: str = "spec"
+    id: str
+    name: str
+    connection_name: str
+    provider_name: str
+    region_name: str
+    csp_spec_name: str
+    vcpu: int = field(name="vCPU")
+    memory_gib: float = field(name="memoryGiB")
+    cost_per_hour: float
+    description: str
+
+
+class ImageView(Struct, frozen=True, rename="camel", kw_only=True):
+    """What a machine starts from."""
+
+    resource_type: str = "image"
+    id: str
+    name: str
+    connection_name: str
+    provider_name: str
+    csp_image_name: str
+    os_type: str
+    description: str
+
+
+class VmInfo(Struct, frozen=True, rename="camel", kw_only=True):
+    """A VM, in full."""
+
+    resource_type: str = "vm"
+    id: str
+    uid: str
+    csp_resource_name: str
+    csp_resource_id: str
+    name: str
+    sub_group_id: str
+    location: Location
+    status: str
+    target_status: str
+    target_action: str
+    native_status: str
+    mon_agent_status: str = "notInstalled"
+    network_agent_status: str = "notInstalled"
+    system_message: str
+    created_time: str
+    label: dict[str, str]
+    description: str
+    region: RegionView
+    public_ip: str = field(name="publicIP")
+    ssh_port: int
+    public_dns: str = field(name="publicDNS", default="")
+    private_ip: str = field(name="privateIP")
+    private_dns: str = field(name="privateDNS", default="")
+    root_disk_type: str
+    root_disk_size: int
+    root_device_name: str = field(name="RootDeviceName", default="")
+    connection_name: str
+    connection_config: ConnectionView | None
+    spec_id: str
+    csp_spec_name: str
+    spec: SpecView | None
+    image_id: str
+    csp_image_name: str
+    image: ImageView | None
+    v_net_id: str
+    csp_v_net_id: str
+    subnet_id: str
+    csp_subnet_id: str
+    network_interface: str = ""
+    security_group_ids: list[str]
+    data_disk_ids: list[str]
+    ssh_key_id: str
+    csp_ssh_key_id: str
+    vm_user_name: str
+    addtional_details: list[KeyValue]  # the spelling is the original's
+
+
+class VmStatusInfo(Struct, frozen=True, rename="camel", kw_only=True):
+    """A VM, in short."""
+
+    id: str
+    uid: str
+    csp_resource_name: str
+    name: str
+    sub_group_id: str
+    status: str
+    target_status: str
+    target_action: str
+    native_status: str
+    mon_agent_status: str = "notInstalled"
+    system_message: str
+    created_time: str
+    public_ip: str
+    private_ip: str
+    ssh_port: int
+    location: Location
+
+
+class PostCommandView(Struct, frozen=True, rename="camel"):
+    """What is run on every VM after its creation."""
+
+    user_name: str
+    command: list[str]
+    timeout_minutes: float
+
+
+class CommandResult(Struct, frozen=True, rename="camel"):
+    """What became of the commands on a VM, each by its number; `stdout` has what it wrote to either stream."""
+
+    mci_id: str
+    vm_id: str
+    vm_ip: str
+    command: dict[str, str]
+    stdout: dict[str, str]
+    stderr: dict[str, str]
+    exit_status: dict[str, int]
+    err: str
+
+
+class CommandResults(Struct, frozen=True):
+    """What all VMs wrote."""
+
+    results: list[CommandResult]
+
+
+class VmCreationError(Struct, frozen=True, rename="camel"):
+    """Why a VM, or a subgroup, could not be made."""
+
+    vm_name: str
+    error: str
+    phase: str
+
+
+class CreationErrors(Struct, frozen=True, rename="camel"):
+    """What went wrong when an MCI was made, and what was done about it."""
+
+    vm_object_creation_errors: list[VmCreationError]
+    vm_creation_errors: list[VmCreationError]
+    total_vm_count: int
+    successful_vm_count: int
+    failed_vm_count: int
+    failure_handling_strategy: str
+
+
+class NewKeyPair(Struct, frozen=True, rename="camel"):
+    """A key pair that a request has made for VMs; the private half is in the answer to that request only."""
+
+    public_key: str
+    private_key: str
+
+    def __repr__(self) -> str:
+        """Show the public half only: answers may be logged."""
+        return f"NewKeyPair(public_key={self.public_key!r})"
+
+
+class MciInfo(Struct, frozen=True, rename="camel", kw_only=True):
+    """An MCI, in full; `operation` is what a request has begun."""
+
+    resource_type: str = "mci"
+    id: str
+    uid: str
+    name: str
+    status: str
+    status_count: StatusCount
+    target_status: str
+    target_action: str
+    install_mon_agent: str
+    configure_cloud_adaptive_network: str = "no"
+    label: dict[str, str]
+    system_label: str
+    system_message: list[str]
+    description: str
+    vm: list[VmInfo]
+    new_vm_list: list[str]
+    post_command: PostCommandView
+    post_command_result: CommandResults
+    creation_errors: CreationErrors | None = None
+    new_key_pair: NewKeyPair | None = None
+    operation: str | None = None
+
+
+class MciStatusInfo(Struct, frozen=True, rename="camel", kw_only=True):
+    """An MCI, in short."""
+
+    id: str
+    uid: str
+    name: str
+    status: str
+    status_count: StatusCount
+    target_status: str
+    target_action: str
+    install_mon_agent: str
+    master_vm_id: str
+    master_ip: str
+    master_ssh_port: int = field(name="masterSSHPort")
+    label: dict[str, str]
+    system_label: str
+    system_message: list[str]
+    vm: list[VmStatusInfo]
+
+
+class VmAccess(Struct, frozen=True, rename="camel"):
+    """How to reach a VM; the private half of its key is with whoever was given it."""
+
+    vm_id: str
+    public_ip: str = field(name="publicIP")
+    private_ip: str = field(name="privateIP")
+    ssh_port: int
+    vm_user_name: str
+    ssh_key_id: str
+    connection_config: ConnectionView | None
+
+
+class GroupAccess(Struct, frozen=True, rename="pascal"):
+    """How to reach the VMs of a subgroup."""
+
+    sub_group_id: str
+    bastion_vm_id: str
+    mci_vm_access_info: list[VmAccess]
+
+
+class MciAccess(Struct, frozen=True, rename="pascal"):
+    """How to reach the VMs of an MCI."""
+
+    mci_id: str
+    mci_sub_group_access_info: list[GroupAccess]
+
+
+class VmIds(Struct, frozen=True, rename="camel"):
+    """All names that a VM goes by."""
+
+    id_in_tb: str
+    id_in_sp: str
+    id_in_csp: str
+    name_in_csp: str
+
+
+class Associated(Struct, frozen=True, rename="camel"):
+    """All that an MCI has to do with."""
+
+    connection_names: list[str]
+    provider_names: list[str]
+    sub_group_ids: list[str]
+    vm_ids: list[str]
+    csp_vm_names: list[str]
+    csp_vm_ids: list[str]
+    image_ids: list[str]
+    spec_ids: list[str]
+    v_net_ids: list[str]
+    csp_v_net_ids: list[str]
+    subnet_ids: list[str]
+    csp_subnet_ids: list[str]
+    security_group_ids: list[str]
+    data_disk_ids: list[str]
+    ssh_key_ids: list[str]
+
+
+def fits(shown: Struct, key: str, value: str) -> bool:
+    """Tell whether an answer has a value in a field; fields count in any case, and a list has what is in it."""
+    found: Any = next(
+        (getattr(shown, name) for name, outside in _outside(shown) if key.lower() in (name.lower(), outside.lower())),
+        None,
+    )
+    return value in ([str(one) for one in found] if isinstance(found, list) else [str(found)])
+
+
+def _outside(shown: Struct) -> list[tuple[str, str]]:
+    return list(zip(shown.__struct_fields__, shown.__struct_encode_fields__, strict=True))

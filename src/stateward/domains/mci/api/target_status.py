@@ -1,0 +1,99 @@
+"""Targets: what an object is on its way to, by the operation that works on it. At rest, there is none."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from stateward.domains.mci.api.schemas import NONE
+from stateward.domains.mci.lifecycle import VM
+from stateward.lifecycle import GONE, TRANSITIONAL
+from stateward.store.port import Reader
+from stateward.store.records import Key, Object, Operation, Status
+
+WORDS = {"scale out": "ScaleOut", "scale in": "ScaleIn"}
+UNDER_WAY = (Status.WAITING, Status.RUNNING)
+
+
+class Target(Struct, frozen=True):
+    """An action, and the status that it leads to."""
+
+    action: str = NONE
+    status: str = NONE
+
+
+AT_REST = Target()
+
+
+def target_of(operation: Operation | None) -> Target:
+    """Return what an operation leads to."""
+    if operation is None:
+        return AT_REST
+    action = WORDS.get(operation.action, operation.action.capitalize())
+    if operation.hidden:  # it leaves the status as it is
+        return Target(action)
+    return Target(action, "Terminated" if operation.desired == GONE else operation.desired)
+
+
+class Targets:
+    """Finds the targets of an MCI and its VMs."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def of_mci(self, found: Object) -> Target:
+        """Return the target of an MCI; hidden work on it counts as well, because it keeps other work away."""
+        if found.op is not None:
+            return target_of(await self._reader.operation(Key(found.ns, found.op)))
+        for work in await self._reader.queue_of(found.key):
+            operation = None if work.fenced else await self._reader.operation(work.key)
+            if operation is not None and operation.status in UNDER_WAY:
+                return target_of(operation)
+        return AT_REST
+
+    async def of_vms(self, whole: str | None, vms: Sequence[Object]) -> dict[str, Target]:
+        """Return the targets of VMs by their ids; `whole` is the operation of their MCI, mostly the parent."""
+        busy = {one.op: one for one in vms if one.op is not None}
+        if not busy:
+            return {}
+        ns = vms[0].ns
+        found = {} if whole is None else {one.id: one for one in await self._reader.children_of(Key(ns, whole))}
+        targets: dict[str, Target] = {}
+        for op, vm in busy.items():
+            operation = found.get(op) or await self._reader.operation(Key(ns, op))
+            targets[vm.id] = target_of(operation)
+        return targets
+
+
+MOST = 10
+"""How many troubles are told at most."""
+
+MOST_CHILDREN = 50
+"""How many operations are looked at, at most, that an MCI without VMs waits for."""
+
+
+async def troubles_of(reader: Reader, mci: Object, vms: Sequence[Object]) -> list[str]:
+    """Return what keeps an MCI waiting, in the words of its providers."""
+    waiting = [one for one in vms if VM.state(one.state).state_class is TRANSITIONAL]
+    if mci.op is not None and not waiting:
+        waiting = await _parts(reader, Key(mci.ns, mci.op))
+    return _told(waiting)
+
+
+async def _parts(reader: Reader, op: Key) -> list[Object]:
+    """Return the objects of operations that an MCI's operation waits for."""
+    under_way = [one for one in await reader.children_of(op) if one.status in (Status.WAITING, Status.RUNNING)]
+    keys = [Key(op.ns, one.object) for one in under_way[:MOST_CHILDREN]]
+    found = await reader.objects(keys)
+    return [found[key] for key in keys if key in found]
+
+
+def _told(waiting: Iterable[Object]) -> list[str]:
+    """Return each trouble once, with the first that has it and how many others do."""
+    names: dict[str, list[str]] = {}
+    for one in waiting:
+        if one.error:
+            names.setdefault(one.error, []).append(one.id.partition(".")[2] or one.id)
+    told = [
+        (f"{first}{f' and {len(others)} more' if others else ''}", error) for error, (first, *others) in names.items()
+    ]
+    return [f"{who}: {error}" for who, error in told[:MOST]]

@@ -1,0 +1,227 @@
+"""Upkeep: VMs at rest follow what their providers show, and so does what they stand on; orphans are found.
+
+Every process with a worker does this; whoever is first tells, and what the others say then is refused and does no harm.
+A round over all connections is done by one process at a time: it takes its turn by a compare-and-set on a record.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from random import Random
+from time import monotonic
+
+from msgspec import Struct
+
+from stateward.aio.backoff import GrowingIntervals
+from stateward.domains.mci.control.drift import Leftovers, losses, noted, parts_by_connection, take_over
+from stateward.domains.mci.control.status_rollup import MEANING, told
+from stateward.domains.mci.control.status_updater import Settling
+from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, VmState
+from stateward.domains.mci.model import HOME, Connection, network_of, plain, vm_of, vm_seen
+from stateward.domains.mci.provider.catalogue import Catalogue, objects
+from stateward.domains.mci.provider.key_pairs import remove_ownerless_keys
+from stateward.domains.mci.provider.provider_pool import Clouds
+from stateward.drivers import Observation
+from stateward.engine import AlreadyExists, Denied, Engine
+from stateward.engine.troubles import FaultIsolation
+from stateward.errors import StatewardError
+from stateward.lifecycle import CONTROLLER, PROVIDER, TRANSITIONAL
+from stateward.store.errors import StoreError
+from stateward.store.filters import Selector
+from stateward.store.records import Key, Object
+
+log = logging.getLogger("stateward.mci")
+
+EVERY = 30.0
+"""How many seconds pass between two rounds over all connections."""
+
+TRIES = 3
+"""How often a connection is listed in one round, at most, until a listing is complete."""
+
+AT_ONCE = 8
+"""How many connections are looked at in one round at the same time."""
+
+ROUND = Key(HOME, "round")
+
+
+class Orphan(Struct, frozen=True):
+    """A machine of ours at a provider that no record knows."""
+
+    connection: str
+    key: str
+    native_id: str
+    state: str
+    name: str
+
+
+class Upkeep:
+    """Looks after what changes without being asked to."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        catalogue: Catalogue,
+        clouds: Clouds,
+        chance: Random,
+        saved: Callable[[str, int], None],
+        *,
+        every: float = EVERY,
+    ) -> None:
+        self._engine, self._catalogue, self._clouds = engine, catalogue, clouds
+        self._chance, self._saved, self._every = chance, saved, every
+        self.settling = Settling(engine, chance)
+        self._leftovers = Leftovers()
+        self._told = GrowingIntervals(monotonic)
+        self._faults = FaultIsolation(log)
+        self._unread = False  # the record of a VM could not be read
+
+    # --- rounds ------------------------------------------------------------------------------------------------------
+
+    async def keep_looking(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Go round all connections from time to time, for as long as the process lives."""
+        while True:
+            await sleep(self._every * self._chance.uniform(0.7, 1.3))
+            try:
+                if await self._my_turn():
+                    await self.look_around()
+            except StoreError as error:
+                log.warning("the look around is put off: %s", error)
+            except Exception:
+                log.exception("the look around has failed and will be tried again")
+
+    async def _my_turn(self) -> bool:
+        """Take the turn, if nobody has since the last one was due."""
+        reader = self._engine.store.reader
+        found = await reader.object(ROUND)
+        try:
+            if found is None:
+                await self._engine.create(*ROUND, NAMESPACE.kind, "register", actor=CONTROLLER)
+                return True
+            if found.since > await reader.time() - self._every * 0.6:
+                return False
+            await self._engine.act(*ROUND, "change", actor=CONTROLLER, version=found.version)
+        except (AlreadyExists, Denied):
+            return False
+        return True
+
+    async def look_around(self) -> list[Orphan]:
+        """Compare all VMs with what their providers show; returns machines that no record knows."""
+        records, parts = await self._records(), await parts_by_connection(self._engine.store.reader)
+        at_once = asyncio.Semaphore(AT_ONCE)  # a connection that does not answer is not to hold up the others
+
+        async def look_at(connection: Connection) -> list[Orphan]:
+            name, orphans = connection.name, list[Orphan]()
+            async with at_once:
+                with self._faults.isolate(f"look at connection {name}"):
+                    orphans = await self._look_at(connection, records.get(name, {}), parts.get(name, []))
+            return orphans
+
+        looks = await asyncio.gather(*map(look_at, await self._catalogue.all_connections()))
+        strangers = [orphan for orphans in looks for orphan in orphans]
+        with self._faults.isolate("removal of keys without an MCI"):
+            await remove_ownerless_keys(self._engine)
+        await self._note_those_out_of_step(vm for known in records.values() for vm in known.values())
+        if not strangers:
+            return []
+        newer = await self._records()  # what came while the providers were asked is no orphan
+        if self._unread:  # one of these machines may be its own
+            return []
+        ours = {uid for known in newer.values() for uid in known}  # several connections may lead to one place
+        return [one for one in strangers if one.key not in ours]
+
+    async def _look_at(self, connection: Connection, known: dict[str, Object], parts: list[Object]) -> list[Orphan]:
+        strangers: list[Orphan] = []
+        try:
+            if known or (connection.enabled and connection.driver != "simulated"):
+                strangers = await self._compare(connection, known)
+            if parts:
+                await self._compare_parts(connection, parts)
+        except StoreError:
+            raise
+        except StatewardError as error:  # another process has it, or its driver cannot be made here
+            if self._told.is_due((connection.name, str(error))):
+                log.warning("connection %s is not looked at: %s", connection.name, error)
+        return strangers
+
+    async def _records(self) -> dict[str, dict[str, Object]]:
+        """Return all VMs, by connection and uid."""
+        records: dict[str, dict[str, Object]] = defaultdict(dict)
+        found_all = read_all = 0
+        for ns in await self._engine.store.reader.namespaces():
+            async for found in objects(self._engine.store.reader, Selector(ns, VM.kind)):
+                found_all += 1
+                with self._faults.isolate(f"reading of VM {found.id} in {ns}"):
+                    vm = vm_of(found)
+                    records[vm.connection][vm.uid] = found
+                    read_all += 1
+        self._unread = read_all < found_all
+        return records
+
+    async def _note_those_out_of_step(self, vms: Iterable[Object]) -> None:
+        """Note MCIs that nobody has brought in step: whoever was to do it may have died."""
+        states: dict[Key, list[str]] = defaultdict(list)
+        for vm in vms:
+            states[Key(vm.ns, vm.parent or "")].append(vm.state)
+        for ns in await self._engine.store.reader.namespaces():
+            async for found in objects(self._engine.store.reader, Selector(ns, MCI.kind)):
+                rests = MCI.state(found.state).state_class is not TRANSITIONAL
+                if rests and MEANING[told(states.get(found.key, ()))] != found.state:
+                    self.settling.note(found.key)
+
+    async def _compare(self, connection: Connection, known: dict[str, Object]) -> list[Orphan]:
+        cloud = await self._clouds.at(connection)
+        for _ in range(TRIES):  # one that loses every second page is no silent one
+            listing = await cloud.listing_anew()
+            if listing.complete:
+                break
+        self._saved(connection.provider, max(0, len(known) - 1))
+        await take_over(self._engine, cloud, listing, known.values())
+        if not listing.complete and self._told.is_due((connection.name, listing.problem)):
+            log.warning("connection %s was not listed in full: %s", connection.name, listing.problem)
+        return [_orphan(connection, one) for one in listing.machines if one.key not in known and _lives(one)]
+
+    async def _compare_parts(self, connection: Connection, parts: list[Object]) -> None:
+        cloud = await self._clouds.at(connection)
+        now = await self._engine.store.reader.time()
+        settled = [one for one in parts if one.since <= now - cloud.driver.caps.listing_lag_s]
+        if not settled or not cloud.driver.caps.has_resources:
+            return
+        listing = await cloud.driver.list_resources()
+        for found in self._leftovers.find(settled, listing.resources, now):
+            with suppress(Denied):  # somebody has begun something with it: that will do it
+                await self._engine.act(
+                    found.ns,
+                    found.id,
+                    "reshape",
+                    actor=CONTROLLER,
+                    version=found.version,
+                    spec=plain(network_of(found)),
+                )
+        for found, event, missing in losses(cloud, settled, listing):
+            with suppress(Denied):
+                await self._engine.act(
+                    found.ns,
+                    found.id,
+                    event,
+                    actor=PROVIDER,
+                    version=found.version,
+                    seen=noted(found, missing),
+                )
+
+
+def _lives(shown: Observation) -> bool:
+    return shown.state not in ("terminated", "terminating")
+
+
+def _orphan(connection: Connection, shown: Observation) -> Orphan:
+    return Orphan(connection.name, shown.key, shown.native_id, str(shown.state), shown.name)
+
+
+def calls_saved(states: Iterable[str]) -> int:
+    """Return how many VMs need not be asked about: what is known of them does not change by itself."""
+    return sum(state in (VmState.TERMINATED, VmState.FAILED, VmState.SUSPENDED) for state in states)
+
+
+__all__ = ["Orphan", "Upkeep", "calls_saved", "vm_seen"]

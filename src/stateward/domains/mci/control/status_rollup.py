@@ -1,0 +1,123 @@
+"""The status of an MCI: what its VMs add up to, as a string and as counts.
+
+The string is `(Partial-){Status}:{count} (R:{running}/{total})`, of the status that most VMs have. An MCI that has no
+VMs has nothing to count, so its string is a bare word: what its creation has come to (Preparing, Prepared, Creating,
+Failed), else Empty. Reading a status changes nothing: all here is a function of the VMs there are now.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from stateward.domains.mci.lifecycle import MciState, VmState
+from stateward.errors import UnknownName
+from stateward.lifecycle.rollup import Dominant, dominant
+
+ORDER = (
+    VmState.FAILED,
+    VmState.SUSPENDED,
+    VmState.RUNNING,
+    VmState.TERMINATED,
+    VmState.CREATING,
+    VmState.SUSPENDING,
+    VmState.RESUMING,
+    VmState.REBOOTING,
+    VmState.TERMINATING,
+    VmState.UNDEFINED,
+)
+"""Of statuses that equally many VMs have, the first here dominates."""
+
+WITHOUT_VMS = frozenset({MciState.PREPARING, MciState.PREPARED, MciState.CREATING, MciState.FAILED})
+"""What an MCI may be that has no VMs yet; any other without VMs is Empty."""
+
+
+SUMS = {
+    MciState.RUNNING: "all running",
+    MciState.SUSPENDED: "all suspended",
+    MciState.TERMINATED: "all terminated",
+    MciState.FAILED: "all failed",
+    MciState.UNDEFINED: "none can say",
+    MciState.EMPTY: "none left",
+}
+"""What an MCI is told of VMs that are all in one state; anything else is mixed."""
+
+MEANING = {
+    "all running": MciState.RUNNING,
+    "all suspended": MciState.SUSPENDED,
+    "all terminated": MciState.TERMINATED,
+    "all failed": MciState.FAILED,
+    "none can say": MciState.UNDEFINED,
+    "none left": MciState.EMPTY,
+    "mixed": MciState.PARTIAL,
+}
+"""The states of MCIs that have been told this of their VMs."""
+
+
+class StatusCount(Struct, frozen=True, rename="camel"):
+    """How many VMs an MCI has, in all and by state."""
+
+    count_total: int = 0
+    count_creating: int = 0
+    count_running: int = 0
+    count_failed: int = 0
+    count_suspended: int = 0
+    count_rebooting: int = 0
+    count_terminated: int = 0
+    count_suspending: int = 0
+    count_resuming: int = 0
+    count_terminating: int = 0
+    count_undefined: int = 0
+
+    def of(self, state: VmState) -> int:
+        """Return how many VMs are in a state."""
+        number: int = getattr(self, f"count_{state.lower()}")
+        return number
+
+
+class MciStatus(Struct, frozen=True):
+    """The roll-up of an MCI as its clients read it."""
+
+    status: str
+    status_count: StatusCount
+
+
+def count(states: Iterable[str]) -> StatusCount:
+    """Count the VMs of an MCI by their states; a word that is no VM state is named."""
+    counts = Counter(states)
+    for word in counts:
+        if word not in ORDER:
+            raise UnknownName("state of a VM", word, ORDER)
+    return StatusCount(counts.total(), **{f"count_{state.lower()}": counts[state] for state in ORDER})
+
+
+def roll_up(mci: MciState, states: Iterable[str]) -> MciStatus:
+    """Return the status of an MCI: the string and the counts."""
+    counts = count(states)
+    return MciStatus(status_text(mci, counts), counts)
+
+
+def status_text(mci: MciState, counts: StatusCount) -> str:
+    """Return the status string of an MCI, such as `Partial-Running:3 (R:3/5)`."""
+    most = _dominant(counts)
+    if most is None:
+        return str(mci if mci in WITHOUT_VMS else MciState.EMPTY)
+    prefix = "Partial-" if most.partial else ""
+    return f"{prefix}{most.status}:{most.count} (R:{counts.count_running}/{most.total})"
+
+
+def adds_up_to(counts: StatusCount) -> MciState:
+    """Return the state of an MCI that follows from its VMs alone."""
+    most = _dominant(counts)
+    if most is None:
+        return MciState.EMPTY
+    return MciState.PARTIAL if most.partial else MciState[most.status.name]
+
+
+def told(states: Sequence[str]) -> str:
+    """Return what an MCI is told of the states of its VMs."""
+    return SUMS.get(adds_up_to(count(states)), "mixed")
+
+
+def _dominant(counts: StatusCount) -> Dominant[VmState] | None:
+    return dominant({state: counts.of(state) for state in ORDER}, ORDER)

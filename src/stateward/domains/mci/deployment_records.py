@@ -1,0 +1,144 @@
+"""The records of connections: added, changed, granted to namespaces, revoked and removed by an administrator."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stateward.domains.mci.guards.connection_grants import with_granted, without_revoked
+from stateward.domains.mci.lifecycle import CONNECTION
+from stateward.domains.mci.model import HOME, Connection, part_id, plain
+from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
+from stateward.domains.mci.provider.provider_pool import Clouds
+from stateward.domains.mci.resource_usage import guard_connection
+from stateward.engine import AlreadyExists, Engine
+from stateward.engine.errors import VersionMismatch
+from stateward.lifecycle import CONTROLLER
+from stateward.store.records import Key, Lane, LaneGroup
+
+
+class Limit(Struct, frozen=True):
+    """So many regions at once, and so many VMs at once in each."""
+
+    regions: int
+    vms: int
+
+
+LIMITS = {
+    #                  regions  VMs
+    "aws":       Limit(10,      30),
+    "azure":     Limit(8,       25),
+    "gcp":       Limit(12,      35),
+    "alibaba":   Limit(6,       20),
+    "ncp":       Limit(3,       15),
+    "openstack": Limit(5,       15),
+}  # fmt: skip
+OTHERS = Limit(10, 30)
+
+
+def limit_of(provider: str) -> Limit:
+    """Return the limits of a provider."""
+    return LIMITS.get(provider, OTHERS)
+
+
+def lanes_of(connections: Iterable[Connection]) -> tuple[list[LaneGroup], list[Lane]]:
+    """Return the groups and lanes that connections need."""
+    places = {(one.provider, one.lane) for one in connections}
+    groups = [LaneGroup(provider, limit_of(provider).regions) for provider in sorted({grp for grp, _ in places})]
+    lanes = [Lane(lane, provider, limit_of(provider).vms, 0.0, 0.0, 0) for provider, lane in sorted(places)]
+    return groups, lanes
+
+
+TRIES = 10
+"""How often a record is read anew that others change at the same time."""
+
+Change = Callable[[Connection | None], Connection]
+"""Returns a connection as it is to be, by what it is now; None where nobody knows it."""
+
+
+class Caller(Struct, frozen=True):
+    """Who asks: the actor of the tables, and the name behind it."""
+
+    actor: str
+    who: str = ""
+
+
+class ConnectionRecords:
+    """Reads and writes the records of connections."""
+
+    def __init__(self, engine: Engine, catalogue: Catalogue, clouds: Clouds) -> None:
+        self.engine, self.catalogue, self.clouds = engine, catalogue, clouds
+
+    async def add_connection(self, connection: Connection, by: Caller) -> Connection:
+        """Add a connection, or change one; its driver must be one there is.
+
+        One that is changed without naming namespaces keeps those it has, unless it gets another driver.
+        """
+        await guard_connection(self.catalogue, self.engine.store.reader, connection.name, connection)
+        await self.clouds.at(connection)  # a driver or an option that is not known is refused here
+
+        def changed(was: Connection | None) -> Connection:
+            if connection.namespaces is None and was is not None and was.driver == connection.driver:
+                return replace(connection, namespaces=was.namespaces)
+            return connection
+
+        made = await self._change_connection(connection.name, changed, by)
+        await self.engine.set_limits(*lanes_of([made]))
+        return made
+
+    async def grant(self, name: str, namespaces: Iterable[str], by: Caller) -> Connection:
+        """Let further namespaces make things at a connection."""
+        known, further = await self.catalogue.connection(name), tuple(namespaces)
+
+        def granted(was: Connection | None) -> Connection:
+            return replace(was or known, namespaces=with_granted(was or known, further))
+
+        return await self._change_connection(name, granted, by)
+
+    async def revoke(self, name: str, namespaces: Iterable[str], by: Caller) -> Connection:
+        """Let namespaces make nothing more at a connection; what they have there stays, and can be controlled."""
+        known, leaving = await self.catalogue.connection(name), tuple(namespaces)
+
+        def revoked(was: Connection | None) -> Connection:
+            return replace(was or known, namespaces=without_revoked(was or known, leaving))
+
+        return await self._change_connection(name, revoked, by)
+
+    async def remove_connection(self, name: str, by: Caller) -> None:
+        """Remove a connection at which nothing stands; a built-in one stays as a record that is not enabled."""
+        known = await self.catalogue.connection(name)
+        await guard_connection(self.catalogue, self.engine.store.reader, name, None)
+        if name in BUILT_IN:
+            await self._change_connection(name, lambda _: replace(known, enabled=False, namespaces=None), by)
+        else:
+            await self.engine.act(HOME, part_id("connection", name), "remove", actor=CONTROLLER, who=by.who)
+        await self.clouds.let_go(name)
+
+    async def _change_connection(self, name: str, change: Change, by: Caller) -> Connection:
+        """Write the record that follows from the one before, whoever else changes it meanwhile."""
+        key = Key(HOME, part_id("connection", name))
+        for last in (*[False] * (TRIES - 1), True):
+            found = await self.engine.store.reader.object(key)
+            was = self.catalogue.read_connection(name, found)
+            new = change(was)
+            if new == was:
+                return was
+            spec = plain(new)
+            try:
+                if found is None or found.removed:
+                    done = await self.engine.create(
+                        *key, CONNECTION.kind, "register", spec=spec, actor=CONTROLLER, who=by.who
+                    )
+                else:
+                    done = await self.engine.act(
+                        *key, "change", spec=spec, version=found.version, actor=CONTROLLER, who=by.who
+                    )
+            except (AlreadyExists, VersionMismatch):
+                if last:
+                    raise
+                continue
+            break
+        self.clouds.read_anew(name)
+        made = self.catalogue.read_connection(name, done.object)
+        assert made is not None
+        return made

@@ -1,0 +1,1 @@
+"""Guards: checks inside the transaction that accepts a request."""

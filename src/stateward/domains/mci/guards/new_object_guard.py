@@ -1,0 +1,131 @@
+"""Births of MCIs, VMs and parts: what a new one refers to, and what only the domain may say of it.
+
+The general API takes any spec. A caller who chose a uid or a provider's id would reach what another namespace has at
+the provider; a caller who chose a provider would use the lane of another connection.
+
+A new VM or part gets its uid, its place and its native ids here, in the transaction that accepts it. Whatever it names
+exists in its namespace; so does what each new subgroup of an MCI names. Requests of operations were resolved by their
+operation, and stay as they are.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from stateward.domains.mci.guards.object_guards import with_own_uid
+from stateward.domains.mci.guards.spec_validation import read
+from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, VM, VNET, PartState
+from stateward.domains.mci.model import HOME, MciSpec, SubGroup, VmSpec, mci_of, native_ids, part_id, where_of
+from stateward.domains.mci.provider.catalogue import Catalogue
+from stateward.domains.mci.vm_placement import check_plans, check_resources, find_plan
+from stateward.engine import Request
+from stateward.engine.kinds import Guard
+from stateward.engine.requests import EMPTY
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput
+from stateward.store.records import Key, Object
+
+FIELDS = {
+    "connectionName": "connection", "specId": "spec", "imageId": "image", "vNetId": "network", "subnetId": "subnet",
+    "securityGroupIds": "groups", "sshKeyId": "key",
+}  # fmt: skip
+"""The fields of a VM's or a subgroup's spec, by the fields of the domain's own API."""
+
+
+class BirthGuard:
+    """Completes the spec of a new VM or part, or refuses it; refuses new subgroups that name what is not there."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def after(self, guard: Guard) -> Guard:
+        """Return a guard that completes new objects which the other guard accepts."""
+
+        async def both(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+            completed = await guard(uow, request, found)
+            if request.parent is not None:
+                return completed
+            if found.kind == MCI.kind:
+                await self._check_new_groups(uow, completed or request, found)
+            if request.creates is None or found.kind == MCI.kind:
+                return completed
+            want = read(found.kind, request.spec or EMPTY)
+            complete = self._complete_vm if found.kind == VM.kind else self._complete_part
+            return with_own_uid(request, await complete(uow, request.ns, found.kind, want))
+
+        return both
+
+    async def _check_new_groups(self, uow: UnitOfWork, request: Request, found: Object) -> None:
+        """Refuse subgroups that are new with a request, and name what is not there or does not fit."""
+        if request.spec is None:
+            return
+        wanted: MciSpec = read(found.kind, request.spec)
+        born = request.creates is not None
+        first = 0 if born else len(mci_of(found).groups)
+        groups, field = wanted.groups[first:], "spec.groups[{}]." if born else f"spec.groups[{first}]."  # one is new
+        await uow.peek(list(dict.fromkeys(key for one in groups for key in _named_records(request.ns, one))))
+        try:
+            await check_plans(self._catalogue.within(uow), request.ns, groups, field)
+        except BadInput as error:
+            place, _, name = error.field.rpartition(".")
+            state = None if born else found.state
+            raise BadInput(f"{place}.{FIELDS.get(name, name)}", error.value, error.allowed, state=state) from error
+
+    async def _complete_vm(self, uow: UnitOfWork, ns: str, _kind: str, vm: VmSpec) -> VmSpec:
+        """Return a VM whose place, size, image and native ids are those of what it names."""
+        names = SubGroup(
+            vm.group, 1, vm.spec, vm.image, vm.connection, vm.network, vm.subnet, vm.groups, vm.key, zone=vm.zone
+        )
+        await uow.peek(_named_records(ns, names))
+        keys = _named_resources(ns, names)
+        known = self._catalogue.within(uow)
+        try:
+            planned = await find_plan(known, ns, names)
+            await check_resources(known, ns, planned)
+        except BadInput as error:
+            raise BadInput(f"spec.{FIELDS.get(error.field, error.field)}", error.value, error.allowed) from error
+        found = dict(zip(keys, await uow.peek(list(keys.values())), strict=True))
+        for (word, name), one in found.items():
+            if one is None or one.state != PartState.AVAILABLE:
+                field = {"vNet": "network", "securityGroup": "groups", "sshKey": "key"}[word]
+                raise BadInput(f"spec.{field}", name, f"a {word} that is {PartState.AVAILABLE}")
+        groups = [one for name in vm.groups if (one := found["securityGroup", name]) is not None]
+        place = planned.connection
+        return replace(
+            vm,
+            connection=place.name,
+            provider=place.provider,
+            region=place.region,
+            csp_spec=planned.spec.csp_name,
+            csp_image=planned.image.csp_name,
+            cost=planned.spec.cost,
+            parts=native_ids(vm.subnet, found.get(("vNet", vm.network)), groups, found.get(("sshKey", vm.key))),
+        )
+
+    async def _complete_part(self, uow: UnitOfWork, ns: str, kind: str, part: Any) -> Any:  # noqa: ANN401 - the record
+        """Return a part at the place of its connection; a security group belongs to a network of its namespace."""
+        network = Key(ns, part_id("vNet", part.network if kind == SECURITY_GROUP.kind else ""))
+        record, of_group = await uow.peek([Key(HOME, part_id("connection", part.connection)), network])
+        place = self._catalogue.read_connection(part.connection, record)
+        if place is None:
+            raise BadInput("spec.connection", part.connection, "a known connection")
+        if kind == SECURITY_GROUP.kind:
+            if of_group is None or of_group.removed or of_group.kind != VNET.kind:
+                raise BadInput("spec.network", part.network, f"the name of a vNet of namespace {ns!r}")
+            there = where_of(of_group)
+            if (there.provider, there.region) != (place.provider, place.region):
+                allowed = f"a vNet of connection {place.name}: it is one of {there.connection}"
+                raise BadInput("spec.network", part.network, allowed)
+        return replace(part, provider=place.provider, region=place.region)
+
+
+def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:
+    """Return the networks, security groups and keys that a subgroup names, by type and name."""
+    resources = [("vNet", group.network), *(("securityGroup", one) for one in group.groups), ("sshKey", group.key)]
+    return {(word, name): Key(ns, part_id(word, name)) for word, name in resources if name}
+
+
+def _named_records(ns: str, group: SubGroup) -> list[Key]:
+    """Return the keys of all records that a subgroup names: one read finds them together."""
+    records = [Key(ns, part_id("spec", group.spec)), Key(ns, part_id("image", group.image))]
+    return [*_named_resources(ns, group).values(), *records, Key(HOME, part_id("connection", group.connection))]

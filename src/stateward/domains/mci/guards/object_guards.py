@@ -1,0 +1,92 @@
+"""What holds at the moment of acceptance, inside the transaction: no VM outlives the record of its MCI."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from stateward.domains.mci.control.orphan_machines import note_remains
+from stateward.domains.mci.errors import Meanwhile, StillAlive
+from stateward.domains.mci.guards.spec_validation import check_form, check_wish, read
+from stateward.domains.mci.guards.subgroups import SIGNS, WITH_MCI, drop_empty_subgroup, scaled
+from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
+from stateward.domains.mci.model import mci_of, text, vm_id
+from stateward.domains.mci.provider.key_pairs import check_public_key
+from stateward.domains.mci.vm_placement import uid_of
+from stateward.engine import Request
+from stateward.engine.requests import EMPTY
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput
+from stateward.store.filters import Selector
+from stateward.store.records import Object
+
+SETTLED = (VmState.TERMINATED, VmState.FAILED)
+
+
+async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    """Refuse what could not be done, and what would leave VMs behind."""
+    check_form(request, found)
+    if request.creates is not None:
+        want = read(found.kind, request.spec or EMPTY)
+        check_wish(want)
+        return with_own_uid(request, want) if request.parent is None else None
+    if request.action == "delete":
+        await _guard_delete(uow, request, found)
+    if request.action in SIGNS:
+        return scaled(request, found)
+    if request.spec is not None and read(found.kind, request.spec).groups != mci_of(found).groups:
+        raise BadInput("spec.groups", None, f"what they are: only {' and '.join(SIGNS)} change them", state=found.state)
+    return None
+
+
+def with_own_uid(request: Request, want: Any) -> Request:  # noqa: ANN401 - the record of the kind
+    """Return the request for a new object with a uid that no caller has chosen.
+
+    The provider finds machines, networks and keys by their uid: an object with the uid of another would take them over.
+    """
+    return replace(request, spec=text(replace(want, uid=uid_of(request.op, request.object))))
+
+
+async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Refuse to delete an MCI whose VMs are not deleted with it, unless they are to be terminated first."""
+    if TERMINATE_FIRST in request.facts and found.state != MciState.TERMINATED:
+        return
+    vms = await uow.tx.select(Selector(found.ns, VM.kind, found.id))
+    left = [one for one in vms if not uow.objects.get(one.key, one).removed]
+    alive = {one.id: one.state for one in left if one.state not in SETTLED}
+    if alive and FORGET not in request.facts:
+        raise StillAlive(found.id, alive)
+    if left:
+        raise Meanwhile(found.id)
+
+
+async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Refuse a VM that is not part of the MCI which it says it is: nobody would see it there, nor end it with it."""
+    check_form(request, found)
+    if request.action == "remove":
+        note_remains(uow, request, found)
+        if WITH_MCI not in request.facts:
+            await drop_empty_subgroup(uow, request.who, found)
+    if request.creates is None:
+        return
+    want = read(found.kind, request.spec or EMPTY)
+    if found.id != vm_id(want.mci, want.name):
+        raise BadInput("id", found.id, f"{vm_id(want.mci, want.name)!r}, by which its spec goes")
+    if found.parent != want.mci:
+        raise BadInput("parent", found.parent, f"{want.mci!r}, the MCI in its spec")
+
+
+async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Refuse a key whose public half nobody can read: its VMs could not be logged in to."""
+    check_form(request, found)
+    if request.spec is not None:
+        public = read(found.kind, request.spec, found.state).public_key
+        if public:
+            check_public_key("spec.public_key", public)
+
+
+async def guard_network(_uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Refuse to reshape a network without saying into what."""
+    check_form(request, found)
+    if request.action == "reshape" and request.spec is None:
+        allowed = f"given: the subnets that {found.id!r}, which is {found.state}, is to have"
+        raise BadInput("spec", None, allowed, state=found.state)

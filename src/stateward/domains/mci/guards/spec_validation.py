@@ -1,0 +1,127 @@
+"""Forms: what the spec of each kind must look like, checked before anything is accepted.
+
+Most specs are written by the domain itself. But anything can be asked for over the general API too, and what is taken
+there must not fail later in a worker's hands, nor in the hands of everybody who reads a list that it is in.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
+from stateward.domains.mci.model import (
+    Connection,
+    GroupSpec,
+    Image,
+    KeySpec,
+    MciSpec,
+    NetworkSpec,
+    Spec,
+    SubGroup,
+    VmSpec,
+    part_id,
+)
+from stateward.domains.mci.provider.key_pairs import check_public_key
+from stateward.engine import Request
+from stateward.engine.requests import EMPTY
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput
+from stateward.store.records import Object
+
+PLACE = ("name", "uid", "connection", "provider", "region")
+OF_VM = tuple(name for name in VmSpec.__struct_fields__ if name not in ("label", "description"))
+
+
+class Form(Struct, frozen=True):
+    """The record that a kind's spec is, what stands before its name in the object's id, and what never changes."""
+
+    record: type[Struct]
+    before: str | None = None  # None: the id is not made of the name
+    named: str = "name"
+    fixed: tuple[str, ...] = PLACE
+
+
+FORMS = {
+    #                         record       before the name   the name   what never changes
+    MCI.kind:            Form(MciSpec,     "",               "name",    ("name", "uid")),
+    VM.kind:             Form(VmSpec,      None,             "name",    OF_VM),
+    VNET.kind:           Form(NetworkSpec, "vNet",           "name",    PLACE),
+    SECURITY_GROUP.kind: Form(GroupSpec,   "securityGroup",  "name",    (*PLACE, "network")),
+    SSH_KEY.kind:        Form(KeySpec,     "sshKey",         "name",    PLACE),
+    CONNECTION.kind:     Form(Connection,  "connection",     "name",    ("name",)),
+    SPEC.kind:           Form(Spec,        "spec",           "id",      ("id",)),
+    IMAGE.kind:          Form(Image,       "image",          "id",      ("id",)),
+}  # fmt: skip
+
+
+async def guard_form(_uow: UnitOfWork, request: Request, found: Object) -> None:
+    """Refuse a spec that is none, or is that of something else."""
+    check_form(request, found)
+
+
+def check_form(request: Request, found: Object) -> None:
+    """Refuse a spec that is none, or is that of something else; most requests have no spec."""
+    if request.creates is not None:
+        _check_name(FORMS[found.kind], read(found.kind, request.spec or EMPTY), found)
+    elif request.spec is not None:
+        _check_fixed(FORMS[found.kind], read(found.kind, request.spec, found.state), found)
+
+
+def read(kind: str, spec: str, state: str | None = None) -> Any:  # noqa: ANN401 - the record of the kind
+    """Return a spec as the record that it is; what is none is told with the place of what is wrong.
+
+    `state` is that of the object which it is to become the spec of, if there is one.
+    """
+    try:
+        return msgspec.json.decode(spec, type=FORMS[kind].record)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$")
+        raise BadInput(f"spec{place.rstrip('`')}", spec, f"what {kind} expects: {what}", state=state) from error
+
+
+def _check_name(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
+    name = getattr(want, form.named)
+    wanted = found.id if form.before is None else part_id(form.before, name) if form.before else name
+    if found.id != wanted:
+        raise BadInput("id", found.id, f"{wanted!r}, by which its spec goes")
+
+
+def _check_fixed(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
+    was = read(found.kind, found.spec)
+    for name in form.fixed:
+        before, after = getattr(was, name), getattr(want, name)
+        if after != before:
+            raise BadInput(f"spec.{name}", after, f"{before!r}, which it always was", state=found.state)
+
+
+MOST_VMS = 10_000
+"""How many VMs one request may ask for."""
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]{0,99}\Z")
+NAMED = "a letter, then at most 99 letters, digits, - and +"
+
+
+def check_wish(wanted: MciSpec) -> None:
+    """Refuse an MCI that could not be made, or not be handled afterwards."""
+    if NAME.match(wanted.name) is None:
+        raise BadInput("spec.name", wanted.name, NAMED)
+    check_groups(wanted.groups)
+
+
+def check_groups(groups: Sequence[SubGroup], state: str | None = None) -> None:
+    """Refuse new subgroups that could not be made; `state` is that of the MCI which they are to join."""
+    for number, one in enumerate(groups):
+        if NAME.match(one.name) is None or one.name != one.name.lower():
+            raise BadInput(f"spec.groups[{number}].name", one.name, f"{NAMED}, in lower case", state=state)
+        if one.public_key:
+            check_public_key(f"spec.groups[{number}].public_key", one.public_key)
+        if one.size < 1:
+            raise BadInput(f"spec.groups[{number}].size", one.size, "a number of at least 1", state=state)
+    names = [one.name for one in groups]
+    if not names or len(set(names)) < len(names):
+        raise BadInput("spec.groups", names, "a list of subgroups with different names", state=state)
+    if sum(one.size for one in groups) > MOST_VMS:
+        raise BadInput("spec.groups", names, f"subgroups with at most {MOST_VMS} VMs together", state=state)

@@ -1,0 +1,128 @@
+"""Subgroups in an MCI's record, which go with their last VM.
+
+VMs are removed by a refinement, by a scaling, by a policy, or one by one. A subgroup without VMs would stay in all
+views, and its name could not be used again.
+
+The record of the MCI changes in the transaction that removes the last VM: nobody sees a subgroup without VMs.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.mci.guards.spec_validation import MOST_VMS, check_groups, read
+from stateward.domains.mci.lifecycle import MCI, VM
+from stateward.domains.mci.model import MciSpec, Scale, mci_of, text, vm_of
+from stateward.engine import Request
+from stateward.engine.transitions import journal
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput
+from stateward.lifecycle import CONTROLLER
+from stateward.store.changes import Ended
+from stateward.store.filters import Selector
+from stateward.store.records import Key, Object, Operation, Status
+
+SIGNS = {"scale out": 1, "scale in": -1}
+
+
+def scaled(request: Request, found: Object) -> Request:
+    """Return the request to scale an MCI, with the record that the MCI has then; one that does not say how is refused.
+
+    A record that comes along may add a subgroup, and must be the one that follows from the arguments.
+    """
+    scale, was = _scale(request, found), mci_of(found)
+    given: MciSpec | None = None if request.spec is None else read(found.kind, request.spec, found.state)
+    want = _scaled(was, given, scale, SIGNS[request.action])
+    if want is None:
+        names = ", ".join(one.name for one in was.groups) or "none"
+        allowed = f"a subgroup of {found.id!r}, which is {found.state} and has {names}"
+        raise BadInput("args.group", scale.group, allowed, state=found.state)
+    if given not in (None, want):
+        allowed = f"{found.id!r} as it is, but for {scale.count} VMs of {scale.group!r}"
+        raise BadInput("spec", request.spec, allowed, state=found.state)
+    if len(want.groups) > len(was.groups):
+        check_groups(want.groups[len(was.groups) :], found.state)
+    return replace(request, spec=text(want))
+
+
+def _scale(request: Request, found: Object) -> Scale:
+    how = f"{{group, count}}, to {request.action} {found.id!r}, which is {found.state}"
+    try:
+        scale = msgspec.json.decode(request.args, type=Scale)
+    except msgspec.ValidationError as error:
+        raise BadInput("args", request.args, f"{how} ({error})", state=found.state) from error
+    if not 1 <= scale.count <= MOST_VMS:
+        raise BadInput("args.count", scale.count, f"from 1 to {MOST_VMS} in {how}", state=found.state)
+    return scale
+
+
+def _scaled(was: MciSpec, given: MciSpec | None, scale: Scale, sign: int) -> MciSpec | None:
+    if any(one.name == scale.group for one in was.groups):
+        sizes = {scale.group: sign * scale.count}
+        grown = tuple(replace(one, size=max(0, one.size + sizes.get(one.name, 0))) for one in was.groups)
+        return replace(was, groups=grown)
+    new = [one for one in given.groups if one.name == scale.group] if given is not None and sign > 0 else []
+    return replace(was, groups=(*was.groups, replace(new[0], size=scale.count))) if new else None
+
+
+WITH_MCI = "with its MCI"
+"""The fact of a removal that goes for all VMs of an MCI, and for the MCI itself: its record stays as it is."""
+
+
+def mci_beside(request: Request, found: Object | None) -> Iterable[Key]:
+    """Name the MCI whose record changes when a VM is removed."""
+    removed = found is not None and request.action == "remove" and WITH_MCI not in request.facts
+    return (Key(found.ns, found.parent),) if removed and found is not None and found.parent else ()
+
+
+async def after_delete(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
+    """Take the subgroup of a VM that was deleted out of the MCI's record, if it was the last one."""
+    vm = uow.objects.get(Key(operation.ns, operation.object)) if operation.action == "delete" else None
+    if vm is None or not vm.removed or ended.status is not Status.SUCCEEDED:
+        return
+    mci = Key(vm.ns, vm.parent or "")
+    await uow.load([mci])
+    holder = uow.objects[mci].op if mci in uow.objects else None
+    await uow.load_operations([Key(vm.ns, holder)] if holder else [])
+    await drop_empty_subgroup(uow, operation.who, vm)
+
+
+async def drop_empty_subgroup(uow: UnitOfWork, who: str, vm: Object) -> None:
+    """Take the subgroup of a VM that is removed out of the MCI's record, if it was the last one."""
+    mci = uow.objects.get(Key(vm.ns, vm.parent or ""))
+    if mci is None or mci.kind != MCI.kind or mci.removed:
+        return
+    group, wanted = vm_of(vm).group, mci_of(mci)
+    if await _count_others(uow, vm, group) or _is_growing(uow, mci, group):
+        return
+    left = tuple(one for one in wanted.groups if one.name != group)
+    if len(left) < len(wanted.groups):
+        spec = text(replace(wanted, groups=left))
+        uow.save_object(mci.key, replace(mci, spec=spec, version=uow.next_version(mci.key)))
+        reason = f"subgroup {group} has no VM left"
+        journal(uow, mci, None, CONTROLLER, who, "subgroup removed", reason=reason, spec=spec)
+
+
+async def _count_others(uow: UnitOfWork, vm: Object, group: str) -> int:
+    """Return how many VMs a subgroup has beside one that is removed; the VMs of an MCI are read once for a batch.
+
+    They are counted as they were before the transaction, and each one that it removes is taken off here. The others of
+    a batch may be removed on the uow already, and are taken off when it is their turn.
+    """
+    counted = ("VMs of", vm.ns, vm.parent or "")
+    if counted not in uow.counts:
+        uow.counts[counted] = 1
+        for one in await uow.tx.select(Selector(vm.ns, VM.kind, vm.parent)):
+            key = (*counted, vm_of(one).group)
+            uow.counts[key] = uow.counts.get(key, 0) + 1
+    uow.counts[*counted, group] -= 1
+    return uow.counts[*counted, group]
+
+
+def _is_growing(uow: UnitOfWork, mci: Object, group: str) -> bool:
+    """Tell whether VMs are being added to a subgroup: who does it needs the record, and VMs are to come."""
+    operation = None if mci.op is None else uow.operations.get(Key(mci.ns, mci.op))
+    if operation is None or operation.action != "scale out":
+        return False
+    return msgspec.json.decode(operation.args, type=Scale).group == group

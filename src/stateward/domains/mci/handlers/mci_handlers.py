@@ -1,0 +1,282 @@
+"""What is done to an MCI: composites whose steps are the operations of its VMs.
+
+Each step is noted with the operation, so a crash at any point goes on from there. An MCI's work is claimed again when
+the operations of its VMs have ended; it then says what they add up to.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.mci.control.status_rollup import told
+from stateward.domains.mci.handlers.post_commands import Ran, run_post_command
+from stateward.domains.mci.handlers.prerequisites import Preparation, named
+from stateward.domains.mci.handlers.vm_handlers import GrantedCloudOf
+from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
+from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, plain, text, vm_id, vm_of
+from stateward.domains.mci.provider.catalogue import Catalogue, objects
+from stateward.domains.mci.vm_placement import DriverOf, Planned, find_plans, free_numbers, refusals_of, vm_spec
+from stateward.engine import Ending, Handler, Job, Kind, Request
+from stateward.engine.handlers import Parked
+from stateward.engine.kinds import Guard
+from stateward.engine.requests import Creation
+from stateward.lifecycle import CANCELLED, CONTROLLER, FORCE, NO_FACTS
+from stateward.store.filters import Selector
+from stateward.store.port import Reader
+from stateward.store.records import Key, Object, Status
+
+BAD = (VmState.FAILED, VmState.UNDEFINED)
+ONE_STEP = ("suspend", "resume", "reboot", "terminate")
+"""What is done when it is done to the VMs: nothing follows."""
+
+FORCED = frozenset({FORCE})
+
+
+class Mcis:
+    """The handlers of MCIs."""
+
+    def __init__(self, granted_cloud_of: GrantedCloudOf, driver_of: DriverOf, catalogue: Catalogue) -> None:
+        self._granted_cloud_of, self._driver_of = granted_cloud_of, driver_of
+        self._catalogue = catalogue
+        self._preparation = Preparation(catalogue)
+
+    def kind(self, guard: Guard) -> Kind:
+        """Return the kind of MCIs, with its handlers."""
+        handlers: dict[str, Callable[[Job], Any]] = {
+            "create": self._create,
+            "scale out": self._scale_out,
+            "scale in": self._scale_in,
+            "refine": self._refine,
+            "reconcile": self._reconcile,
+            "withdraw": self._withdraw,
+            "delete": self._delete,
+        }
+        handlers |= dict.fromkeys(ONE_STEP, self._sum) | {"terminate": self._terminate}
+        made = {action: Handler(run, cancelled=self._cancelled) for action, run in handlers.items()}
+        return Kind(MCI, made, guard=guard, general=True)
+
+    # --- creating ----------------------------------------------------------------------------------------------------
+
+    async def _create(self, job: Job) -> Ending:
+        mci = mci_of(job.claim.object)
+        planned, troubles = await find_plans(self._catalogue, self._driver_of, job.ns, mci.groups)
+        if job.state == MciState.PREPARING:
+            refused = await job.once("refused", lambda: refusals_of(self._driver_of, planned))
+            trouble = "; ".join([*troubles, *refused]) or await self._preparation.prepare(job, mci, planned)
+            if trouble:
+                await self._preparation.undo(job, mci)
+                return Ending("failed", CONTROLLER, error=trouble, seen=text(MciSeen((trouble,))))
+            await job.phase("prepared", facts=frozenset({HOLD}) if mci.hold else NO_FACTS)
+        if mci.hold and job.state != MciState.CREATING:
+            raise Parked
+        if not mci.hold:
+            await job.phase("provision")
+        trouble = await job.once("still there", lambda: self._preparation.still_there(job, mci, planned))
+        if trouble is not None:
+            troubles, planned = [*troubles, trouble], []
+        denied = await self._provision(job, mci, [(one, list(range(1, one.group.size + 1))) for one in planned])
+        made = [vm_id(mci.name, f"{one.name}-{number + 1}") for one in mci.groups for number in range(one.size)]
+        return await self._judged(job, mci, made, denied, troubles)
+
+    async def _provision(self, job: Job, mci: MciSpec, wanted: Sequence[tuple[Planned, list[int]]]) -> dict[str, str]:
+        """Have VMs made; returns which were denied, with the reasons."""
+        requests: list[Request] = []
+        known: dict[tuple[object, ...], dict[str, str]] = {}
+        for one, numbers in wanted:
+            names = named(job.ns, mci, one)
+            stands_on = names.network, names.subnet, names.groups, names.key
+            if stands_on not in known:  # most subgroups of a connection stand on the same
+                known[stands_on] = await self._preparation.parts(job.ns, names)
+            requests += [self._new_vm(job, mci, one, number, known[stands_on], names) for number in numbers]
+        return await job.spawn("vms", requests)
+
+    def _new_vm(
+        self, job: Job, mci: MciSpec, one: Planned, number: int, parts: dict[str, str], names: SubGroup
+    ) -> Request:
+        vm = vm_spec(mci, one, number, job.key.id, parts, names)
+        labels = {"mci": mci.name, "subgroup": vm.group, "provider": vm.provider, "region": vm.region}
+        labels |= {"connection": vm.connection}
+        birth = Creation(VM.kind, job.object, msgspec.json.encode(labels).decode())
+        operation = job.claim.operation
+        return Request(job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=text(vm), creates=birth)
+
+    async def _judged(
+        self, job: Job, mci: MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()
+    ) -> Ending:
+        """Do what the policy says about VMs made here that failed, run what is to be run on the others, and add up."""
+        asked = await job.once("asked", lambda: _asked(mci))  # a policy may remove subgroups
+        errors = await job.once("errors", lambda: self._errors(job, made, denied, troubles))
+        if errors and mci.policy == "rollback":
+            await self._terminate_and_remove(job, "made", made)
+        elif errors and mci.policy == "refine":
+            await self._refined(job, made)
+        left: dict[str, str] = await job.once("left", lambda: self._left(job, made))
+        if all(state in BAD for state in left.values()):
+            return await self._in_vain(job, mci, left, MciSeen(tuple(errors), asked=asked))
+        noted = await job.once("post-command", lambda: self._post_command(job, mci, made))
+        ran, ending = msgspec.convert(noted, Ran), await self._sum(job)
+        return replace(ending, seen=text(MciSeen(tuple(errors), ran.written, ran.failed, asked)))
+
+    async def _in_vain(self, job: Job, mci: MciSpec, left: dict[str, str], seen: MciSeen) -> Ending:
+        """End work of which nothing good has come: an MCI that was to grow is what it was before."""
+        undone = Ending("all failed" if job.action == "create" else "undone", CONTROLLER)
+        ending = await self._sum(job) if left else undone
+        why = "rolled back" if mci.policy == "rollback" else "not one VM came up"
+        return replace(ending, error=why, seen=text(seen))
+
+    async def _errors(
+        self, job: Job, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str]
+    ) -> list[str]:
+        found = {one.id: one for one in await self._vms(job)}
+        refused = [f"{id_.partition('.')[2]}: {why}" for id_, why in denied.items()]
+        unplanned = list(troubles) if any(id_ not in found and id_ not in denied for id_ in made) else []
+        failed = [found[id_] for id_ in made if id_ in found and found[id_].state in BAD]
+        return [*unplanned, *refused, *(f"{vm_of(one).name}: {one.error or one.state}" for one in failed)]
+
+    async def _left(self, job: Job, made: Sequence[str]) -> dict[str, str]:
+        return {one.id: one.state for one in await self._among(job, made)}
+
+    async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
+        running = [one for one in await self._among(job, made) if one.state == VmState.RUNNING]
+        return plain(await run_post_command(self._granted_cloud_of, mci.post_command, running))
+
+    async def _withdraw(self, job: Job) -> Ending:
+        await self._preparation.undo(job, mci_of(job.claim.object))
+        return Ending("deleted", CONTROLLER)
+
+    # --- scaling -----------------------------------------------------------------------------------------------------
+
+    async def _scale_out(self, job: Job) -> Ending:
+        mci, scale = mci_of(job.claim.object), msgspec.json.decode(job.claim.operation.args, type=Scale)
+        group = next(one for one in mci.groups if one.name == scale.group)
+        planned, troubles = await find_plans(self._catalogue, self._driver_of, job.ns, [group])
+        refused = await job.once("refused", lambda: refusals_of(self._driver_of, planned))
+        trouble = "; ".join([*troubles, *refused]) or await self._preparation.prepare(job, mci, planned)
+        if trouble:
+            return Ending("undone", CONTROLLER, error=trouble)
+        numbers = await job.once("numbers", lambda: self._numbers(job, scale))
+        denied = await self._provision(job, mci, [(one, numbers) for one in planned])
+        made = [vm_id(mci.name, f"{scale.group}-{number}") for number in numbers]
+        return await self._judged(job, mci, made, denied)
+
+    async def _numbers(self, job: Job, scale: Scale) -> list[int]:
+        return free_numbers([vm_of(one).name for one in await self._vms(job)], scale.group, scale.count)
+
+    async def _scale_in(self, job: Job) -> Ending:
+        scale = msgspec.json.decode(job.claim.operation.args, type=Scale)
+        leaving = await job.once("leaving", lambda: self._leaving(job, scale))
+        await self._terminate_and_remove(job, "leaving", leaving)
+        return await self._sum(job)
+
+    async def _leaving(self, job: Job, scale: Scale) -> list[str]:
+        """Choose who goes: those that are of no use first, then the youngest."""
+        group = [one for one in await self._vms(job) if vm_of(one).group == scale.group]
+        group.sort(key=lambda one: (one.state not in (*BAD, VmState.TERMINATED), -_number(one)))
+        return [one.id for one in group[: scale.count]]
+
+    # --- removing ----------------------------------------------------------------------------------------------------
+
+    async def _refine(self, job: Job) -> list[str]:
+        return await self._refined(job, None)
+
+    async def _refined(self, job: Job, among: Sequence[str] | None) -> list[str]:
+        found: list[str] = await job.once("bad ones", lambda: self._names(job, BAD))
+        bad = [id_ for id_ in found if among is None or id_ in among]
+        await self._terminate_and_remove(job, "bad ones", bad)
+        return bad
+
+    async def _terminate(self, job: Job) -> Ending:
+        """Add up; an MCI that was forced to its end as a whole takes along the VMs that it has got just then."""
+        alone: list[str] = await job.once("not asked", lambda: self._not_asked(job))
+        await job.spawn("terminate", [self._forced(job, id_, "terminate") for id_ in alone])
+        return await self._sum(job)
+
+    async def _not_asked(self, job: Job) -> list[str]:
+        if FORCE not in msgspec.json.decode(job.claim.operation.facts):
+            return []
+        alive = [one.id for one in await self._vms(job) if one.state != VmState.TERMINATED]
+        return alive if alive and not await self._reader.children_of(job.key) else []
+
+    async def _delete(self, job: Job) -> Ending:
+        await self._remove_all(job)
+        left = await self._vms(job)
+        return Ending("deleted", CONTROLLER) if not left else await self._sum(job)
+
+    async def _remove_all(self, job: Job) -> None:
+        everyone = await job.once("everyone", lambda: self._names(job, None))
+        await self._terminate_and_remove(job, "everyone", everyone)
+
+    async def _terminate_and_remove(self, job: Job, whom: str, ids: Sequence[str]) -> None:
+        """Terminate VMs at the provider, and forget those of which it is certain that they are gone."""
+        alive = await job.once(f"alive of {whom}", lambda: self._alive(job, ids))
+        await job.spawn(f"terminate {whom}", [self._forced(job, id_, "terminate") for id_ in alive])
+        gone = await job.once(f"gone of {whom}", lambda: self._gone(job, ids))
+        await job.spawn(f"remove {whom}", [self._forced(job, id_, "remove") for id_ in gone])
+
+    def _forced(self, job: Job, id_: str, action: str) -> Request:
+        return Request(job.ns, id_, action, "", who=job.claim.operation.who, facts=FORCED)
+
+    async def _alive(self, job: Job, ids: Sequence[str]) -> list[str]:
+        return [one.id for one in await self._among(job, ids) if one.state != VmState.TERMINATED]
+
+    async def _gone(self, job: Job, ids: Sequence[str]) -> list[str]:
+        return [one.id for one in await self._among(job, ids) if one.state == VmState.TERMINATED]
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    async def _reconcile(self, job: Job) -> list[str]:
+        bad: list[str] = await job.once("bad ones", lambda: self._names(job, BAD))
+        await job.spawn("reconcile", [Request(job.ns, id_, "reconcile", "") for id_ in bad])
+        return bad
+
+    async def _sum(self, job: Job) -> Ending:
+        counts = await self._reader.count_states(Selector(job.ns, VM.kind, job.object))
+        event = told([state for (_, state), number in counts.items() for _ in range(number)])
+        failed = event in ("all failed", "none can say")
+        return Ending(event, CONTROLLER, error="not one VM is left that works" if failed else None)
+
+    async def _cancelled(self, job: Job) -> Ending:
+        """Say how work that was cancelled has ended, when the operations of its VMs all have."""
+        found = await self._reader.object(Key(job.ns, job.object))
+        if found is not None and found.state in (MciState.PREPARING, MciState.PREPARED):
+            return Ending(CANCELLED, error="cancelled")
+        children = await self._reader.children_of(job.key)
+        statuses = [one.status for one in children if one.kind == VM.kind]
+        done, undone = statuses.count(Status.SUCCEEDED), statuses.count(Status.CANCELLED)
+        ending = await self._sum(job)
+        if undone == len(statuses):
+            return replace(ending, error="cancelled", status=Status.CANCELLED)
+        if done == len(statuses) and job.action in ONE_STEP:
+            return ending
+        failed = len(statuses) - done - undone
+        why = f"cancelled: {done} of {len(statuses)} operations on VMs were done, {undone} were not, {failed} failed"
+        if done == len(statuses):
+            why = f"cancelled: all {done} operations on VMs were done, and what follows them was not"
+        return replace(ending, error=why, status=Status.FAILED)
+
+    async def _names(self, job: Job, states: tuple[VmState, ...] | None) -> list[str]:
+        return [one.id for one in await self._vms(job) if states is None or one.state in states]
+
+    async def _among(self, job: Job, ids: Sequence[str]) -> list[Object]:
+        wanted = frozenset(ids)
+        return [one for one in await self._vms(job) if one.id in wanted]
+
+    async def _vms(self, job: Job) -> list[Object]:
+        chosen = Selector(job.ns, VM.kind, job.object)
+        return [one async for one in objects(self._reader, chosen)]
+
+    @property
+    def _reader(self) -> Reader:
+        assert self._catalogue.reader is not None
+        return self._catalogue.reader
+
+
+async def _asked(mci: MciSpec) -> dict[str, int]:
+    return {one.name: one.size for one in mci.groups}
+
+
+def _number(vm: Object) -> int:
+    tail = vm.id.rpartition("-")[2]
+    return int(tail) if tail.isdigit() else 0

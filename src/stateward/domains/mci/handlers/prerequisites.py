@@ -1,0 +1,195 @@
+"""Preparing: what VMs stand on is there before the first of them is asked for.
+
+A dynamic MCI shares a network and a security group with all others of its namespace at the same connection. It has a
+key of its own (`own_keys`), or one that it names. They are made if they are not there, by operations of their own, and
+removed again should the preparation fail.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.mci.lifecycle import MCI, MciState, PartState
+from stateward.domains.mci.model import (
+    KINDS,
+    MADE_FOR,
+    SHARED,
+    GroupSpec,
+    KeySpec,
+    MciSpec,
+    NetworkSpec,
+    Rule,
+    SubGroup,
+    Subnet,
+    mci_of,
+    native_ids,
+    part_id,
+    part_seen,
+    text,
+    where_of,
+)
+from stateward.domains.mci.provider.catalogue import Catalogue, objects
+from stateward.domains.mci.provider.key_pairs import OWNED_BY, own_key_name, owner_of
+from stateward.domains.mci.vm_placement import Planned, uid_of
+from stateward.engine import Job, Request, Temporary
+from stateward.engine.requests import Creation
+from stateward.errors import StatewardError
+from stateward.lifecycle import CONTROLLER
+from stateward.store.filters import Selector
+from stateward.store.port import Reader
+from stateward.store.records import Key, Object
+
+CIDR, SUBNET_CIDR = "10.0.0.0/16", "10.0.1.0/24"
+OPEN = (Rule("1-65535", "tcp"), Rule("1-65535", "udp"), Rule("", "icmp"))
+OVER = (MciState.TERMINATED, MciState.FAILED, MciState.EMPTY)
+"""The states of MCIs that need nothing any more."""
+
+TRIES = 3
+"""How often a part is made that others remove at the same time."""
+
+PATIENCE = 0.5
+"""How many seconds pass before a look at what somebody else is making."""
+
+
+class Preparation:
+    """Makes, finds and removes what VMs stand on."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    @property
+    def _reader(self) -> Reader:
+        assert self._catalogue.reader is not None
+        return self._catalogue.reader
+
+    async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[Planned], when: str = "") -> str | None:
+        """See to it that everything is there; returns what is wrong, if something is."""
+        for word in KINDS:
+            trouble = await self._see_to(job, mci, word, planned, when)
+            if trouble is not None:
+                return trouble
+        return None
+
+    async def still_there(self, job: Job, mci: MciSpec, planned: Sequence[Planned]) -> str | None:
+        """See to it once more, right before VMs are made: what others have removed since is made anew."""
+        for word in KINDS:
+            if await self._check(job.ns, mci, word, planned) is not None:
+                return await self.prepare(job, mci, planned, " for VMs")
+        return None
+
+    async def _see_to(self, job: Job, mci: MciSpec, word: str, planned: Sequence[Planned], when: str) -> str | None:
+        """See to the parts of a sort: what another MCI has made, and takes back just now, is made anew."""
+        made = self._to_make(job.ns, mci, word, planned)
+        for times in range(TRIES):
+            requests = [self._request(job, mci, word, one) for one in made.values()]
+            await job.spawn(f"make {word}s{when}{' again' * times}", requests)
+            await self._repair(job, word, list(made), f"{when}{' again' * times}")
+            if not await self._gone(job.ns, word, list(made)):
+                break
+        return await self._check(job.ns, mci, word, planned)
+
+    def _to_make(self, ns: str, mci: MciSpec, word: str, planned: Sequence[Planned]) -> dict[str, Planned]:
+        """Return the parts of a sort that are to be made: their names, each with a subgroup that stands on it."""
+        dynamic = [one for one in planned if not one.group.network and not (word == "sshKey" and one.group.key)]
+        return {name: one for one in dynamic for name in _names(word, named(ns, mci, one))}
+
+    async def _repair(self, job: Job, word: str, names: Sequence[str], when: str) -> None:
+        """Repair what all share and the provider has lost: the next who needs it is to find it well."""
+        repairs = [Request(job.ns, id_, "repair", "", CONTROLLER) for id_ in await self._lost(job.ns, word, names)]
+        if repairs:
+            await job.spawn(f"repair {word}s{when}", repairs)
+
+    async def _lost(self, ns: str, word: str, names: Sequence[str]) -> list[str]:
+        found = await self._reader.objects([Key(ns, part_id(word, name)) for name in names])
+        return sorted(one.id for one in found.values() if not one.removed and part_seen(one).missing)
+
+    async def _gone(self, ns: str, word: str, names: Sequence[str]) -> bool:
+        keys = {Key(ns, part_id(word, name)) for name in names}
+        found = await self._reader.objects(keys)
+        return len(found) < len(keys) or any(one.removed for one in found.values())
+
+    async def undo(self, job: Job, mci: MciSpec) -> None:
+        """Remove what was made for an MCI, unless others count on it."""
+        for word in ("sshKey", "securityGroup", "vNet"):
+            made = await job.once(f"made {word}s", partial(self._made, job, word, mci.uid))
+            await job.spawn(f"remove {word}s", [Request(job.ns, id_, "delete", "", CONTROLLER) for id_ in made])
+
+    async def _made(self, job: Job, word: str, uid: str) -> list[str]:
+        chosen = Selector(job.ns, KINDS[word].kind, labels=((MADE_FOR, uid),))
+        made = [one async for one in objects(self._reader, chosen)]
+        needed = await self._needed(job) if made else set()
+        return [one.id for one in made if owner_of(one) or where_of(one).connection not in needed]
+
+    async def _needed(self, job: Job) -> set[str]:
+        """Return the connections where other MCIs of the namespace share what is there."""
+        others = [one async for one in objects(self._reader, Selector(job.ns, MCI.kind)) if one.id != job.object]
+        groups = [group for one in others if one.state not in OVER for group in mci_of(one).groups]
+        return {one.connection or await self._home_of(job.ns, one.spec) for one in groups if not one.network}
+
+    async def _home_of(self, ns: str, spec: str) -> str:
+        try:
+            return (await self._catalogue.spec(ns, spec)).connection
+        except StatewardError:
+            return ""  # nobody can be made of what is not known
+
+    async def parts(self, ns: str, names: SubGroup) -> dict[str, str]:
+        """Return the provider's ids of what a subgroup's VMs stand on, by the names of it."""
+        network = await self._there(ns, "vNet", names.network)
+        groups = [await self._there(ns, "securityGroup", name) for name in names.groups]
+        key = await self._there(ns, "sshKey", names.key) if names.key else None
+        return native_ids(names.subnet, network, groups, key)
+
+    async def _there(self, ns: str, word: str, name: str) -> Object:
+        found = await self._reader.object(Key(ns, part_id(word, name)))
+        assert found is not None
+        return found
+
+    async def _check(self, ns: str, mci: MciSpec, word: str, planned: Sequence[Planned]) -> str | None:
+        wanted = {(name, one.connection.name): one for one in planned for name in _names(word, named(ns, mci, one))}
+        parts = await self._reader.objects({Key(ns, part_id(word, name)) for name, _ in wanted})
+        for (name, _), one in sorted(wanted.items(), key=lambda item: item[0]):
+            found = parts.get(Key(ns, part_id(word, name)))
+            if found is None or found.removed:
+                return f"there is no {word} {name!r}"
+            if found.state in (PartState.CONFIGURING, PartState.DELETING):
+                raise Temporary(f"{word} {name!r} is {found.state}", after=PATIENCE)
+            if found.state != PartState.AVAILABLE:
+                return f"{word} {name!r} is {found.state}: {found.error or 'no reason is known'}"
+            place = where_of(found)
+            if (place.provider, place.region) != (one.connection.provider, one.connection.region):
+                return f"{word} {name!r} is at {place.connection}, not at {one.connection.name}"
+        return None
+
+    def _request(self, job: Job, mci: MciSpec, word: str, one: Planned) -> Request:
+        names, place = named(job.ns, mci, one), one.connection
+        own = word == "sshKey" and one.group.public_key != ""
+        uid = uid_of(job.key.id, f"{word} {names.key if own else place.name}")
+        common = {"uid": uid, "connection": place.name, "provider": place.provider, "region": place.region}
+        want: NetworkSpec | GroupSpec | KeySpec
+        if word == "vNet":
+            subnets = (Subnet(names.subnet, SUBNET_CIDR, place.zone),)
+            want = NetworkSpec(name=names.network, cidr=CIDR, subnets=subnets, **common)
+        elif word == "securityGroup":
+            want = GroupSpec(name=names.groups[0], network=names.network, rules=OPEN, **common)
+        else:
+            want = KeySpec(name=names.key, public_key=one.group.public_key, **common)
+        labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
+        birth = Creation(KINDS[word].kind, labels=msgspec.json.encode(labels).decode())
+        return Request(job.ns, part_id(word, want.name), "create", "", CONTROLLER, spec=text(want), creates=birth)
+
+
+def named(ns: str, mci: MciSpec, one: Planned) -> SubGroup:
+    """Return a subgroup with the names of what it stands on: its own, its MCI's, or those that all share."""
+    group, connection = one.group, one.connection.name
+    if group.network:
+        return group
+    shared = f"{ns}-shared-{connection}"
+    key = group.key or (own_key_name(mci, group, connection) if group.public_key else shared)
+    return replace(group, network=shared, subnet=shared, groups=(shared,), key=key)
+
+
+def _names(word: str, group: SubGroup) -> tuple[str, ...]:
+    names = {"vNet": (group.network,), "securityGroup": group.groups, "sshKey": (group.key,)}[word]
+    return tuple(name for name in names if name)

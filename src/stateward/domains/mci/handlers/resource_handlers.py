@@ -1,0 +1,178 @@
+"""Networks, security groups and keys: made at the provider, found again by their uid, shared by name.
+
+Of a key the public half comes along (`keypair`, `own_keys`). One that comes without, because an MCI was asked for over
+the general API, is made by the provider, and nobody gets to see its private half.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.mci.control.drift import leftovers
+from stateward.domains.mci.guards.object_guards import guard_key, guard_network
+from stateward.domains.mci.guards.spec_validation import guard_form
+from stateward.domains.mci.handlers.vm_handlers import CloudOf, GrantedCloudOf
+from stateward.domains.mci.lifecycle import PartState
+from stateward.domains.mci.model import (
+    KINDS,
+    MADE_FOR,
+    SHARED,
+    WORDS,
+    GroupSpec,
+    KeySpec,
+    NetworkSpec,
+    PartSeen,
+    network_of,
+    part_id,
+    part_seen,
+    subnet_key,
+    text,
+    where_of,
+)
+from stateward.domains.mci.provider.catalogue import Catalogue
+from stateward.domains.mci.provider.key_pairs import OWNED_BY
+from stateward.domains.outcomes import raise_for_outcome
+from stateward.drivers import (
+    AlreadyDone,
+    CallAccepted,
+    CallRefused,
+    CloudResource,
+    Driver,
+    Outcome,
+    RefusalReason,
+    ResourceKind,
+)
+from stateward.engine import Ending, Handler, Job, Kind, ObservedOutcome, Permanent, Route, Temporary
+from stateward.engine.kinds import Guard
+from stateward.store.records import Key, Object
+
+log = logging.getLogger("stateward.mci")
+
+
+class Parts:
+    """The handlers of networks, security groups and keys."""
+
+    def __init__(self, cloud_of: CloudOf, granted_cloud_of: GrantedCloudOf, catalogue: Catalogue) -> None:
+        self._cloud_of, self._granted_cloud_of = cloud_of, granted_cloud_of
+        self._catalogue = catalogue
+
+    def kinds(self, complete: Callable[[Guard], Guard]) -> list[Kind]:
+        """Return the kinds, with their handlers; `complete` adds to a guard what all kinds of the domain check."""
+        make = {"vNet": self._network, "securityGroup": self._group, "sshKey": self._key}
+        guards: dict[str, Guard] = {"vNet": guard_network, "securityGroup": guard_form, "sshKey": guard_key}
+        return [
+            Kind(
+                lifecycle,
+                self._handlers(word, make[word]),
+                _route,
+                complete(guards[word]),
+                reserved_labels=(MADE_FOR, SHARED, OWNED_BY),
+                general=True,
+            )
+            for word, lifecycle in KINDS.items()
+        ]
+
+    def _handlers(self, word: str, make: Callable[[Job], Awaitable[Ending]]) -> dict[str, Handler]:
+        runs = {"create": make, "repair": make, "delete": self._delete}
+        handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
+        if word == "vNet":
+            handlers["reshape"] = Handler(make)  # one that is cancelled is taken back: see `leftovers`
+        return handlers
+
+    async def _observe(self, job: Job) -> ObservedOutcome:
+        """Say that no look tells how far it got, unless it never began; whatever is done to a part can be repeated."""
+        driver = await self._driver(where_of(job.claim.object).connection)
+        return (
+            ObservedOutcome.NOT_DONE if job.is_untried or not driver.caps.has_resources else ObservedOutcome.REPEATABLE
+        )
+
+    async def _network(self, job: Job) -> Ending:
+        """Make a network with the subnets that it is to have, and no others."""
+        want = network_of(job.claim.object)
+        driver = await self._granted_driver(job, want.connection)
+        network = CloudResource(ResourceKind.NETWORK, want.uid, want.name, facts={"cidr": want.cidr})
+        native = await self._ensure(job, driver, network)
+        await self._remove_subnets(driver, job, want, native)  # first: others may be to have their addresses
+        subnets: dict[str, str] = {}
+        for one in want.subnets:
+            facts = {"cidr": one.cidr, "zone": one.zone}
+            part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, one.name), one.name, native, facts)
+            subnets[one.name] = await self._ensure(job, driver, part)
+        return Ending(seen=text(PartSeen(native, subnets)))
+
+    async def _remove_subnets(self, driver: Driver, job: Job, want: NetworkSpec, native: str) -> None:
+        """Remove the subnets that a network is not to have: those it had, and those that nobody knows of."""
+        wanted = {one.name for one in want.subnets}
+        for name, id_ in part_seen(job.claim.object).subnets.items():
+            if name not in wanted:
+                part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)
+                gone(await job.call(driver.remove(part)))
+        if job.action == "create" or not driver.caps.has_resources:
+            return
+        for part in leftovers(want, native, (await driver.list_resources()).resources):
+            outcome = await job.call(driver.remove(part))
+            if isinstance(outcome, CallRefused):  # that is no reason not to do what was asked for
+                log.warning("subnet %s stays in network %s: %s", part.native_id, native, outcome.message)
+            else:
+                gone(outcome)
+
+    async def _group(self, job: Job) -> Ending:
+        want = msgspec.json.decode(job.claim.object.spec, type=GroupSpec)
+        network = await self._seen(job.ns, "vNet", want.network)
+        rules = msgspec.json.encode(want.rules).decode()
+        part = CloudResource(ResourceKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
+        driver = await self._granted_driver(job, want.connection)
+        return Ending(seen=text(PartSeen(await self._ensure(job, driver, part))))
+
+    async def _key(self, job: Job) -> Ending:
+        want = msgspec.json.decode(job.claim.object.spec, type=KeySpec)
+        facts = {"public_key": want.public_key} if want.public_key else {}
+        part = CloudResource(ResourceKind.SSH_KEY, want.uid, want.name, facts=facts)
+        driver = await self._granted_driver(job, want.connection)
+        return Ending(seen=text(PartSeen(await self._ensure(job, driver, part))))
+
+    async def _delete(self, job: Job) -> None:
+        found = job.claim.object
+        where, seen = where_of(found), part_seen(found)
+        driver, kind = await self._driver(where.connection), ResourceKind(WORDS[found.kind])
+        if kind is ResourceKind.NETWORK:
+            await self._remove_subnets(driver, job, replace(network_of(found), subnets=()), seen.native_id)
+        part = CloudResource(kind, where.uid, where.name, native_id=seen.native_id)
+        gone(await job.call(driver.remove(part)))
+
+    async def _ensure(self, job: Job, driver: Driver, part: CloudResource) -> str:
+        if not driver.caps.has_resources:
+            return part.name
+        outcome = await job.call(driver.ensure(part))
+        raise_for_outcome(outcome)
+        assert isinstance(outcome, CallAccepted | AlreadyDone)
+        return outcome.native_id
+
+    async def _seen(self, ns: str, word: str, name: str) -> PartSeen:
+        assert self._catalogue.reader is not None
+        found = await self._catalogue.reader.object(Key(ns, part_id(word, name)))
+        if found is None or found.removed:
+            raise Permanent(f"there is no {word} {name!r}")
+        if found.state != PartState.AVAILABLE:
+            raise Temporary(f"{word} {name!r} is {found.state}")
+        return part_seen(found)
+
+    async def _granted_driver(self, job: Job, connection: str) -> Driver:
+        return (await self._granted_cloud_of(connection, job.ns)).driver
+
+    async def _driver(self, connection: str) -> Driver:
+        return (await self._cloud_of(connection)).driver
+
+
+def _route(found: Object, _action: str) -> Route:
+    where = where_of(found)
+    return Route(where.provider, f"{where.provider}/{where.region}")
+
+
+def gone(outcome: Outcome) -> None:
+    """Read the outcome of a removal: what was never there is gone."""
+    if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.UNABLE):
+        return
+    raise_for_outcome(outcome)

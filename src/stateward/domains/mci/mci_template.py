@@ -1,0 +1,149 @@
+"""The template of MCIs: a fleet as its file has it, made into the spec of an MCI.
+
+Other domains make MCIs by it, and remove them. The fields go by the short names of a fleet file, or by those of the
+wire. A field that nobody knows is refused: whoever writes a template does not see what becomes of it until much later.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stateward.domains.mci.api.lenient_json import Fields
+from stateward.domains.mci.api.mci_bodies import mci_wish
+from stateward.domains.mci.guards.spec_validation import check_wish
+from stateward.domains.mci.guards.subgroups import WITH_MCI
+from stateward.domains.mci.lifecycle import MCI, TERMINATE_FIRST, VM, MciState
+from stateward.domains.mci.model import MciSpec
+from stateward.domains.mci.provider.catalogue import Catalogue, objects
+from stateward.domains.mci.vm_placement import find_plan
+from stateward.engine import Request
+from stateward.errors import BadInput, StatewardError
+from stateward.lifecycle import FORCE, USER
+from stateward.store.filters import Selector
+from stateward.store.port import Reader
+from stateward.store.records import Object
+
+Names = Mapping[str, str]
+
+HEAD: Names = {
+    "policy": "policyOnPartialFailure",
+    "groups": "subGroups",
+    **{name: name for name in ("name", "description", "label", "postCommand", "publicKey")},
+    **{
+        name: name
+        for name in ("policyOnPartialFailure", "subGroups", "systemLabel", "installMonAgent", "placementAlgo")
+    },
+}
+GROUP: Names = {
+    "size": "subGroupSize",
+    "spec": "specId",
+    "image": "imageId",
+    "connection": "connectionName",
+    "disk": "rootDiskSize",
+    "diskType": "rootDiskType",
+    "user": "vmUserName",
+    "key": "sshKeyId",
+    **{name: name for name in ("name", "zone", "label", "description", "subGroupSize", "specId", "imageId")},
+    **{name: name for name in ("connectionName", "rootDiskSize", "rootDiskType", "vmUserName", "sshKeyId")},
+}
+COMMAND: Names = {"user": "userName", "minutes": "timeoutMinutes"} | {
+    name: name for name in ("command", "userName", "timeoutMinutes")
+}
+"""The fields of a fleet: how they may be called, and how they are called on the wire."""
+
+
+class MciTemplate:
+    """Makes specs of MCIs from fleets."""
+
+    kind = MCI.kind
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def read(self, name: str, uid: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the spec of an MCI: of a fleet, or of a spec with a `uid` as this domain itself keeps it."""
+        wanted = replace(_converted(given), name=name, uid=uid) if "uid" in given else _wanted(name, uid, given)
+        check_wish(wanted)
+        plain: dict[str, Any] = msgspec.to_builtins(wanted)
+        return plain
+
+    async def check(self, ns: str, spec: Mapping[str, Any]) -> None:
+        """Refuse subgroups whose spec, image or connection is not there, or not for this namespace."""
+        for number, group in enumerate(_converted(spec).groups):
+            try:
+                await find_plan(self._catalogue, ns, group)
+            except StatewardError as error:
+                raise BadInput(f"groups[{number}]", group.name, f"a subgroup that can be made: {error}") from error
+
+    async def removal(self, reader: Reader, found: Object, who: str) -> Sequence[Request]:
+        """Return the next step that removes an MCI: what it is doing is stopped first, then its VMs are terminated."""
+
+        def ask(id_: str, action: str, *facts: str) -> Request:
+            return Request(found.ns, id_, action, op="", actor=USER, who=who, facts=frozenset(facts))
+
+        if found.op is not None:
+            return [ask(found.id, "terminate", FORCE)]
+        if found.state not in (MciState.TERMINATED, MciState.EMPTY):
+            return [ask(found.id, "delete", TERMINATE_FIRST)]
+        vms = [one.id async for one in objects(reader, Selector(found.ns, VM.kind, found.id))]
+        return [*(ask(vm, "remove", WITH_MCI) for vm in vms), ask(found.id, "delete")]
+
+
+def _converted(given: Mapping[str, Any]) -> MciSpec:
+    try:
+        return msgspec.convert(dict(given), MciSpec)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$")
+        raise BadInput(place.strip("`.") or "spec", given, f"what an MCI is made of: {what}") from error
+
+
+def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:
+    """Read a fleet. What is wrong is told by the names that its writer has used."""
+    written: dict[str, str] = {}
+    fleet = _fleet(given, written)
+    try:
+        return mci_wish(Fields({**fleet, "name": name}), uid, dynamic=True, least=1)
+    except BadInput as error:
+        raise BadInput(_as_written(error.field, written), error.value, error.allowed) from error
+
+
+def _as_written(field: str, written: Names) -> str:
+    """Return the path of a field with the names of its writer; an index or a key at its end stays as it is."""
+    known = max((path for path in written if _is_within(field, path)), key=len, default="")
+    return written.get(known, "") + field.removeprefix(known)
+
+
+def _is_within(field: str, path: str) -> bool:
+    return field == path or field.startswith((f"{path}.", f"{path}["))
+
+
+def _fleet(given: Mapping[str, Any], written: dict[str, str]) -> dict[str, Any]:
+    """Return a fleet with the names of the wire, and note how each field was written."""
+    fleet = _renamed("", "", given, HEAD, written)
+    groups, path = fleet.get("subGroups"), written.get("subGroups", "groups")
+    if not isinstance(groups, list):
+        raise BadInput(path, groups, "a list of at least one subgroup")
+    fleet["subGroups"] = [
+        _renamed(f"{path}[{number}]", f"subGroups[{number}]", one, GROUP, written) for number, one in enumerate(groups)
+    ]
+    if fleet.get("postCommand") is not None:
+        fleet["postCommand"] = _renamed("postCommand", "postCommand", fleet["postCommand"], COMMAND, written)
+    return fleet
+
+
+def _renamed(path: str, wire_path: str, given: object, names: Names, written: dict[str, str]) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise BadInput(path, given, "an object with fields")
+    written[wire_path] = path
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        wire, field = names.get(name), f"{path}.{name}" if path else name
+        if wire is None:
+            raise BadInput(field, value, f"a field of it; known: {', '.join(names)}")
+        if wire in found:
+            raise BadInput(field, value, "given once")
+        found[wire] = value
+        written[f"{wire_path}.{wire}" if wire_path else wire] = field
+    return found

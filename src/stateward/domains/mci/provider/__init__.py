@@ -1,0 +1,1 @@
+"""Access to cloud providers: clients, their pool, evidence about VMs, the catalogue of what can be made, key pairs."""

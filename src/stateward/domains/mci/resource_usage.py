@@ -1,0 +1,59 @@
+"""Standing: what lives at a connection. Without the connection nobody could look at it any more, nor end it."""
+
+from collections import defaultdict
+
+import msgspec
+
+from stateward.domains.mci.errors import InUse
+from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VmState
+from stateward.domains.mci.model import KINDS, Connection, GroupSpec, vm_of, where_of
+from stateward.domains.mci.provider.catalogue import Catalogue, objects
+from stateward.store.filters import Selector
+from stateward.store.port import Reader
+
+
+async def guard_connection(catalogue: Catalogue, reader: Reader, name: str, becomes: Connection | None) -> None:
+    """Refuse to take a connection away from what stands at it."""
+    was = next((one for one in await catalogue.all_connections() if one.name == name), None)
+    if was is not None and leads_elsewhere(was, becomes):
+        users = await standing_at(reader, name)
+        if users:
+            raise InUse(f"connection {name!r}", users)
+
+
+def leads_elsewhere(was: Connection, becomes: Connection | None) -> bool:
+    """Tell whether what stands at a connection would not be found any more after a change of it."""
+    return becomes is None or (was.lane, was.driver) != (becomes.lane, becomes.driver)
+
+
+async def standing_at(reader: Reader, connection: str) -> list[str]:
+    """Return what stands at a connection, in all namespaces: VMs that are not terminated, networks, groups, keys."""
+    found: list[str] = []
+    for ns in await reader.namespaces():
+        vms = objects(reader, Selector(ns, VM.kind, labels=(("connection", connection),)))
+        found += [f"{ns}/{one.id}" async for one in vms if one.state != VmState.TERMINATED]
+        for lifecycle in KINDS.values():
+            parts = objects(reader, Selector(ns, lifecycle.kind))
+            found += [f"{ns}/{one.id}" async for one in parts if where_of(one).connection == connection]
+    return found
+
+
+Usage = dict[tuple[str, str], list[str]]
+"""What uses a resource, by its type and name."""
+
+
+async def usage_of(reader: Reader, ns: str) -> Usage:
+    """Return what uses each resource of a namespace; terminated VMs use nothing."""
+    usage: Usage = defaultdict(list)
+    async for found in objects(reader, Selector(ns, VM.kind)):
+        if found.state == VmState.TERMINATED:
+            continue
+        vm = vm_of(found)
+        where = f"/ns/{ns}/mci/{vm.mci}/vm/{vm.name}"
+        used = [("vNet", vm.network), ("sshKey", vm.key), ("spec", vm.spec), ("image", vm.image)]
+        for resource in (*used, *(("securityGroup", name) for name in vm.groups)):
+            usage[resource].append(where)
+    async for found in objects(reader, Selector(ns, SECURITY_GROUP.kind)):
+        group = msgspec.json.decode(found.spec, type=GroupSpec)
+        usage["vNet", group.network].append(f"/ns/{ns}/resources/securityGroup/{group.name}")
+    return usage

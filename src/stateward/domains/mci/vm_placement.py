@@ -1,0 +1,230 @@
+"""Plans: what a subgroup comes to, once its spec, image and connection are known; and the numbers of its VMs."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from hashlib import blake2b
+
+from msgspec import Struct
+
+from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
+from stateward.domains.mci.model import (
+    KINDS,
+    Connection,
+    Image,
+    MciSpec,
+    Spec,
+    SubGroup,
+    VmSpec,
+    network_of,
+    part_id,
+    where_of,
+)
+from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue, find_known_spec, login_user
+from stateward.drivers import CallRefused, Driver, Inconclusive, SpecRegistrar
+from stateward.engine import Temporary
+from stateward.errors import BadInput, StatewardError, UnknownName
+from stateward.store.records import Key, Object
+
+DriverOf = Callable[[Connection], Awaitable[Driver]]
+
+QUESTIONS_AT_ONCE = 8
+"""How many questions about sizes and images one connection is asked at the same time."""
+
+
+class Planned(Struct, frozen=True):
+    """A subgroup with all that it names."""
+
+    group: SubGroup
+    connection: Connection
+    spec: Spec
+    image: Image
+
+
+async def find_plan(catalogue: Catalogue, ns: str, group: SubGroup) -> Planned:
+    """Find what a subgroup names, without asking its provider; what is not there or does not fit is bad input."""
+    spec = await catalogue.spec(ns, group.spec)
+    connection = await connection_of(catalogue, ns, group, spec)
+    if spec.connection != connection.name:
+        home = await _home_of(catalogue, spec)
+        if not _fits(spec, home, connection):
+            raise BadInput("specId", group.spec, f"a spec of connection {connection.name}: it is one of {home.name}")
+    return Planned(group, connection, spec, await catalogue.image(ns, group.image, connection))
+
+
+def _fits(spec: Spec, home: Connection, connection: Connection) -> bool:
+    """Tell whether a spec can be used at a connection; regions that nobody knows have no specs of their own."""
+    if home.lane == connection.lane:
+        return True
+    has_own = any(one.lane == connection.lane for one in BUILT_IN.values())
+    return home.provider == connection.provider and not has_own and find_known_spec(spec.id) == spec
+
+
+async def connection_of(catalogue: Catalogue, ns: str, group: SubGroup, spec: Spec) -> Connection:
+    """Return the connection that a subgroup names, or else that of its spec, if the namespace may use it."""
+    if not group.connection:
+        found = await _home_of(catalogue, spec)
+    else:
+        try:
+            found = await catalogue.connection_of_machines(group.connection)
+        except UnknownName as error:
+            granted = [one.name for one in await catalogue.connections() if is_granted(one, ns)]
+            raise unknown_connection("connectionName", group.connection, granted) from error
+    check_grant(found, ns)
+    return found
+
+
+async def _home_of(catalogue: Catalogue, spec: Spec) -> Connection:
+    """Return the connection of a spec, granted or not."""
+    try:
+        return await catalogue.connection_of_machines(spec.connection)
+    except UnknownName as error:
+        raise BadInput("specId", spec.id, f"a spec of a known connection, not of {spec.connection!r}") from error
+
+
+async def find_plans(
+    catalogue: Catalogue, driver_of: DriverOf, ns: str, groups: Iterable[SubGroup]
+) -> tuple[list[Planned], list[str]]:
+    """Find what subgroups name; returns those that can be, and what is wrong with the others.
+
+    What several subgroups name is read once. Drivers that take any name learn the new ones.
+    """
+    known = catalogue.snapshot()
+    planned: list[Planned] = []
+    troubles: list[str] = []
+    for group in groups:
+        try:
+            one = await find_plan(known, ns, group)
+            driver = await driver_of(one.connection)
+        except Temporary:
+            raise  # that is no trouble of the subgroup's
+        except StatewardError as error:
+            troubles.append(f"{group.name}: {error}")
+            continue
+        if isinstance(driver, SpecRegistrar):
+            driver.register(one.spec.csp_name, one.image.csp_name)
+        planned.append(one)
+    return planned, troubles
+
+
+async def ask_providers(driver_of: DriverOf, planned: Sequence[Planned]) -> list[CallRefused | Inconclusive | None]:
+    """Return what the provider of each subgroup says of its size and image; nothing means that it has them.
+
+    A question that several subgroups have is asked once. A provider is asked a few questions at a time, and all
+    providers at the same time: one question after the other would take a minute for 400 subgroups.
+    """
+    rooms: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(QUESTIONS_AT_ONCE))
+
+    async def ask(one: Planned) -> CallRefused | Inconclusive | None:
+        driver = await driver_of(one.connection)
+        async with rooms[one.connection.name]:
+            return await driver.check(one.spec.csp_name, one.image.csp_name)
+
+    questions = {_question(one): one for one in planned}
+    answers = await asyncio.gather(*(ask(one) for one in questions.values()))
+    found = dict(zip(questions, answers, strict=True))
+    return [found[_question(one)] for one in planned]
+
+
+def _question(one: Planned) -> tuple[str, str, str]:
+    return one.connection.name, one.spec.csp_name, one.image.csp_name
+
+
+async def refusals_of(driver_of: DriverOf, planned: Sequence[Planned]) -> list[str]:
+    """Return why providers refuse subgroups; one that cannot say so now refuses nothing: its VMs will show."""
+    answers = zip(planned, await ask_providers(driver_of, planned), strict=True)
+    return [f"{one.group.name}: {refusal(one, said)}" for one, said in answers if isinstance(said, CallRefused)]
+
+
+def refusal(one: Planned, said: CallRefused) -> BadInput:
+    """Return the error of a subgroup that its provider refuses."""
+    return BadInput("specId", one.group.spec, f"what {one.connection.name} offers: {said.message}")
+
+
+def free_numbers(taken: Collection[str], group: str, count: int) -> list[int]:
+    """Return the numbers of further VMs of a subgroup: behind the highest that a record still has."""
+    tails = (name.removeprefix(f"{group}-") for name in taken if name.startswith(f"{group}-"))
+    used = [int(tail) for tail in tails if tail.isdigit()]
+    first = max(used, default=0) + 1
+    return list(range(first, first + count))
+
+
+def uid_of(op: str, name: str) -> str:
+    """Return the uid of a VM that an operation makes: the same however often the operation is repeated."""
+    return blake2b(f"{op}/{name}".encode(), digest_size=10).hexdigest()
+
+
+def vm_spec(mci: MciSpec, one: Planned, number: int, op: str, parts: dict[str, str], names: SubGroup) -> VmSpec:
+    """Return what is wanted of a subgroup's VM; `parts` are the provider's ids of what it stands on."""
+    name = f"{one.group.name}-{number}"
+    return VmSpec(
+        name=name,
+        uid=uid_of(op, name),
+        mci=mci.name,
+        group=one.group.name,
+        connection=one.connection.name,
+        provider=one.connection.provider,
+        region=one.connection.region,
+        zone=one.group.zone or one.connection.zone,
+        spec=one.spec.id,
+        image=one.image.id,
+        csp_spec=one.spec.csp_name,
+        csp_image=one.image.csp_name,
+        cost=one.spec.cost,
+        network=names.network,
+        subnet=names.subnet,
+        groups=names.groups,
+        key=names.key,
+        parts=parts,
+        user=one.group.user or login_user(one.image, one.connection),
+        disk_type=one.group.disk_type,
+        disk_gib=one.group.disk_gib,
+        label=one.group.label,
+        description=one.group.description,
+    )
+
+
+FIELDS = {"vNet": "vNetId", "securityGroup": "securityGroupIds", "sshKey": "sshKeyId"}
+"""The fields of a request that name existing resources, by the type of the resource."""
+
+
+async def check_plans(catalogue: Catalogue, ns: str, groups: Sequence[SubGroup], field: str) -> list[Planned]:
+    """Return what subgroups name, or raise bad input with the field; `field` is formatted with a subgroup's number."""
+    known = catalogue.snapshot()
+    planned: list[Planned] = []
+    for number, group in enumerate(groups):
+        try:
+            one = await find_plan(known, ns, group)
+            await check_resources(known, ns, one)
+        except BadInput as error:
+            raise BadInput(f"{field.format(number)}{error.field}", error.value, error.allowed) from error
+        planned.append(one)
+    return planned
+
+
+async def check_resources(known: Catalogue, ns: str, one: Planned) -> None:
+    """Refuse a subgroup that names resources which are not there, or are at another place."""
+    group = one.group
+    if group.network:
+        network = await _resource(known, ns, "vNet", group.network, one)
+        subnets = [subnet.name for subnet in network_of(network).subnets]
+        if group.subnet and group.subnet not in subnets:
+            raise BadInput(
+                "subnetId", group.subnet, f"a subnet of vNet {group.network!r}: {', '.join(subnets) or 'none'}"
+            )
+    for name in group.groups:
+        await _resource(known, ns, "securityGroup", name, one)
+    if group.key:
+        await _resource(known, ns, "sshKey", group.key, one)
+
+
+async def _resource(known: Catalogue, ns: str, word: str, name: str, one: Planned) -> Object:
+    """Return a resource that a subgroup names, or raise: it is not there, or at another place."""
+    found = await known.record(Key(ns, part_id(word, name)))
+    if found is None or found.removed or found.kind != KINDS[word].kind:
+        raise BadInput(FIELDS[word], name, f"the name of a {word} of namespace {ns!r}")
+    place = where_of(found)
+    if (place.provider, place.region) != (one.connection.provider, one.connection.region):
+        allowed = f"a {word} of connection {one.connection.name}: it is one of {place.connection}"
+        raise BadInput(FIELDS[word], name, allowed)
+    return found
