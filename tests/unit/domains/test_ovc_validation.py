@@ -2,8 +2,9 @@
 
 import pytest
 
-from stateward.domains.ovc.compat import OBJECT_TYPES, TRANSITION_STATES, validate_transition
+from stateward.domains.ovc.compat import validate_transition
 from stateward.domains.ovc.lifecycle import LIFECYCLES
+from stateward.domains.ovc.model import OBJECT_TYPES, TRANSITION_STATES
 from stateward.errors import UnknownName
 from stateward.lifecycle import ADMIN, NEW, USER, Meaning
 

@@ -6,42 +6,14 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from stateward.domains.leases.bookings import Demand, fits
+from stateward.domains.leases.errors import NotChangeable, NotEnough
 from stateward.domains.leases.host_pool import Pool
 from stateward.domains.leases.lifecycle import ReservationState
 from stateward.domains.leases.model import Allocation, Lease, LeaseSpec, ReservationSeen, ReservationSpec
 from stateward.domains.leases.resources import Resources
-from stateward.engine import Denied
 
 Plan = dict[str, Allocation]
 """Hosts by reservation."""
-
-
-class NotEnough(Denied):
-    """There are not enough free hosts that will do."""
-
-    code = "not_enough"
-
-    def __init__(self, resource_type: str, wanted: int, kept: int | None = None) -> None:
-        super().__init__(resource_type, wanted)
-        self.resource_type, self.wanted, self.kept = resource_type, wanted, kept
-
-    def __str__(self) -> str:
-        if self.kept is not None:
-            return f"not all hosts in use can be kept for that: {self.kept} of {self.wanted} are free at that time"
-        return f"not enough resources of type {self.resource_type} are free at that time: {self.wanted} are wanted"
-
-
-class NotChangeable(Denied):
-    """A reservation cannot become that any more: its resources are in use, or have failed."""
-
-    code = "not_changeable"
-
-    def __init__(self, reservation: str, status: str, why: str) -> None:
-        super().__init__(reservation, status, why)
-        self.reservation, self.status, self.why = reservation, status, why
-
-    def __str__(self) -> str:
-        return f"reservation {self.reservation} is {self.status}: {self.why}"
 
 
 class Finder:

@@ -18,9 +18,8 @@ from msgspec import Meta
 
 from stateward.access import Right
 from stateward.access.tokens import ANY
-from stateward.domains.leases.errors import Rejected
+from stateward.domains.leases.errors import NotAllowed, Rejected
 from stateward.domains.leases.host_service import Hosts
-from stateward.domains.leases.policy import NotAllowed
 from stateward.domains.leases.schemas import (
     AllocationAnswer,
     AllocationList,

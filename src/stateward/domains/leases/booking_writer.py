@@ -6,16 +6,22 @@ made, and that is looked at under the lease's lock: what a fenced or dead worker
 
 from collections.abc import Iterable, Sequence
 from random import Random
+from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from stateward.domains.leases.ledger import Change, GiveBack, HandOver, Held, write
-from stateward.domains.leases.model import Holding, host_key
+from stateward.domains.leases.bookings import Book, Change, GiveBack, HandOver
+from stateward.domains.leases.errors import Held, Taken
+from stateward.domains.leases.lifecycle import HOST
+from stateward.domains.leases.model import Holding, Host, host_key, host_of, written
 from stateward.engine import Job, Temporary
 from stateward.engine.batching import Batcher
 from stateward.engine.handlers import Fenced
+from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
+from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key
 
@@ -58,10 +64,10 @@ class HostBooks:
         await self.change(job, [(name, GiveBack(reservation)) for name in hosts])
 
     async def _write(self, entries: Sequence[Entry]) -> Sequence[StatewardError | None]:
-        return await self._store.transact(lambda tx: written(tx, entries))
+        return await self._store.transact(lambda tx: write_entries(tx, entries))
 
 
-async def written(tx: Tx, entries: Sequence[Entry]) -> list[StatewardError | None]:
+async def write_entries(tx: Tx, entries: Sequence[Entry]) -> list[StatewardError | None]:
     """Write entries; what cannot be kept of one is its answer, and the others are written."""
     uow = UnitOfWork(tx)
     await uow.load({entry.lease for entry in entries})
@@ -80,3 +86,44 @@ def _answer(uow: UnitOfWork, entry: Entry) -> StatewardError | None:
     except StatewardError as error:
         return error
     return None
+
+
+Changes: TypeAlias = Sequence[tuple[str, Change]]
+"""Hosts by name, and what is to be done to each, in turn."""
+
+
+def write(uow: UnitOfWork, ns: str, changes: Changes, op: str | None, lease: str) -> None:
+    """Write changes of loaded hosts, all of them or none; a host that is gone gives nothing back."""
+    hosts: dict[str, Host | None] = {name: _host(uow, ns, name) for name, _ in changes}
+    said: dict[str, list[str]] = {}
+    lacking: list[str] = []
+    for name, change in changes:
+        host = hosts[name]
+        if host is None:
+            lacking += [name] if isinstance(change, Book | HandOver) else []
+            continue
+        try:
+            seen = change.on(host)
+        except Taken:
+            lacking.append(name)
+            continue
+        if seen != host.seen:
+            hosts[name] = replace(host, seen=seen)
+            said.setdefault(name, []).append(str(change))
+    if lacking:
+        raise Taken(dict.fromkeys(lacking))
+    for name, events in said.items():
+        found = hosts[name]
+        assert found is not None
+        _put(uow, found, ", ".join(events), op, lease)
+
+
+def _host(uow: UnitOfWork, ns: str, name: str) -> Host | None:
+    found = uow.objects.get(host_key(ns, name))
+    return None if found is None or found.removed or found.kind != HOST.kind else host_of(found)
+
+
+def _put(uow: UnitOfWork, host: Host, event: str, op: str | None, lease: str) -> None:
+    key: Key = host.object.key
+    uow.save_object(key, replace(host.object, seen=written(host.seen), version=uow.next_version(key)))
+    journal(uow, host.object, op, CONTROLLER, f"lease {lease}", event)

@@ -1,12 +1,15 @@
 """What a host has promised: whether one more promise can be kept, and how they are written down. All of it is pure."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.leases.model import Booking, Holding, HostSeen, HostSpec, Share, Window
+from stateward.domains.leases.errors import Held, Taken
+from stateward.domains.leases.lifecycle import HostState
+from stateward.domains.leases.model import Booking, Holding, Host, HostSeen, HostSpec, Share, Window
+from stateward.domains.leases.wire_values import short_time
 
 
 class Demand(Struct, frozen=True):
@@ -101,3 +104,83 @@ def predecessors(seen: HostSeen, wanted: Booking) -> list[Booking]:
     """Return what was to be over when a booking begins, and is still written down."""
     others = (one for one in seen.bookings if one.lease != wanted.lease)
     return [one for one in others if one.start < wanted.start and (one.share is None or wanted.share is None)]
+
+
+class Book(Struct, frozen=True):
+    """Promise a host to a reservation."""
+
+    booking: Booking
+
+    def on(self, host: Host) -> HostSeen:
+        """Return what the host says then; raises if it cannot."""
+        usable = not host.object.removed and host.object.state == HostState.UP and host.spec.reservable
+        has = next((one for one in host.seen.bookings if one.reservation == self.booking.reservation), None)
+        if has == self.booking:
+            return host.seen
+        narrower = has is not None and has.start <= self.booking.start and has.end >= self.booking.end
+        if not (usable or narrower) or not fits(host.spec, host.seen.bookings, self.booking):
+            raise Taken([host.spec.name])
+        return book(host.seen, self.booking)
+
+    def __str__(self) -> str:
+        return f"booked from {short_time(self.booking.start)} to {short_time(self.booking.end)}"
+
+
+class Release(Struct, frozen=True):
+    """Take back what was promised to a reservation."""
+
+    reservation: str
+
+    def on(self, host: Host) -> HostSeen:
+        """Return what the host says then."""
+        return release(host.seen, self.reservation)
+
+    def __str__(self) -> str:
+        return "released"
+
+
+class HandOver(Struct, frozen=True):
+    """Hand a host over to a reservation."""
+
+    holding: Holding
+
+    def on(self, host: Host) -> HostSeen:
+        """Return what the host says then; raises while another holds it."""
+        holder = holder_in_the_way(host.seen, self.holding.reservation, whole=self.holding.whole)
+        if holder is not None:
+            raise Held(host.spec.name, holder)
+        return hand_over(host.seen, self.holding)
+
+    def __str__(self) -> str:
+        return "handed over"
+
+
+class GiveBack(Struct, frozen=True):
+    """Take a host back from a reservation."""
+
+    reservation: str
+
+    def on(self, host: Host) -> HostSeen:
+        """Return what the host says then."""
+        return give_back(host.seen, self.reservation)
+
+    def __str__(self) -> str:
+        return "given back"
+
+
+class Miss(Struct, frozen=True):
+    """Remember that a lease has lost a host, or forget it."""
+
+    lease: str
+    misses: bool
+
+    def on(self, host: Host) -> HostSeen:
+        """Return what the host says then."""
+        others = tuple(one for one in host.seen.missed if one != self.lease)
+        return replace(host.seen, missed=(*others, self.lease) if self.misses else others)
+
+    def __str__(self) -> str:
+        return "missed" if self.misses else "missed no more"
+
+
+Change: TypeAlias = Book | Release | HandOver | GiveBack | Miss

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 
 from stateward.domains.leases.booking_writer import HostBooks
-from stateward.domains.leases.ledger import Release
+from stateward.domains.leases.bookings import Release
 from stateward.domains.leases.model import Lease, lease_of
 from stateward.domains.leases.policy import Filters
 from stateward.domains.leases.pool_cache import Pools

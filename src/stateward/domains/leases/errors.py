@@ -4,7 +4,18 @@ Programs look for these sentences in `error_message`, and Blazar's own API tests
 are the same as for any other bad input: the field, its value, and what would be allowed.
 """
 
+from collections.abc import Iterable
+
+from stateward.domains.leases.lifecycle import LeaseState
+from stateward.domains.leases.model import (
+    Holding,
+)  # fmt: skip
+from stateward.engine import Denied
+from stateward.engine.errors import Occupied
 from stateward.errors import BadInput
+from stateward.lifecycle import Refusal
+from stateward.lifecycle.rollup import Violation
+from stateward.store.records import Operation
 
 
 class Rejected(BadInput):
@@ -16,3 +27,201 @@ class Rejected(BadInput):
 
     def __str__(self) -> str:
         return self.sentence
+
+
+class Taken(Denied):
+    """Hosts cannot promise what is wanted: another was faster, or they are out of order."""
+
+    code = "hosts_taken"
+    retry = True
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self.hosts = tuple(hosts)
+        super().__init__(self.hosts)
+
+    def __str__(self) -> str:
+        return f"not to be had at that time: {', '.join(self.hosts)}"
+
+
+class Held(Denied):
+    """A host cannot be handed over while another reservation holds it."""
+
+    code = "host_held"
+    retry = True
+
+    def __init__(self, host: str, holder: Holding) -> None:
+        super().__init__(host, holder)
+        self.host, self.lease, self.reservation = host, holder.lease, holder.reservation
+
+    def __str__(self) -> str:
+        return f"host {self.host} is still held by lease {self.lease}"
+
+
+class NotReady(Denied):
+    """A lease cannot start while another one that came before it on a host is not over."""
+
+    code = "not_ready"
+    retry = True
+    after = 0.5
+
+    def __init__(self, host: str, lease: str) -> None:
+        super().__init__(host, lease)
+        self.host, self.lease = host, lease
+
+    def __str__(self) -> str:
+        return f"host {self.host} is not free before lease {self.lease} is over"
+
+
+class NotPlanned(Denied):
+    """A lease cannot be made or changed by a bare request: hosts have to be found for it first."""
+
+    code = "not_planned"
+
+    def __str__(self) -> str:
+        return "leases are made and changed over /blazar/v1, or with `stateward lease`"
+
+
+class NotRecoverable(Denied):
+    """What a lease's parts say is not what it is to be."""
+
+    code = "not_recoverable"
+
+    def __init__(self, derived: LeaseState) -> None:
+        super().__init__(derived)
+        self.derived = derived
+
+    def __str__(self) -> str:
+        return f"its reservations and events say that it is {self.derived}: delete it"
+
+
+class BeingDeleted(Occupied):
+    """The lease is being deleted already."""
+
+    code = "being_deleted"
+
+
+class StillBooked(Denied):
+    """A host cannot go, or shrink, while it is promised to leases."""
+
+    code = "still_booked"
+
+    def __init__(self, host: str, leases: tuple[str, ...]) -> None:
+        super().__init__(host, leases)
+        self.host, self.leases = host, leases
+
+    def __str__(self) -> str:
+        more = f" and {len(self.leases) - 3} more" if len(self.leases) > 3 else ""
+        return f"host {self.host} is promised to {', '.join(self.leases[:3])}{more}"
+
+
+class NotYet(Denied):
+    """It is too early: the timer is to come again."""
+
+    code = "not_yet"
+    retry = True
+
+    def __init__(self, due: float, now: float) -> None:
+        super().__init__(due, now)
+        self.due, self.after = due, due - now
+
+    def __str__(self) -> str:
+        return f"it is {self.after:.1f} s too early"
+
+    @classmethod
+    def unless_due(cls, due: float, now: float) -> None:
+        """Refuse what comes too early."""
+        if now < due:
+            raise cls(due, now)
+
+
+class NotEnough(Denied):
+    """There are not enough free hosts that will do."""
+
+    code = "not_enough"
+
+    def __init__(self, resource_type: str, wanted: int, kept: int | None = None) -> None:
+        super().__init__(resource_type, wanted)
+        self.resource_type, self.wanted, self.kept = resource_type, wanted, kept
+
+    def __str__(self) -> str:
+        if self.kept is not None:
+            return f"not all hosts in use can be kept for that: {self.kept} of {self.wanted} are free at that time"
+        return f"not enough resources of type {self.resource_type} are free at that time: {self.wanted} are wanted"
+
+
+class NotChangeable(Denied):
+    """A reservation cannot become that any more: its resources are in use, or have failed."""
+
+    code = "not_changeable"
+
+    def __init__(self, reservation: str, status: str, why: str) -> None:
+        super().__init__(reservation, status, why)
+        self.reservation, self.status, self.why = reservation, status, why
+
+    def __str__(self) -> str:
+        return f"reservation {self.reservation} is {self.status}: {self.why}"
+
+
+class Disagreement(Denied):
+    """The lease cannot have this status while its reservations and events have theirs."""
+
+    code = "combination"
+
+    def __init__(self, found: tuple[Violation, ...]) -> None:
+        super().__init__(found)
+        self.violations = tuple(str(one) for one in found)
+
+    def __str__(self) -> str:
+        return "; ".join(self.violations)
+
+
+class PartRefused(Denied):
+    """A reservation or an event cannot be moved like that."""
+
+    code = "part"
+
+    def __init__(self, part: str, refusal: Refusal) -> None:
+        super().__init__(part, refusal)
+        self.part, self.refusal = part, refusal
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.refusal}"
+
+
+class NotAllowed(Denied):
+    """A policy does not allow the lease."""
+
+    code = "not_allowed"
+
+    def __init__(self, policy: str, why: str) -> None:
+        super().__init__(policy, why)
+        self.policy, self.why = policy, why
+
+    def __str__(self) -> str:
+        return f"{self.policy}: {self.why}"
+
+
+class Undelivered(Denied):
+    """A policy service has not taken what it was told."""
+
+    code = "undelivered"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the policy service has not taken it: {self.why}"
+
+
+class Failed(Denied):
+    """What was asked for was begun, and came to nothing."""
+
+    code = "failed"
+
+    def __init__(self, operation: Operation) -> None:
+        super().__init__(operation.id)
+        self.op, self.action, self.error = operation.id, operation.action, operation.error
+
+    def __str__(self) -> str:
+        return f"{self.action} failed: {self.error or 'it was given up'}"

@@ -8,22 +8,26 @@ are wake-up calls that may come too early; when something is really due, the lea
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.bookings import holder_in_the_way, predecessors
+from stateward.domains.leases.booking_writer import write
+from stateward.domains.leases.bookings import Book, fits, holder_in_the_way, predecessors
 from stateward.domains.leases.combination import derived_status
 from stateward.domains.leases.end_hooks import tell
-from stateward.domains.leases.ledger import Book, write
+from stateward.domains.leases.errors import BeingDeleted, NotPlanned, NotReady, NotRecoverable, NotYet, StillBooked
 from stateward.domains.leases.lifecycle import LEASE, EventState, LeaseState, ReservationState
 from stateward.domains.leases.model import (
     Booking,
     EventType,
     Host,
+    HostSpec,
     Lease,
     LeaseSeen,
     ReservationSeen,
     ReservationSpec,
+    Share,
     host_key,
     host_of,
     lease_of,
@@ -34,58 +38,18 @@ from stateward.domains.leases.model import (
 )  # fmt: skip
 from stateward.domains.leases.notices import notice_key, queue_notice
 from stateward.domains.leases.resources import Resources
-from stateward.domains.leases.timers import AHEAD, NotYet, armed, disarmed, rung
-from stateward.engine import Denied, Request
-from stateward.engine.errors import Occupied, blocker_of
+from stateward.domains.leases.timers import AHEAD, armed, disarmed, heal_all, rung
+from stateward.domains.leases.wire_values import MOST_MINUTES, MOST_SIZE, read_whole_number
+from stateward.engine import Request
+from stateward.engine.errors import blocker_of
+from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
+from stateward.errors import BadInput
 from stateward.store.records import Key, Object
 
 L = LeaseState
 OVER = frozenset({L.ERROR, L.TERMINATED})
 """The statuses of a lease that nobody waits for."""
-
-
-class NotReady(Denied):
-    """A lease cannot start while another one that came before it on a host is not over."""
-
-    code = "not_ready"
-    retry = True
-    after = 0.5
-
-    def __init__(self, host: str, lease: str) -> None:
-        super().__init__(host, lease)
-        self.host, self.lease = host, lease
-
-    def __str__(self) -> str:
-        return f"host {self.host} is not free before lease {self.lease} is over"
-
-
-class NotPlanned(Denied):
-    """A lease cannot be made or changed by a bare request: hosts have to be found for it first."""
-
-    code = "not_planned"
-
-    def __str__(self) -> str:
-        return "leases are made and changed over /blazar/v1, or with `stateward lease`"
-
-
-class NotRecoverable(Denied):
-    """What a lease's parts say is not what it is to be."""
-
-    code = "not_recoverable"
-
-    def __init__(self, derived: LeaseState) -> None:
-        super().__init__(derived)
-        self.derived = derived
-
-    def __str__(self) -> str:
-        return f"its reservations and events say that it is {self.derived}: delete it"
-
-
-class BeingDeleted(Occupied):
-    """The lease is being deleted already."""
-
-    code = "being_deleted"
 
 
 class Asked(NamedTuple):
@@ -264,3 +228,56 @@ def _as_booked(uow: UnitOfWork, lease: Lease, spec: ReservationSpec, seen: Reser
     window = lease.spec.window
     bookings = [_booked(uow, lease, spec.id, name)[1] for name in seen.hosts]
     return all(one is not None and (one.start, one.end) == (window.start, window.end) for one in bookings)
+
+
+async def host_guard(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
+    """Check a request about a host, and complete it."""
+    if request.creates is not None or request.spec is not None:
+        _check_spec(request.spec or EMPTY, found)
+    if request.creates is not None:
+        return None
+    host = host_of(found)
+    match request.action:
+        case "update":
+            _refuse_to_shrink(host, request)
+        case "remove":
+            _refuse_to_go(host, uow.now)
+        case "fail":
+            concerned = [one.lease for one in host.seen.bookings if one.until > uow.now]
+            held = [one.lease for one in host.seen.held]
+            uow.changes.timers += heal_all(request.ns, [*concerned, *held], host.spec.name, uow.now)
+        case "recover":
+            uow.changes.timers += heal_all(request.ns, host.seen.missed, host.spec.name, uow.now)
+            return replace(request, seen=written(replace(host.seen, missed=())))
+    return None
+
+
+def _check_spec(text: str, found: Object) -> None:
+    """Refuse a spec with which a host could not keep what it promises, whichever way it came."""
+    try:
+        spec = msgspec.json.decode(text, type=HostSpec)
+    except msgspec.ValidationError as error:
+        raise BadInput("spec", text, f"what a host is: {error}") from error
+    if host_key(found.ns, spec.name) != found.key:
+        raise BadInput("spec.name", spec.name, f"the name by which the host goes: its id is {found.id!r}")
+    if not 0 <= spec.cleaning <= MOST_MINUTES * 60.0:
+        raise BadInput("spec.cleaning", spec.cleaning, f"a number from 0 to {MOST_MINUTES * 60}")
+    for field in Share.__struct_fields__:
+        read_whole_number(f"spec.size.{field}", getattr(spec.size, field), 0, MOST_SIZE)
+
+
+def _refuse_to_shrink(host: Host, request: Request) -> None:
+    spec = host.spec if request.spec is None else msgspec.json.decode(request.spec, type=HostSpec)
+    broken = [one for one in host.seen.bookings if not fits(spec, host.seen.bookings, one)]
+    if broken and broken != [one for one in host.seen.bookings if not fits(host.spec, host.seen.bookings, one)]:
+        raise StillBooked(host.spec.name, _leases(broken))
+
+
+def _refuse_to_go(host: Host, now: float) -> None:
+    ahead = [one for one in host.seen.bookings if one.until > now]
+    if ahead or host.seen.held:
+        raise StillBooked(host.spec.name, _leases(ahead) or tuple(one.lease for one in host.seen.held))
+
+
+def _leases(bookings: list[Booking]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.lease for one in bookings))

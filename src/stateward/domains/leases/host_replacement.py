@@ -8,11 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.bookings import Demand
+from stateward.domains.leases.bookings import Book, Change, Demand, GiveBack, HandOver, Miss, Release
 from stateward.domains.leases.context import Workshop
+from stateward.domains.leases.errors import Held, Taken
 from stateward.domains.leases.handlers import ending
 from stateward.domains.leases.host_pool import Pool
-from stateward.domains.leases.ledger import Book, Change, GiveBack, HandOver, Held, Miss, Release, Taken
 from stateward.domains.leases.lifecycle import HostState, ReservationState
 from stateward.domains.leases.model import (
     Allocation,

@@ -11,39 +11,12 @@ from typing import cast
 from msgspec.structs import replace
 
 from stateward.domains.leases.combination import violations
+from stateward.domains.leases.errors import Disagreement, PartRefused
 from stateward.domains.leases.lifecycle import EVENT, RESERVATION, EventState, LeaseState, ReservationState
 from stateward.domains.leases.model import EventType, LeaseSeen, Moved, ReservationSeen
-from stateward.engine import Denied
-from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT, WORKER, Actor, Move, Refusal, decide
-from stateward.lifecycle.rollup import Violation
+from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT, WORKER, Actor, Move, decide
 
 E, R = EventState, ReservationState
-
-
-class Disagreement(Denied):
-    """The lease cannot have this status while its reservations and events have theirs."""
-
-    code = "combination"
-
-    def __init__(self, found: tuple[Violation, ...]) -> None:
-        super().__init__(found)
-        self.violations = tuple(str(one) for one in found)
-
-    def __str__(self) -> str:
-        return "; ".join(self.violations)
-
-
-class PartRefused(Denied):
-    """A reservation or an event cannot be moved like that."""
-
-    code = "part"
-
-    def __init__(self, part: str, refusal: Refusal) -> None:
-        super().__init__(part, refusal)
-        self.part, self.refusal = part, refusal
-
-    def __str__(self) -> str:
-        return f"{self.part}: {self.refusal}"
 
 
 def new_parts(reservations: dict[str, ReservationSeen]) -> LeaseSeen:

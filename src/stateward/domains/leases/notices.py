@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.leases.context import Workshop
+from stateward.domains.leases.errors import Undelivered
 from stateward.domains.leases.lifecycle import NOTICE, EventState, LeaseState, NoticeState
 from stateward.domains.leases.model import EventType, Host, Lease, LeaseSeen, host_key, host_of, lease_of, written
-from stateward.domains.leases.policy import Undelivered
 from stateward.engine import Job, Temporary
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork

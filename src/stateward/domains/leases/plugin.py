@@ -9,9 +9,8 @@ from stateward.domains.leases.booking_writer import HostBooks
 from stateward.domains.leases.context import Workshop
 from stateward.domains.leases.demo import run_demo
 from stateward.domains.leases.end_hooks import come_to_rest
-from stateward.domains.leases.guards import LeaseGuard
+from stateward.domains.leases.guards import LeaseGuard, host_guard
 from stateward.domains.leases.host_service import Hosts
-from stateward.domains.leases.hostguard import host_guard
 from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPERTY, RESERVATION
 from stateward.domains.leases.notices import deliver
 from stateward.domains.leases.policy import filters_of

@@ -10,38 +10,12 @@ from typing import Protocol
 import httpx
 
 from stateward.domains.leases.enforcement import Body, Question, ending_body, question_body
+from stateward.domains.leases.errors import NotAllowed, Undelivered
 from stateward.domains.leases.model import Host, Lease
 from stateward.domains.leases.settings import Settings
-from stateward.engine import Denied
 
 LONGEST_MESSAGE = 500
 """How much of a service's own words is passed on to a caller."""
-
-
-class NotAllowed(Denied):
-    """A policy does not allow the lease."""
-
-    code = "not_allowed"
-
-    def __init__(self, policy: str, why: str) -> None:
-        super().__init__(policy, why)
-        self.policy, self.why = policy, why
-
-    def __str__(self) -> str:
-        return f"{self.policy}: {self.why}"
-
-
-class Undelivered(Denied):
-    """A policy service has not taken what it was told."""
-
-    code = "undelivered"
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"the policy service has not taken it: {self.why}"
 
 
 class Filter(Protocol):

@@ -17,17 +17,16 @@ from stateward.domains.leases.allocation import Finder, Plan, finder
 from stateward.domains.leases.combination import derived_status
 from stateward.domains.leases.context import Workshop
 from stateward.domains.leases.enforcement import Question
-from stateward.domains.leases.guards import BeingDeleted, NotRecoverable
+from stateward.domains.leases.errors import BeingDeleted, Failed, NotRecoverable, Taken
 from stateward.domains.leases.lease_specs import changed_spec, new_spec
-from stateward.domains.leases.ledger import Taken
 from stateward.domains.leases.lifecycle import LEASE, LeaseState
 from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpec, ReservationSeen, lease_of
-from stateward.engine import Accepted, Denied, Engine, NotFound
+from stateward.engine import Accepted, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.requests import Creation
 from stateward.lifecycle import USER
 from stateward.store.filters import Page, Selector
-from stateward.store.records import Key, Operation, Status
+from stateward.store.records import Key, Status
 
 T = TypeVar("T")
 
@@ -41,19 +40,6 @@ DELETED_WITHIN = 10.0
 """How many seconds a caller waits until a lease is gone; most are gone at once."""
 
 PAGE = 1000
-
-
-class Failed(Denied):
-    """What was asked for was begun, and came to nothing."""
-
-    code = "failed"
-
-    def __init__(self, operation: Operation) -> None:
-        super().__init__(operation.id)
-        self.op, self.action, self.error = operation.id, operation.action, operation.error
-
-    def __str__(self) -> str:
-        return f"{self.action} failed: {self.error or 'it was given up'}"
 
 
 class Caller(Struct, frozen=True):

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from stateward.domains.leases.lifecycle import EventState, LeaseState
 from stateward.domains.leases.model import ACTIONS, EventType, Lease, status_of
-from stateward.engine import Denied
 from stateward.store.records import Key, Timer
 
 RANKS = {EventType.BEFORE_END: 0, EventType.END: 1, EventType.START: 2}
@@ -19,26 +18,6 @@ AHEAD = {
     LeaseState.ERROR: (EventType.END,),
 }
 """What a lease has before it, by its status."""
-
-
-class NotYet(Denied):
-    """It is too early: the timer is to come again."""
-
-    code = "not_yet"
-    retry = True
-
-    def __init__(self, due: float, now: float) -> None:
-        super().__init__(due, now)
-        self.due, self.after = due, due - now
-
-    def __str__(self) -> str:
-        return f"it is {self.after:.1f} s too early"
-
-    @classmethod
-    def unless_due(cls, due: float, now: float) -> None:
-        """Refuse what comes too early."""
-        if now < due:
-            raise cls(due, now)
 
 
 def armed(lease: Lease, *events: EventType) -> list[Timer]:

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
+from stateward.domains.leases.bookings import Book, Change, HandOver, Release
 from stateward.domains.leases.context import ATTEMPTS, Workshop
+from stateward.domains.leases.errors import Held, Taken
 from stateward.domains.leases.handlers import ending
-from stateward.domains.leases.ledger import Book, Change, HandOver, Held, Release, Taken
 from stateward.domains.leases.lifecycle import ReservationState
 from stateward.domains.leases.model import (
     Holding,

@@ -1,21 +1,10 @@
-"""The seed's own two names, derived from the tables: TRANSITION_STATES and validate_transition."""
+"""The seed's own two names: TRANSITION_STATES and validate_transition. Only callers outside of the domain use them."""
 
-from stateward.domains.ovc.lifecycle import LIFECYCLES
+from stateward.domains.ovc.model import OBJECT_TYPES, TRANSITION_STATES
 from stateward.errors import UnknownName
-from stateward.lifecycle import TRANSITIONAL, Lifecycle
 from stateward.lifecycle.ways import ways
 
-TRANSITION_STATES: tuple[str, ...] = tuple(
-    dict.fromkeys(
-        state.word
-        for lifecycle in LIFECYCLES
-        for state in lifecycle.declaration.states
-        if state.state_class is TRANSITIONAL
-    )
-)
-"""Every transition state of any object; all other states are static."""
-
-OBJECT_TYPES: dict[str, Lifecycle] = {lifecycle.kind.removeprefix("ovc."): lifecycle for lifecycle in LIFECYCLES}
+__all__ = ["OBJECT_TYPES", "TRANSITION_STATES", "validate_transition"]
 
 
 def validate_transition(object_type: str, init_state: str, desired_state: str, through: str | None = None) -> bool:

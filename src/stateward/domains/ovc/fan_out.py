@@ -12,7 +12,7 @@ from itertools import count
 
 from msgspec import Struct
 
-from stateward.domains.ovc.compat import TRANSITION_STATES
+from stateward.domains.ovc.model import TRANSITION_STATES
 from stateward.domains.ovc.queries import last_error
 from stateward.engine import Ending, Job, ObservedOutcome, Request, Temporary
 from stateward.lifecycle import FAILED

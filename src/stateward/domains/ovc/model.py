@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM
+from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, LIFECYCLES, NODE, VM
 from stateward.errors import BadInput
-from stateward.lifecycle import DAY
+from stateward.lifecycle import DAY, TRANSITIONAL, Lifecycle
 from stateward.naming import END, title_pattern
 from stateward.store.records import Object
 
@@ -306,3 +306,17 @@ def machine_of(vm: str, op: str) -> str:
 def owner_of(machine: str) -> str:
     """Return the id of the VM, or the cloudspace, whose machine this is by its key."""
     return machine.rpartition("-")[0]
+
+
+TRANSITION_STATES: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        state.word
+        for lifecycle in LIFECYCLES
+        for state in lifecycle.declaration.states
+        if state.state_class is TRANSITIONAL
+    )
+)
+"""Every transition state of any object; all other states are static."""
+
+
+OBJECT_TYPES: dict[str, Lifecycle] = {lifecycle.kind.removeprefix("ovc."): lifecycle for lifecycle in LIFECYCLES}

@@ -2,6 +2,13 @@
 
 from collections.abc import AsyncIterator
 
+import msgspec
+
+from stateward.domains.ovc.errors import NameTaken, ParentNotReady
+from stateward.domains.ovc.model import short
+from stateward.engine import NotFound
+from stateward.engine.unit_of_work import UnitOfWork
+from stateward.lifecycle import Lifecycle, State
 from stateward.store.filters import Page, Selector
 from stateward.store.port import Reader
 from stateward.store.records import Key, Object
@@ -25,3 +32,46 @@ async def last_error(reader: Reader, key: Key) -> str:
     """Return why the latest operation on an object failed; empty if it did not."""
     latest = await reader.operations_of(key, 1)
     return (latest[0].error or "") if latest else ""
+
+
+GONE_STATES = ("DESTROYED", "DECOMMISSIONED")
+"""The states in which an object no longer has its name."""
+
+
+def known(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle) -> Object:
+    """Return an object that has been loaded, if it is of this kind."""
+    found = uow.objects.get(Key(ns, id_))
+    if found is None or found.removed or found.kind != lifecycle.kind:
+        raise NotFound(ns, id_)
+    return found
+
+
+def ready(uow: UnitOfWork, ns: str, id_: str, lifecycle: Lifecycle, *wanted: State) -> Object:
+    """Return an object that has been loaded, if it is in one of these states."""
+    found = known(uow, ns, id_, lifecycle)
+    if found.state not in wanted:
+        raise ParentNotReady(kind=short(found.kind), id=id_, state=found.state, wanted=" or ".join(wanted))
+    return found
+
+
+async def refuse_taken(uow: UnitOfWork, ns: str, lifecycle: Lifecycle, name: str, **where: str) -> None:
+    """Refuse a name that is in use: under a `parent`, in an `account`, or anywhere.
+
+    The caller has loaded what it is to be unique in; where that is the namespace, its names are locked here.
+    """
+    if not where:
+        await uow.tx.locks([Key(ns, f"names of {lifecycle.kind}")])
+    labels = {"name": name, **{key: value for key, value in where.items() if key != "parent"}}
+    chosen = Selector(ns, lifecycle.kind, where.get("parent"), labels=tuple(labels.items()))
+    stored = {one.key: one for one in await uow.tx.select(chosen)}
+    here = {key: one for key, one in uow.objects.items() if _fits(one, chosen)}
+    for one in ({**stored, **here}).values():
+        if one.state not in GONE_STATES and not one.removed:
+            raise NameTaken(name=name, kind=short(one.kind), id=one.id, state=one.state)
+
+
+def _fits(one: Object, chosen: Selector) -> bool:
+    if (one.ns, one.kind) != (chosen.ns, chosen.kind) or chosen.parent not in (None, one.parent):
+        return False
+    labels = msgspec.json.decode(one.labels)
+    return all(labels.get(name) == value for name, value in chosen.labels)

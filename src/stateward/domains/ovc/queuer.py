@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.ovc.compat import TRANSITION_STATES
 from stateward.domains.ovc.lifecycle import LIFECYCLES
-from stateward.domains.ovc.model import seen_of
+from stateward.domains.ovc.model import TRANSITION_STATES, seen_of
 from stateward.domains.ovc.object_updates import put_seen
 from stateward.engine import Engine, NotFound
 from stateward.engine.unit_of_work import UnitOfWork

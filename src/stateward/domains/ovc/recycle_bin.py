@@ -8,9 +8,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from stateward.domains.ovc.compat import TRANSITION_STATES
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, VM
-from stateward.domains.ovc.model import RETENTION, SPECS, AccountSpec, Stay, seen_of, spec_of
+from stateward.domains.ovc.model import RETENTION, SPECS, TRANSITION_STATES, AccountSpec, Stay, seen_of, spec_of
 from stateward.domains.ovc.object_updates import put_seen
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.filters import Selector

@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.ovc.compat import OBJECT_TYPES
 from stateward.domains.ovc.errors import NotNow, OtherAction
 from stateward.domains.ovc.guards.common_guard import STATUS
 from stateward.domains.ovc.lifecycle import ACCOUNT, CLOUDSPACE, DISK, IMAGE, NODE, VM, NodeState
 from stateward.domains.ovc.model import (
+    OBJECT_TYPES,
     AccountSpec,
     CloudspaceSpec,
     DiskSpec,

@@ -1,10 +1,10 @@
-"""The hosts' books are written only by whoever the work belongs to now: a worker that lost it changes nothing."""
+"""The bookings of hosts are written only by the worker that owns the work: a worker that lost it changes nothing."""
 
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.leases.booking_writer import Entry, written
-from stateward.domains.leases.ledger import Book, Change, GiveBack, HandOver, Release
+from stateward.domains.leases.booking_writer import Entry, write_entries
+from stateward.domains.leases.bookings import Book, Change, GiveBack, HandOver, Release
 from stateward.domains.leases.model import Booking, Holding, Lease
 from stateward.engine.handlers import Fenced
 from stateward.errors import StatewardError
@@ -54,7 +54,7 @@ def entry(lease: Lease, work: WorkItem) -> Entry:
 
 
 async def said(site: Leasing, one: Entry) -> StatewardError | None:
-    (answer,) = await site.engine.store.transact(lambda tx: written(tx, [one]))
+    (answer,) = await site.engine.store.transact(lambda tx: write_entries(tx, [one]))
     return answer
 
 
@@ -89,6 +89,6 @@ async def test_one_that_was_fenced_does_not_keep_the_others_of_its_batch_from_wr
     lease = await hung(site)
     good = entry(lease, await claimed(site, lease))
     stale = replace(good, op=Key(NS, "long ago"))
-    answers = await site.engine.store.transact(lambda tx: written(tx, [stale, good]))
+    answers = await site.engine.store.transact(lambda tx: write_entries(tx, [stale, good]))
     assert [type(one) for one in answers] == [Fenced, type(None)]
     assert len((await site.host("h2")).seen.bookings) == 1

@@ -2,8 +2,7 @@
 
 import pytest
 
-from stateward.domains.leases.allocation import NotEnough
-from stateward.domains.leases.hostguard import StillBooked
+from stateward.domains.leases.errors import NotEnough, StillBooked
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import HostSeen, Lease, ReservationSeen, host_key
 from stateward.engine import AlreadyExists, NotFound

@@ -6,11 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.allocation import NotEnough
-from stateward.domains.leases.guards import NotRecoverable
+from stateward.domains.leases.errors import Failed, NotEnough, NotRecoverable
 from stateward.domains.leases.lifecycle import EventState, ReservationState
 from stateward.domains.leases.model import EventType, HostSeen, Lease, written
-from stateward.domains.leases.service import Failed
 from stateward.domains.leases.settings import Settings
 from stateward.engine import NotFound, Refused
 from stateward.engine.errors import NotCancelled

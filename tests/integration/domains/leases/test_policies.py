@@ -3,7 +3,7 @@
 import pytest
 
 from stateward.config import load
-from stateward.domains.leases.policy import NotAllowed
+from stateward.domains.leases.errors import NotAllowed
 from stateward.domains.leases.settings import Settings
 from stateward.domains.registry import sections
 from stateward.errors import BadInput

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.allocation import NotEnough
+from stateward.domains.leases.errors import NotEnough
 from stateward.domains.leases.lifecycle import LEASE
 from stateward.domains.leases.model import (
     Booking,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from stateward.domains.leases.allocation import NotChangeable, NotEnough
-from stateward.domains.leases.guards import NotPlanned
+from stateward.domains.leases.errors import NotChangeable, NotEnough, NotPlanned
 from stateward.domains.leases.lifecycle import EventState
 from stateward.domains.leases.model import EventType, Lease
 from stateward.engine import Refused

@@ -22,7 +22,8 @@ from stateward.domains.ovc.model import (
     seen_of,
     short,
 )
-from stateward.domains.ovc.object_updates import known, put_seen, ready
+from stateward.domains.ovc.object_updates import put_seen
+from stateward.domains.ovc.queries import known, ready
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput

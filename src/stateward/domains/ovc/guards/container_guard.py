@@ -18,7 +18,8 @@ from stateward.domains.ovc.model import (
     seen_of,
     short,
 )
-from stateward.domains.ovc.object_updates import known, put_seen, ready, refuse_taken
+from stateward.domains.ovc.object_updates import put_seen
+from stateward.domains.ovc.queries import known, ready, refuse_taken
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput

@@ -10,7 +10,7 @@ from stateward.domains.ovc.guards.common_guard import args_of, heed
 from stateward.domains.ovc.lifecycle import NODE, NodeState
 from stateward.domains.ovc.model import NodeSeen, NodeSpec, VmAction, new_spec, text
 from stateward.domains.ovc.nodes.node_options import check_options
-from stateward.domains.ovc.object_updates import known, refuse_taken
+from stateward.domains.ovc.queries import known, refuse_taken
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput

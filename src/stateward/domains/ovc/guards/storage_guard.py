@@ -20,7 +20,8 @@ from stateward.domains.ovc.model import (
     text,
 )
 from stateward.domains.ovc.nodes import Vault
-from stateward.domains.ovc.object_updates import known, put_seen, ready, refuse_taken
+from stateward.domains.ovc.object_updates import put_seen
+from stateward.domains.ovc.queries import known, ready, refuse_taken
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput

@@ -46,7 +46,8 @@ from stateward.domains.ovc.model import (
     text,
     vm_seen,
 )
-from stateward.domains.ovc.object_updates import hold, known, may, new_disk, put_seen, ready, refuse_taken
+from stateward.domains.ovc.object_updates import hold, may, new_disk, put_seen
+from stateward.domains.ovc.queries import known, ready, refuse_taken
 from stateward.drivers.process.shell_machine import size_of
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
