@@ -3,6 +3,7 @@
 The programs come with a package from PyPI. The server listens on a Unix socket in a temporary folder and nowhere else.
 """
 
+import subprocess
 from functools import cache
 from itertools import count
 from os import getpid
@@ -56,6 +57,18 @@ class PostgresServer:
         name = f"test_{getpid()}_{next(self._numbers)}"
         self._programs.psql(f"CREATE DATABASE {name}")
         return self._programs.get_uri(database=name)
+
+    def dump(self, database: str) -> bytes:
+        """Return a database as SQL, for `load`."""
+        return self._run_client("pg_dump", "--no-owner", "--no-privileges", database)
+
+    def load(self, database: str, sql: bytes) -> None:
+        """Fill an empty database with what `dump` returned."""
+        self._run_client("psql", "--quiet", "--set=ON_ERROR_STOP=1", database, given=sql)
+
+    def _run_client(self, program: str, *arguments: str, given: bytes = b"") -> bytes:
+        command = [str(self._programs.bin_path / program), *arguments]
+        return subprocess.run(command, input=given, capture_output=True, check=True).stdout
 
     def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Restart the server: politely, or as after a crash."""

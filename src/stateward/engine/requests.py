@@ -1,6 +1,6 @@
 """What can be asked of the engine, and how it answers."""
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from stateward.store.records import Object, Operation
 
@@ -27,7 +27,8 @@ class Request(Struct, frozen=True, gc=False):
     """An action, or an event, on one object.
 
     `op` is the id of the operation to be; it is given before the first try, so that a request whose answer was lost
-    can be repeated without being accepted twice. `birth` asks for a new object.
+    can be repeated without being accepted twice. `creates` asks for a new object. The encoded names of fields are in
+    the stored fingerprints of requests with a key, and stay.
     """
 
     ns: str
@@ -40,7 +41,7 @@ class Request(Struct, frozen=True, gc=False):
     args: str = EMPTY
     spec: str | None = None
     seen: str | None = None  # what was seen of the object, where the event tells of it
-    creates: Creation | None = None
+    creates: Creation | None = field(default=None, name="birth")
     key: str | None = None  # the caller's idempotency key
     version: int | None = None  # the version that the caller has seen
     priority: int = 0
@@ -50,9 +51,7 @@ class Request(Struct, frozen=True, gc=False):
     wait: bool = False  # wait for locks in turn, rather than be refused
     parent: str | None = None
     children: int = 0
-    also_locks: tuple[
-        str, ...
-    ] = ()  # further objects that its guard will look at: they are locked with it, in one order
+    also_locks: tuple[str, ...] = field(default=(), name="beside")  # further objects that its guard reads and locks
 
 
 class Accepted(Struct, frozen=True, gc=False):
