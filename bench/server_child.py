@@ -26,9 +26,11 @@ from stateward.access.tokens import ANY, token_kind
 from stateward.config import Config
 from stateward.engine import Accepted, Engine, Kind
 from stateward.engine.kinds import Kinds
+from stateward.schemas.accepted import AcceptedView
+from stateward.schemas.objects import ObjectView
+from stateward.schemas.requests import Ask
 from stateward.server import run
 from stateward.server.app import create_app
-from stateward.server.asked import Ask
 from stateward.server.classes import state_classes
 from stateward.server.live.feeds import Windows
 from stateward.server.live.live_routes import ROUTES
@@ -36,7 +38,6 @@ from stateward.server.presenting import Presenter
 from stateward.server.runtime_tuning import settle_collector
 from stateward.server.telemetry.observed_engine import ObservedEngine
 from stateward.server.telemetry.traces import NoTraces
-from stateward.server.wire import AcceptedView, ObjectView
 from stateward.store import open_store
 
 CALLERS = 64

@@ -11,10 +11,9 @@ from litestar.openapi.spec import OpenAPIType, Schema
 from litestar.params import HeaderParameter, PathParameter, QueryParameter
 from msgspec import Meta
 
-from stateward.naming import END, IDEMPOTENCY_KEY, NAME, NAME_MEANS, PATH_PART, TEXT_MEANS, text_pattern
+from stateward.naming import END, IDEMPOTENCY_KEY, NAME, PATH_PART
+from stateward.schemas.params import LABEL, TEXT
 
-TEXT = rf"^[^\x00-\x1f\x7f]{{1,250}}{END}"  # what is looked for: also what could not be written any more
-LABEL = rf"^[^\x00-\x1f\x7f=]{{1,100}}=[^\x00-\x1f\x7f]{{0,250}}{END}"
 TAGS = rf"^[\x20-\x7e]{{1,1000}}{END}"
 
 HALF = 0.000_000_5
@@ -25,28 +24,6 @@ MOST = 10**15
 
 # --- in bodies -------------------------------------------------------------------------------------------------------
 
-Plain = Annotated[str, Meta(pattern=NAME, description=NAME_MEANS)]
-Namespace = Annotated[
-    str,
-    Meta(
-        pattern=rf"{NAME}|^\*{END}|{NAME.removesuffix(END)}:\*{END}",
-        description="a namespace, or * for all of them; for agents NAMESPACE:CLOUDLET, or NAMESPACE:* for all of one",
-    ),
-]
-TokenName = Annotated[str, Meta(pattern=text_pattern(1, 200), description=f"whose it is, {TEXT_MEANS}")]
-Part = Annotated[str, Meta(pattern=PATH_PART, description="up to 250 signs without a slash")]
-Text = Annotated[str, Meta(pattern=TEXT, description="up to 250 signs in one line")]
-LabelName = Annotated[str, Meta(pattern=text_pattern(1, 250), description=f"up to 250 signs, {TEXT_MEANS}")]
-LabelValue = Annotated[str, Meta(pattern=text_pattern(0, 250), description=f"up to 250 signs, {TEXT_MEANS}")]
-Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=100)]
-Priority = Annotated[
-    int,
-    Meta(
-        ge=-1_000_000,
-        le=1_000_000,
-        description="higher goes first in its lane; above 0 only for administrators of all namespaces",
-    ),
-]
 
 # --- in paths --------------------------------------------------------------------------------------------------------
 

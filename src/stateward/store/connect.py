@@ -2,11 +2,10 @@
 
 from stateward.errors import BadInput
 from stateward.store.port import Store
-from stateward.store.sqlite.connections import MEMORY
-from stateward.store.sqlite.store import SqliteStore
 
 SQLITE = "sqlite://"
 POSTGRES = ("postgresql://", "postgres://")
+MEMORY = ":memory:"
 KNOWN = "a path, sqlite:///path, :memory: or postgresql://..."
 
 
@@ -19,14 +18,15 @@ def open_store(url: str, *, migrate: bool = False, pooled: bool = False, direct:
     As elsewhere, `sqlite:///name` is relative to the working folder and `sqlite:////name` is not.
     """
     if url.startswith(POSTGRES):
-        from stateward.store.postgres.store import PostgresStore  # who stays with SQLite needs no driver
+        from stateward.store.postgres.store import PostgresStore  # each adapter is loaded only where it is used
 
         return PostgresStore(url, migrate=migrate, pooled=pooled, direct=direct)
-    if url.startswith(SQLITE):
-        return SqliteStore(_path(url))
-    if not url or ("://" in url):
+    if not url or ("://" in url and not url.startswith(SQLITE)):
         raise BadInput("store", url, KNOWN)
-    return SqliteStore(url)
+    path = _path(url) if url.startswith(SQLITE) else url
+    from stateward.store.sqlite.store import SqliteStore
+
+    return SqliteStore(path)
 
 
 def _path(url: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stateward.server import asked
+from stateward.schemas import requests
 from stateward.server.openapi.examples import EXAMPLES
 from tests.integration.server.house import House
 from tests.integration.server.test_rights import RULES, routes
@@ -79,9 +79,9 @@ async def test_every_record_that_is_named_is_described(description: Doc) -> None
 
 async def test_a_body_says_that_it_takes_no_other_fields(description: Doc) -> None:
     schemas = description["components"]["schemas"]
-    bodies = [one for one in vars(asked).values() if isinstance(one, type) and issubclass(one, asked.Body)]
+    bodies = [one for one in vars(requests).values() if isinstance(one, type) and issubclass(one, requests.Body)]
     for body in bodies:
-        if body is not asked.Body:
+        if body is not requests.Body:
             assert schemas[body.__name__]["additionalProperties"] is False
 
 
@@ -89,7 +89,7 @@ async def test_every_body_has_an_example_that_is_accepted_as_it_is(description: 
     for name, operation in operations(description).items():
         if "requestBody" in operation:
             record = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].split("/")[-1]
-            assert msgspec.convert(EXAMPLES[record], getattr(asked, record)), name
+            assert msgspec.convert(EXAMPLES[record], getattr(requests, record)), name
 
 
 async def test_what_may_be_left_out_is_said_to_be(description: Doc) -> None:

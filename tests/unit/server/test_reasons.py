@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.server.routes.wait_reasons import Around, Lanes, Reason, Reporting, why_waiting
+from stateward.schemas.waiting import WaitReason as Reason
+from stateward.server.routes.wait_reasons import Around, Lanes, Reporting, why_waiting
 from stateward.store.port import LaneLoad
 from stateward.store.records import Lane, Lock, Worker, WorkItem
 

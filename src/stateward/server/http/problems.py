@@ -18,7 +18,6 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException, ValidationException
 from litestar.handlers import BaseRouteHandler
 from litestar.routes import HTTPRoute
-from msgspec import Struct
 
 from stateward.access.quotas import QuotaExceeded
 from stateward.domains.plugin import MESSAGES, PLAIN_PROBLEMS
@@ -37,13 +36,13 @@ from stateward.engine.errors import (
     VersionMismatch,
 )
 from stateward.errors import BadInput, StatewardError, UnknownField, UnknownName
-from stateward.lifecycle import StateClass
+from stateward.schemas.problems import Problem
 from stateward.server.auth.audit import AUDITED
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, PriorityForbidden, TooMany
 from stateward.server.http.body_decoding import BadBody
 from stateward.server.service import service_of
 from stateward.server.telemetry.logs import redacted
-from stateward.server.wire import BlockerView, blocker_view
+from stateward.server.views import blocker_view
 from stateward.store.errors import StoreError, Unfit
 
 log = logging.getLogger("stateward.server")
@@ -53,32 +52,6 @@ FORBIDDEN = "forbidden"
 """The code of what a domain forbids its callers, whatever the state of things."""
 PATIENCE = 1
 """How many seconds to wait before a store that is out of reach is asked for again."""
-
-
-class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a request was not done. It has changed nothing; `retry` tells whether the same may succeed later."""
-
-    type: str
-    title: str
-    status: int
-    code: str
-    detail: str
-    retry: bool | None = None
-    field: str | None = None
-    state: str | None = None
-    state_class: StateClass | None = None
-    allowed: list[str] | None = None
-    allowed_with: dict[str, list[str]] | None = None
-    missing: list[str] | None = None
-    blocker: BlockerView | None = None
-    blockers: list[BlockerView] | None = None
-    known: list[str] | None = None
-    nearest: str | None = None
-    right: str | None = None
-    version: int | None = None
-    limit: int | None = None
-    skipped: "dict[str, Problem] | None" = None
-    retry_after: int | None = None
 
 
 def problem(status: int, code: str, detail: object, **facts: Any) -> Problem:  # noqa: ANN401 - fields of Problem
@@ -360,4 +333,4 @@ def _masked(value: Any) -> Any:  # noqa: ANN401 - plain JSON
             return value
 
 
-__all__ = ["MEDIA_TYPE", "Problem", "answer", "clean", "encoded", "problem", "problem_of", "worded_as_message"]
+__all__ = ["MEDIA_TYPE", "answer", "clean", "encoded", "problem", "problem_of", "worded_as_message"]

@@ -21,8 +21,8 @@ from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.tokens import SYSTEM
 from stateward.engine.maintenance.horizon import EntriesPruned
+from stateward.schemas.params import Text
 from stateward.server.live.journal_feed import Feed, Interest
-from stateward.server.names import Text
 from stateward.server.presenting import sees_internal
 from stateward.store.errors import StoreError
 from stateward.store.records import JournalEntry

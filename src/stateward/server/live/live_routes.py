@@ -15,9 +15,9 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.params import HeaderParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
-from msgspec import Struct
 
 from stateward.access import Grant, Right
+from stateward.schemas.operations import ProgressView
 from stateward.server.auth.guards import CLOSED, enter, needs, open_to_all, require
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
 from stateward.server.live.feeds import windows_of
@@ -27,7 +27,7 @@ from stateward.server.names import MOST, Ns, Op
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.presenting import Presenter
 from stateward.server.service import Call, service_of
-from stateward.server.wire import when
+from stateward.server.views import when
 from stateward.store.records import Key, Operation, Progress
 
 LastSeen = Annotated[
@@ -51,16 +51,6 @@ EVENTS = ResponseSpec(
     media_type="text/event-stream",
     examples=[Example(summary="events", value=EXAMPLE)],
 )
-
-
-class ProgressView(Struct, frozen=True):
-    """A line of progress: what is being done, and how much of it is done."""
-
-    seq: int
-    at: str
-    text: str
-    done: int | None
-    total: int | None
 
 
 @get(

@@ -17,10 +17,11 @@ from litestar.response import Response
 from litestar.routes import BaseRoute, HTTPRoute
 
 from stateward.domains.plugin import BODY, MESSAGES, PLAIN_PROBLEMS, RIGHT
+from stateward.schemas.problems import Problem
 from stateward.server.auth.guards import Open
 from stateward.server.auth.middleware import guard_of
 from stateward.server.domain_examples import BODIES
-from stateward.server.http.problems import MEDIA_TYPE, Problem
+from stateward.server.http.problems import MEDIA_TYPE
 from stateward.server.openapi.examples import EXAMPLES
 from stateward.server.openapi.problem_responses import example_of, texts_of
 

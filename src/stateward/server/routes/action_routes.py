@@ -5,7 +5,6 @@ import asyncio
 from litestar import Response, post
 from litestar.openapi import ResponseSpec
 from litestar.params import JSONBody
-from msgspec import Struct
 
 from stateward.access import Right
 from stateward.access.roles import ACTORS
@@ -13,37 +12,21 @@ from stateward.engine import Accepted, LockRequest, Request
 from stateward.engine.accept.accept import Verdict
 from stateward.errors import BadInput, StatewardError
 from stateward.locks.paths import parse_path
-from stateward.server.asked import Ask, GroupAsk, Plan
+from stateward.schemas.accepted import AcceptedView, GroupView, Prospect
+from stateward.schemas.requests import Ask, GroupAsk, Plan
 from stateward.server.auth.guards import needs, require_priority
 from stateward.server.http.fast_path import REPLAYED, Reply
 from stateward.server.http.preconditions import matched
-from stateward.server.http.problems import Problem, clean, problem_of
+from stateward.server.http.problems import clean, problem_of
 from stateward.server.names import Action, Id, IdempotencyKey, IfMatch, Ns, Wait
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.objects import ETAG
 from stateward.server.service import Call
-from stateward.server.wire import AcceptedView
 from stateward.store.filters import Selector
 from stateward.store.records import Key
 
 TAGS = ["actions"]
 NOTHING = Ask()
-
-
-class Prospect(Struct, frozen=True):
-    """What would become of a request: the state that the object would be in, or the problem."""
-
-    would: str
-    state: str | None = None
-    problem: Problem | None = None
-
-
-class GroupView(Struct, frozen=True):
-    """What became of a group action: the whole, the members that began, and those skipped, each with its problem."""
-
-    whole: AcceptedView | None
-    begun: list[AcceptedView]
-    skipped: dict[str, Problem]
 
 
 @post(

@@ -4,24 +4,14 @@ from litestar import get, put
 from litestar.params import JSONBody
 
 from stateward.access import Right
-from stateward.server.asked import GroupLimit, LaneLimit
+from stateward.schemas.deployment import TimerView, WorkerView
+from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView, LockView
+from stateward.schemas.requests import GroupLimit, LaneLimit
 from stateward.server.auth.guards import needs, needs_all
 from stateward.server.names import Grp, LanePath, Limit, Ns, Tree
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import Call, Service
-from stateward.server.wire import (
-    LaneGroupView,
-    LanesView,
-    LaneView,
-    LockView,
-    TimerView,
-    WorkerView,
-    lane_view,
-    lanes_view,
-    lock_view,
-    timer_view,
-    worker_view,
-)
+from stateward.server.views import lane_view, lanes_view, lock_view, timer_view, worker_view
 from stateward.store.port import LaneLoad
 from stateward.store.records import Key, Lane, LaneGroup
 

@@ -3,36 +3,24 @@
 from collections.abc import Iterator
 
 from litestar import get
-from msgspec import Struct
 
 from stateward.access import Right
 from stateward.access.roles import ACTORS
 from stateward.engine import NotFound
 from stateward.engine.queries import state_at
-from stateward.lifecycle import Lifecycle, Move, StateClass, decide
+from stateward.lifecycle import Lifecycle, Move, decide
 from stateward.lifecycle.moves import Allowed
+from stateward.schemas.journal import LinePage
+from stateward.schemas.objects import AllowedView, Possible, StateView
 from stateward.server.auth.guards import needs
 from stateward.server.names import AfterNumber, Id, Limit, Ns, When, aware, end
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.journal import pruned_after
 from stateward.server.service import Call, Service
-from stateward.server.wire import LinePage, Moment
 from stateward.store.filters import JournalFilter
 from stateward.store.records import Key, Object
 
 TAGS = ["objects"]
-
-
-class Possible(Struct, frozen=True):
-    """Something that can be asked for: allowed as it is or not, what it needs, and where it leads."""
-
-    event: str
-    allowed: bool
-    why_not: str | None
-    needs: list[str]
-    target: str | None
-    desired: str | None
-    within: float | None
 
 
 def possible(lifecycle: Lifecycle, state: str, actor: str, origin: str | None) -> list[Possible]:
@@ -61,23 +49,6 @@ def _leads(lifecycle: Lifecycle, state: str, line: Allowed, actor: str, origin: 
     """Tell whether a line of the table is the one that counts when its needs are met."""
     verdict = decide(lifecycle, state, line.event, actor, frozenset(line.needs), origin)
     return isinstance(verdict, Move) and (verdict.target, verdict.needs) == (line.target, frozenset(line.needs))
-
-
-class AllowedView(Struct, frozen=True):
-    """What may be done to an object now by the caller, and why the rest may not."""
-
-    state: str
-    state_class: StateClass | None
-    actions: list[Possible]
-
-
-class StateView(Struct, frozen=True):
-    """The state that an object was in at a time; null if it did not exist, or if that is not `known` any more."""
-
-    time: Moment
-    state: str | None
-    state_class: StateClass | None
-    known: bool
 
 
 @get(

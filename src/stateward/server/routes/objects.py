@@ -5,7 +5,6 @@ from litestar import Response, get, post, put
 from litestar.datastructures import ResponseHeader
 from litestar.openapi import ResponseSpec
 from litestar.params import JSONBody
-from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.access import Right
@@ -16,7 +15,9 @@ from stateward.engine.errors import VersionMismatch
 from stateward.engine.kinds import Kinds
 from stateward.errors import BadInput, UnknownName
 from stateward.lifecycle import Lifecycle
-from stateward.server.asked import NewLabels, NewObject
+from stateward.schemas.accepted import AcceptedView
+from stateward.schemas.objects import NamespaceView, ObjectPage, ObjectView
+from stateward.schemas.requests import NewLabels, NewObject
 from stateward.server.auth.guards import needs, require_priority
 from stateward.server.errors import Forbidden
 from stateward.server.http.fast_path import Reply
@@ -36,7 +37,6 @@ from stateward.server.names import (
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.kind_routes import public_kind
 from stateward.server.service import Call, Service
-from stateward.server.wire import AcceptedView, ObjectPage, ObjectView
 from stateward.store.changes import Changes
 from stateward.store.filters import Page, Selector
 from stateward.store.port import Tx
@@ -44,13 +44,6 @@ from stateward.store.records import JournalEntry, Key, Object
 
 TAGS = ["objects"]
 ETAG = ResponseHeader(name="ETag", description="the object's version", documentation_only=True)
-
-
-class NamespaceView(Struct, frozen=True):
-    """A namespace: how many objects it has of each kind in each state."""
-
-    ns: str
-    counts: dict[str, dict[str, int]]
 
 
 @get("/namespaces", guards=[needs(Right.READ)], tags=TAGS, summary="List the namespaces", responses=problems())

@@ -7,12 +7,12 @@ from litestar.params import QueryParameter
 
 from stateward.access import Right
 from stateward.naming import PATH_PART
+from stateward.schemas.operations import OperationPage, OperationView
 from stateward.server.auth.guards import needs
 from stateward.server.names import Limit, Ns, Op
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.presenting import list_shown
 from stateward.server.service import Call
-from stateward.server.wire import OperationPage, OperationView
 from stateward.store.records import Key, Operation
 
 TAGS = ["operations"]

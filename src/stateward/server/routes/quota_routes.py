@@ -2,25 +2,17 @@
 
 from litestar import get, put
 from litestar.params import JSONBody
-from msgspec import Struct
 
 from stateward.access import Right
 from stateward.access.quotas import Quota
-from stateward.server.asked import NewQuota
+from stateward.schemas.access import QuotaView
+from stateward.schemas.requests import NewQuota
 from stateward.server.auth.guards import needs
 from stateward.server.names import Ns
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import Call
 
 TAGS = ["access"]
-
-
-class QuotaView(Struct, frozen=True):
-    """How many objects of each kind, and how many operations under way, a namespace may have; null: any number."""
-
-    ns: str
-    objects: dict[str, int]
-    operations: int | None
 
 
 @get("/quotas", guards=[needs(Right.GOVERN)], tags=TAGS, summary="List the quotas", responses=problems())

@@ -8,15 +8,15 @@ from random import uniform
 
 from litestar import post
 from litestar.params import JSONBody
-from msgspec import Struct
 
 from stateward.access import Right
 from stateward.engine.maintenance.retention import last_prune_time, prune
-from stateward.server.asked import Prune
+from stateward.schemas.deployment import PrunedView
+from stateward.schemas.requests import Prune
 from stateward.server.auth.guards import needs
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import Call
-from stateward.server.wire import Moment, when
+from stateward.server.views import when
 from stateward.store.errors import StoreError
 from stateward.store.port import Store
 
@@ -28,17 +28,6 @@ SPREAD = 60.0
 
 WITHIN = 10.0
 """For about how many seconds one call prunes."""
-
-
-class PrunedView(Struct, frozen=True):
-    """How much of what ended before a time has gone, or would go; `next` is where to go on, or null at the end."""
-
-    before: Moment
-    operations: int
-    objects: int
-    lines: int
-    answers: int
-    next: int | None
 
 
 @post(

@@ -4,52 +4,22 @@ The store has the one definition (`StuckWork`): the metric, the command line and
 settles such work by itself, so a line here that stays is worth a look.
 """
 
-from enum import StrEnum
-
 from litestar import get, post
-from msgspec import Struct
 
 from stateward.access import Right
 from stateward.engine.recovery import expedite_overdue, reap_dead_workers
+from stateward.schemas.deployment import HealedView, StuckReason, StuckView
 from stateward.server.auth.guards import needs
 from stateward.server.names import Limit
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.presenting import list_shown
 from stateward.server.service import Call
-from stateward.server.wire import Moment, when_or_none
+from stateward.server.views import when_or_none
 from stateward.store.port import StuckWork
 
 TAGS = ["deployment"]
 MOST = 1_000
 """How much the healer settles in one go."""
-
-
-class Why(StrEnum):
-    """Why something counts as stuck."""
-
-    OVERDUE = "its deadline has passed"
-    ORPHANED = "its worker is dead"
-
-
-class StuckView(Struct, frozen=True):
-    """Work that does not end: of which object, since when overdue, and in whose hands."""
-
-    ns: str
-    object: str
-    op: str
-    action: str
-    state: str
-    why: Why
-    deadline: Moment | None
-    owner: str | None
-    attempts: int
-
-
-class HealedView(Struct, frozen=True):
-    """What the healer did: work put back that dead workers held, and overdue work settled or hurried on."""
-
-    freed: int
-    settled: int
 
 
 @get("/stuck", guards=[needs(Right.READ)], tags=TAGS, summary="List what is stuck", responses=problems())
@@ -74,7 +44,7 @@ def _shown(work: StuckWork) -> StuckView:
         op=work.op,
         action=work.action,
         state=work.state,
-        why=Why.ORPHANED if work.orphaned else Why.OVERDUE,
+        why=StuckReason.ORPHANED if work.orphaned else StuckReason.OVERDUE,
         deadline=when_or_none(work.deadline),
         owner=work.owner,
         attempts=work.attempts,

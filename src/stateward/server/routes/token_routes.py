@@ -2,36 +2,17 @@
 
 from litestar import delete, get, post
 from litestar.params import JSONBody
-from msgspec import Struct
 
-from stateward.access import Right, Role, TokenInfo
-from stateward.server.asked import NewToken
+from stateward.access import Right, TokenInfo
+from stateward.schemas.access import IssuedView, TokenView
+from stateward.schemas.requests import NewToken
 from stateward.server.auth.guards import needs
 from stateward.server.names import TokenId
 from stateward.server.openapi.problem_responses import problems
 from stateward.server.service import Call
-from stateward.server.wire import Moment, when, when_or_none
+from stateward.server.views import when, when_or_none
 
 TAGS = ["access"]
-
-
-class TokenView(Struct, frozen=True):
-    """A token as it may be shown: never with its secret."""
-
-    id: str
-    name: str
-    role: Role
-    namespaces: list[str]
-    state: str
-    created: Moment
-    expires: Moment | None
-
-
-class IssuedView(Struct, frozen=True):
-    """A token that was just made; its text is told here and never again."""
-
-    token: str
-    info: TokenView
 
 
 def token_view(info: TokenInfo) -> TokenView:

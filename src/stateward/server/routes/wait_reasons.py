@@ -1,32 +1,13 @@
 """Why a piece of work does not run yet: read off its row, its queue, its locks and its lane, in this order."""
 
 from collections.abc import Collection, Mapping
-from enum import StrEnum
 
 from msgspec import Struct
 
 from stateward.engine.transitions import time_text
+from stateward.schemas.waiting import WaitReason
 from stateward.store.port import LaneLoad
 from stateward.store.records import Lock, Object, Progress, Worker, WorkItem, default_group, default_lane
-
-
-class Reason(StrEnum):
-    """What a piece of work waits for."""
-
-    RUNNING = "running"
-    ORPHANED = "its worker is dead"
-    REMOTE = "another party works on it"
-    GHOST = "fenced"
-    QUEUE = "queue"
-    LOCKS = "locks"
-    CHILDREN = "children"
-    HELD = "held"
-    TIME = "time"
-    BACK_OFF = "lane backed off"
-    LANE = "lane full"
-    GROUP = "group full"
-    NO_WORKER = "no worker"
-    SOON = "next claim"
 
 
 class Lanes(Struct, frozen=True):
@@ -74,38 +55,39 @@ def describe_lost(worker: Worker) -> str:
     return f"has been silent since {time_text(worker.seen)} (lease {worker.lease:g} s)"
 
 
-def why_waiting(work: WorkItem, around: Around) -> tuple[Reason, str]:
+def why_waiting(work: WorkItem, around: Around) -> tuple[WaitReason, str]:
     """Return what a piece of work waits for, as a code and as a sentence."""
     lost = around.lost.get(work.owner or "")
     if work.fenced:
         outlived = "has yet to confirm that it stopped" if lost is None else describe_lost(lost)
-        return Reason.GHOST, f"its result no longer counts; its worker {work.owner} {outlived}"
+        return WaitReason.GHOST, f"its result no longer counts; its worker {work.owner} {outlived}"
     if lost is not None:
         successor = "a living worker will take it over" if around.workers else "no worker is alive to take it over"
-        return Reason.ORPHANED, f"its worker {lost.id} {describe_lost(lost)}; {successor}"
+        return WaitReason.ORPHANED, f"its worker {lost.id} {describe_lost(lost)}; {successor}"
     if work.is_prefetched:
-        return Reason.LANE, f"worker {work.owner} holds it ready, for the next place that it leaves in lane {work.lane}"
+        text = f"worker {work.owner} holds it ready, for the next place that it leaves in lane {work.lane}"
+        return WaitReason.LANE, text
     if work.owner is not None:
-        return Reason.RUNNING, f"worker {work.owner} works on it"
+        return WaitReason.RUNNING, f"worker {work.owner} works on it"
     ahead = [one.op for one in around.line if one.seq < work.seq]
     if ahead:
-        return Reason.QUEUE, f"it stands behind operation {ahead[-1]} ({len(ahead)} ahead of it)"
+        return WaitReason.QUEUE, f"it stands behind operation {ahead[-1]} ({len(ahead)} ahead of it)"
     return _at_the_head(work, around) or _in_its_lane(work, around)
 
 
-def _at_the_head(work: WorkItem, around: Around) -> tuple[Reason, str] | None:
+def _at_the_head(work: WorkItem, around: Around) -> tuple[WaitReason, str] | None:
     if any(lock.op == work.op and lock.waiting for lock in around.locks):
         holders = sorted({lock.op for lock in around.locks if lock.op != work.op and not lock.waiting})
-        return Reason.LOCKS, f"locks are held by {', '.join(holders) or 'those who asked before'}"
+        return WaitReason.LOCKS, f"locks are held by {', '.join(holders) or 'those who asked before'}"
     parked = work.parked and work.not_before > around.now
     if work.remote or (parked and around.reporting is not None):
-        return Reason.REMOTE, _describe_party(work, around.reporting or Reporting())
+        return WaitReason.REMOTE, _describe_party(work, around.reporting or Reporting())
     if work.children:
-        return Reason.CHILDREN, f"{work.children} of its children have not ended"
+        return WaitReason.CHILDREN, f"{work.children} of its children have not ended"
     if parked:
-        return Reason.HELD, f"it is held until it is told to go on{_until(work)}"
+        return WaitReason.HELD, f"it is held until it is told to go on{_until(work)}"
     if work.not_before > around.now:
-        return Reason.TIME, f"it is not to begin before {time_text(work.not_before)}"
+        return WaitReason.TIME, f"it is not to begin before {time_text(work.not_before)}"
     return None
 
 
@@ -122,15 +104,15 @@ def _until(work: WorkItem) -> str:
     return "" if work.deadline is None else f"; it may take until {time_text(work.deadline)}"
 
 
-def _in_its_lane(work: WorkItem, around: Around) -> tuple[Reason, str]:
+def _in_its_lane(work: WorkItem, around: Around) -> tuple[WaitReason, str]:
     load, name = around.lanes.load(work), work.lane or "(default)"
     if load.lane.back_off > around.now:
-        return Reason.BACK_OFF, f"lane {name} is backed off until {time_text(load.lane.back_off)}"
+        return WaitReason.BACK_OFF, f"lane {name} is backed off until {time_text(load.lane.back_off)}"
     if load.running >= load.lane.capacity:
-        return Reason.LANE, f"lane {name} runs {load.running} of {load.lane.capacity} operations"
+        return WaitReason.LANE, f"lane {name} runs {load.running} of {load.lane.capacity} operations"
     active, limit = around.lanes.active(work.grp), around.lanes.limit(work.grp)
     if load.running == 0 and active >= limit:
-        return Reason.GROUP, f"group {work.grp or '(default)'} has {active} of {limit} lanes active"
+        return WaitReason.GROUP, f"group {work.grp or '(default)'} has {active} of {limit} lanes active"
     if not around.workers:
-        return Reason.NO_WORKER, "no worker is alive"
-    return Reason.SOON, "it is next: a worker with a free slot will take it"
+        return WaitReason.NO_WORKER, "no worker is alive"
+    return WaitReason.SOON, "it is next: a worker with a free slot will take it"

@@ -9,21 +9,14 @@ from msgspec.structs import replace
 
 from stateward.access import Right
 from stateward.engine.privacy import Disclosure
-from stateward.lifecycle import StateClass
+from stateward.schemas.operations import OperationView
+from stateward.schemas.waiting import ParentView, QueuedView, QueueView, WaitReason, WhyView
 from stateward.server.auth.guards import needs
 from stateward.server.names import Id, Ns
 from stateward.server.openapi.problem_responses import problems
-from stateward.server.routes.wait_reasons import Around, Lanes, Reason, Reporting, describe_lost, why_waiting
+from stateward.server.routes.wait_reasons import Around, Lanes, Reporting, describe_lost, why_waiting
 from stateward.server.service import Call, Service
-from stateward.server.wire import (
-    LaneView,
-    LockView,
-    Moment,
-    OperationView,
-    lane_view,
-    lock_view,
-    when_or_none,
-)
+from stateward.server.views import lane_view, lock_view, when_or_none
 from stateward.store.records import Key, Lock, Object, Operation, Status, Worker, WorkItem
 
 TAGS = ["objects"]
@@ -31,59 +24,6 @@ MOST_PARENTS = 20
 MOST_CHILDREN = 100
 MOST_STUCK = 1_000
 UNDER_WAY = (Status.WAITING, Status.RUNNING)
-
-
-class QueuedView(Struct, frozen=True):
-    """A piece of work in a queue, and what it waits for."""
-
-    position: int
-    op: str
-    object: str
-    action: str
-    who: str
-    lane: str
-    grp: str
-    priority: int
-    attempts: int
-    owner: str | None
-    not_before: Moment | None
-    deadline: Moment | None
-    reason: Reason
-    text: str
-
-
-class QueueView(Struct, frozen=True):
-    """The work that stands in an object's queue, first come first; `queue` is the object whose queue it is."""
-
-    queue: str
-    items: list[QueuedView]
-
-
-class ParentView(Struct, frozen=True):
-    """An object further up, with the operation that holds its state."""
-
-    id: str
-    kind: str
-    state: str
-    state_class: StateClass | None
-    operation: OperationView | None
-
-
-class WhyView(Struct, frozen=True):
-    """What an object waits for; `text` says it in a sentence."""
-
-    id: str
-    kind: str
-    state: str
-    state_class: StateClass | None
-    text: str
-    reason: Reason | None
-    operation: OperationView | None
-    queue: list[QueuedView]
-    lane: LaneView | None
-    locks: list[LockView]
-    children: list[OperationView]
-    parents: list[ParentView]
 
 
 @get(
@@ -168,7 +108,7 @@ class Look(Struct, frozen=True):
         hidden = operation is not None and self.disclosure.hides_places(operation.kind)
         if hidden:
             text = text.replace(f"lane {work.lane}", "its lane")
-        if reason is Reason.QUEUE and any(self._hides(one) for one in self.line if one.seq < work.seq):
+        if reason is WaitReason.QUEUE and any(self._hides(one) for one in self.line if one.seq < work.seq):
             text = "other work on its object has to end first"
         return QueuedView(
             position=number,

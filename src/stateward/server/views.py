@@ -4,195 +4,20 @@ JSON text that the store keeps (specs, arguments, results) is passed on as it is
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw
 
 from stateward.engine.errors import Blocker
-from stateward.lifecycle import StateClass
+from stateward.schemas.deployment import TimerView, WorkerView
+from stateward.schemas.journal import LineView
+from stateward.schemas.lanes import LaneGroupView, LanesView, LaneView, LockView
+from stateward.schemas.objects import ObjectView
+from stateward.schemas.operations import OperationView
+from stateward.schemas.problems import BlockerView
 from stateward.server.classes import StateClasses
 from stateward.store.port import LaneLoad
-from stateward.store.records import JournalEntry, LaneGroup, Lock, Object, Operation, Status, Timer, Worker
-
-Json = Annotated[Any, Meta(description="any JSON")]
-Moment = Annotated[datetime, Meta(tz=True)]
-
-
-class ObjectView(Struct, frozen=True):
-    """An object: what is wanted of it (`spec`), what was last seen of it, and the operation that holds its state."""
-
-    ns: str
-    id: str
-    kind: str
-    state: str
-    state_class: StateClass | None
-    since: Moment
-    version: int
-    generation: int
-    op: str | None
-    queue: str
-    parent: str | None
-    spec: Json
-    seen: Json
-    labels: dict[str, str]
-    error: str | None
-    created: Moment
-
-
-class OperationView(Struct, frozen=True):
-    """An accepted action, and how it ended once it has."""
-
-    ns: str
-    id: str
-    object: str
-    kind: str
-    action: str
-    status: Status
-    actor: str
-    who: str
-    facts: list[str]
-    args: Json
-    origin: str
-    via: str
-    desired: str
-    failing: str
-    hidden: bool
-    within: float
-    generation: int
-    parent: str | None
-    tree: str | None
-    attempts: int
-    steps: Json
-    result: Json
-    error: str | None
-    created: Moment
-    started: Moment | None
-    ended: Moment | None
-
-
-class AcceptedView(Struct, frozen=True):
-    """What was accepted: the object as it is now, and the operation, unless the state was changed at once."""
-
-    object: ObjectView
-    operation: OperationView | None
-
-
-class LineView(Struct, frozen=True):
-    """A line of the journal: who, what, from, to, why, when."""
-
-    seq: int
-    ns: str
-    object: str
-    kind: str
-    op: str | None
-    at: Moment
-    actor: str
-    who: str
-    event: str
-    source: str | None
-    target: str | None
-    reason: str | None
-    spec: Json
-
-
-class BlockerView(Struct, frozen=True):
-    """What is in the way: an operation, who asked for it, since when; for locks also where and how."""
-
-    op: str
-    action: str
-    actor: str
-    who: str
-    since: Moment
-    path: str | None = None
-    mode: str | None = None
-    waiting: bool = False
-
-
-class ObjectPage(Struct, frozen=True):
-    """A page of objects, in the order of their ids; `next` is where to go on, or null at the end."""
-
-    items: list[ObjectView]
-    next: str | None
-
-
-class OperationPage(Struct, frozen=True):
-    """Operations; there is no further page."""
-
-    items: list[OperationView]
-    next: str | None = None
-
-
-class LinePage(Struct, frozen=True):
-    """A page of the journal, in the order of its lines; `next` is where to go on, or null at the end.
-
-    `pruned` is the horizon, where the page begins before it: of the lines up to this number some are gone.
-    """
-
-    items: list[LineView]
-    next: str | None
-    pruned: int | None = None
-
-
-class LaneView(Struct, frozen=True):
-    """A lane: what it may run, what it runs, whether something waits in it, and until when it is backed off."""
-
-    lane: str
-    grp: str
-    capacity: int
-    running: int
-    waiting: bool
-    back_off: Moment | None
-    throttled: int
-
-
-class LaneGroupView(Struct, frozen=True):
-    """A group of lanes: how many of them may be active at once."""
-
-    grp: str
-    lanes: int
-
-
-class LanesView(Struct, frozen=True):
-    """All lanes and groups that have a limit or work."""
-
-    groups: list[LaneGroupView]
-    lanes: list[LaneView]
-
-
-class WorkerView(Struct, frozen=True):
-    """A process that claims work."""
-
-    id: str
-    host: str
-    pid: int
-    lease: float
-    seen: Moment
-    alive: bool
-
-
-class TimerView(Struct, frozen=True):
-    """Something to be done to an object at a time."""
-
-    ns: str
-    id: str
-    due: Moment
-    rank: int
-    object: str
-    event: str
-    facts: list[str]
-    args: Json
-
-
-class LockView(Struct, frozen=True):
-    """An intention lock on a path of a tree, held or waited for by an operation."""
-
-    tree: str
-    path: str
-    mode: str
-    op: str
-    waiting: bool
-
+from stateward.store.records import JournalEntry, LaneGroup, Lock, Object, Operation, Timer, Worker
 
 FIRST, LAST = (one.replace(tzinfo=UTC) for one in (datetime.min, datetime.max))
 """The times that can be told: one in another zone may be just outside, where it is told as the nearest."""

@@ -1,19 +1,13 @@
 """What can be asked for: the bodies of requests. Unknown fields are refused, and so is a number given as text."""
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
 from stateward.access import Role
 from stateward.access.quotas import Most
 from stateward.locks.modes import Mode
-from stateward.server.names import Labels, Namespace, Part, Plain, Priority, Text, TokenName
-
-Facts = Annotated[list[Text], Meta(max_length=100, description="what is true of this request, such as `force`")]
-Time = Annotated[datetime, Meta(tz=True)]
-Spec = Annotated[dict[str, Any], Meta(description="what the object is to be, as its kind has it")]
-Args = Annotated[dict[str, Any], Meta(description="the action's arguments")]
+from stateward.schemas.params import Args, Facts, Labels, Namespace, Part, Plain, Priority, Spec, Text, Time, TokenName
 
 
 class Body(Struct, frozen=True, forbid_unknown_fields=True):

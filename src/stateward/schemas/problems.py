@@ -1,0 +1,45 @@
+"""Problems (RFC 9457): a refused request, with the facts that a program needs to go on."""
+
+from msgspec import Struct
+
+from stateward.lifecycle import StateClass
+from stateward.schemas.params import Moment
+
+
+class BlockerView(Struct, frozen=True):
+    """What is in the way: an operation, who asked for it, since when; for locks also where and how."""
+
+    op: str
+    action: str
+    actor: str
+    who: str
+    since: Moment
+    path: str | None = None
+    mode: str | None = None
+    waiting: bool = False
+
+
+class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a request was not done. It has changed nothing; `retry` tells whether the same may succeed later."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    retry: bool | None = None
+    field: str | None = None
+    state: str | None = None
+    state_class: StateClass | None = None
+    allowed: list[str] | None = None
+    allowed_with: dict[str, list[str]] | None = None
+    missing: list[str] | None = None
+    blocker: BlockerView | None = None
+    blockers: list[BlockerView] | None = None
+    known: list[str] | None = None
+    nearest: str | None = None
+    right: str | None = None
+    version: int | None = None
+    limit: int | None = None
+    skipped: "dict[str, Problem] | None" = None
+    retry_after: int | None = None
