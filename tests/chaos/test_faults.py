@@ -35,7 +35,7 @@ async def at_work(site: Site, store: Store, lease: float = 1.0, patience: float 
     """Run an engine with its own worker, and callers that are told soon."""
     hands = Hands(Ledger(site.ledger_path, "worker"), Random(), 0.02)
     async with Engine(store, hands.kinds(), lease=lease) as engine:
-        engine._requests._patience = patience
+        engine._requests._timeout_s = patience
         yield engine
 
 

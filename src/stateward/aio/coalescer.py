@@ -1,15 +1,15 @@
-"""Gathering: many who each ask for one thing share one call.
+"""A call coalescer: callers that ask for one item each at the same time share one call.
 
-Those who were claimed together, or were answered together, ask in the same turn of the event loop. So nobody is kept
-waiting for company by a clock: a call goes out as soon as all have spoken who are awake.
+Tasks that were claimed together, or answered together, ask within the same iterations of the event loop. So a call is
+sent after two iterations instead of after a fixed delay, and a single caller does not wait for others.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-TURNS = 2
-"""How many turns of the event loop a call gathers: some take a step more than others before they ask."""
+GATHER_ITERATIONS = 2
+"""How many iterations of the event loop a call waits for items: some callers take one step more before they ask."""
 
 CALL_END_TIMEOUT_S = 20.0
 """How many seconds a cancelled caller waits, at most, for the end of a call that was sent."""
@@ -18,22 +18,22 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class Witness(Protocol):
-    """Learns what becomes of a call, even if nobody waits for the answer any more; a job is one."""
+class CallWitness(Protocol):
+    """Learns the fate of a call even if the caller has stopped waiting; a job is one."""
 
     def note_sent(self) -> None:
-        """Note that the call has gone out."""
+        """Note that the call was sent."""
 
     def note_answer(self, answer: object) -> None:
-        """Note its answer, or the error that it ended with."""
+        """Note the answer, or the error that the call ended with."""
 
 
-class Asked(Generic[Item, Answer]):
-    """What one asks for, who waits for the answer, and the call that it went out with, once it has."""
+class PendingItem(Generic[Item, Answer]):
+    """One item of a call: the future of its answer, its witness, and the call, once it was sent."""
 
     __slots__ = ("call", "future", "item", "witness")
 
-    def __init__(self, item: Item, future: "asyncio.Future[Answer]", witness: Witness | None) -> None:
+    def __init__(self, item: Item, future: "asyncio.Future[Answer]", witness: CallWitness | None) -> None:
         self.item, self.future, self.witness = item, future, witness
         self.call: asyncio.Task[None] | None = None
 
@@ -52,62 +52,62 @@ class Asked(Generic[Item, Answer]):
             self.future.set_exception(error)
 
 
-class Gatherer(Generic[Item, Answer]):
-    """Lumps together what is asked for at the same time, up to what one call may hold."""
+class CallCoalescer(Generic[Item, Answer]):
+    """Sends items that are asked for at the same time as one call of at most `max_items`."""
 
-    def __init__(self, run: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], most: int) -> None:
-        self._run, self._most = run, max(1, most)
-        self._waiting: list[Asked[Item, Answer]] = []
+    def __init__(self, send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], max_items: int) -> None:
+        self._send_items, self._max_items = send, max(1, max_items)
+        self._pending: list[PendingItem[Item, Answer]] = []
         self._calls: set[asyncio.Task[None]] = set()
 
-    async def ask(self, item: Item, witness: Witness | None = None) -> Answer:
+    async def ask(self, item: Item, witness: CallWitness | None = None) -> Answer:
         """Return the answer to one item of a call."""
         loop = asyncio.get_running_loop()
-        asked: Asked[Item, Answer] = Asked(item, loop.create_future(), witness)
-        self._waiting.append(asked)
-        if len(self._waiting) >= self._most:
+        pending: PendingItem[Item, Answer] = PendingItem(item, loop.create_future(), witness)
+        self._pending.append(pending)
+        if len(self._pending) >= self._max_items:
             self._send()
-        elif len(self._waiting) == 1:
-            loop.call_soon(self._soon, TURNS)
+        elif len(self._pending) == 1:
+            loop.call_soon(self._send_after, GATHER_ITERATIONS)
         try:
-            return await asked.future
+            return await pending.future
         except asyncio.CancelledError:
-            await self._let_go(asked)
+            await self._withdraw(pending)
             raise
 
-    async def _let_go(self, asked: Asked[Item, Answer]) -> None:
-        """Take back what was not sent yet. What was sent arrives: nobody is to act on the same before it has."""
-        if asked.call is not None:
-            await asyncio.wait([asked.call], timeout=CALL_END_TIMEOUT_S)
-        elif asked in self._waiting:
-            self._waiting.remove(asked)
+    async def _withdraw(self, pending: PendingItem[Item, Answer]) -> None:
+        """Remove an item that was not sent; wait for the end of a sent one, so that no later call overtakes it."""
+        if pending.call is not None:
+            await asyncio.wait([pending.call], timeout=CALL_END_TIMEOUT_S)
+        elif pending in self._pending:
+            self._pending.remove(pending)
 
-    def _soon(self, turns: int) -> None:
-        if turns > 1:
-            asyncio.get_running_loop().call_soon(self._soon, turns - 1)
+    def _send_after(self, iterations: int) -> None:
+        if iterations > 1:
+            asyncio.get_running_loop().call_soon(self._send_after, iterations - 1)
         else:
             self._send()
 
     def _send(self) -> None:
-        batch, self._waiting = self._waiting, []
+        batch, self._pending = self._pending, []
         if not batch:
             return
         call = asyncio.ensure_future(self._call(batch))
-        for asked in batch:
-            asked.call = call
-            if asked.witness is not None:
-                asked.witness.note_sent()
+        for pending in batch:
+            pending.call = call
+            if pending.witness is not None:
+                pending.witness.note_sent()
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
-    async def _call(self, batch: list[Asked[Item, Answer]]) -> None:
-        left = iter(batch)
+    async def _call(self, batch: list[PendingItem[Item, Answer]]) -> None:
+        unanswered = iter(batch)
         try:
-            for answer in await self._run([asked.item for asked in batch]):
-                next(left).answer(answer)
+            for answer in await self._send_items([pending.item for pending in batch]):
+                next(unanswered).answer(answer)
         except Exception as error:
-            broken = error
+            failure = error
         else:
-            broken = ValueError("there are fewer answers than items")
-        for asked in left:
-            asked.fail(broken)
+            failure = ValueError("there are fewer answers than items")
+        for pending in unanswered:
+            pending.fail(failure)

@@ -13,7 +13,6 @@ from stateward.engine.accept import groups
 from stateward.engine.accept.accept import Verdict, accepting, plan
 from stateward.engine.accept.idempotency import RefusedBefore
 from stateward.engine.accept.sequences import Steps, accept_sequences
-from stateward.engine.batching import Batcher
 from stateward.engine.errors import KeyReused, NotFound
 from stateward.engine.external_reports import ExternalReport, Sighting, take_sightings
 from stateward.engine.finish import cancel
@@ -21,6 +20,7 @@ from stateward.engine.kinds import Admission, Kind, Kinds
 from stateward.engine.maintenance.state_migration import refuse_unknown_states
 from stateward.engine.queries import Recovered, recovered, state_at, watch
 from stateward.engine.requests import EMPTY, Accepted, Creation, LockRequest, Request
+from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.waiters import ENDED, OperationWaiters
 from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S
 from stateward.engine.worker.worker import LEASE_S, Worker
@@ -62,9 +62,9 @@ class Engine:
         if works:
             name = f"{process or new_id()}/1"
             self.worker = Worker(store, self.kinds, name, new_id, chance, slots=slots, lease=lease, ahead=ahead)
-        self._requests: Batcher[Request, Accepted] = Batcher(self._accept, chance)
-        self._sequences: Batcher[Steps, Accepted] = Batcher(self._accept_sequences, chance)
-        self._words: Batcher[ExternalReport, bool] = Batcher(self._hear, chance)
+        self._requests: TransactionBatcher[Request, Accepted] = TransactionBatcher(self._accept, chance)
+        self._sequences: TransactionBatcher[Steps, Accepted] = TransactionBatcher(self._accept_sequences, chance)
+        self._words: TransactionBatcher[ExternalReport, bool] = TransactionBatcher(self._hear, chance)
         self._waiting = OperationWaiters(store)
 
     async def __aenter__(self) -> "Engine":

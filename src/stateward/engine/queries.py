@@ -6,6 +6,7 @@ from math import inf, nextafter
 
 from msgspec import Struct
 
+from stateward.aio.polling import wait_for_event
 from stateward.engine.maintenance.horizon import horizon, require_entries
 from stateward.lifecycle import CLOCK, HEALER, TIMED_OUT
 from stateward.store.filters import JournalFilter
@@ -53,6 +54,9 @@ def _recovered(line: JournalEntry, operation: Operation | None) -> Recovered:
     return Recovered(line.ns, line.object, line.kind, line.op, began, line.at, line.event, line.target, line.reason)
 
 
+WATCH_POLL_MAX_S = 5.0
+"""How many seconds pass at most between two reads, should a notification be lost."""
+
 EVERYTHING = JournalFilter()
 
 
@@ -78,18 +82,9 @@ async def watch(
                 yield line
                 after = line.seq
             if len(lines) < page:
-                await _wait(news)
+                await wait_for_event(news, WATCH_POLL_MAX_S)
     finally:
         stop()
-
-
-async def _wait(news: asyncio.Event, safety: float = 5.0) -> None:
-    """Wait for news; look from time to time anyway, should a wake-up call be lost."""
-    try:
-        async with asyncio.timeout(safety):
-            await news.wait()
-    except TimeoutError:
-        return
 
 
 class PastState(Struct, frozen=True):

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from stateward.aio.polling import wait_for_event
+from stateward.aio.supervise import cancel_tasks
 from stateward.engine.errors import NoSuchOperation
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
@@ -34,8 +36,7 @@ class OperationWaiters:
         """Look no more; whoever still waits is told."""
         self._unsubscribe()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_tasks([self._task])
         for futures in self._futures.values():
             for future in futures:
                 future.cancel()
@@ -89,9 +90,5 @@ class OperationWaiters:
                 future.set_result(operation)
 
     async def _wait(self) -> None:
-        try:
-            async with asyncio.timeout(WAITER_POLL_S if self._futures else None):
-                await self._news.wait()
-        except TimeoutError:
-            return
-        self._news.clear()
+        if await wait_for_event(self._news, WAITER_POLL_S if self._futures else None):
+            self._news.clear()

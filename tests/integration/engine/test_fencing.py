@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from stateward.aio.backoff import GrowingIntervals
 from stateward.engine import Ending, Engine, Handler, Job, Kind, Request
-from stateward.engine.batching import Batcher
 from stateward.engine.finish.claim_reports import ClaimReport, Phase, Retry
 from stateward.engine.finish.completion import record_claim_reports
 from stateward.engine.handlers import Fenced
 from stateward.engine.recovery import expedite_overdue, reap_dead_workers, release_worker_claims
 from stateward.engine.requests import Creation, LockRequest
+from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.worker.job_store import JobStore
 from stateward.engine.worker.lease import reconcile_owned_work
 from stateward.lifecycle import (
@@ -52,7 +52,7 @@ class Former:
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.store = engine, engine.store
-        reports: Batcher[ClaimReport, bool] = Batcher(self._report, Random(1))
+        reports: TransactionBatcher[ClaimReport, bool] = TransactionBatcher(self._report, Random(1))
         self.notes = JobStore(self.store, engine.kinds, OWNER, reports, GrowingIntervals(lambda: 0.0))
 
     async def claim(self) -> Claim:

@@ -16,7 +16,6 @@ from stateward.engine.worker.attempt import RunningOperation
 from stateward.engine.worker.claims import claim, throttle
 from stateward.engine.worker.lease import reconcile_owned_work
 from stateward.engine.worker.prefetch import PrefetchPlan
-from stateward.errors import StatewardError
 from stateward.lifecycle import FORCE
 from stateward.store.errors import ReadOnly
 from stateward.store.port import Store
@@ -275,7 +274,7 @@ async def test_a_spare_keeps_the_place_though_nobody_before_it_could_tell_of_its
     await site.ended((await asked(site, "known"))[0])
     assert site.engine.worker is not None
     reports = site.engine.worker._reports
-    run, begun, lost = reports._run, list[str](), list[set[str]]()
+    run, begun, lost = reports._process, list[str](), list[set[str]]()
     gates = {name: asyncio.Event() for name in ("report", "x", "p1", "p2", "p3")}
 
     async def work(job: Job) -> None:
@@ -283,7 +282,7 @@ async def test_a_spare_keeps_the_place_though_nobody_before_it_could_tell_of_its
         await gates[job.object].wait()
         site.plant.true.add(job.key.id)
 
-    async def lose_reports(batch: Sequence[ClaimReport]) -> Sequence[bool | StatewardError]:
+    async def lose_reports(batch: Sequence[ClaimReport]) -> Sequence[bool | Exception]:
         names = {one.operation.object for one in batch}
         if names == {"x"}:
             await gates["report"].wait()
@@ -292,7 +291,7 @@ async def test_a_spare_keeps_the_place_though_nobody_before_it_could_tell_of_its
             raise ReadOnly("the reports were lost")
         return await run(batch)
 
-    site.plant.works, reports._run = work, lose_reports
+    site.plant.works, reports._process = work, lose_reports
     gates["x"].set()
     builds = [await site.engine.create("ns", "x", PUMP.kind, "build"), *await asked(site, "p1", "p2")]
     await until_spare(site, "p2")

@@ -16,8 +16,8 @@ from stateward.domains.leases.errors import Held, Taken
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import Holding, Host, host_key, host_of, written
 from stateward.engine import Job, Temporary
-from stateward.engine.batching import Batcher
 from stateward.engine.handlers import Fenced
+from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import StatewardError
@@ -43,7 +43,7 @@ class HostBooks:
 
     def __init__(self, store: Store, chance: Random) -> None:
         self._store = store
-        self._batch: Batcher[Entry, None] = Batcher(self._write, chance)
+        self._batch: TransactionBatcher[Entry, None] = TransactionBatcher(self._write, chance)
 
     async def change(self, job: Job, changes: Iterable[tuple[str, Change]]) -> None:
         """Write changes, all of them or none."""

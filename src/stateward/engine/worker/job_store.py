@@ -7,11 +7,11 @@ import msgspec
 
 from stateward.aio.backoff import GrowingIntervals
 from stateward.engine.accept.children import spawn
-from stateward.engine.batching import Batcher
 from stateward.engine.finish.claim_reports import ClaimReport, Phase
 from stateward.engine.handlers import Fenced, Job, WaitingForChildren
 from stateward.engine.kinds import Kinds
 from stateward.engine.requests import Request
+from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.troubles import note_trouble
 from stateward.engine.unit_of_work import UnitOfWork, sanitize_text
 from stateward.store.changes import Changes
@@ -27,7 +27,7 @@ class JobStore:
         store: Store,
         kinds: Kinds,
         worker: str,
-        reports: Batcher[ClaimReport, bool],
+        reports: TransactionBatcher[ClaimReport, bool],
         reported: GrowingIntervals,
     ) -> None:
         self._store, self._kinds, self._worker, self._reports = store, kinds, worker, reports

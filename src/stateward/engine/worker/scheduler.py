@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from stateward.aio.polling import wait_for_event
 from stateward.engine.accept.accept import admit_all
 from stateward.engine.errors import NotFound, Refused
 from stateward.engine.kinds import Kinds
@@ -79,11 +80,9 @@ class DueScheduler:
 
     async def _nap(self, pause: float) -> None:
         """Sleep, but not on when somebody may have added what falls due earlier; several such news are one."""
-        try:
-            async with asyncio.timeout(min(max(pause, 0.001), DUE_POLL_MAX_S)):
-                await self.due_changed.wait()
+        if await wait_for_event(self.due_changed, min(max(pause, 0.001), DUE_POLL_MAX_S)):
             await asyncio.sleep(DUE_DEBOUNCE_S)
-        except TimeoutError:
+        else:
             self._tell()
 
 

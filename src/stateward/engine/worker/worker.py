@@ -19,15 +19,16 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from stateward.aio.backoff import GrowingIntervals
+from stateward.aio.supervise import cancel_tasks, supervise
 from stateward.engine.accept.accept import Verdict, accepting
 from stateward.engine.accept.eager_claims import EagerClaims
-from stateward.engine.batching import Batcher
 from stateward.engine.finish.claim_reports import ClaimReport, Ending, Interrupted, NotStarted, Retry
 from stateward.engine.finish.completion import record_claim_reports
 from stateward.engine.handlers import Fenced, Handler, Job, Permanent, WaitingForChildren
 from stateward.engine.kinds import Kinds
 from stateward.engine.recovery import reap_dead_workers, release_worker_claims
 from stateward.engine.requests import Request
+from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.engine.troubles import is_worth_telling
 from stateward.engine.worker.attempt import Attempt, RunningOperation, request_stop, stop_if_superseded
 from stateward.engine.worker.claims import ClaimResult, claim, throttle
@@ -80,7 +81,7 @@ class Worker:
         self._running: dict[Key, RunningOperation] = {}
         self._spares = PrefetchBuffer(ahead)
         self._returns: set[asyncio.Task[None]] = set()
-        self._reports: Batcher[ClaimReport, bool] = Batcher(self._report, chance, patience=lease)
+        self._reports: TransactionBatcher[ClaimReport, bool] = TransactionBatcher(self._report, chance, timeout_s=lease)
         self._claim_lock = asyncio.Lock()  # between a claim's commit and its start, it looks like a stray
         self._claimable, self._recheck_claims = asyncio.Event(), asyncio.Event()
         self._time = DueScheduler(store, kinds, new_id, name, self._retry_on_store_error, self._claimable.set)
@@ -116,14 +117,14 @@ class Worker:
         """Claim nothing more, let what runs end within the grace time, give the rest back."""
         self._unsubscribe()
         self._slots = 0
-        await _cancel_tasks(self._claim_tasks)
+        await cancel_tasks(self._claim_tasks)
         self._return_later(self._spares.release_all())
         if self._running:
             await asyncio.wait(self._tasks(), timeout=self._grace)
-        await _cancel_tasks(self._tasks())
+        await cancel_tasks(self._tasks())
         await asyncio.gather(*self._returns)
         await self._reports.drain()
-        await _cancel_tasks(self._lease_tasks)  # only now: what still ran needed the lease
+        await cancel_tasks(self._lease_tasks)  # only now: what still ran needed the lease
         try:
             await self._release_predecessor(self.name)
         except StoreError as error:
@@ -135,18 +136,9 @@ class Worker:
         return len(self._running)
 
     def _supervise(self, loop: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        """Run a loop, and again should it fail: a worker that keeps its lease and does nothing would be the worst."""
-        name = f"{self.name} {loop.__name__}"
-
-        async def again() -> None:
-            while True:
-                try:
-                    await loop()
-                except Exception:
-                    log.exception("worker %s has failed and goes on", name)
-                    await asyncio.sleep(1.0)
-
-        return asyncio.create_task(again(), name=name)
+        """Start a loop that restarts if it fails: a worker that keeps its lease and does nothing would be the worst."""
+        name = f"worker {self.name} {loop.__name__}"
+        return asyncio.create_task(supervise(name, loop, log), name=name)
 
     async def _release_predecessor(self, name: str) -> None:
         await self._store.transact(lambda tx: release_worker_claims(tx, [name]))
@@ -459,9 +451,3 @@ class Worker:
 
 async def _no_handler(job: Job) -> None:
     raise Permanent(f"no handler here for {job.action!r} of {job.claim.operation.kind}")
-
-
-async def _cancel_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -9,7 +9,7 @@ from stateward.domains.edge.agents.connections import ConnectRequest, ConnectRes
 from stateward.domains.edge.agents.inventory_sync import Inventory, SyncResult, settle
 from stateward.domains.edge.agents.orders import tend
 from stateward.engine import Engine
-from stateward.engine.batching import Batcher
+from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.errors import StatewardError
 from stateward.naming import new_id
 from stateward.store.records import Key
@@ -20,11 +20,11 @@ class ReportBatcher:
 
     def __init__(self, engine: Engine, chance: Random) -> None:
         self._store, self._kinds = engine.store, engine.kinds
-        self._greetings: Batcher[ConnectRequest, ConnectResult] = Batcher(self._greet, chance)
-        self._lists: Batcher[Inventory, SyncResult] = Batcher(self._settle, chance, most=100)
-        self._words: Batcher[AgentMessage, ReportResult] = Batcher(self._hear, chance)
-        self._partings: Batcher[Disconnect, bool] = Batcher(self._part, chance)
-        self._tending: Batcher[Key, AgentOrder | None] = Batcher(self._tend, chance)
+        self._greetings: TransactionBatcher[ConnectRequest, ConnectResult] = TransactionBatcher(self._greet, chance)
+        self._lists: TransactionBatcher[Inventory, SyncResult] = TransactionBatcher(self._settle, chance, max_size=100)
+        self._words: TransactionBatcher[AgentMessage, ReportResult] = TransactionBatcher(self._hear, chance)
+        self._partings: TransactionBatcher[Disconnect, bool] = TransactionBatcher(self._part, chance)
+        self._tending: TransactionBatcher[Key, AgentOrder | None] = TransactionBatcher(self._tend, chance)
 
     async def greet(self, greeting: ConnectRequest) -> ConnectResult:
         """Let an agent in, or not."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from stateward.aio.coalescer import Gatherer, Witness
+from stateward.aio.coalescer import CallCoalescer, CallWitness
 from stateward.domains.mci.provider.evidence import Look, Sight
 from stateward.drivers import (
     CallUnanswered,
@@ -57,11 +57,11 @@ class Cloud:
         self.serves = serves  # for how many seconds a listing serves readers; None: as long as anywhere
         self._tick = tick
         bulk = driver.caps.max_bulk
-        self._creates: Gatherer[MachineSpec, Outcome] = Gatherer(driver.create, bulk)
+        self._creates: CallCoalescer[MachineSpec, Outcome] = CallCoalescer(driver.create, bulk)
         self._deeds = {deed: self._gather(deed, bulk) for deed in MachineAction}
         self._missing: dict[str, float] = {}  # keys that the last complete listing did not have, and since when
         self._silent: dict[str, tuple[float, float, float]] = {}  # keys of which nothing is known: since, until, looks
-        self._firsts: Gatherer[str, Look] = Gatherer(self._first_looks, driver.caps.page_size)
+        self._firsts: CallCoalescer[str, Look] = CallCoalescer(self._first_looks, driver.caps.page_size)
         self._watched: dict[str, list[Waiting]] = defaultdict(list)
         self._joined = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -69,14 +69,14 @@ class Cloud:
         self._latest: MachineListing | None = None
         self._alone_until = 0.0  # the provider has asked to be left alone
 
-    def _gather(self, deed: MachineAction, bulk: int) -> Gatherer[MachineRef, Outcome]:
-        return Gatherer(lambda refs: self.driver.act(deed, refs), bulk)
+    def _gather(self, deed: MachineAction, bulk: int) -> CallCoalescer[MachineRef, Outcome]:
+        return CallCoalescer(lambda refs: self.driver.act(deed, refs), bulk)
 
-    async def create(self, want: MachineSpec, witness: Witness | None = None) -> Outcome:
+    async def create(self, want: MachineSpec, witness: CallWitness | None = None) -> Outcome:
         """Make a machine."""
         return await self._answered(want.key, self._creates.ask(want, witness))
 
-    async def act(self, deed: MachineAction, ref: MachineRef, witness: Witness | None = None) -> Outcome:
+    async def act(self, deed: MachineAction, ref: MachineRef, witness: CallWitness | None = None) -> Outcome:
         """Do something to a machine."""
         return await self._answered(ref.key, self._deeds[deed].ask(ref, witness))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stateward.engine.batching import Batcher
+from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.errors import BadInput, StatewardError
 from stateward.store.errors import NotADatabase, TimedOut, Unavailable, Unfit
 from tests.simulation.loop import VirtualLoop
@@ -37,8 +37,8 @@ class Desk:
             raise self.errors.pop(0)
         return [BadInput("item", item, "positive") if item < 0 else 2 * item for item in items]
 
-    def batcher(self, *, most: int = 500, patience: float = 30.0) -> Batcher[int, int]:
-        return Batcher(self.answer, Random(1), most=most, patience=patience)
+    def batcher(self, *, most: int = 500, patience: float = 30.0) -> TransactionBatcher[int, int]:
+        return TransactionBatcher(self.answer, Random(1), max_size=most, timeout_s=patience)
 
 
 def test_what_comes_while_a_batch_is_written_is_the_next_batch() -> None:

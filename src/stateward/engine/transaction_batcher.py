@@ -1,0 +1,29 @@
+"""Batches of items that are written in one transaction of the store."""
+
+from typing import TypeVar
+
+from stateward.aio.batcher import Batcher
+from stateward.store.errors import StoreError, TimedOut, Unfit
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class TransactionBatcher(Batcher[Item, Answer]):
+    """A batcher whose batches run in the store.
+
+    An unreachable store is tried again. Any other error of a batch, and a value that the store cannot hold (`Unfit`),
+    may be the fault of a single item.
+    """
+
+    def is_retryable(self, error: Exception) -> bool:
+        """Tell whether the store may answer later."""
+        return isinstance(error, StoreError) and error.retry
+
+    def is_caused_by_item(self, error: Exception) -> bool:
+        """Tell whether the error is not one of the store as a whole."""
+        return isinstance(error, Unfit) or not isinstance(error, StoreError)
+
+    def timeout_error(self, message: str) -> Exception:
+        """Return the store's own error for an item that has timed out."""
+        return TimedOut(message)
