@@ -31,7 +31,7 @@ from bench.measure import Timing
 from stateward.agents.messages import Heartbeat, Hello, InventoryEnd, encode
 from stateward.agents.simulation import SimulatedFleet
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
-from stateward.domains.edge.model import ClusterInst, InstanceStatus, text_of
+from stateward.domains.edge.model import ClusterInst, InstanceStatus, to_json
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.lifecycle.explore import Bounds, Faults, explore
 from stateward.store import open_store
@@ -118,8 +118,8 @@ def names() -> list[str]:
 async def furnish(file: Path, each: int) -> None:
     store = open_store(str(file))
     await store.open()
-    spec = text_of(ClusterInst(revision=7))
-    seen = text_of(msgspec.structs.replace(InstanceStatus(7, 0, 7, 7), spec=spec))
+    spec = to_json(ClusterInst(revision=7))
+    seen = to_json(msgspec.structs.replace(InstanceStatus(7, 0, 7, 7), spec=spec))
     for name in names():
         rows = [row(name, CLOUDLET.kind, "Offline", None, "{}", "{}")]
         rows += [row(f"{name}:c{n}", CLUSTERINST.kind, "Ready", name, spec, seen) for n in range(each)]

@@ -12,19 +12,19 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import AgentReport, InventoryEnd, InventoryItem
 from stateward.domains.edge.records.instance_record import (
-    ERRORS,
+    ERROR_STATES,
     InstanceRecord,
     S,
-    after,
-    begun,
-    decided,
-    failed,
-    must_undo,
-    order_of,
-    record_of,
-    undoing,
+    apply_move,
+    begin_operation,
+    begin_undo,
+    decide_event,
+    due_order,
+    enter_error,
+    fenced_fields,
+    needs_undo,
 )
-from stateward.domains.edge.records.reconcile import NOTHING, ReconcileStep, heard, settled
+from stateward.domains.edge.records.reconcile import NOT_LISTED, ReconcileStep, on_inventory_item, on_report
 from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, TIMED_OUT, TRANSITIONAL, Move
 from stateward.lifecycle.explore import Message, Party, Step
 from tests.models.edge_protocol.parties import Bell, Controller, Dialled, Link, Rules, Wish
@@ -50,9 +50,9 @@ class _ControllerSide:
         if now.book.state == S.DELETE_PREPARE:
             yield from self._decided(now, "prepared", CONTROLLER)
             yield from self._decided(now, "in use", CONTROLLER)
-        if must_undo(now.book):
-            yield self._became(now, undoing(self.rules, now.book), "begins the undo")
-        order = order_of(now.book, now.link.connection)
+        if needs_undo(now.book):
+            yield self._became(now, begin_undo(self.rules, now.book), "begins the undo")
+        order = due_order(now.book, now.link.connection)
         if order is not None and now.link.settled and not now.link.sent:
             yield Step(_with(now, sent=True), f"sends {order}", (Message(AGENT, order),))
 
@@ -69,33 +69,33 @@ class _ControllerSide:
             case InventoryItem() | InventoryEnd():
                 return self._listed(now, word)
             case AgentReport():
-                return (self._turned(now, heard(self.rules, now.book, word)),)
+                return (self._turned(now, on_report(self.rules, now.book, word)),)
 
     def moot(self, now: Controller, word: InventoryItem | InventoryEnd | AgentReport) -> bool:
         if isinstance(word, AgentReport):
-            return self.rules.fence(record_of(now.book), word) is not None
+            return self.rules.fence(fenced_fields(now.book), word) is not None
         return not self.rules.heeds(now.link, word)
 
     def _wished(self, now: Controller, wish: Wish) -> Steps:
-        move = decided(self.rules, replace(now.book, facts=wish.facts), wish.event, wish.actor)
+        move = decide_event(self.rules, replace(now.book, facts=wish.facts), wish.event, wish.actor)
         if not isinstance(move, Move):
             return ()
-        return (self._became(now, begun(now.book, move, wish.facts), wish.event),)
+        return (self._became(now, begin_operation(now.book, move, wish.facts), wish.event),)
 
     def _decided(self, now: Controller, event: str, actor: str) -> Steps:
-        move = decided(self.rules, now.book, event, actor)
+        move = decide_event(self.rules, now.book, event, actor)
         if not isinstance(move, Move):
             return ()
         # The clock ends an operation without knowing of undos: that one begins in a step of its own.
-        late = actor == CLOCK and move.target in ERRORS
-        book = failed(now.book, move.target) if late else after(self.rules, now.book, move)
+        late = actor == CLOCK and move.target in ERROR_STATES
+        book = enter_error(now.book, move.target) if late else apply_move(self.rules, now.book, move)
         return (self._became(now, book, event),)
 
     def _turned(self, now: Controller, turn: ReconcileStep) -> Step[Controller]:
-        if turn.again or turn.at_work:
-            return Step(_with(now, sent=turn.at_work), turn.note)
+        if turn.must_resend or turn.is_working:
+            return Step(_with(now, sent=turn.is_working), turn.note)
         if turn.book == now.book:
-            return Step(now, turn.note, breach=ORPHAN if turn.orphan else None)
+            return Step(now, turn.note, breach=ORPHAN if turn.is_orphan else None)
         return self._became(now, turn.book, turn.note)
 
     def _became(self, now: Controller, book: InstanceRecord, why: str) -> Step[Controller]:
@@ -127,9 +127,9 @@ class _ControllerSide:
     def _settled_if_listed(self, now: Controller, note: str) -> Step[Controller]:
         if not self.rules.listed(now.link):
             return Step(now, note)
-        item = now.link.items[0] if now.link.items else NOTHING
+        item = now.link.items[0] if now.link.items else NOT_LISTED
         listed = replace(now, link=Link(now.link.connection, settled=True))
-        return self._turned(listed, settled(self.rules, now.book, item))
+        return self._turned(listed, on_inventory_item(self.rules, now.book, item))
 
 
 def _left_by_crash(now: Controller) -> Iterable[Controller]:
@@ -137,7 +137,7 @@ def _left_by_crash(now: Controller) -> Iterable[Controller]:
 
 
 def _retried(now: Controller) -> Steps:
-    if now.book.state in ERRORS and now.book.operation and now.link.sent:
+    if now.book.state in ERROR_STATES and now.book.operation and now.link.sent:
         return (Step(_with(now, sent=False), "will send the undo again"),)
     return ()
 

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from stateward.agents.messages import InventoryEnd, InventoryItem
-from stateward.domains.edge.records.instance_record import ERRORS, InstanceRecord, S, must_undo
+from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord, S, needs_undo
 from stateward.lifecycle import AGENT, CLOCK, CONTROLLER, USER
 from stateward.lifecycle.explore import NETWORK, Claim, Message, Party, Protocol, Step
 from tests.models.edge_protocol.agent_side import agent_party
@@ -76,7 +76,7 @@ def _missing_is_true(controller: Controller, agent: Agent) -> bool:
 
 def _at_rest(controller: Controller, agent: Agent, flying: tuple[Message, ...]) -> bool:
     book, link = controller.book, controller.link
-    left = book.state in ERRORS and not book.operation and not must_undo(book)
+    left = book.state in ERROR_STATES and not book.operation and not needs_undo(book)
     still = left or book.state in (S.READY, S.NOT_PRESENT)
     return still and link.settled and link.connection == agent.mind.connection and _idle(agent) and not flying
 

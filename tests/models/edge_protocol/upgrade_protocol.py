@@ -21,11 +21,11 @@ from stateward.domains.edge.records.agent_upgrade import (
     C,
     CloudletEvent,
     SlotsUpdate,
-    departed,
-    greeted,
-    hangs_up,
-    said,
-    upgrade_due,
+    is_upgrade_due,
+    must_disconnect,
+    on_agent_report,
+    on_connect,
+    on_disconnect,
 )
 from stateward.lifecycle import ADMIN, AGENT, CLOCK, CONTROLLER, NO_FACTS, TIMED_OUT, USER, Move, decide
 from stateward.lifecycle.explore import NETWORK, Claim, Message, Party, Protocol, Step
@@ -105,7 +105,7 @@ Gather: TypeAlias = Callable[[AgentSlots, int, str], SlotsUpdate | AgentRejectio
 
 
 def upgrade_protocol(
-    asks: int = 1, *, patient: bool = False, late_starts: int = 0, gathered: Gather = agent_upgrade.gathered
+    asks: int = 1, *, patient: bool = False, late_starts: int = 0, gathered: Gather = agent_upgrade.on_inventory
 ) -> Protocol:
     """Return the protocol of an upgrade; with `patient`, nobody counts on the clock."""
     parties = (_controller(gathered), _machine(), _user(asks), _clock(patient, late_starts))
@@ -128,7 +128,7 @@ def _controller(gathered: Gather) -> Party[Office]:
             case Gathered():
                 return _judged(now, gathered(now.seat, word.notify, word.version))
             case Said():
-                return _judged(now, said(now.seat, word.notify, OLD, word.word, word.operation))
+                return _judged(now, on_agent_report(now.seat, word.notify, OLD, word.word, word.operation))
         return _asked(now, word)
 
     return Party(CONTROLLER, Office(), _orders, hears, _forgotten, moot=_moot_to_controller)
@@ -139,27 +139,27 @@ def _forgotten(now: Office) -> Iterable[Office]:
 
 
 def _moot_to_controller(now: Office, word: Gathered | Said) -> bool:
-    return word.notify not in (now.seat.serving, now.seat.heir) and word.notify <= now.seat.issued
+    return word.notify not in (now.seat.serving, now.seat.successor) and word.notify <= now.seat.issued
 
 
 def _orders(now: Office) -> Iterator[Step[Office]]:
     for notify in sorted(now.lines):
-        if hangs_up(now.seat, notify):
+        if must_disconnect(now.seat, notify):
             yield Step(replace(now, lines=now.lines - {notify}), f"closes connection {notify}")
-    for notify in sorted({now.seat.serving, now.seat.heir} - now.lines - {0}):
-        yield _moved(now, departed(now.seat, notify), f"misses connection {notify}")
-    if upgrade_due(now.seat, now.seat.serving) and now.seat.serving in now.lines and now.sent != now.seat.serving:
+    for notify in sorted({now.seat.serving, now.seat.successor} - now.lines - {0}):
+        yield _moved(now, on_disconnect(now.seat, notify), f"misses connection {notify}")
+    if is_upgrade_due(now.seat, now.seat.serving) and now.seat.serving in now.lines and now.sent != now.seat.serving:
         order = Start(now.seat.operation, now.seat.serving)
         yield Step(replace(now, sent=now.seat.serving), "sends the order", (Message(AGENT, order),))
 
 
 def _dialled(now: Office, dial: Dial) -> Steps:
-    found = greeted(now.seat, dial.version, dial.heir)
+    found = on_connect(now.seat, dial.version, dial.heir)
     if dial.connection in now.lines or isinstance(found, AgentRejection) != dial.unwanted:
         return ()
     if isinstance(found, AgentRejection):
         return (Step(now, f"turns it away, {found}"),)
-    moved = _moved(replace(now, lines=now.lines | {found.seat.issued}), found, f"welcomes it as {found.role}")
+    moved = _moved(replace(now, lines=now.lines | {found.slots.issued}), found, f"welcomes it as {found.role}")
     if moved.state.seat.state == C.INIT:  # the acknowledgement is in the same write
         moved = _moved(moved.state, SlotsUpdate(moved.state.seat, CloudletEvent("acknowledge", CONTROLLER)), moved.note)
     return (moved,)
@@ -171,15 +171,15 @@ def _judged(now: Office, found: SlotsUpdate | AgentRejection) -> Steps:
 
 def _asked(now: Office, word: str) -> Steps:
     actor = {"upgrade": USER, "fix": ADMIN, TIMED_OUT: CLOCK, LATE_START: CLOCK}[word]
-    if actor == CLOCK and now.seat.upgrading != (word == TIMED_OUT):
+    if actor == CLOCK and now.seat.is_upgrading != (word == TIMED_OUT):
         return ()
-    facts = frozenset({UPGRADE}) if now.seat.upgrading else NO_FACTS
+    facts = frozenset({UPGRADE}) if now.seat.is_upgrading else NO_FACTS
     if now.seat.serving:
         facts |= {SERVED}
     move = _decided(now.seat, CloudletEvent(TIMED_OUT if actor == CLOCK else word, actor, facts))
     if not isinstance(move, Move):
         return ()
-    seat = replace(now.seat, state=move.target, upgrading=word == "upgrade", heir=0)
+    seat = replace(now.seat, state=move.target, is_upgrading=word == "upgrade", successor=0)
     if word == "upgrade":
         seat = replace(seat, operation=seat.operation + 1, target=NEW)
     return (Step(replace(now, seat=seat, sent=0), f"{word}, {seat.state}"),)
@@ -187,12 +187,12 @@ def _asked(now: Office, word: str) -> Steps:
 
 def _moved(now: Office, found: SlotsUpdate, note: str) -> Step[Office]:
     if found.event is None:
-        return Step(replace(now, seat=found.seat), note)
+        return Step(replace(now, seat=found.slots), note)
     move = _decided(now.seat, found.event)
     if not isinstance(move, Move):
-        return Step(replace(now, seat=replace(found.seat, upgrading=now.seat.upgrading)), f"{note}, no move")
-    done = now.succeeded or (now.seat.upgrading and move.target == C.READY)
-    after = replace(now, seat=replace(found.seat, state=move.target), succeeded=done)
+        return Step(replace(now, seat=replace(found.slots, is_upgrading=now.seat.is_upgrading)), f"{note}, no move")
+    done = now.succeeded or (now.seat.is_upgrading and move.target == C.READY)
+    after = replace(now, seat=replace(found.slots, state=move.target), succeeded=done)
     return Step(after, f"{note}, {move.target}")
 
 

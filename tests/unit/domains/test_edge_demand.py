@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stateward.domains.edge.model import AppStatus, AutoprovSpec, AutoscaleSpec
-from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes, interval, planned
+from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes, plan_deployment, record_interval
 
 POLICY = AutoscaleSpec(min=2, max=8, cpu=100.0, mem=50.0)
 LOADS = st.floats(0, 5000, allow_nan=False)
@@ -62,28 +62,28 @@ def members(*cloudlets: str) -> tuple[str, ...]:
 
 def test_an_app_is_deployed_after_enough_intervals_in_a_row() -> None:
     marks = AppStatus(members("a"))
-    marks = interval(PROV, marks, {"b": 10, "c": 9})
-    assert planned(PROV, marks, CLOUDLETS).deploy == ()
-    marks = interval(PROV, marks, {"b": 11, "c": 10})
-    assert planned(PROV, marks, CLOUDLETS).deploy == ("b",)
-    marks = interval(PROV, marks, {"c": 10})
-    assert planned(PROV, marks, CLOUDLETS).deploy == ("c",)
+    marks = record_interval(PROV, marks, {"b": 10, "c": 9})
+    assert plan_deployment(PROV, marks, CLOUDLETS).deploy == ()
+    marks = record_interval(PROV, marks, {"b": 11, "c": 10})
+    assert plan_deployment(PROV, marks, CLOUDLETS).deploy == ("b",)
+    marks = record_interval(PROV, marks, {"c": 10})
+    assert plan_deployment(PROV, marks, CLOUDLETS).deploy == ("c",)
 
 
 def test_what_is_on_an_offline_cloudlet_is_replaced_up_to_the_most() -> None:
-    assert planned(PROV, AppStatus(members("a")), ["b", "c"]).deploy == ("b",)
-    assert planned(PROV, AppStatus(members("a", "b", "c")), ["d"]).deploy == ()
+    assert plan_deployment(PROV, AppStatus(members("a")), ["b", "c"]).deploy == ("b",)
+    assert plan_deployment(PROV, AppStatus(members("a", "b", "c")), ["d"]).deploy == ()
 
 
 def test_what_is_astray_is_removed_and_what_is_idle_down_to_the_least() -> None:
     marks = AppStatus(members("a", "b", "z"), low={"a": 5, "b": 5})
-    assert planned(PROV, marks, [*CLOUDLETS, "z"]).remove == (*members("z"), *members("a"))
+    assert plan_deployment(PROV, marks, [*CLOUDLETS, "z"]).remove == (*members("z"), *members("a"))
 
 
 def test_a_cloudlet_where_a_create_failed_is_avoided_until_the_next_interval() -> None:
     marks = AppStatus(high={"a": 5}, avoided=("a",))
-    assert "a" not in planned(PROV, marks, CLOUDLETS).deploy
-    assert "a" in planned(PROV, interval(PROV, marks, {"a": 50}), CLOUDLETS).deploy
+    assert "a" not in plan_deployment(PROV, marks, CLOUDLETS).deploy
+    assert "a" in plan_deployment(PROV, record_interval(PROV, marks, {"a": 50}), CLOUDLETS).deploy
 
 
 NAMES = st.sampled_from(CLOUDLETS)
@@ -92,14 +92,14 @@ NAMES = st.sampled_from(CLOUDLETS)
 def test_a_lower_max_is_reached_and_those_go_first_that_do_not_serve() -> None:
     marks = AppStatus(members("a", "b", "c", "d"), low={"b": 3, "c": 1})
     one = replace(PROV, max=1)
-    assert planned(one, marks, CLOUDLETS).remove == members("b", "c", "a")
-    assert planned(one, marks, ["a", "b", "c"], members("c")).remove == members("c", "d", "b")
-    assert planned(one, replace(marks, leaving=members("b", "c", "d")), CLOUDLETS).remove == ()
+    assert plan_deployment(one, marks, CLOUDLETS).remove == members("b", "c", "a")
+    assert plan_deployment(one, marks, ["a", "b", "c"], members("c")).remove == members("c", "d", "b")
+    assert plan_deployment(one, replace(marks, leaving=members("b", "c", "d")), CLOUDLETS).remove == ()
 
 
 def test_what_is_missing_does_not_serve_and_is_replaced() -> None:
-    assert planned(PROV, AppStatus(members("a")), CLOUDLETS).deploy == ()
-    assert planned(PROV, AppStatus(members("a")), CLOUDLETS, members("a")).deploy == ("b",)
+    assert plan_deployment(PROV, AppStatus(members("a")), CLOUDLETS).deploy == ()
+    assert plan_deployment(PROV, AppStatus(members("a")), CLOUDLETS, members("a")).deploy == ("b",)
 
 
 @given(
@@ -115,7 +115,7 @@ def test_a_plan_never_leads_beyond_the_limits(
     low: dict[str, int],
 ) -> None:
     marks = AppStatus(members(*sorted(present)), members(*sorted(present & leaving)), high, low)
-    plan = planned(PROV, marks, online, members(*missing))
+    plan = plan_deployment(PROV, marks, online, members(*missing))
     assert len(marks.members) + len(plan.deploy) <= max(PROV.max, len(marks.members))
     assert not {one.partition(":")[0] for one in marks.members} & set(plan.deploy)
     assert set(plan.deploy) <= online

@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, ClusterInstState
-from stateward.domains.edge.records.instance_record import ASKED, InstanceRecord, order_of
+from stateward.domains.edge.records.instance_record import ACTION_BY_STATE, InstanceRecord, due_order
 from stateward.domains.edge.records.report_fencing import (
     AgentReport,
     FencedFields,
     RejectedReport,
     RejectionReason,
-    guard,
+    check_report,
 )
 from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Reason, Refusal, State
 
@@ -57,7 +57,7 @@ def allowed(lifecycle: Lifecycle, state: State, word: str) -> State | None:
 def test_only_a_current_report_that_the_table_allows_counts_and_nothing_ever_raises(lifecycle: Lifecycle) -> None:
     counted = 0
     for one, report in everything(lifecycle):
-        verdict = guard(lifecycle, one, report)
+        verdict = check_report(lifecycle, one, report)
         target = allowed(lifecycle, one.state, report.event) if current(one, report) else None
         if target is not None:
             assert isinstance(verdict, Move), (one, report)
@@ -72,7 +72,7 @@ def test_only_a_current_report_that_the_table_allows_counts_and_nothing_ever_rai
 @pytest.mark.parametrize("lifecycle", [CLUSTERINST, APPINST], ids=lambda one: one.kind)
 def test_every_report_that_is_not_current_is_rejected_with_the_first_reason_that_applies(lifecycle: Lifecycle) -> None:
     for one, report in everything(lifecycle):
-        verdict = guard(lifecycle, one, report)
+        verdict = check_report(lifecycle, one, report)
         if report.notify != NOW:
             why = RejectionReason.OLD_NOTIFY if report.notify == BEFORE else RejectionReason.FOREIGN_NOTIFY
         elif one.operation is None:
@@ -92,13 +92,13 @@ def test_every_report_that_is_not_current_is_rejected_with_the_first_reason_that
 
 
 def test_a_late_creating_after_ready_is_rejected_for_nothing_is_under_way() -> None:
-    verdict = guard(CLUSTERINST, record(S.READY, None), AgentReport("creating", BEFORE, BEFORE, NOW))
+    verdict = check_report(CLUSTERINST, record(S.READY, None), AgentReport("creating", BEFORE, BEFORE, NOW))
     assert isinstance(verdict, RejectedReport)
     assert verdict.why is RejectionReason.NOTHING_UNDER_WAY
 
 
 def test_a_ready_sent_again_while_an_update_is_requested_is_rejected() -> None:
-    verdict = guard(CLUSTERINST, record(S.UPDATE_REQUESTED), AgentReport("ready", BEFORE, BEFORE, NOW))
+    verdict = check_report(CLUSTERINST, record(S.UPDATE_REQUESTED), AgentReport("ready", BEFORE, BEFORE, NOW))
     assert isinstance(verdict, RejectedReport)
     assert str(verdict) == (
         "report 'ready' (operation 6, generation 6, notify 7) is rejected, stale operation: "
@@ -107,51 +107,51 @@ def test_a_ready_sent_again_while_an_update_is_requested_is_rejected() -> None:
 
 
 def test_a_missed_creating_is_no_reason_to_doubt_a_ready() -> None:
-    verdict = guard(CLUSTERINST, record(S.CREATE_REQUESTED), AgentReport("ready", NOW, NOW, NOW))
+    verdict = check_report(CLUSTERINST, record(S.CREATE_REQUESTED), AgentReport("ready", NOW, NOW, NOW))
     assert isinstance(verdict, Move)
     assert verdict.target == S.READY
 
 
 def test_progress_may_be_reported_again_and_again() -> None:
-    verdict = guard(CLUSTERINST, record(S.CREATING), AgentReport("creating", NOW, NOW, NOW))
+    verdict = check_report(CLUSTERINST, record(S.CREATING), AgentReport("creating", NOW, NOW, NOW))
     assert isinstance(verdict, Move)
     assert (verdict.target, verdict.meaning) == (S.CREATING, Meaning.STEP)
 
 
 def test_a_current_word_that_does_not_fit_the_state_is_refused_and_says_what_would() -> None:
-    verdict = guard(CLUSTERINST, record(S.CREATING), AgentReport("deleted", NOW, NOW, NOW))
+    verdict = check_report(CLUSTERINST, record(S.CREATING), AgentReport("deleted", NOW, NOW, NOW))
     assert isinstance(verdict, Refusal)
     assert verdict.reason is Reason.IN_TRANSITION
     assert verdict.allowed_to(AGENT) == ("creating", "ready", "create error")
 
 
 def test_an_agent_may_not_say_what_is_the_users_to_say() -> None:
-    verdict = guard(CLUSTERINST, record(S.READY), AgentReport("update", NOW, NOW, NOW))
+    verdict = check_report(CLUSTERINST, record(S.READY), AgentReport("update", NOW, NOW, NOW))
     assert isinstance(verdict, Refusal)
     assert verdict.reason is Reason.NOT_YOURS
 
 
 def test_the_agents_confirmation_of_an_undo_is_the_controllers_undone() -> None:
-    verdict = guard(CLUSTERINST, record(S.UPDATE_ERROR), AgentReport("ready", NOW, NOW, NOW))
+    verdict = check_report(CLUSTERINST, record(S.UPDATE_ERROR), AgentReport("ready", NOW, NOW, NOW))
     assert isinstance(verdict, Move)
     assert (verdict.event, verdict.actor, verdict.target) == ("undone", CONTROLLER, S.READY)
 
 
 def test_a_late_ready_of_the_update_that_failed_does_not_confirm_its_undo() -> None:
-    verdict = guard(CLUSTERINST, record(S.UPDATE_ERROR), AgentReport("ready", BEFORE, NOW, NOW))
+    verdict = check_report(CLUSTERINST, record(S.UPDATE_ERROR), AgentReport("ready", BEFORE, NOW, NOW))
     assert isinstance(verdict, RejectedReport)
     assert verdict.why is RejectionReason.STALE_OPERATION
 
 
 def test_an_override_of_the_operation_turns_an_agents_error_into_success() -> None:
     report = AgentReport("create error", NOW, NOW, NOW)
-    verdict = guard(CLUSTERINST, record(S.CREATING), report, frozenset({IGNORE_AGENT_ERRORS}))
+    verdict = check_report(CLUSTERINST, record(S.CREATING), report, frozenset({IGNORE_AGENT_ERRORS}))
     assert isinstance(verdict, Move)
     assert verdict.target == S.READY
 
 
-@pytest.mark.parametrize("state", ASKED)
+@pytest.mark.parametrize("state", ACTION_BY_STATE)
 def test_an_agent_is_not_asked_for_what_is_to_be_done_without_it(state: State) -> None:
     book = InstanceRecord(state, operation=NOW, generation=NOW, confirmed=NOW)
-    assert order_of(book, 1) is not None
-    assert order_of(replace(book, facts=frozenset({IGNORE_AGENT})), 1) is None
+    assert due_order(book, 1) is not None
+    assert due_order(replace(book, facts=frozenset({IGNORE_AGENT})), 1) is None

@@ -6,15 +6,15 @@ from msgspec.structs import replace
 from stateward.agents.messages import AgentOrder, InventoryItem, fulfils
 from stateward.agents.order_admission import OrderVerdict
 from stateward.domains.edge.lifecycle import CLUSTERINST, ClusterInstState
-from stateward.domains.edge.records.instance_record import TRIES, InstanceRecord
-from stateward.domains.edge.records.reconcile import NOTHING, settled
+from stateward.domains.edge.records.instance_record import MAX_TRIES, InstanceRecord
+from stateward.domains.edge.records.reconcile import NOT_LISTED, on_inventory_item
 from stateward.domains.edge.records.report_fencing import (
     AgentReport,
     FencedFields,
     RejectedReport,
     RejectionReason,
+    evaluate,
     fence,
-    weigh,
 )
 from stateward.lifecycle import AGENT, CONTROLLER, Lifecycle, Meaning, Move, Refusal, declare
 from stateward.lifecycle.explore import Bounds, Claim, Exploration, Faults, Protocol, Violation, Wrong, explore
@@ -150,7 +150,7 @@ def at_its_word(
     words = {"creating": S.CREATING, "updating": S.UPDATING, "deleting": S.DELETING, "ready": S.READY}
     if report.event in words:
         return Move(record.state, report.event, AGENT, words[report.event], Meaning.STEP)
-    return weigh(lifecycle, record, report, facts)
+    return evaluate(lifecycle, record, report, facts)
 
 
 def instead(wrong: OrderVerdict, *of: OrderVerdict) -> Rules:
@@ -208,7 +208,7 @@ def test_the_generation_alone_does_not_tell_an_operation_from_its_undo() -> None
 
 
 def test_an_agent_taken_at_its_word_makes_moves_that_the_table_does_not_have() -> None:
-    assert what(found(CREATED, LOSSY, Rules(weigh=at_its_word))) == (Wrong.BREACH, ILLEGAL)
+    assert what(found(CREATED, LOSSY, Rules(evaluate=at_its_word))) == (Wrong.BREACH, ILLEGAL)
 
 
 def test_an_agent_that_does_not_know_its_operations_does_the_work_twice() -> None:
@@ -286,7 +286,7 @@ def test_an_undo_that_is_not_sent_again_is_lost_for_ever_because_an_error_state_
 
 
 def test_an_undo_under_the_id_of_what_failed_is_never_done_by_an_agent_that_did_it_late() -> None:
-    violation = found(CREATED, Faults(), Rules(undo=lambda book: book.issued))
+    violation = found(CREATED, Faults(), Rules(number_undo=lambda book: book.issued))
     assert what(violation) == (Wrong.NO_REST, AT_REST)
 
 
@@ -314,17 +314,17 @@ def test_what_never_was_ready_is_undone_by_its_removal() -> None:
 @pytest.mark.parametrize(
     ("state", "item", "error"),
     [
-        (S.CREATING, NOTHING, S.CREATE_ERROR),
+        (S.CREATING, NOT_LISTED, S.CREATE_ERROR),
         (S.UPDATING, InventoryItem(0, 1, True, 1), S.UPDATE_ERROR),
         (S.DELETING, InventoryItem(0, 2, True, 1), S.DELETE_ERROR),
     ],
 )
 def test_work_that_the_agent_loses_each_time_is_given_up_and_undone(state: S, item: InventoryItem, error: S) -> None:
     rules, book = Rules(), InstanceRecord(state, operation=2, generation=2, confirmed=1, issued=2, notify=1)
-    for _ in range(TRIES - 1):
-        turn = settled(rules, book, item)
+    for _ in range(MAX_TRIES - 1):
+        turn = on_inventory_item(rules, book, item)
         assert (turn.move, turn.book) == (None, replace(book, tries=book.tries + 1))
         book = turn.book
-    turn = settled(rules, book, item)
+    turn = on_inventory_item(rules, book, item)
     assert turn.move is not None
     assert (turn.move.event, turn.book.state, turn.book.operation) == ("give up", error, 3)

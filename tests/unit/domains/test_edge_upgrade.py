@@ -9,12 +9,12 @@ from stateward.domains.edge.records.agent_upgrade import (
     C,
     CloudletEvent,
     SlotsUpdate,
-    departed,
-    gathered,
-    greeted,
-    hangs_up,
     is_held,
-    said,
+    must_disconnect,
+    on_agent_report,
+    on_connect,
+    on_disconnect,
+    on_inventory,
 )
 from stateward.lifecycle import AGENT, CONTROLLER
 from stateward.lifecycle.explore import Bounds, Faults, Wrong, explore
@@ -30,8 +30,8 @@ from tests.models.edge_protocol.upgrade_protocol import (
 BOUNDS = Bounds(copies=1)
 BOTH: dict[str, int] = {AGENT: 1, CONTROLLER: 1}
 READY = AgentSlots(C.READY, OLD, serving=4, issued=4)
-ASKED = AgentSlots(C.UPDATE_REQUESTED, OLD, NEW, upgrading=True, operation=7, serving=4, issued=4)
-AGREED = AgentSlots(C.INIT_OK, OLD, NEW, upgrading=True, operation=7, serving=4, heir=5, issued=5)
+ASKED = AgentSlots(C.UPDATE_REQUESTED, OLD, NEW, is_upgrading=True, operation=7, serving=4, issued=4)
+AGREED = AgentSlots(C.INIT_OK, OLD, NEW, is_upgrading=True, operation=7, serving=4, successor=5, issued=5)
 LEFT = AgentSlots(C.UPDATE_ERROR, OLD, NEW, operation=7, serving=4, issued=5)
 
 
@@ -53,8 +53,8 @@ def test_an_upgrade_ends_well_or_is_left_whatever_happens(asks: int, late: int, 
 
 def test_a_ready_of_the_old_version_must_not_end_an_upgrade() -> None:
     def any_version(seat: AgentSlots, notify: int, version: str) -> SlotsUpdate | AgentRejection:
-        right = gathered(seat, notify, version)
-        if seat.upgrading and isinstance(right, SlotsUpdate) and right.event is None:
+        right = on_inventory(seat, notify, version)
+        if seat.is_upgrading and isinstance(right, SlotsUpdate) and right.event is None:
             return SlotsUpdate(seat, CloudletEvent("ready", "new agent", frozenset({"upgrading"})))
         return right
 
@@ -71,54 +71,54 @@ def test_without_the_clock_an_upgrade_whose_agents_are_both_silent_waits_for_eve
 
 
 def test_a_connection_gets_a_number_that_only_grows() -> None:
-    first = greeted(READY, OLD)
+    first = on_connect(READY, OLD)
     assert isinstance(first, SlotsUpdate)
-    assert (first.seat.issued, first.seat.serving) == (5, 5)
+    assert (first.slots.issued, first.slots.serving) == (5, 5)
     assert first.event == CloudletEvent("start", AGENT)
 
 
 def test_in_an_upgrade_init_counts_only_from_the_new_version() -> None:
-    heir = greeted(ASKED, NEW, 7)
+    heir = on_connect(ASKED, NEW, 7)
     assert isinstance(heir, SlotsUpdate)
-    assert (heir.role, heir.event, heir.seat.serving) == ("heir", CloudletEvent("acknowledge", CONTROLLER), 4)
-    back = greeted(ASKED, OLD)
+    assert (heir.role, heir.event, heir.slots.serving) == ("heir", CloudletEvent("acknowledge", CONTROLLER), 4)
+    back = on_connect(ASKED, OLD)
     assert isinstance(back, SlotsUpdate)
     assert (back.role, back.event) == ("serving", None)
-    assert greeted(ASKED, "v3") is AgentRejection.FOREIGN
+    assert on_connect(ASKED, "v3") is AgentRejection.FOREIGN
 
 
 def test_an_heir_of_an_upgrade_that_is_over_is_turned_away() -> None:
-    assert greeted(LEFT, NEW, 7) is AgentRejection.GIVEN_UP
-    assert greeted(READY, NEW, 7) is AgentRejection.GIVEN_UP
-    assert greeted(ASKED, NEW, 6) is AgentRejection.GIVEN_UP
+    assert on_connect(LEFT, NEW, 7) is AgentRejection.GIVEN_UP
+    assert on_connect(READY, NEW, 7) is AgentRejection.GIVEN_UP
+    assert on_connect(ASKED, NEW, 6) is AgentRejection.GIVEN_UP
 
 
 def test_a_cloudlet_that_is_being_deleted_lets_its_agent_in_for_what_is_left_to_do() -> None:
-    back = greeted(AgentSlots(C.DELETE_PREPARE, OLD, issued=4), OLD)
+    back = on_connect(AgentSlots(C.DELETE_PREPARE, OLD, issued=4), OLD)
     assert back == SlotsUpdate(AgentSlots(C.DELETE_PREPARE, OLD, issued=5, serving=5))
-    assert gathered(back.seat, 5, OLD) == back
+    assert on_inventory(back.slots, 5, OLD) == back
 
 
 def test_the_acknowledgement_counts_only_from_the_old_version_and_for_this_upgrade() -> None:
-    word = said(ASKED, 4, OLD, UPGRADING, 7)
+    word = on_agent_report(ASKED, 4, OLD, UPGRADING, 7)
     assert isinstance(word, SlotsUpdate)
     assert word.event == CloudletEvent(UPGRADING, "old agent")
-    assert said(ASKED, 4, OLD, UPGRADING, 6) is AgentRejection.OTHER_UPGRADE
-    assert said(AGREED, 5, NEW, UPGRADE_FAILED, 7) is AgentRejection.OTHER_VERSION
-    assert said(ASKED, 3, OLD, UPGRADING, 7) is AgentRejection.OLD_CONNECTION
+    assert on_agent_report(ASKED, 4, OLD, UPGRADING, 6) is AgentRejection.OTHER_UPGRADE
+    assert on_agent_report(AGREED, 5, NEW, UPGRADE_FAILED, 7) is AgentRejection.OTHER_VERSION
+    assert on_agent_report(ASKED, 3, OLD, UPGRADING, 7) is AgentRejection.OLD_CONNECTION
 
 
 def test_a_connection_that_is_gone_makes_the_cloudlet_offline_unless_a_newer_one_is_there() -> None:
-    assert departed(READY, 4).event == CloudletEvent("disconnected", CONTROLLER)
-    assert departed(READY, 3) == SlotsUpdate(READY)
-    assert departed(AGREED, 5).seat.heir == 0
-    assert departed(AGREED, 4).event is None
+    assert on_disconnect(READY, 4).event == CloudletEvent("disconnected", CONTROLLER)
+    assert on_disconnect(READY, 3) == SlotsUpdate(READY)
+    assert on_disconnect(AGREED, 5).slots.successor == 0
+    assert on_disconnect(AGREED, 4).event is None
 
 
 def test_a_connection_that_is_not_current_is_closed() -> None:
-    assert hangs_up(READY, 3)
-    assert not hangs_up(READY, 4)
-    assert hangs_up(AgentSlots(C.OFFLINE, OLD, serving=4, issued=4), 4)
+    assert must_disconnect(READY, 3)
+    assert not must_disconnect(READY, 4)
+    assert must_disconnect(AgentSlots(C.OFFLINE, OLD, serving=4, issued=4), 4)
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,9 @@ def _agent(office: AgentHub, town: str, chance: Random) -> Agent:
 
 
 async def _set_up(service: Service) -> None:
-    await service.define(NS, FLAVOR.kind, "small", FlavorSpec("small"), BY)
+    await service.put_record(NS, FLAVOR.kind, "small", FlavorSpec("small"), BY)
     for name, command in APPS.items():
-        await service.define(NS, APP.kind, name, AppSpec(command), BY)
+        await service.put_record(NS, APP.kind, name, AppSpec(command), BY)
     for town in TOWNS:
         with suppress(Denied):
             await service.create_cloudlet(NS, town, CloudletSpec(), BY)

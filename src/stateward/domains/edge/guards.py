@@ -32,19 +32,19 @@ from stateward.domains.edge.lifecycle import (
     SERVED,
 )
 from stateward.domains.edge.lookups import (
-    GOING,
+    DELETING_STATES,
     NOT_PRESENT,
-    apps_in,
-    holder_of,
-    in_motion,
-    maybe_at,
-    object_at,
-    on_cloudlet,
-    open_cloudlet,
+    apps_in_cluster,
+    current_operation,
+    find_object,
+    get_object,
+    get_open_cloudlet,
+    is_in_transition,
+    list_instances,
 )
 from stateward.domains.edge.model import (
-    AUTO,
-    INSTANCES,
+    AUTOCLUSTER_PREFIX,
+    INSTANCE_LIFECYCLES,
     VERSION,
     AppInst,
     AppSpec,
@@ -53,22 +53,22 @@ from stateward.domains.edge.model import (
     ClusterInst,
     FlavorSpec,
     InstanceStatus,
-    book_of,
-    checked_parts,
-    cloudlet_marks,
+    cloudlet_status,
     cluster_id,
-    kept,
-    marks_of,
-    merged,
-    plain,
+    instance_record,
+    instance_status,
+    local_name,
+    merge_spec,
+    parse_instance_id,
+    read_spec,
     record_id,
-    spec_of,
-    text_of,
-    thing_of,
+    to_builtins,
+    to_json,
+    updated_status,
 )
-from stateward.domains.edge.policy.app_members import joined, leaving
-from stateward.domains.edge.policy.cluster_reservation import reserve
-from stateward.domains.edge.records.instance_record import begun
+from stateward.domains.edge.policy.app_members import add_member, mark_leaving
+from stateward.domains.edge.policy.cluster_reservation import reserve_cluster
+from stateward.domains.edge.records.instance_record import begin_operation
 from stateward.domains.edge.references import check_references
 from stateward.engine import NotFound, Request
 from stateward.engine.transitions import journal
@@ -77,13 +77,13 @@ from stateward.errors import BadInput
 from stateward.lifecycle import ADMIN, Move, decide
 from stateward.store.records import Object
 
-BEGINNINGS = ("create", "update", "re-create", "delete", "expire")
-REMOVALS = ("delete", "expire")
-FIXED = ("flavor", "size", "organization", "reservable")
+GUARDED_ACTIONS = ("create", "update", "re-create", "delete", "expire")
+DELETE_ACTIONS = ("delete", "expire")
+IMMUTABLE_FIELDS = ("flavor", "size", "organization", "reservable")
 """What cannot be changed of a cluster."""
 
 READY = "Ready"
-COME_UP_WITHIN, MOST_WITHIN = 60.0, 600.0
+DEFAULT_UPGRADE_TIMEOUT_S, MAX_UPGRADE_TIMEOUT_S = 60.0, 600.0
 
 
 # --- clusters --------------------------------------------------------------------------------------------------------
@@ -91,46 +91,46 @@ COME_UP_WITHIN, MOST_WITHIN = 60.0, 600.0
 
 async def guard_cluster(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check an action on a ClusterInst, and complete it."""
-    if request.action not in BEGINNINGS:
+    if request.action not in GUARDED_ACTIONS:
         return None
-    cloudlet, cluster = checked_parts(found.kind, found.id)
+    cloudlet, cluster = parse_instance_id(found.kind, found.id)
     _check_caller(request, cloudlet)
-    await open_cloudlet(uow, request, cloudlet)
-    apps = apps_in(await on_cloudlet(uow, found.ns, cloudlet), cloudlet, cluster)
-    _refuse_motion(apps, request)
-    marks = marks_of(found)
-    if request.action in REMOVALS:
+    await get_open_cloudlet(uow, request, cloudlet)
+    apps = apps_in_cluster(await list_instances(uow, found.ns, cloudlet), cloudlet, cluster)
+    _refuse_transitions(apps, request)
+    marks = instance_status(found)
+    if request.action in DELETE_ACTIONS:
         _refuse_use(f"ClusterInst {found.id}", apps, request, marks)
-        return await _completed(uow, request, found, None, marks)
+        return await _with_numbers(uow, request, found, None, marks)
     spec = await _cluster_spec(uow, request, found, marks)
     if request.action == "create":
         args = msgspec.json.decode(request.args)
         marks = replace(marks, reserved_by=str(args.get("reserved_by", "")) if spec.reservable else "")
-    return await _completed(uow, request, found, spec, marks)
+    return await _with_numbers(uow, request, found, spec, marks)
 
 
 async def _cluster_spec(uow: UnitOfWork, request: Request, found: Object, marks: InstanceStatus) -> ClusterInst:
     if request.action == "re-create":
         return msgspec.json.decode(marks.spec or found.spec, type=ClusterInst)
-    wanted = merged(request, found, ClusterInst)
+    wanted = merge_spec(request, found, ClusterInst)
     if not 1 <= wanted.nodes <= 1000:
         raise BadInput("nodes", wanted.nodes, "a number from 1 to 1000")
     if request.action == "update":
-        before = spec_of(found, ClusterInst)
-        if any(getattr(wanted, name) != getattr(before, name) for name in FIXED):
+        before = read_spec(found, ClusterInst)
+        if any(getattr(wanted, name) != getattr(before, name) for name in IMMUTABLE_FIELDS):
             raise BadInput("flavor", wanted.flavor, "what can be changed: only nodes and autoscale can")
-        await check_references(uow, found, wanted, plain(before))
+        await check_references(uow, found, wanted, to_builtins(before))
         return wanted
     await check_references(uow, found, wanted, {})
     if not wanted.flavor:
         return wanted
-    flavor = await object_at(uow, found.ns, record_id(FLAVOR.kind, wanted.flavor), FLAVOR.kind)
-    return replace(wanted, size=spec_of(flavor, FlavorSpec).size)
+    flavor = await get_object(uow, found.ns, record_id(FLAVOR.kind, wanted.flavor), FLAVOR.kind)
+    return replace(wanted, size=read_spec(flavor, FlavorSpec).size)
 
 
 def _refuse_use(what: str, apps: list[Object], request: Request, marks: InstanceStatus) -> None:
     """Refuse to remove what is in use; what is only idle is not removed if it is in use again."""
-    keep = [one.id for one in apps if not spec_of(one, AppInst).auto_delete or request.action == "expire"]
+    keep = [one.id for one in apps if not read_spec(one, AppInst).auto_delete or request.action == "expire"]
     if keep:
         raise StillReferenced(what, [f"AppInst {one}" for one in keep])
     if request.action == "expire" and marks.reserved_by:
@@ -142,98 +142,102 @@ def _refuse_use(what: str, apps: list[Object], request: Request, marks: Instance
 
 async def guard_app(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check an action on an AppInst, and complete it."""
-    if request.action not in BEGINNINGS:
+    if request.action not in GUARDED_ACTIONS:
         return None
-    cloudlet, cluster, app = checked_parts(found.kind, found.id)
+    cloudlet, cluster, app = parse_instance_id(found.kind, found.id)
     _check_caller(request, cloudlet)
-    await open_cloudlet(uow, request, cloudlet)
+    await get_open_cloudlet(uow, request, cloudlet)
     if request.action == "create":
         return await _create_app(uow, request, found, (cloudlet, cluster, app))
-    marks = marks_of(found)
+    marks = instance_status(found)
     await _check_cluster(uow, request, found, cluster_id(cloudlet, marks.cluster))
-    if request.action in REMOVALS:
-        await _take_leave(uow, request, found, app)
-        return await _completed(uow, request, found, None, marks)
+    if request.action in DELETE_ACTIONS:
+        await _leave_app(uow, request, found, app)
+        return await _with_numbers(uow, request, found, None, marks)
     if request.action == "re-create":
         spec = msgspec.json.decode(marks.spec or found.spec, type=AppInst)
     elif msgspec.json.decode(request.args).get("refresh"):
-        record = spec_of(await object_at(uow, found.ns, record_id(APP.kind, app), APP.kind), AppSpec)
+        record = read_spec(await get_object(uow, found.ns, record_id(APP.kind, app), APP.kind), AppSpec)
         spec = _app_spec(record, app, marks.cluster)
     else:
-        spec = merged(request, found, AppInst)
-    return await _completed(uow, request, found, spec, marks)
+        spec = merge_spec(request, found, AppInst)
+    return await _with_numbers(uow, request, found, spec, marks)
 
 
 async def _create_app(uow: UnitOfWork, request: Request, found: Object, parts: tuple[str, str, str]) -> Request:
     cloudlet, cluster, app = parts
-    record = await object_at(uow, found.ns, record_id(APP.kind, app), APP.kind)
-    wanted = spec_of(record, AppSpec)
-    automatic = cluster.startswith(AUTO)
+    record = await get_object(uow, found.ns, record_id(APP.kind, app), APP.kind)
+    wanted = read_spec(record, AppSpec)
+    automatic = cluster.startswith(AUTOCLUSTER_PREFIX)
     if automatic != (DEPENDENCIES in request.facts):
-        raise BadInput("facts", sorted(request.facts), f"with {DEPENDENCIES!r} where the cluster is an {AUTO}")
+        raise BadInput(
+            "facts", sorted(request.facts), f"with {DEPENDENCIES!r} where the cluster is an {AUTOCLUSTER_PREFIX}"
+        )
     if automatic:
-        cluster = await reserve(uow, found.ns, cloudlet, cluster, wanted)
+        cluster = await reserve_cluster(uow, found.ns, cloudlet, cluster, wanted)
     else:
-        await _check_host(uow, request, found, cluster_id(cloudlet, cluster), wanted.organization)
+        await _check_new_app_cluster(uow, request, found, cluster_id(cloudlet, cluster), wanted.organization)
     policy = await _policy(uow, found.ns, wanted)
-    joined(uow, record, found.id, policy)
-    marks = replace(marks_of(found), cluster=cluster)
-    return await _completed(uow, request, found, _app_spec(wanted, app, cluster), marks)
+    add_member(uow, record, found.id, policy)
+    marks = replace(instance_status(found), cluster=cluster)
+    return await _with_numbers(uow, request, found, _app_spec(wanted, app, cluster), marks)
 
 
 def _app_spec(app: AppSpec, name: str, cluster: str) -> AppInst:
     return AppInst(name, app.organization, cluster, app.command, app.setup, app.count, app.auto_delete)
 
 
-async def _check_host(uow: UnitOfWork, request: Request, found: Object, cluster: str, organization: str) -> None:
+async def _check_new_app_cluster(
+    uow: UnitOfWork, request: Request, found: Object, cluster: str, organization: str
+) -> None:
     """Refuse a new app whose cluster is not there, not ready, or somebody else's."""
     await _check_cluster(uow, request, found, cluster)
-    host = await object_at(uow, found.ns, cluster, CLUSTERINST.kind)
-    reserved_by = marks_of(host).reserved_by
-    if spec_of(host, ClusterInst).reservable and reserved_by != organization:
+    host = await get_object(uow, found.ns, cluster, CLUSTERINST.kind)
+    reserved_by = instance_status(host).reserved_by
+    if read_spec(host, ClusterInst).reservable and reserved_by != organization:
         raise Reserved(cluster, reserved_by)
 
 
 async def _check_cluster(uow: UnitOfWork, request: Request, found: Object, cluster: str) -> None:
     """Refuse an action while one runs on the cluster; only what is deleted with its cluster is part of that one."""
-    host = await maybe_at(uow, found.ns, cluster, CLUSTERINST.kind)
+    host = await find_object(uow, found.ns, cluster, CLUSTERINST.kind)
     if host is None:
-        if request.action in REMOVALS:
+        if request.action in DELETE_ACTIONS:
             return
         raise NotFound(found.ns, cluster) if request.action == "create" else DependencyNotReady(cluster, NOT_PRESENT)
     if request.parent is not None and request.parent == host.op:
         return
-    if request.action in REMOVALS:
-        if in_motion(host) and IGNORE_TRANSIENT not in request.facts:
+    if request.action in DELETE_ACTIONS:
+        if is_in_transition(host) and IGNORE_TRANSIENT not in request.facts:
             raise ActionInProgress(f"ClusterInst {cluster}", host.state, host.op)
         return
-    if host.state in GOING:
+    if host.state in DELETING_STATES:
         raise ReferenceBeingDeleted(f"ClusterInst {cluster}")
-    if in_motion(host):
+    if is_in_transition(host):
         raise ActionInProgress(f"ClusterInst {cluster}", host.state, host.op)
     if host.state != READY:
         raise DependencyNotReady(f"ClusterInst {cluster}", host.state)
-    if marks_of(host).missing:
+    if instance_status(host).missing:
         raise DependencyNotReady(f"ClusterInst {cluster}", "missing on its cloudlet")
 
 
-async def _take_leave(uow: UnitOfWork, request: Request, found: Object, app: str) -> None:
-    record = await maybe_at(uow, found.ns, record_id(APP.kind, app), APP.kind)
+async def _leave_app(uow: UnitOfWork, request: Request, found: Object, app: str) -> None:
+    record = await find_object(uow, found.ns, record_id(APP.kind, app), APP.kind)
     if record is None:
         return
-    wanted = spec_of(record, AppSpec)
+    wanted = read_spec(record, AppSpec)
     bound = request.parent is None and request.actor != ADMIN
     cloudlet = found.id.partition(":")[0]
     policy = await _policy(uow, found.ns, wanted)
     astray = policy is not None and cloudlet not in policy.cloudlets
-    leaving(uow, record, found.id, policy if bound and not astray else None)
+    mark_leaving(uow, record, found.id, policy if bound and not astray else None)
 
 
 async def _policy(uow: UnitOfWork, ns: str, app: AppSpec) -> AutoprovSpec | None:
     if not app.autoprov:
         return None
-    found = await maybe_at(uow, ns, record_id(AUTOPROV.kind, app.autoprov), AUTOPROV.kind)
-    return None if found is None else spec_of(found, AutoprovSpec)
+    found = await find_object(uow, ns, record_id(AUTOPROV.kind, app.autoprov), AUTOPROV.kind)
+    return None if found is None else read_spec(found, AutoprovSpec)
 
 
 # --- cloudlets -------------------------------------------------------------------------------------------------------
@@ -242,21 +246,21 @@ async def _policy(uow: UnitOfWork, ns: str, app: AppSpec) -> AutoprovSpec | None
 async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Check an action on a cloudlet, and complete it."""
     if request.action == "create":
-        checked_parts(CLUSTERINST.kind, f"{found.id}:x")
-        return replace(request, spec=text_of(merged(request, found, CloudletSpec)))
+        parse_instance_id(CLUSTERINST.kind, f"{found.id}:x")
+        return replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
     if request.action == "change":
-        return replace(request, spec=text_of(merged(request, found, CloudletSpec)))
+        return replace(request, spec=to_json(merge_spec(request, found, CloudletSpec)))
     if request.action == "upgrade":
         return await _upgrade(uow, request, found)
     if request.action == "handover":
         return _hand_over(uow, request, found)
-    if request.action == "fix" and (SERVED in request.facts) != (cloudlet_marks(found).serving > 0):
+    if request.action == "fix" and (SERVED in request.facts) != (cloudlet_status(found).serving > 0):
         raise AgentConnectionChanged(found.id)
     if request.action == "delete":
         _check_caller(request, found.id)
-        instances = await on_cloudlet(uow, found.ns, found.id)
-        _refuse_motion(instances, request)
-        keep = [one.id for one in instances if one.state != NOT_PRESENT and not _goes_along(one)]
+        instances = await list_instances(uow, found.ns, found.id)
+        _refuse_transitions(instances, request)
+        keep = [one.id for one in instances if one.state != NOT_PRESENT and not _is_deleted_along(one)]
         if keep:
             raise StillReferenced(f"cloudlet {found.id}", keep)
         return _leave_orphans(uow, request, found, instances)
@@ -265,28 +269,28 @@ async def guard_cloudlet(uow: UnitOfWork, request: Request, found: Object) -> Re
 
 def _leave_orphans(uow: UnitOfWork, request: Request, found: Object, instances: list[Object]) -> Request | None:
     """Refuse to delete a cloudlet where orphans run; an administrator may leave them, and is told their names."""
-    marks = cloudlet_marks(found)
+    marks = cloudlet_status(found)
     if IGNORE_AGENT not in request.facts:
         if marks.orphans:
             raise OrphansLeft(found.id, marks.orphans)
         return None
-    left = sorted({*marks.orphans, *(thing_of(one.id) for one in instances if one.state != NOT_PRESENT)})
+    left = sorted({*marks.orphans, *(local_name(one.id) for one in instances if one.state != NOT_PRESENT)})
     if not left:
         return None
     journal(uow, found, request.op, request.actor, request.who, "orphans left", reason=", ".join(left))
-    return replace(request, seen=text_of(replace(marks, orphans=tuple(left))))
+    return replace(request, seen=to_json(replace(marks, orphans=tuple(left))))
 
 
-def _goes_along(found: Object) -> bool:
+def _is_deleted_along(found: Object) -> bool:
     """Tell whether an instance is deleted with its cloudlet: apps that say so, and clusters that nobody asked for."""
     if found.kind == CLUSTERINST.kind:
-        return spec_of(found, ClusterInst).reservable
-    return spec_of(found, AppInst).auto_delete
+        return read_spec(found, ClusterInst).reservable
+    return read_spec(found, AppInst).auto_delete
 
 
 def _hand_over(uow: UnitOfWork, request: Request, found: Object) -> Request:
     """Make a held installation the owner; the connection of the one before does not count any more."""
-    marks = cloudlet_marks(found)
+    marks = cloudlet_status(found)
     held = [one.installation for one in marks.held]
     wanted = msgspec.json.decode(request.args).get("installation")
     if wanted is None and len(held) == 1:
@@ -297,20 +301,20 @@ def _hand_over(uow: UnitOfWork, request: Request, found: Object) -> Request:
     journal(uow, found, None, request.actor, request.who, "handed over", reason=why)
     others = tuple(one for one in marks.held if one.installation != wanted)
     after = replace(marks, installation=wanted, held=others, serving=0, heir=0, controller="", heir_controller="")
-    return replace(request, seen=text_of(after))
+    return replace(request, seen=to_json(after))
 
 
 async def _upgrade(uow: UnitOfWork, request: Request, found: Object) -> Request:
     args = msgspec.json.decode(request.args)
-    version, within = str(args.get("version", "")), args.get("within", COME_UP_WITHIN)
-    marks = cloudlet_marks(found)
-    if not isinstance(within, int | float) or not 0 < within <= MOST_WITHIN:
-        raise BadInput("within", within, f"a number of seconds, at most {MOST_WITHIN:g}")
+    version, within = str(args.get("version", "")), args.get("within", DEFAULT_UPGRADE_TIMEOUT_S)
+    marks = cloudlet_status(found)
+    if not isinstance(within, int | float) or not 0 < within <= MAX_UPGRADE_TIMEOUT_S:
+        raise BadInput("within", within, f"a number of seconds, at most {MAX_UPGRADE_TIMEOUT_S:g}")
     if version == marks.version or re.match(VERSION, version) is None:
         raise BadInput("version", version, f"another version than {marks.version}")
-    _refuse_motion(await on_cloudlet(uow, found.ns, found.id), request)
+    _refuse_transitions(await list_instances(uow, found.ns, found.id), request)
     number = max(marks.operation + 1, int(uow.now * 1000))
-    return replace(request, seen=text_of(replace(marks, target=version, within=within, operation=number, heir=0)))
+    return replace(request, seen=to_json(replace(marks, target=version, within=within, operation=number, heir=0)))
 
 
 # --- what all share --------------------------------------------------------------------------------------------------
@@ -325,23 +329,23 @@ def _check_caller(request: Request, cloudlet: str) -> None:
         raise AdminOnly(sorted(asked))
 
 
-def _refuse_motion(others: list[Object], request: Request) -> None:
+def _refuse_transitions(others: list[Object], request: Request) -> None:
     """Refuse while something is under way on others, unless this is a part of it."""
     for one in others:
         mine = request.parent is not None and request.parent == one.op
-        if in_motion(one) and not mine and IGNORE_TRANSIENT not in request.facts:
+        if is_in_transition(one) and not mine and IGNORE_TRANSIENT not in request.facts:
             raise ActionInProgress(one.id, one.state, one.op)
 
 
-async def _completed(uow: UnitOfWork, request: Request, found: Object, spec: Any, marks: InstanceStatus) -> Request:  # noqa: ANN401
+async def _with_numbers(uow: UnitOfWork, request: Request, found: Object, spec: Any, marks: InstanceStatus) -> Request:  # noqa: ANN401
     """Number the operation, and the spec if there is a new one."""
-    book = book_of(found, await holder_of(uow, found))
+    book = instance_record(found, await current_operation(uow, found))
     former = uow.objects.get(found.key)
     if former is not None and former.removed and former.kind == found.kind:  # no number is used in two lives
-        book = replace(book, issued=marks_of(former).issued)
-    move = decide(INSTANCES[found.kind], found.state, request.action, request.actor, request.facts)
+        book = replace(book, issued=instance_status(former).issued)
+    move = decide(INSTANCE_LIFECYCLES[found.kind], found.state, request.action, request.actor, request.facts)
     assert isinstance(move, Move)  # the engine has decided so before it asked us
-    after = begun(book, move, request.facts, int(uow.now * 1000))
-    seen = replace(kept(marks, after), undo_of="")
-    text = None if spec is None else text_of(replace(spec, revision=after.generation))
-    return replace(request, spec=text, seen=text_of(seen))
+    after = begin_operation(book, move, request.facts, int(uow.now * 1000))
+    seen = replace(updated_status(marks, after), undo_of="")
+    text = None if spec is None else to_json(replace(spec, revision=after.generation))
+    return replace(request, spec=text, seen=to_json(seen))

@@ -25,27 +25,27 @@ from stateward.domains.edge.lifecycle import (
     CloudletState,
     ClusterInstState,
 )
-from stateward.domains.edge.lookups import NOT_PRESENT, apps_in, cluster_of, clusters
+from stateward.domains.edge.lookups import NOT_PRESENT, apps_in_cluster, cluster_of, existing_clusters
 from stateward.domains.edge.model import (
-    INSTANCES,
+    INSTANCE_LIFECYCLES,
     AppInst,
     AppSpec,
     ClusterInst,
     FlavorSpec,
-    book_of,
     cloudlet_of,
     cluster_id,
-    facts_of,
-    kept,
-    marks_of,
-    plain,
+    instance_record,
+    instance_status,
+    local_name,
+    operation_facts,
+    read_spec,
     record_id,
-    spec_of,
-    text_of,
-    thing_of,
+    to_builtins,
+    to_json,
+    updated_status,
 )
-from stateward.domains.edge.records.instance_record import DecisionRules, after, decided
-from stateward.domains.edge.references import referenced
+from stateward.domains.edge.records.instance_record import DecisionRules, apply_move, decide_event
+from stateward.domains.edge.references import referenced_records
 from stateward.engine import Ending, Engine, Handler, Job, Kind, ObservedOutcome, Request, Temporary
 from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Party
@@ -54,15 +54,15 @@ from stateward.lifecycle import ADMIN, CLOCK, CONTROLLER, TIMED_OUT, USER, Move,
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 
-SOON = 0.5
+RECHECK_AFTER_S = 0.5
 """How many seconds pass before a look is repeated that found somebody else at work."""
 
-WHO = "edge"
+CASCADE_WHO = "edge"
 
-NOT_SERVED = frozenset({CloudletState.OFFLINE.word, CloudletState.INIT.word})
+UNSERVED_STATES = frozenset({CloudletState.OFFLINE.word, CloudletState.INIT.word})
 """The states of a cloudlet in which no agent works for it."""
 
-AFTER_PHASE: dict[str, State] = {
+STATE_AFTER_PHASE: dict[str, State] = {
     AppInstState.CREATING_DEPENDENCIES: AppInstState.CREATE_REQUESTED,
     ClusterInstState.DELETE_PREPARE: ClusterInstState.DELETE_REQUESTED,
 }
@@ -76,27 +76,35 @@ class Handlers:
 
     def kinds(self) -> list[Kind]:
         """Return the kinds whose work is the agents'."""
-        asks, waits = Handler(self.ask, self.overdue), Handler(self.wait, self.overdue)
-        removes = Handler(self.remove, self.overdue)
+        asks, waits = (
+            Handler(self.request_agent, self.check_deadline),
+            Handler(self.wait_for_agent, self.check_deadline),
+        )
+        removes = Handler(self.delete_instance, self.check_deadline)
         common = {"update": asks, "re-create": asks, "delete": removes, "expire": removes}
-        cloudlet = {"create": waits, "start": waits, "upgrade": waits, "delete": Handler(self.close, self.overdue)}
+        cloudlet = {
+            "create": waits,
+            "start": waits,
+            "upgrade": waits,
+            "delete": Handler(self.delete_cloudlet, self.check_deadline),
+        }
         return [
             Kind(
                 CLUSTERINST,
                 {"create": asks, **common},
                 guard=guard_cluster,
-                lock_set=referenced,
+                lock_set=referenced_records,
                 cancels=False,
                 general=True,
-                party=agent_of,
+                party=responsible_agent,
             ),
             Kind(
                 APPINST,
-                {"create": Handler(self.deploy, self.overdue), **common},
+                {"create": Handler(self.create_app, self.check_deadline), **common},
                 guard=guard_app,
                 cancels=False,
                 general=True,
-                party=agent_of,
+                party=responsible_agent,
             ),
             Kind(
                 CLOUDLET,
@@ -105,71 +113,73 @@ class Handlers:
                 on_end=after_cloudlet,
                 cancels=False,
                 general=True,
-                party=agent_of,
+                party=responsible_agent,
             ),
         ]
 
     # --- waiting for agents ------------------------------------------------------------------------------------------
 
-    async def wait(self, job: Job) -> Ending:
+    async def wait_for_agent(self, job: Job) -> Ending:
         """Wait for the agent."""
         raise Parked(job.key.id)
 
-    async def overdue(self, job: Job) -> ObservedOutcome | Ending:
+    async def check_deadline(self, job: Job) -> ObservedOutcome | Ending:
         """Say what the clock says; before the deadline, that nothing is known to be done."""
         deadline = job.claim.work.deadline
         if deadline is None or deadline > await self.engine.store.reader.time():
             return ObservedOutcome.NOT_DONE
-        facts = facts_of(job.claim.operation) | ({UPGRADING} if job.action == "upgrade" else frozenset())
+        facts = operation_facts(job.claim.operation) | ({UPGRADING} if job.action == "upgrade" else frozenset())
         return Ending(TIMED_OUT, CLOCK, facts, error="no sign of life from the agent before the deadline")
 
-    async def ask(self, job: Job) -> Ending:
+    async def request_agent(self, job: Job) -> Ending:
         """Leave it to the agent, unless an administrator wants that left out."""
-        return self._without_agent(job, "ready") if _ignores_agent(job) else await self.wait(job)
+        return self._without_agent(job, "ready") if _ignores_agent(job) else await self.wait_for_agent(job)
 
     def _without_agent(self, job: Job, event: str) -> Ending:
         """End an operation without asking the agent."""
         found, facts = job.claim.object, frozenset({IGNORE_AGENT})
-        rules = DecisionRules(lifecycle=INSTANCES[found.kind])
-        book = book_of(found, job.claim.operation)
-        if book.state in AFTER_PHASE:  # the phase before is newer than what was claimed
-            book = replace(book, state=AFTER_PHASE[book.state])
-        move = decided(rules, book, event, CONTROLLER)
+        rules = DecisionRules(lifecycle=INSTANCE_LIFECYCLES[found.kind])
+        book = instance_record(found, job.claim.operation)
+        if book.state in STATE_AFTER_PHASE:  # the phase before is newer than what was claimed
+            book = replace(book, state=STATE_AFTER_PHASE[book.state])
+        move = decide_event(rules, book, event, CONTROLLER)
         assert isinstance(move, Move), move
-        seen = kept(marks_of(found), after(rules, book, move))
+        seen = updated_status(instance_status(found), apply_move(rules, book, move))
         if event == "ready":
             seen = replace(seen, spec=found.spec)
-        return Ending(event, CONTROLLER, facts, seen=text_of(seen))
+        return Ending(event, CONTROLLER, facts, seen=to_json(seen))
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
-    async def remove(self, job: Job) -> Ending:
+    async def delete_instance(self, job: Job) -> Ending:
         """Let those go first that go along; then leave it to the agent."""
         if job.state == ClusterInstState.DELETE_PREPARE:
             if job.claim.object.kind == CLUSTERINST.kind:
-                left = await self._gone_first(job, "dependents", await self._apps_of(job))
+                left = await self._delete_first(job, "dependents", await self._apps_of(job))
                 if left:
-                    facts = facts_of(job.claim.operation) & {IGNORE_TRANSIENT}
+                    facts = operation_facts(job.claim.operation) & {IGNORE_TRANSIENT}
                     return Ending("in use", CONTROLLER, facts, error=f"in use by {', '.join(left)}")
             await job.phase("prepared")
-        return self._without_agent(job, "deleted") if _ignores_agent(job) else await self.wait(job)
+        return self._without_agent(job, "deleted") if _ignores_agent(job) else await self.wait_for_agent(job)
 
-    async def close(self, job: Job) -> Ending:
+    async def delete_cloudlet(self, job: Job) -> Ending:
         """Remove a cloudlet, and before it what goes along with it."""
         instances = await self._instances(job.ns, job.object)
         apps = [one for one in instances if one.kind == APPINST.kind and one.state != NOT_PRESENT]
-        left = await self._gone_first(job, "apps", apps)
+        left = await self._delete_first(job, "apps", apps)
         if not left:
-            left = await self._gone_first(job, "clusters", clusters(await self._instances(job.ns, job.object)))
+            left = await self._delete_first(
+                job, "clusters", existing_clusters(await self._instances(job.ns, job.object))
+            )
         if left:
             return Ending("in use", CONTROLLER, error=f"in use by {', '.join(left)}")
         return Ending("deleted", CONTROLLER)
 
-    async def _gone_first(self, job: Job, step: str, others: Sequence[Object]) -> list[str]:
+    async def _delete_first(self, job: Job, step: str, others: Sequence[Object]) -> list[str]:
         """Delete others as a step of this; returns what is left of them."""
         if not others and not job.claim.operation.steps.count(f'"{step}"'):
             return []
-        facts = facts_of(job.claim.operation) & OVERRIDES
+        facts = operation_facts(job.claim.operation) & OVERRIDES
         await job.spawn(step, [self._deletion(one, facts) for one in others])
         now = await self.engine.store.reader.objects([one.key for one in others])
         return [one.id for one in others if one.key in now and now[one.key].state != NOT_PRESENT]
@@ -177,41 +187,41 @@ class Handlers:
     def _deletion(self, found: Object, facts: frozenset[str]) -> Request:
         actor = ADMIN if facts else USER
         return self.engine.request(
-            found.ns, found.id, "delete", actor=actor, who=WHO, facts=facts, also_locks=beside(found)
+            found.ns, found.id, "delete", actor=actor, who=CASCADE_WHO, facts=facts, also_locks=related_ids(found)
         )
 
     async def _apps_of(self, job: Job) -> list[Object]:
         cloudlet = cloudlet_of(job.object)
-        return apps_in(await self._instances(job.ns, cloudlet), cloudlet, thing_of(job.object))
+        return apps_in_cluster(await self._instances(job.ns, cloudlet), cloudlet, local_name(job.object))
 
     async def _instances(self, ns: str, cloudlet: str) -> list[Object]:
         return await self.engine.store.reader.list_objects(Selector(ns, parent=cloudlet), Page(limit=100_000))
 
     # --- deploying ---------------------------------------------------------------------------------------------------
 
-    async def deploy(self, job: Job) -> Ending:
+    async def create_app(self, job: Job) -> Ending:
         """See to the cluster of an app that has none yet; then leave it to the agent."""
-        if DEPENDENCIES in facts_of(job.claim.operation) and job.state == "CreatingDependencies":
-            failure = await self._cluster_made(job)
+        if DEPENDENCIES in operation_facts(job.claim.operation) and job.state == "CreatingDependencies":
+            failure = await self._ensure_cluster(job)
             if failure is not None:
                 return Ending("dependencies failed", CONTROLLER, error=failure)
             await job.phase("dependencies ready")
-        return await self.ask(job)
+        return await self.request_agent(job)
 
-    async def _cluster_made(self, job: Job) -> str | None:
+    async def _ensure_cluster(self, job: Job) -> str | None:
         """Make the cluster that an app was promised; returns what went wrong."""
-        cluster = Key(job.ns, cluster_id(cloudlet_of(job.object), marks_of(job.claim.object).cluster))
+        cluster = Key(job.ns, cluster_id(cloudlet_of(job.object), instance_status(job.claim.object).cluster))
         found = await self.engine.store.reader.object(cluster)
         if _is(found, ClusterInstState.READY):
             return None
         if found is not None and found.op is not None:
-            raise Temporary("its cluster is being made", after=SOON)
+            raise Temporary("its cluster is being made", after=RECHECK_AFTER_S)
         denied = await job.spawn("cluster", [await self._creation(job, cluster, found)])
         found = await self.engine.store.reader.object(cluster)
         if _is(found, ClusterInstState.READY):
             return None
         if found is not None and found.op is not None:
-            raise Temporary("its cluster is being made", after=SOON)
+            raise Temporary("its cluster is being made", after=RECHECK_AFTER_S)
         why = denied.get(cluster.id) or await self._failure(job, cluster) or (found.state if found else "not there")
         return f"cluster {cluster.id} could not be made: {why}"
 
@@ -221,29 +231,29 @@ class Handlers:
         return next((one.error for one in children if one.object == cluster.id and one.error), None)
 
     async def _creation(self, job: Job, cluster: Key, former: Object | None) -> Request:
-        app = spec_of(job.claim.object, AppInst)
+        app = read_spec(job.claim.object, AppInst)
         record = await self.engine.store.reader.object(Key(job.ns, record_id(APP.kind, app.app)))
-        flavor = "" if record is None else spec_of(record, AppSpec).flavor
+        flavor = "" if record is None else read_spec(record, AppSpec).flavor
         spec = ClusterInst(app.organization, flavor, await self.size_of(job.ns, flavor), reservable=True)
         cloudlet = cloudlet_of(cluster.id)
-        facts = facts_of(job.claim.operation) & OVERRIDES
+        facts = operation_facts(job.claim.operation) & OVERRIDES
         return self.engine.request(
             job.ns,
             cluster.id,
             "create",
             actor=ADMIN if facts else USER,
-            who=WHO,
+            who=CASCADE_WHO,
             facts=facts,
-            spec=plain(spec),
+            spec=to_builtins(spec),
             args={"reserved_by": app.organization},
-            creates=birth(CLUSTERINST.kind, cloudlet) if former is None or former.removed else None,
+            creates=instance_creation(CLUSTERINST.kind, cloudlet) if former is None or former.removed else None,
             also_locks=(cloudlet, job.object),
         )
 
     async def size_of(self, ns: str, flavor: str) -> str:
         """Return what a flavor means to the agents' driver."""
         found = await self.engine.store.reader.object(Key(ns, record_id(FLAVOR.kind, flavor)))
-        return FlavorSpec().size if found is None or found.removed else spec_of(found, FlavorSpec).size
+        return FlavorSpec().size if found is None or found.removed else read_spec(found, FlavorSpec).size
 
 
 def _is(found: Object | None, state: str) -> bool:
@@ -251,21 +261,21 @@ def _is(found: Object | None, state: str) -> bool:
 
 
 def _ignores_agent(job: Job) -> bool:
-    return IGNORE_AGENT in facts_of(job.claim.operation)
+    return IGNORE_AGENT in operation_facts(job.claim.operation)
 
 
-def agent_of(found: Object) -> Party:
+def responsible_agent(found: Object) -> Party:
     """Return the agent that works on an instance or a cloudlet."""
     cloudlet = cloudlet_of(found.id)
-    return Party(f"the agent of cloudlet {cloudlet}", cloudlet, NOT_SERVED)
+    return Party(f"the agent of cloudlet {cloudlet}", cloudlet, UNSERVED_STATES)
 
 
-def birth(kind: str, cloudlet: str) -> Creation:
+def instance_creation(kind: str, cloudlet: str) -> Creation:
     """Return what a new instance is made of: all of them are parts of their cloudlet."""
     return Creation(kind, cloudlet, f'{{"cloudlet":"{cloudlet}"}}')
 
 
-def beside(found: Object) -> tuple[str, ...]:
+def related_ids(found: Object) -> tuple[str, ...]:
     """Return what is looked at together with an instance: its cloudlet, its cluster, its app."""
     parts = found.id.split(":")
     if found.kind != APPINST.kind:

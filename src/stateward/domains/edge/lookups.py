@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from stateward.domains.edge.errors import ReferenceBeingDeleted, Upgrading
 from stateward.domains.edge.lifecycle import APPINST, CLOUDLET, CLUSTERINST, CloudletState
-from stateward.domains.edge.model import cloudlet_marks, cluster_id, marks_of, seat_of
-from stateward.domains.edge.records.instance_record import ERRORS
+from stateward.domains.edge.model import agent_slots, cloudlet_status, cluster_id, instance_status
+from stateward.domains.edge.records.instance_record import ERROR_STATES
 from stateward.engine import NotFound, Request
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.lifecycle import CLOCK
@@ -18,18 +18,18 @@ from stateward.store.port import Tx
 from stateward.store.records import Key, Object, Operation
 
 NOT_PRESENT = "NotPresent"
-GOING = ("DeletePrepare", "DeleteRequested", "Deleting")
+DELETING_STATES = ("DeletePrepare", "DeleteRequested", "Deleting")
 
 
-async def object_at(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object:
+async def get_object(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object:
     """Return an object of a kind, locked, or raise if there is none."""
-    found = await maybe_at(uow, ns, name, kind)
+    found = await find_object(uow, ns, name, kind)
     if found is None:
         raise NotFound(ns, name)
     return found
 
 
-async def maybe_at(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object | None:
+async def find_object(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object | None:
     """Return an object of a kind, locked, if there is one."""
     key = Key(ns, name)
     if key not in uow.objects:
@@ -38,18 +38,21 @@ async def maybe_at(uow: UnitOfWork, ns: str, name: str, kind: str) -> Object | N
     return None if found is None or found.removed or found.kind != kind else found
 
 
-async def open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Object:
+async def get_open_cloudlet(uow: UnitOfWork, request: Request, name: str) -> Object:
     """Return a cloudlet whose instances may be changed now; its own deletion may, and the clock asks again later."""
     ns, within = request.ns, request.parent
-    found = await object_at(uow, ns, name, CLOUDLET.kind)
+    found = await get_object(uow, ns, name, CLOUDLET.kind)
     if found.state == CloudletState.DELETE_PREPARE and (within is None or within != found.op):
         raise ReferenceBeingDeleted(f"cloudlet {name}")
-    if found.state == CloudletState.UPDATE_ERROR or seat_of(found, await holder_of(uow, found)).upgrading:
+    if (
+        found.state == CloudletState.UPDATE_ERROR
+        or agent_slots(found, await current_operation(uow, found)).is_upgrading
+    ):
         raise Upgrading(name, found.state, patient=request.actor == CLOCK)
     return found
 
 
-async def holder_of(uow: UnitOfWork, found: Object) -> Operation | None:
+async def current_operation(uow: UnitOfWork, found: Object) -> Operation | None:
     """Return the operation that holds an object's state."""
     if found.op is None:
         return None
@@ -58,7 +61,7 @@ async def holder_of(uow: UnitOfWork, found: Object) -> Operation | None:
     return uow.operations.get(key)
 
 
-async def on_cloudlet(uow: UnitOfWork, ns: str, cloudlet: str) -> list[Object]:
+async def list_instances(uow: UnitOfWork, ns: str, cloudlet: str) -> list[Object]:
     """Return all instances on a cloudlet, locked."""
     stored = {one.key: one for one in await uow.tx.select(Selector(ns, parent=cloudlet))}
     await uow.load([], [one for key, one in stored.items() if key not in uow.objects])
@@ -66,7 +69,7 @@ async def on_cloudlet(uow: UnitOfWork, ns: str, cloudlet: str) -> list[Object]:
     return [one for _, one in found if not one.removed]
 
 
-def apps_in(instances: list[Object], cloudlet: str, cluster: str) -> list[Object]:
+def apps_in_cluster(instances: list[Object], cloudlet: str, cluster: str) -> list[Object]:
     """Return the AppInsts that are in a cluster, or are to be."""
     return [
         one
@@ -77,25 +80,25 @@ def apps_in(instances: list[Object], cloudlet: str, cluster: str) -> list[Object
 
 def cluster_of(app: Object) -> str:
     """Return the id of the cluster that an AppInst is in."""
-    return cluster_id(app.id.partition(":")[0], marks_of(app).cluster)
+    return cluster_id(app.id.partition(":")[0], instance_status(app).cluster)
 
 
-def clusters(instances: list[Object]) -> list[Object]:
+def existing_clusters(instances: list[Object]) -> list[Object]:
     """Return the ClusterInsts that exist."""
     return [one for one in instances if one.kind == CLUSTERINST.kind and one.state != NOT_PRESENT]
 
 
-def in_motion(found: Object) -> bool:
+def is_in_transition(found: Object) -> bool:
     """Tell whether something is under way on an instance, be it an undo."""
-    return found.op is not None or (found.state in ERRORS and marks_of(found).undoing)
+    return found.op is not None or (found.state in ERROR_STATES and instance_status(found).undoing)
 
 
 def is_online(cloudlet: Object) -> bool:
     """Tell whether an agent serves a cloudlet."""
-    return cloudlet.state == CloudletState.READY and cloudlet_marks(cloudlet).serving > 0
+    return cloudlet.state == CloudletState.READY and cloudlet_status(cloudlet).serving > 0
 
 
-async def opened(tx: Tx, keys: Iterable[Key]) -> UnitOfWork:
+async def open_unit_of_work(tx: Tx, keys: Iterable[Key]) -> UnitOfWork:
     """Return a unit of work with these objects and the operations that hold them."""
     uow = UnitOfWork(tx)
     await uow.load(set(keys))
@@ -104,7 +107,7 @@ async def opened(tx: Tx, keys: Iterable[Key]) -> UnitOfWork:
     return uow
 
 
-async def closed(uow: UnitOfWork) -> None:
+async def write_unit_of_work(uow: UnitOfWork) -> None:
     """Write everything."""
     await promote_waiters(uow)
     await uow.apply()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, CloudletState
 from stateward.domains.edge.records.agent_upgrade import IN_UPGRADE, AgentSlots
-from stateward.domains.edge.records.instance_record import ERRORS, InstanceRecord
+from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
 from stateward.engine import Request
 from stateward.errors import BadInput
 from stateward.lifecycle import Lifecycle
@@ -19,30 +19,30 @@ from stateward.store.records import Key, Object, Operation
 
 T = TypeVar("T", bound=Struct)
 
-HOME = "(edge)"
+CONTROLLER_NS = "(edge)"
 """The namespace of the controllers."""
 
 NAME = r"^[a-z0-9][a-z0-9-]{0,62}$(?!\n)"
 Name = Annotated[str, Meta(pattern=NAME, description="small letters, digits and dashes, at most 63 of them")]
 MaybeName = Annotated[str, Meta(pattern=rf"{NAME}|^$", description="a name, or nothing")]
-Some = Annotated[int, Meta(ge=1, le=1000)]
+Count = Annotated[int, Meta(ge=1, le=1000)]
 Text = Annotated[str, Meta(max_length=4000)]
 
-LONGEST_SIZE = 100
-SCRIPTS = ("command", "setup")
+MAX_SIZE_CHARS = 100
+SCRIPT_FIELDS = ("command", "setup")
 
-LEAST_TARGET, MOST_TARGET = 0.001, 1e9
+MIN_TARGET, MAX_TARGET = 0.001, 1e9
 """Between which numbers a node's share of a load lies, unless it is 0: that does not matter."""
 
 VERSION = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$(?!\n)"
 """A version of an agent. It is the name of a folder at the agent."""
 
-AUTO = "autocluster"
+AUTOCLUSTER_PREFIX = "autocluster"
 """An app on a cluster of such a name gets a cluster that is reserved for it, or made for it."""
 
-RESERVABLE = "reservable"
-MOST_RESERVABLE = 64
-INSTANCES: dict[str, Lifecycle] = {one.kind: one for one in (CLUSTERINST, APPINST)}
+RESERVABLE_PREFIX = "reservable"
+MAX_RESERVABLE_CLUSTERS = 64
+INSTANCE_LIFECYCLES: dict[str, Lifecycle] = {one.kind: one for one in (CLUSTERINST, APPINST)}
 
 Missing = Literal["recreate", "leave"]
 Orphans = Literal["report", "remove"]
@@ -61,7 +61,7 @@ class CloudletSpec(Struct, frozen=True):
 class FlavorSpec(Struct, frozen=True):
     """A size of node, in the words of the agents' driver."""
 
-    size: Annotated[str, Meta(min_length=1, max_length=LONGEST_SIZE)] = "tiny"
+    size: Annotated[str, Meta(min_length=1, max_length=MAX_SIZE_CHARS)] = "tiny"
 
 
 class AppSpec(Struct, frozen=True):
@@ -72,7 +72,7 @@ class AppSpec(Struct, frozen=True):
 
     command: Text
     organization: Name = "default"
-    count: Some = 1
+    count: Count = 1
     setup: Text = ""
     flavor: MaybeName = ""
     auto_delete: bool = False
@@ -82,8 +82,8 @@ class AppSpec(Struct, frozen=True):
 class AutoscaleSpec(Struct, frozen=True):
     """How many nodes a cluster may have, and how much each of them is to carry; 0: that does not matter."""
 
-    min: Some = 1
-    max: Some = 10
+    min: Count = 1
+    max: Count = 10
     cpu: Annotated[float, Meta(ge=0)] = 0.0
     mem: Annotated[float, Meta(ge=0)] = 0.0
     connections: Annotated[float, Meta(ge=0)] = 0.0
@@ -98,10 +98,10 @@ class AutoprovSpec(Struct, frozen=True):
 
     cloudlets: Annotated[tuple[Name, ...], Meta(max_length=1000)]
     min: Annotated[int, Meta(ge=0, le=1000)] = 0
-    max: Some = 10
-    requests: Some = 10
-    deploy_after: Some = 1
-    undeploy_after: Some = 3
+    max: Count = 10
+    requests: Count = 10
+    deploy_after: Count = 1
+    undeploy_after: Count = 3
 
 
 class ClusterInst(Struct, frozen=True):
@@ -189,27 +189,27 @@ class AppStatus(Struct, frozen=True, omit_defaults=True):
     avoided: tuple[str, ...] = ()  # a create failed there in this interval
 
 
-def spec_of(found: Object, form: type[T]) -> T:
+def read_spec(found: Object, form: type[T]) -> T:
     """Read an object's spec; of one whose create came to nothing, there is none."""
     return msgspec.json.decode(found.spec, type=form)
 
 
-def marks_of(found: Object) -> InstanceStatus:
+def instance_status(found: Object) -> InstanceStatus:
     """Read what is kept of an instance."""
     return msgspec.json.decode(found.seen, type=InstanceStatus)
 
 
-def text_of(record: Struct) -> str:
+def to_json(record: Struct) -> str:
     """Write a record as it is stored."""
     return msgspec.json.encode(record).decode()
 
 
-def plain(record: Struct) -> Any:  # noqa: ANN401 - plain JSON
+def to_builtins(record: Struct) -> Any:  # noqa: ANN401 - plain JSON
     """Return a record as plain values."""
     return msgspec.to_builtins(record)
 
 
-def merged(request: Request, found: Object, form: type[T]) -> T:
+def merge_spec(request: Request, found: Object, form: type[T]) -> T:
     """Return what is wanted: a whole spec, or what was before with some of it changed."""
     change = msgspec.json.decode(request.args).get("change")
     try:
@@ -226,11 +226,11 @@ def merged(request: Request, found: Object, form: type[T]) -> T:
 
 def _check_texts(wanted: Struct, given: Collection[str]) -> None:
     """Refuse texts that no process can be given; what was stored before is not looked at again."""
-    for name in SCRIPTS:
+    for name in SCRIPT_FIELDS:
         if name in given and hasattr(wanted, name):
             check_script(name, getattr(wanted, name))
     if "size" in given and hasattr(wanted, "size"):
-        check_text("size", wanted.size, 1, LONGEST_SIZE)
+        check_text("size", wanted.size, 1, MAX_SIZE_CHARS)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def record_id(kind: str, name: str) -> str:
     return f"{kind.partition('.')[2]}.{name}"
 
 
-def thing_of(object_id: str) -> str:
+def local_name(object_id: str) -> str:
     """Return what an agent calls an instance: its name within the cloudlet."""
     return object_id.partition(":")[2]
 
@@ -261,7 +261,7 @@ def cloudlet_of(object_id: str) -> str:
     return object_id.partition(":")[0]
 
 
-def checked_parts(kind: str, object_id: str) -> list[str]:
+def parse_instance_id(kind: str, object_id: str) -> list[str]:
     """Return the parts of an instance's id, or raise if it is none."""
     parts = object_id.split(":")
     wanted = 2 if kind == CLUSTERINST.kind else 3
@@ -274,17 +274,17 @@ def checked_parts(kind: str, object_id: str) -> list[str]:
 # --- records as the pure parts know them -----------------------------------------------------------------------------
 
 
-def book_of(found: Object, operation: Operation | None, notify: int = 0) -> InstanceRecord:
+def instance_record(found: Object, operation: Operation | None, notify: int = 0) -> InstanceRecord:
     """Return an instance as the guard and the settling know it."""
-    marks = marks_of(found)
-    under_way = operation is not None or (found.state in ERRORS and marks.undoing)
+    marks = instance_status(found)
+    under_way = operation is not None or (found.state in ERROR_STATES and marks.undoing)
     return InstanceRecord(
-        state=INSTANCES[found.kind].state(found.state),
+        state=INSTANCE_LIFECYCLES[found.kind].state(found.state),
         operation=marks.operation if under_way else 0,
         generation=marks.generation,
         confirmed=marks.confirmed,
-        origin=None if operation is None else INSTANCES[found.kind].state(operation.origin),
-        facts=facts_of(operation),
+        origin=None if operation is None else INSTANCE_LIFECYCLES[found.kind].state(operation.origin),
+        facts=operation_facts(operation),
         tries=marks.tries,
         missing=marks.missing,
         issued=marks.issued,
@@ -292,7 +292,7 @@ def book_of(found: Object, operation: Operation | None, notify: int = 0) -> Inst
     )
 
 
-def kept(marks: InstanceStatus, book: InstanceRecord) -> InstanceStatus:
+def updated_status(marks: InstanceStatus, book: InstanceRecord) -> InstanceStatus:
     """Return what is kept of an instance after its record has changed."""
     return replace(
         marks,
@@ -302,23 +302,23 @@ def kept(marks: InstanceStatus, book: InstanceRecord) -> InstanceStatus:
         confirmed=book.confirmed,
         tries=book.tries,
         missing=book.missing,
-        undoing=book.state in ERRORS and book.operation != 0,
+        undoing=book.state in ERROR_STATES and book.operation != 0,
     )
 
 
-def facts_of(operation: Operation | None) -> frozenset[str]:
+def operation_facts(operation: Operation | None) -> frozenset[str]:
     """Return the facts of an operation."""
     return frozenset() if operation is None else frozenset(msgspec.json.decode(operation.facts, type=list[str]))
 
 
-def cloudlet_marks(found: Object) -> CloudletStatus:
+def cloudlet_status(found: Object) -> CloudletStatus:
     """Read what is kept of a cloudlet's agents."""
     return msgspec.json.decode(found.seen, type=CloudletStatus)
 
 
-def seat_of(found: Object, operation: Operation | None) -> AgentSlots:
+def agent_slots(found: Object, operation: Operation | None) -> AgentSlots:
     """Return a cloudlet as the succession knows it."""
-    marks = cloudlet_marks(found)
+    marks = cloudlet_status(found)
     init = found.state == CloudletState.INIT_OK and operation is not None and operation.action == "upgrade"
     upgrading = found.state in IN_UPGRADE or init
     return AgentSlots(
@@ -333,9 +333,9 @@ def seat_of(found: Object, operation: Operation | None) -> AgentSlots:
     )
 
 
-def with_seat(marks: CloudletStatus, seat: AgentSlots) -> CloudletStatus:
+def with_agent_slots(marks: CloudletStatus, seat: AgentSlots) -> CloudletStatus:
     """Return what is kept of a cloudlet's agents after the seat has changed."""
-    return replace(marks, version=seat.version, issued=seat.issued, serving=seat.serving, heir=seat.heir)
+    return replace(marks, version=seat.version, issued=seat.issued, serving=seat.serving, heir=seat.successor)
 
 
 def key_of(found: Object, name: str) -> Key:

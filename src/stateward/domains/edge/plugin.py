@@ -15,8 +15,8 @@ from stateward.domains.edge.demo import run_demo
 from stateward.domains.edge.handlers import Handlers
 from stateward.domains.edge.lifecycle import APP, AUTOPROV, AUTOSCALE, FLAVOR, LISTENER
 from stateward.domains.edge.policy.demand import ClusterLoad
-from stateward.domains.edge.policy.policy_controller import EVERY, PolicyController
-from stateward.domains.edge.references import guard_record, referenced
+from stateward.domains.edge.policy.policy_controller import POLICY_INTERVAL_S, PolicyController
+from stateward.domains.edge.references import guard_record, referenced_records
 from stateward.domains.edge.service import Service
 from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.engine import Engine, Kind, NotFound
@@ -48,14 +48,14 @@ class EdgePlugin(DomainPlugin):
         beat: float = BEAT,
         retry: float = RETRY,
         lease: float = LEASE,
-        every: float = EVERY,
+        every: float = POLICY_INTERVAL_S,
     ) -> None:
         self._context = context
         self._times = {"beat": beat, "retry": retry}
         self._lease, self._every = lease, every
         self._handlers = Handlers()
         records = [
-            Kind(one, guard=guard_record, lock_set=referenced, general=True)
+            Kind(one, guard=guard_record, lock_set=referenced_records, general=True)
             for one in (FLAVOR, APP, AUTOSCALE, AUTOPROV)
         ]
         kinds = [*self._handlers.kinds(), *records, Kind(LISTENER)]
@@ -74,7 +74,7 @@ class EdgePlugin(DomainPlugin):
             log.warning("a load was reported of %s that is out of range: it does not count", cluster)
             return
         try:
-            await self.service.loaded(ns, cluster, ClusterLoad(load.cpu, load.mem, load.connections))
+            await self.service.report_load(ns, cluster, ClusterLoad(load.cpu, load.mem, load.connections))
         except NotFound:
             log.warning("a load was reported of %s, which is not known", cluster)
 
@@ -90,7 +90,7 @@ class EdgePlugin(DomainPlugin):
 
         loops: list[Loop] = [follow, self.presence.stay, self.office.keep_watch]
         if works:
-            loops.append(self.steward.keep_house)
+            loops.append(self.steward.run)
         tasks = [asyncio.create_task(_tireless(loop)) for loop in loops]
         try:
             yield
@@ -108,7 +108,7 @@ class EdgePlugin(DomainPlugin):
                 await self.office.part(await self.presence.lost())
             self.office.news(lines)
             if works:
-                await self.steward.news(lines)
+                await self.steward.on_journal(lines)
             self._after = seq
 
     async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - the service knows it

@@ -13,20 +13,20 @@ from msgspec import Struct
 
 from stateward.domains.edge.errors import StillReferenced
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
-from stateward.domains.edge.lookups import NOT_PRESENT, maybe_at, object_at
+from stateward.domains.edge.lookups import NOT_PRESENT, find_object, get_object
 from stateward.domains.edge.model import (
-    LEAST_TARGET,
-    MOST_TARGET,
+    MAX_TARGET,
+    MIN_TARGET,
     AppSpec,
     AutoprovSpec,
     AutoscaleSpec,
     FlavorSpec,
-    marks_of,
-    merged,
+    instance_status,
+    merge_spec,
     record_id,
-    text_of,
+    to_json,
 )
-from stateward.domains.edge.policy.app_members import app_marks
+from stateward.domains.edge.policy.app_members import app_status
 from stateward.engine import Request
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.errors import BadInput
@@ -34,13 +34,13 @@ from stateward.lifecycle import Lifecycle
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object
 
-NAMED: Mapping[str, Mapping[str, Lifecycle]] = {
+REFERENCE_FIELDS: Mapping[str, Mapping[str, Lifecycle]] = {
     CLUSTERINST.kind: {"flavor": FLAVOR, "autoscale": AUTOSCALE},
     APP.kind: {"flavor": FLAVOR, "autoprov": AUTOPROV},
 }
 """By kind: the fields of its spec that name a record, and of which kind that is."""
 
-FORMS: Mapping[str, type[Struct]] = {
+SPEC_TYPES: Mapping[str, type[Struct]] = {
     FLAVOR.kind: FlavorSpec,
     APP.kind: AppSpec,
     AUTOSCALE.kind: AutoscaleSpec,
@@ -48,24 +48,24 @@ FORMS: Mapping[str, type[Struct]] = {
 }
 
 
-def referenced(request: Request, found: Object | None) -> Iterator[Key]:
+def referenced_records(request: Request, found: Object | None) -> Iterator[Key]:
     """Yield the records that a request names, for the transaction to lock; bad input is the guard's business."""
     kind = request.creates.kind if request.creates is not None else found.kind if found is not None else ""
     try:
-        asked = msgspec.json.decode(request.args).get("change") if request.spec is None else _decoded(request.spec)
+        asked = msgspec.json.decode(request.args).get("change") if request.spec is None else _decode_spec(request.spec)
     except (msgspec.DecodeError, AttributeError):
         return
-    for field, target in NAMED.get(kind, {}).items() if isinstance(asked, dict) else ():
+    for field, target in REFERENCE_FIELDS.get(kind, {}).items() if isinstance(asked, dict) else ():
         if isinstance(name := asked.get(field), str) and name:
             yield Key(request.ns, record_id(target.kind, name))
 
 
 async def check_references(uow: UnitOfWork, found: Object, wanted: Struct, before: Mapping[str, Any]) -> None:
     """Refuse a spec that names a record which does not exist; what it named before is not asked for again."""
-    for field, target in NAMED.get(found.kind, {}).items():
+    for field, target in REFERENCE_FIELDS.get(found.kind, {}).items():
         name = getattr(wanted, field)
         if name and name != before.get(field):
-            await object_at(uow, found.ns, record_id(target.kind, name), target.kind)
+            await get_object(uow, found.ns, record_id(target.kind, name), target.kind)
 
 
 async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
@@ -73,35 +73,35 @@ async def guard_record(uow: UnitOfWork, request: Request, found: Object) -> Requ
     if request.action == "delete":
         await _refuse_use(uow, found)
         return None
-    wanted = merged(request, found, FORMS[found.kind])
+    wanted = merge_spec(request, found, SPEC_TYPES[found.kind])
     if isinstance(wanted, AutoscaleSpec | AutoprovSpec) and wanted.min > wanted.max:
         raise BadInput("max", wanted.max, f"at least min, which is {wanted.min}")
     if isinstance(wanted, AutoscaleSpec):
         _check_targets(wanted)
-    before = {} if request.creates is not None else _decoded(found.spec)
+    before = {} if request.creates is not None else _decode_spec(found.spec)
     await check_references(uow, found, wanted, before)
-    return msgspec.structs.replace(request, spec=text_of(wanted))
+    return msgspec.structs.replace(request, spec=to_json(wanted))
 
 
 def _check_targets(policy: AutoscaleSpec) -> None:
     """Refuse shares of a load that no node has: a tiny one would make every load too large."""
     for field in ("cpu", "mem", "connections"):
         target = getattr(policy, field)
-        if target and not LEAST_TARGET <= target <= MOST_TARGET:
-            raise BadInput(field, target, f"0, or a number from {LEAST_TARGET:g} to {MOST_TARGET:.0f}")
+        if target and not MIN_TARGET <= target <= MAX_TARGET:
+            raise BadInput(field, target, f"0, or a number from {MIN_TARGET:g} to {MAX_TARGET:.0f}")
 
 
 async def _refuse_use(uow: UnitOfWork, record: Object) -> None:
     kind, _, name = record.id.partition(".")
-    await uow.load([Key(record.ns, one) for one in app_marks(record).members])
-    users = [await maybe_at(uow, record.ns, one, APPINST.kind) for one in app_marks(record).members]
+    await uow.load([Key(record.ns, one) for one in app_status(record).members])
+    users = [await find_object(uow, record.ns, one, APPINST.kind) for one in app_status(record).members]
     found = [f"AppInst {one.id}" for one in users if one is not None and one.state != NOT_PRESENT]
-    for user_kind, fields in NAMED.items():
+    for user_kind, fields in REFERENCE_FIELDS.items():
         named_by = [field for field, target in fields.items() if target.kind == record.kind]
         if not named_by:
             continue
         found += [
-            _titled(user)
+            _describe(user)
             for user in await _all_of(uow, record.ns, user_kind)
             if any(spec.get(field) == name for spec in _specs(user) for field in named_by)
         ]
@@ -119,16 +119,16 @@ async def _all_of(uow: UnitOfWork, ns: str, kind: str) -> list[Object]:
 def _specs(user: Object) -> Iterator[Mapping[str, Any]]:
     """Yield the specs of an object that count: that which is wanted, and that to which a failed update goes back."""
     if user.kind not in (CLUSTERINST.kind, APPINST.kind):
-        yield _decoded(user.spec)
+        yield _decode_spec(user.spec)
     elif user.state != NOT_PRESENT:
-        yield _decoded(user.spec)
-        yield _decoded(marks_of(user).spec or "{}")
+        yield _decode_spec(user.spec)
+        yield _decode_spec(instance_status(user).spec or "{}")
 
 
-def _titled(user: Object) -> str:
+def _describe(user: Object) -> str:
     return f"ClusterInst {user.id}" if user.kind == CLUSTERINST.kind else f"app {user.id.partition('.')[2]}"
 
 
-def _decoded(spec: str) -> Mapping[str, Any]:
+def _decode_spec(spec: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] = msgspec.json.decode(spec)
     return found

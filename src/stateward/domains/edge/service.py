@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.edge.errors import AgentConnectionChanged
-from stateward.domains.edge.handlers import beside, birth
+from stateward.domains.edge.handlers import instance_creation, related_ids
 from stateward.domains.edge.lifecycle import (
     APP,
     APPINST,
@@ -21,18 +21,18 @@ from stateward.domains.edge.lifecycle import (
 )
 from stateward.domains.edge.lookups import NOT_PRESENT
 from stateward.domains.edge.model import (
-    AUTO,
+    AUTOCLUSTER_PREFIX,
     AppSpec,
     AutoscaleSpec,
     CloudletSpec,
     ClusterInst,
     app_id,
-    cloudlet_marks,
     cloudlet_of,
+    cloudlet_status,
     cluster_id,
-    plain,
+    read_spec,
     record_id,
-    spec_of,
+    to_builtins,
 )
 from stateward.domains.edge.policy.cluster_release import count_interval
 from stateward.domains.edge.policy.demand import ClusterLoad, desired_nodes
@@ -43,8 +43,8 @@ from stateward.lifecycle import USER
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 
-MOST = 100_000
-TRIES = 3
+MAX_LISTED = 100_000
+FIX_TRIES = 3
 
 
 class EdgeCaller(Struct, frozen=True):
@@ -66,11 +66,11 @@ class Service:
 
     async def create_cloudlet(self, ns: str, name: str, spec: CloudletSpec, by: EdgeCaller) -> Accepted:
         """Make a cloudlet, or bring one back; it waits for its agent to start."""
-        how: dict[str, Any] = {"spec": plain(spec), "actor": by.actor, "who": by.who, "key": by.key}
+        how: dict[str, Any] = {"spec": to_builtins(spec), "actor": by.actor, "who": by.who, "key": by.key}
         try:
             return await self.engine.create(ns, name, CLOUDLET.kind, **how)
         except (AlreadyExists, KeyReused):
-            await self.found(ns, name, CLOUDLET.kind)
+            await self.get(ns, name, CLOUDLET.kind)
             return await self.engine.act(ns, name, "create", **how)
 
     async def change_cloudlet(self, ns: str, name: str, change: dict[str, Any], by: EdgeCaller) -> Accepted:
@@ -83,8 +83,8 @@ class Service:
 
     async def fix(self, ns: str, name: str, by: EdgeCaller) -> Accepted:
         """Say that a failed upgrade is settled: the cloudlet is Ready if its agent is connected, and Offline if not."""
-        for _ in range(TRIES):
-            served = cloudlet_marks(await self.found(ns, name, CLOUDLET.kind)).serving > 0
+        for _ in range(FIX_TRIES):
+            served = cloudlet_status(await self.get(ns, name, CLOUDLET.kind)).serving > 0
             facts = by.facts | {SERVED} if served else by.facts
             with suppress(AgentConnectionChanged):
                 return await self._act(ns, name, CLOUDLET.kind, "fix", replace(by, facts=facts))
@@ -102,18 +102,20 @@ class Service:
 
     async def create_cluster(self, ns: str, cloudlet: str, name: str, spec: ClusterInst, by: EdgeCaller) -> Accepted:
         """Make a cluster on a cloudlet."""
-        if name.startswith(AUTO):
-            raise BadInput("name", name, f"one that does not begin with {AUTO}")
-        return await self._create(ns, cluster_id(cloudlet, name), CLUSTERINST.kind, by, (cloudlet,), spec=plain(spec))
+        if name.startswith(AUTOCLUSTER_PREFIX):
+            raise BadInput("name", name, f"one that does not begin with {AUTOCLUSTER_PREFIX}")
+        return await self._create(
+            ns, cluster_id(cloudlet, name), CLUSTERINST.kind, by, (cloudlet,), spec=to_builtins(spec)
+        )
 
     async def create_app(self, ns: str, cloudlet: str, cluster: str, app: str, by: EdgeCaller) -> Accepted:
         """Deploy an app in a cluster, or on an autocluster."""
-        record = await self.record(ns, APP.kind, app)
-        policy = spec_of(record, AppSpec).autoprov
+        record = await self.get_record(ns, APP.kind, app)
+        policy = read_spec(record, AppSpec).autoprov
         around = [cloudlet, cluster_id(cloudlet, cluster), record.id]
         if policy:
             around.append(record_id(AUTOPROV.kind, policy))
-        facts = by.facts | {DEPENDENCIES} if cluster.startswith(AUTO) else by.facts
+        facts = by.facts | {DEPENDENCIES} if cluster.startswith(AUTOCLUSTER_PREFIX) else by.facts
         caller = EdgeCaller(by.actor, by.who, facts, by.key)
         return await self._create(ns, app_id(cloudlet, cluster, app), APPINST.kind, caller, around)
 
@@ -144,7 +146,7 @@ class Service:
         """
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "spec": spec, "key": by.key}
         how["also_locks"] = tuple(around)
-        new = self.engine.request(ns, id_, "create", creates=birth(kind, cloudlet_of(id_)), **how)
+        new = self.engine.request(ns, id_, "create", creates=instance_creation(kind, cloudlet_of(id_)), **how)
         again = self.engine.request(ns, id_, "create", **how)
         found = await self.engine.store.reader.object(Key(ns, id_))
         is_there = found is not None and not found.removed and found.kind == kind
@@ -154,13 +156,13 @@ class Service:
         except (AlreadyExists, KeyReused) as denied:
             if by.key is not None and isinstance(denied, AlreadyExists):
                 raise
-        await self._known(ns, id_, kind)
+        await self._get_even_removed(ns, id_, kind)
         return await self.engine.submit(second)
 
     async def _act(self, ns: str, id_: str, kind: str, action: str, by: EdgeCaller, args: Any = None) -> Accepted:  # noqa: ANN401
-        found = await self._known(ns, id_, kind)
+        found = await self._get_even_removed(ns, id_, kind)
         how: dict[str, Any] = {"actor": by.actor, "who": by.who, "facts": by.facts, "args": args, "key": by.key}
-        around = beside(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
+        around = related_ids(found) if kind in (CLUSTERINST.kind, APPINST.kind) else ()
         try:
             return await self.engine.act(ns, id_, action, also_locks=around, **how)
         except Refused:
@@ -170,52 +172,52 @@ class Service:
 
     # --- flavors, apps, policies -------------------------------------------------------------------------------------
 
-    async def define(self, ns: str, kind: str, name: str, spec: Struct, by: EdgeCaller) -> Object:
+    async def put_record(self, ns: str, kind: str, name: str, spec: Struct, by: EdgeCaller) -> Object:
         """Write down a flavor, an app or a policy, in the place of the former one."""
-        id_, how = record_id(kind, name), {"spec": plain(spec), "actor": by.actor, "who": by.who}
+        id_, how = record_id(kind, name), {"spec": to_builtins(spec), "actor": by.actor, "who": by.who}
         try:
             return (await self.engine.create(ns, id_, kind, **how)).object
         except AlreadyExists:
             return (await self.engine.act(ns, id_, "update", **how)).object
 
-    async def drop(self, ns: str, kind: str, name: str, by: EdgeCaller) -> None:
+    async def delete_record(self, ns: str, kind: str, name: str, by: EdgeCaller) -> None:
         """Strike out a flavor, an app or a policy."""
-        await self.engine.act(ns, (await self.record(ns, kind, name)).id, "delete", actor=by.actor, who=by.who)
+        await self.engine.act(ns, (await self.get_record(ns, kind, name)).id, "delete", actor=by.actor, who=by.who)
 
-    async def record(self, ns: str, kind: str, name: str) -> Object:
+    async def get_record(self, ns: str, kind: str, name: str) -> Object:
         """Return a flavor, an app or a policy."""
-        return await self.found(ns, record_id(kind, name), kind)
+        return await self.get(ns, record_id(kind, name), kind)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    async def found(self, ns: str, id_: str, kind: str) -> Object:
+    async def get(self, ns: str, id_: str, kind: str) -> Object:
         """Return an object of a kind, or raise; an instance that is NotPresent does not exist for anybody."""
-        found = await self._known(ns, id_, kind)
+        found = await self._get_even_removed(ns, id_, kind)
         if found.removed or found.state == NOT_PRESENT:
             raise NotFound(ns, id_)
         return found
 
-    async def _known(self, ns: str, id_: str, kind: str) -> Object:
+    async def _get_even_removed(self, ns: str, id_: str, kind: str) -> Object:
         """Return an object of a kind, even a removed one: the same call as before is to find the same answer."""
         found = await self.engine.store.reader.object(Key(ns, id_))
         if found is None or found.kind != kind:
             raise NotFound(ns, id_)
         return found
 
-    async def all(self, ns: str, kind: str, parent: str | None = None) -> list[Object]:
+    async def list_all(self, ns: str, kind: str, parent: str | None = None) -> list[Object]:
         """Return all objects of a kind that exist."""
-        found = await self.engine.store.reader.list_objects(Selector(ns, kind, parent), Page(limit=MOST))
+        found = await self.engine.store.reader.list_objects(Selector(ns, kind, parent), Page(limit=MAX_LISTED))
         return [one for one in found if one.state != NOT_PRESENT]
 
     # --- demand ------------------------------------------------------------------------------------------------------
 
-    async def loaded(self, ns: str, cluster: str, load: ClusterLoad) -> Accepted | None:
+    async def report_load(self, ns: str, cluster: str, load: ClusterLoad) -> Accepted | None:
         """Take how much a cluster carries; its policy may change the number of its nodes."""
-        found = await self.found(ns, cluster, CLUSTERINST.kind)
-        spec = spec_of(found, ClusterInst)
+        found = await self.get(ns, cluster, CLUSTERINST.kind)
+        spec = read_spec(found, ClusterInst)
         if not spec.autoscale:
             return None
-        policy = spec_of(await self.record(ns, AUTOSCALE.kind, spec.autoscale), AutoscaleSpec)
+        policy = read_spec(await self.get_record(ns, AUTOSCALE.kind, spec.autoscale), AutoscaleSpec)
         nodes = desired_nodes(policy, spec.nodes, load)
         if nodes == spec.nodes:
             return None
@@ -224,7 +226,7 @@ class Service:
         except Denied:
             return None  # something is under way: the next report will tell again
 
-    async def demanded(self, ns: str, app: str, requests: dict[str, int]) -> None:
+    async def report_demand(self, ns: str, app: str, requests: dict[str, int]) -> None:
         """Take an interval of an app's demand, by cloudlet."""
-        await self.record(ns, APP.kind, app)
+        await self.get_record(ns, APP.kind, app)
         await self.engine.store.transact(lambda tx: count_interval(tx, ns, app, requests))

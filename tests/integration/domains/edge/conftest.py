@@ -25,8 +25,8 @@ from stateward.domains.edge.model import (
     CloudletSpec,
     ClusterInst,
     FlavorSpec,
-    cloudlet_marks,
-    marks_of,
+    cloudlet_status,
+    instance_status,
 )
 from stateward.domains.edge.plugin import EdgePlugin
 from stateward.domains.edge.service import EdgeCaller, Service
@@ -101,16 +101,18 @@ class House:
 
     async def app(self, name: str = "web", **spec: Any) -> Object:
         """Define an app."""
-        return await self.service.define(NS, APP.kind, name, AppSpec(spec.pop("command", "sleep 1000"), **spec), ANN)
+        return await self.service.put_record(
+            NS, APP.kind, name, AppSpec(spec.pop("command", "sleep 1000"), **spec), ANN
+        )
 
     async def flavor(self, name: str = "m4") -> Object:
-        return await self.service.define(NS, FLAVOR.kind, name, FlavorSpec("tiny"), ANN)
+        return await self.service.put_record(NS, FLAVOR.kind, name, FlavorSpec("tiny"), ANN)
 
     async def autoprov(self, name: str, *cloudlets: str, **spec: Any) -> Object:
-        return await self.service.define(NS, AUTOPROV.kind, name, AutoprovSpec(cloudlets, **spec), ANN)
+        return await self.service.put_record(NS, AUTOPROV.kind, name, AutoprovSpec(cloudlets, **spec), ANN)
 
     async def autoscale(self, name: str, **spec: Any) -> Object:
-        return await self.service.define(NS, AUTOSCALE.kind, name, AutoscaleSpec(**spec), ANN)
+        return await self.service.put_record(NS, AUTOSCALE.kind, name, AutoscaleSpec(**spec), ANN)
 
     async def deployed(self, app: str = "web", cluster: str = "c1", cloudlet: str = "munich") -> Operation:
         """Deploy an app, and wait until that has ended."""
@@ -147,7 +149,7 @@ class House:
 
     async def renewed(self, id_: str, generation: int) -> None:
         """Wait until something is ready in a later generation."""
-        await self.until_true(id_, lambda one: one.state == "Ready" and marks_of(one).generation > generation)
+        await self.until_true(id_, lambda one: one.state == "Ready" and instance_status(one).generation > generation)
 
     async def told(self, accepted: Accepted, lines: int) -> None:
         """Wait until an operation has told of its progress."""
@@ -156,10 +158,10 @@ class House:
                 await asyncio.sleep(0.005)
 
     async def online(self, name: str = "munich") -> Object:
-        return await self.until_true(name, lambda one: one.state == "Ready" and cloudlet_marks(one).serving > 0)
+        return await self.until_true(name, lambda one: one.state == "Ready" and cloudlet_status(one).serving > 0)
 
     async def marks(self, id_: str) -> Any:
-        return marks_of(await self.get(id_))
+        return instance_status(await self.get(id_))
 
     async def close(self) -> None:
         for hand in self.hands:

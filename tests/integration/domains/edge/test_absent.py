@@ -110,5 +110,5 @@ async def test_records_of_absent_instances_that_an_earlier_version_kept_are_remo
         await tx.apply(Changes(objects=[replace(found, removed=False, version=found.version + 1)]))
 
     await house.engine.store.transact(program)
-    await house.plugin.steward._retire_absent()
+    await house.plugin.steward._remove_absent()
     await nobody_finds(house, C1)

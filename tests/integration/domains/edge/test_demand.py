@@ -7,8 +7,8 @@ import pytest
 
 from stateward.agents.messages import Load
 from stateward.agents.simulation import SimulatedSite
-from stateward.domains.edge.model import AppStatus, CloudletSpec, ClusterInst, marks_of, spec_of
-from stateward.domains.edge.policy.app_members import app_marks
+from stateward.domains.edge.model import AppStatus, CloudletSpec, ClusterInst, instance_status, read_spec
+from stateward.domains.edge.policy.app_members import app_status
 from stateward.domains.edge.policy.demand import ClusterLoad
 from stateward.domains.edge.service import Service
 from stateward.engine import Accepted, Denied
@@ -20,7 +20,7 @@ PATIENT = 60.0
 
 
 async def marks(house: House, app: str = "web") -> AppStatus:
-    return app_marks(await house.get(f"app.{app}"))
+    return app_status(await house.get(f"app.{app}"))
 
 
 async def test_a_load_of_an_agent_that_is_out_of_range_does_not_count_and_does_not_end_its_connection(
@@ -32,7 +32,7 @@ async def test_a_load_of_an_agent_that_is_out_of_range_does_not_count_and_does_n
     connection = hand.agent.connection
     for how in ({"cpu": 1e308}, {"mem": -1.0}, {"cpu": 0.003}):
         await hand.agent._say(Load(connection, "c1", **how))
-    await house.until_true("munich:c1", lambda one: spec_of(one, ClusterInst).nodes == 3 and one.state == "Ready")
+    await house.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
     assert hand.agent.connection == connection
     assert sum("out of range" in line.getMessage() for line in caplog.records) == 2
 
@@ -42,7 +42,7 @@ async def test_an_error_with_one_app_keeps_no_other_from_being_deployed(
 ) -> None:
     await house.cloudlet()
     await house.autoprov("near", "munich", min=1)
-    provide = house.plugin.steward.provide
+    provide = house.plugin.steward.reconcile_app
 
     async def provide_or_fail(ns: str, app: Object) -> None:
         if app.id == "app.bad":
@@ -52,7 +52,7 @@ async def test_an_error_with_one_app_keeps_no_other_from_being_deployed(
     monkeypatch.setattr(house.plugin.steward, "provide", provide_or_fail)
     for name in ("bad", "web"):
         await house.app(name, autoprov="near")
-    await house.plugin.steward._look_everywhere()
+    await house.plugin.steward._reconcile_all()
     assert (await marks(house)).members
     assert not (await marks(house, "bad")).members
 
@@ -61,15 +61,15 @@ async def test_a_cluster_grows_and_shrinks_with_its_load(house: House) -> None:
     await house.cloudlet()
     await house.autoscale("busy", min=1, max=4, cpu=100.0)
     await house.cluster(autoscale="busy")
-    accepted = await house.service.loaded(NS, "munich:c1", ClusterLoad(cpu=350.0))
+    accepted = await house.service.report_load(NS, "munich:c1", ClusterLoad(cpu=350.0))
     assert accepted is not None
     await house.ended(accepted)
-    assert spec_of(await house.get("munich:c1"), ClusterInst).nodes == 4
-    assert await house.service.loaded(NS, "munich:c1", ClusterLoad(cpu=390.0)) is None
-    accepted = await house.service.loaded(NS, "munich:c1", ClusterLoad(cpu=90.0))
+    assert read_spec(await house.get("munich:c1"), ClusterInst).nodes == 4
+    assert await house.service.report_load(NS, "munich:c1", ClusterLoad(cpu=390.0)) is None
+    accepted = await house.service.report_load(NS, "munich:c1", ClusterLoad(cpu=90.0))
     assert accepted is not None
     assert (await house.ended(accepted)).status == "succeeded"
-    assert spec_of(await house.get("munich:c1"), ClusterInst).nodes == 1
+    assert read_spec(await house.get("munich:c1"), ClusterInst).nodes == 1
 
 
 async def test_an_app_is_deployed_by_demand_and_removed_without(house: House) -> None:
@@ -122,14 +122,14 @@ async def test_an_instance_that_is_missing_does_not_count_as_one_that_serves(hou
     lost = "munich:autocluster-web:web"
     await house.until(lost, "Ready")
     hands["munich"].site.things.pop("autocluster-web:web")
-    await house.until_true(lost, lambda one: marks_of(one).missing)
+    await house.until_true(lost, lambda one: instance_status(one).missing)
     await demanded(house, {})
     await house.until("berlin:autocluster-web:web", "Ready")
 
 
 async def demanded(house: House, requests: dict[str, int]) -> None:
-    await house.service.demanded(NS, "web", requests)
-    await house.plugin.steward.provide(NS, await house.get("app.web"))
+    await house.service.report_demand(NS, "web", requests)
+    await house.plugin.steward.reconcile_app(NS, await house.get("app.web"))
 
 
 async def until_members(house: House, number: int) -> None:
@@ -206,6 +206,6 @@ async def test_with_two_controllers_no_app_is_ever_without_its_cluster(
 async def cleared(house: House) -> None:
     """Remove everything from the cloudlet."""
     for kind in ("edge.appinst", "edge.clusterinst"):
-        for found in await house.service.all(NS, kind):
+        for found in await house.service.list_all(NS, kind):
             if found.state != "NotPresent":
                 await house.ended(await house.service.delete(NS, found.id, kind, ANN))

@@ -26,7 +26,7 @@ async def test_the_demo_keeps_clusters_and_apps_in_motion(
     async with open_house(new_store(), tmp_path) as house:
         running = asyncio.create_task(demo.run_demo(house.service, house.office, Random(1)))
         async with asyncio.timeout(60):
-            while not any(one.state == "Ready" for one in await house.service.all(demo.NS, "edge.appinst")):
+            while not any(one.state == "Ready" for one in await house.service.list_all(demo.NS, "edge.appinst")):
                 await asyncio.sleep(0.02)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

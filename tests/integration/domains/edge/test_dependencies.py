@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stateward.agents.site import SiteError
 from stateward.domains.edge.errors import ActionInProgress, AdminOnly, ReferenceBeingDeleted, Reserved, StillReferenced
 from stateward.domains.edge.lifecycle import IGNORE_AGENT
-from stateward.domains.edge.model import AppSpec, ClusterInst, marks_of, spec_of
+from stateward.domains.edge.model import AppSpec, ClusterInst, instance_status, read_spec
 from stateward.domains.edge.service import EdgeCaller
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
@@ -64,7 +64,7 @@ async def test_a_cluster_in_use_is_not_deleted_and_says_by_whom(house: House) ->
     with pytest.raises(StillReferenced):
         await house.service.delete_cloudlet(NS, "munich", ANN)
     with pytest.raises(StillReferenced):
-        await house.service.drop(NS, "edge.app", "web", ANN)
+        await house.service.delete_record(NS, "edge.app", "web", ANN)
 
 
 async def test_apps_that_go_along_are_deleted_with_their_cluster(house: House) -> None:
@@ -145,7 +145,7 @@ async def test_an_app_on_an_autocluster_gets_a_cluster_made_and_then_reserved(ho
     operation = await house.deployed(cluster="autocluster1")
     assert operation.status == "succeeded"
     made = await house.get("munich:reservable0")
-    assert (made.state, marks_of(made).reserved_by) == ("Ready", "acme")
+    assert (made.state, instance_status(made).reserved_by) == ("Ready", "acme")
     assert (await house.history("munich:autocluster1:web"))[0].target == "CreatingDependencies"
     await house.app("other", flavor="m4", organization="umbrella")
     await house.deployed("other", "autocluster2")
@@ -159,15 +159,15 @@ async def test_a_cluster_that_is_free_is_reserved_again_and_goes_when_it_is_idle
     await house.app(organization="acme")
     await house.deployed(cluster="autocluster1")
     await house.ended(await house.service.delete(NS, "munich:autocluster1:web", APP, ANN))
-    await house.until_true("munich:reservable0", lambda one: not marks_of(one).reserved_by)
+    await house.until_true("munich:reservable0", lambda one: not instance_status(one).reserved_by)
     (timer,) = [one for one in await house.engine.store.reader.timers(NS, 10) if one.event == "expire"]
     assert timer.object == "munich:reservable0"
     await house.app("other", organization="umbrella")
     await house.deployed("other", "autocluster9")
-    assert marks_of(await house.get("munich:reservable0")).reserved_by == "umbrella"
+    assert instance_status(await house.get("munich:reservable0")).reserved_by == "umbrella"
     assert not [one for one in await house.engine.store.reader.timers(NS, 10) if one.event == "expire"]
     await house.ended(await house.service.delete(NS, "munich:autocluster9:other", APP, ANN))
-    await house.until_true("munich:reservable0", lambda one: not marks_of(one).reserved_by)
+    await house.until_true("munich:reservable0", lambda one: not instance_status(one).reserved_by)
     (timer,) = [one for one in await house.engine.store.reader.timers(NS, 10) if one.event == "expire"]
     await house.engine.set_timer(replace(timer, due=0.0))
     await house.until("munich:reservable0", "NotPresent")
@@ -193,4 +193,4 @@ async def test_a_refresh_brings_an_app_up_to_its_definition(house: House) -> Non
     await house.deployed()
     await house.app(command="sleep 2")
     await house.ended(await house.service.refresh(NS, WEB, ANN))
-    assert spec_of(await house.get(WEB), AppSpec).command == "sleep 2"
+    assert read_spec(await house.get(WEB), AppSpec).command == "sleep 2"

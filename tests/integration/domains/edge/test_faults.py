@@ -13,7 +13,7 @@ import pytest
 from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import SiteError
-from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_marks, marks_of, spec_of
+from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_status, instance_status, read_spec
 from stateward.engine import Accepted
 from stateward.store.port import Store
 from stateward.store.records import Key
@@ -65,10 +65,10 @@ async def right(house: House, hand: Hand, work: str) -> None:
     if work == "delete":
         assert hand.site.things == {}
     else:
-        assert hand.site.things == {"c1": Existing(marks_of(found).generation)}
-        assert spec_of(found, ClusterInst).nodes == (2 if work == "create" else 3)
+        assert hand.site.things == {"c1": Existing(instance_status(found).generation)}
+        assert read_spec(found, ClusterInst).nodes == (2 if work == "create" else 3)
     assert max(Counter(hand.site.applied).values(), default=1) == 1
-    assert cloudlet_marks(await house.online()).orphans == ()
+    assert cloudlet_status(await house.online()).orphans == ()
 
 
 @pytest.mark.parametrize("work", WORKS)
@@ -181,10 +181,10 @@ async def test_what_is_missing_is_only_marked_where_policy_says_so(house: House)
     hand = await house.cloudlet(missing="leave")
     await house.cluster()
     hand.site.things["c1"] = Existing(hand.site.things["c1"].generation, whole=False)
-    await house.until_true(C1, lambda one: marks_of(one).missing)
+    await house.until_true(C1, lambda one: instance_status(one).missing)
     assert await house.state(C1) == "Ready"
     hand.site.things["c1"] = Existing(hand.site.things["c1"].generation)
-    await house.until_true(C1, lambda one: not marks_of(one).missing)
+    await house.until_true(C1, lambda one: not instance_status(one).missing)
 
 
 @pytest.mark.parametrize("policy", ["report", "remove"])
@@ -193,7 +193,7 @@ async def test_an_orphan_is_reported_and_removed_only_by_policy(house: House, po
     site.things["stray"] = Existing(7)
     await house.cloudlet(hand=Hand("munich", site), orphans=policy)
     if policy == "remove":
-        await house.until_true("munich", lambda one: cloudlet_marks(one).orphans == ())
+        await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ())
     lines = [line.event for line in await house.history("munich")]
     assert "orphan" in lines
     assert ("orphan removed" in lines) == (policy == "remove")
@@ -204,7 +204,7 @@ async def test_a_name_that_an_orphan_had_can_be_used_at_once(house: House) -> No
     site = SimulatedSite()
     site.things["c1"] = Existing(7)
     await house.cloudlet(hand=Hand("munich", site), orphans="remove")
-    await house.until_true("munich", lambda one: cloudlet_marks(one).orphans == ())
+    await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ())
     assert (await house.cluster()).status == "succeeded"
 
 
@@ -235,7 +235,7 @@ async def test_a_newer_connection_makes_the_older_one_count_for_nothing(house: H
     (old,) = house.office.lines[Key(NS, "munich")]
     hand.board.host = None  # or the two would take the place of each other for ever
     house.start(Hand("munich", SimulatedSite()))
-    await house.until_true("munich", lambda one: cloudlet_marks(one).serving > old.connection)
+    await house.until_true("munich", lambda one: cloudlet_status(one).serving > old.connection)
     await house.online()
     await house.office.left(old)
     assert await house.state("munich") == "Ready"
@@ -261,7 +261,7 @@ async def leaving(house: House) -> tuple[Hand, Accepted]:
     await house.until("munich:autocluster:web", "Deleting")
     await hand.kill()
     hand.site.free.set()
-    await house.until_true("munich", lambda one: not cloudlet_marks(one).serving)
+    await house.until_true("munich", lambda one: not cloudlet_status(one).serving)
     assert await house.state("munich") == "DeletePrepare"
     return hand, accepted
 

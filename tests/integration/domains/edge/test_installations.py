@@ -9,7 +9,7 @@ import pytest
 from stateward.agents.messages import Existing
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.schemas import view
-from stateward.domains.edge.model import CloudletStatus, HeldAgent, cloudlet_marks
+from stateward.domains.edge.model import CloudletStatus, HeldAgent, cloudlet_status
 from stateward.engine import Refused
 from stateward.errors import BadInput
 from stateward.store.port import Store
@@ -25,7 +25,7 @@ def hand(installation: str) -> Hand:
 
 
 async def marks(house: House) -> CloudletStatus:
-    return cloudlet_marks(await house.get("munich"))
+    return cloudlet_status(await house.get("munich"))
 
 
 async def held(house: House, installation: str, *things: str) -> HeldAgent:
@@ -34,15 +34,15 @@ async def held(house: House, installation: str, *things: str) -> HeldAgent:
     def condition(one: HeldAgent) -> bool:
         return one.installation == installation and one.things == things
 
-    found = await house.until_true("munich", lambda one: any(map(condition, cloudlet_marks(one).held)))
-    return next(filter(condition, cloudlet_marks(found).held))
+    found = await house.until_true("munich", lambda one: any(map(condition, cloudlet_status(one).held)))
+    return next(filter(condition, cloudlet_status(found).held))
 
 
 async def owned(house: House, installation: str | None) -> None:
     """Wait until an installation serves."""
 
     def serves(found: Object) -> bool:
-        now = cloudlet_marks(found)
+        now = cloudlet_status(found)
         return found.state == "Ready" and now.installation == installation and now.serving > 0
 
     await house.until_true("munich", serves)

@@ -10,7 +10,7 @@ from stateward.agents.messages import AgentOrder, Existing, OrderAction, Progres
 from stateward.agents.simulation import SimulatedSite
 from stateward.agents.site import ReportProgress, SiteError
 from stateward.domains.edge.errors import LimitReached
-from stateward.domains.edge.model import MOST_RESERVABLE, ClusterInst, marks_of, spec_of
+from stateward.domains.edge.model import MAX_RESERVABLE_CLUSTERS, ClusterInst, instance_status, read_spec
 from stateward.engine import Accepted
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx
@@ -55,7 +55,9 @@ async def stubborn(house: House, *refuses: OrderAction, about: str = "", ready: 
 async def left(house: House, asked: Accepted, state: str) -> None:
     """Wait until an operation has failed, and its undo too, for the last time."""
     assert (await house.ended(asked)).status == "failed"
-    await house.until_true(C1, lambda one: one.state == state and marks_of(one).tries > 0 and not marks_of(one).undoing)
+    await house.until_true(
+        C1, lambda one: one.state == state and instance_status(one).tries > 0 and not instance_status(one).undoing
+    )
 
 
 async def create(house: House) -> Accepted:
@@ -81,11 +83,11 @@ async def test_what_could_be_neither_created_nor_removed_is_deleted_by_its_user(
 async def test_an_update_that_failed_for_good_is_tried_again_by_its_user(house: House) -> None:
     site = await stubborn(house, *OrderAction)
     await left(house, await update(house, 3), "UpdateError")
-    assert spec_of(await house.get(C1), ClusterInst).nodes == 2
+    assert read_spec(await house.get(C1), ClusterInst).nodes == 2
     site.refuses = frozenset()
     assert (await house.ended(await update(house, 4))).status == "succeeded"
     found = await house.get(C1)
-    assert (found.state, spec_of(found, ClusterInst).nodes) == ("Ready", 4)
+    assert (found.state, read_spec(found, ClusterInst).nodes) == ("Ready", 4)
 
 
 @pytest.mark.parametrize("begun", [update, delete], ids=["an update", "a delete"])
@@ -175,17 +177,17 @@ async def test_a_cloudlet_has_at_most_so_many_reservable_clusters_and_the_lowest
     hand = await house.cloudlet()
     await house.app()
     gate = hold(hand)
-    apps = [f"autocluster{n}" for n in range(MOST_RESERVABLE)]
+    apps = [f"autocluster{n}" for n in range(MAX_RESERVABLE_CLUSTERS)]
     made = [await house.service.create_app(NS, "munich", one, "web", ANN) for one in apps]
-    assert [marks_of(one.object).cluster for one in made] == [f"reservable{n}" for n in range(64)]
+    assert [instance_status(one.object).cluster for one in made] == [f"reservable{n}" for n in range(64)]
     with pytest.raises(LimitReached, match="64"):
         await house.service.create_app(NS, "munich", "autocluster-more", "web", ANN)
     gate.set()
     await house.ended(made[7])
     await house.ended(await house.service.delete(NS, "munich:autocluster7:web", "edge.appinst", ANN))
-    await house.until_true("munich:reservable7", lambda one: not marks_of(one).reserved_by)
+    await house.until_true("munich:reservable7", lambda one: not instance_status(one).reserved_by)
     again = await house.service.create_app(NS, "munich", "autocluster-more", "web", ANN)
-    assert marks_of(again.object).cluster == "reservable7"
+    assert instance_status(again.object).cluster == "reservable7"
 
 
 # --- idle clusters ---------------------------------------------------------------------------------------------------

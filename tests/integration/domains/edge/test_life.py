@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from stateward.agents.messages import AgentReport
 from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.lifecycle import IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
-from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_marks, spec_of
+from stateward.domains.edge.model import CloudletSpec, ClusterInst, cloudlet_status, read_spec
 from stateward.engine.errors import AlreadyEnded, NotCancelled
 from stateward.lifecycle import AGENT
 from stateward.store.records import Key
@@ -74,8 +74,8 @@ async def test_an_update_that_fails_restores_the_previous_spec_and_is_ready_only
     change = {"nodes": 5, "setup": "fail"}
     assert (await house.ended(await house.service.update(NS, C1, "edge.clusterinst", change, ANN))).status == "failed"
     found = await house.until(C1, "Ready")
-    assert spec_of(found, ClusterInst) == spec_of(before, ClusterInst)
-    assert hand.site.things["c1"].generation == spec_of(before, ClusterInst).revision
+    assert read_spec(found, ClusterInst) == read_spec(before, ClusterInst)
+    assert hand.site.things["c1"].generation == read_spec(before, ClusterInst).revision
     assert [line.event for line in await house.history(C1)][-1] == "undone"
 
 
@@ -92,7 +92,7 @@ async def test_a_name_that_lives_again_has_a_generation_that_was_never_used(hous
 async def test_words_that_do_not_count_are_journaled_and_counted(house: House) -> None:
     hand = await house.cloudlet()
     await house.cluster()
-    marks, notify = await house.marks(C1), cloudlet_marks(await house.get("munich")).serving
+    marks, notify = await house.marks(C1), cloudlet_status(await house.get("munich")).serving
     late = AgentReport("creating", marks.issued, marks.generation, notify, "c1")
     (line,) = house.office.lines[Key(NS, "munich")]
     for word in (late, replace(late, notify=notify - 1), replace(late, event="nonsense"), replace(late, name="c9")):

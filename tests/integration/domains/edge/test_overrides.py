@@ -8,7 +8,7 @@ from stateward.agents.site import ReportProgress, SiteError
 from stateward.domains.edge.api.schemas import accepted_view
 from stateward.domains.edge.errors import OrphansLeft
 from stateward.domains.edge.lifecycle import APPINST, CLUSTERINST, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
-from stateward.domains.edge.model import ClusterInst, cloudlet_marks, marks_of
+from stateward.domains.edge.model import ClusterInst, cloudlet_status, instance_status
 from tests.integration.domains.edge.conftest import ADA, ANN, NS, House, hold
 
 C1, WEB = "munich:c1", "munich:c1:web"
@@ -94,7 +94,7 @@ async def test_what_is_deleted_without_its_agent_is_an_orphan_at_once(house: Hou
     await with_app(house)
     before = hand.agent.connection
     await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
-    await house.until_true("munich", lambda one: cloudlet_marks(one).orphans == ("c1", "c1:web"))
+    await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ("c1", "c1:web"))
     assert hand.agent.connection != before
 
 
@@ -108,21 +108,21 @@ async def test_what_is_deleted_without_its_agent_is_removed_where_orphans_are(ho
 async def test_what_is_made_without_its_agent_is_missing_at_once(house: House) -> None:
     await house.cloudlet(missing="leave")
     await house.ended(await house.service.create_cluster(NS, "munich", "c1", ClusterInst(), WITHOUT_AGENT))
-    await house.until_true(C1, lambda one: one.state == "Ready" and marks_of(one).missing)
+    await house.until_true(C1, lambda one: one.state == "Ready" and instance_status(one).missing)
 
 
 async def test_an_app_that_is_deleted_alone_without_its_agent_is_an_orphan_too(house: House) -> None:
     await house.cloudlet()
     await with_app(house)
     await house.ended(await house.service.delete(NS, WEB, APPINST.kind, WITHOUT_AGENT))
-    await house.until_true("munich", lambda one: cloudlet_marks(one).orphans == ("c1:web",))
+    await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ("c1:web",))
 
 
 async def with_orphan(house: House) -> None:
     """Have a cloudlet with an orphan that is known."""
     await house.cluster()
     await house.ended(await house.service.delete(NS, C1, CLUSTERINST.kind, WITHOUT_AGENT))
-    await house.until_true("munich", lambda one: cloudlet_marks(one).orphans == ("c1",))
+    await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ("c1",))
     await house.online()
 
 
@@ -133,7 +133,7 @@ async def test_a_cloudlet_with_orphans_is_deleted_only_when_its_agent_has_remove
         await house.service.delete_cloudlet(NS, "munich", ANN)
     assert hand.site.things.keys() == {"c1"}
     await house.service.change_cloudlet(NS, "munich", {"orphans": "remove"}, ANN)
-    await house.until_true("munich", lambda one: cloudlet_marks(one).orphans == ())
+    await house.until_true("munich", lambda one: cloudlet_status(one).orphans == ())
     await house.online()
     assert (await house.ended(await house.service.delete_cloudlet(NS, "munich", ANN))).status == "succeeded"
     assert hand.site.things == {}

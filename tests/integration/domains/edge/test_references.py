@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from stateward.domains.edge.errors import StillReferenced
 from stateward.domains.edge.lifecycle import APP, APPINST, AUTOPROV, AUTOSCALE, CLUSTERINST, FLAVOR
-from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, ClusterInst, FlavorSpec, spec_of
+from stateward.domains.edge.model import AppSpec, AutoprovSpec, AutoscaleSpec, ClusterInst, FlavorSpec, read_spec
 from stateward.domains.edge.service import Service
 from stateward.engine import Denied, NotFound
 from stateward.errors import BadInput
@@ -22,7 +22,7 @@ C1 = "munich:c1"
 
 
 async def drop(service: Service, kind: str, name: str) -> None:
-    await service.drop(NS, kind, name, ANN)
+    await service.delete_record(NS, kind, name, ANN)
 
 
 async def furnished(house: House) -> Hand:
@@ -52,7 +52,7 @@ async def test_what_is_in_use_is_not_deleted_and_the_refusal_names_the_users(
     await furnished(house)
     with pytest.raises(StillReferenced, match=f"{name} is in use by {users}"):
         await drop(house.service, kind, name)
-    assert (await house.service.record(NS, kind, name)).removed is False
+    assert (await house.service.get_record(NS, kind, name)).removed is False
 
 
 async def test_what_nobody_names_any_more_is_deleted(house: House) -> None:
@@ -87,19 +87,19 @@ async def test_what_does_not_exist_cannot_be_named(house: House) -> None:
         lambda: service.create_cluster(NS, "munich", "c2", ClusterInst(flavor="none"), ANN),
         lambda: service.create_cluster(NS, "munich", "c2", ClusterInst(autoscale="none"), ANN),
         lambda: service.update(NS, C1, CLUSTERINST.kind, {"autoscale": "none"}, ANN),
-        lambda: service.define(NS, APP.kind, "web", AppSpec("x", flavor="none"), ANN),
-        lambda: service.define(NS, APP.kind, "new", AppSpec("x", autoprov="none"), ANN),
+        lambda: service.put_record(NS, APP.kind, "web", AppSpec("x", flavor="none"), ANN),
+        lambda: service.put_record(NS, APP.kind, "new", AppSpec("x", autoprov="none"), ANN),
     ):
         with pytest.raises(NotFound, match="none"):
             await change()
     assert (await house.get("app.web")).version == before.version
-    assert spec_of(await house.get(C1), ClusterInst).autoscale == "busy"
+    assert read_spec(await house.get(C1), ClusterInst).autoscale == "busy"
 
 
 async def test_a_least_above_the_most_is_refused(house: House) -> None:
     for kind, spec in ((AUTOSCALE.kind, AutoscaleSpec(min=3, max=2)), (AUTOPROV.kind, AutoprovSpec((), min=3, max=2))):
         with pytest.raises(BadInput, match="at least min, which is 3"):
-            await house.service.define(NS, kind, "p", spec, ANN)
+            await house.service.put_record(NS, kind, "p", spec, ANN)
 
 
 Ask = Callable[[Service, str], Awaitable[object]]
@@ -114,11 +114,11 @@ async def _cluster_with_policy(service: Service, name: str) -> object:
 
 
 async def _app_with_flavor(service: Service, name: str) -> object:
-    return await service.define(NS, APP.kind, name, AppSpec("x", flavor=name), ANN)
+    return await service.put_record(NS, APP.kind, name, AppSpec("x", flavor=name), ANN)
 
 
 async def _app_with_policy(service: Service, name: str) -> object:
-    return await service.define(NS, APP.kind, name, AppSpec("x", autoprov=name), ANN)
+    return await service.put_record(NS, APP.kind, name, AppSpec("x", autoprov=name), ANN)
 
 
 async def _instance(service: Service, name: str) -> object:
@@ -146,7 +146,7 @@ async def test_of_a_user_and_a_deletion_that_race_exactly_one_wins(
         await first.cluster("home")
         for nth in range(10):
             name = f"r{nth}"
-            await first.service.define(NS, kind, name, spec, ANN)
+            await first.service.put_record(NS, kind, name, spec, ANN)
             asks = [ask(first.service, name), drop(second.service, kind, name)]
             outcomes = await asyncio.gather(*(asks if nth % 2 else reversed(asks)), return_exceptions=True)
             lost = [one for one in outcomes if isinstance(one, BaseException)]

@@ -10,7 +10,7 @@ import msgspec
 
 from stateward.agents.simulation import SimulatedFleet
 from stateward.domains.edge.lifecycle import CLOUDLET, CLUSTERINST
-from stateward.domains.edge.model import ClusterInst, InstanceStatus, text_of
+from stateward.domains.edge.model import ClusterInst, InstanceStatus, to_json
 from stateward.store import open_store
 from stateward.store.changes import Changes
 from stateward.store.port import TxFunction
@@ -30,8 +30,8 @@ async def furnished(file: Path, cloudlets: list[str]) -> dict[str, dict[str, int
     for name in cloudlets:
         things[name] = {f"c{n}": 7 for n in range(EACH)}
         rows = [row(now, name, name, CLOUDLET.kind, "Offline", None, '{"missing":"recreate","orphans":"report"}', "{}")]
-        spec, marks = text_of(ClusterInst(revision=7)), InstanceStatus(7, 0, 7, 7)
-        seen = text_of(msgspec.structs.replace(marks, spec=spec))
+        spec, marks = to_json(ClusterInst(revision=7)), InstanceStatus(7, 0, 7, 7)
+        seen = to_json(msgspec.structs.replace(marks, spec=spec))
         rows += [row(now, name, f"{name}:c{n}", CLUSTERINST.kind, "Ready", name, spec, seen) for n in range(EACH)]
         await store.transact(applying(rows))
     await store.close()

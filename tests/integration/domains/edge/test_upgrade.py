@@ -12,7 +12,7 @@ from stateward.agents.simulation import SimulatedSite
 from stateward.domains.edge.api.schemas import view
 from stateward.domains.edge.errors import ActionInProgress, AgentConnectionChanged, Upgrading
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
-from stateward.domains.edge.model import HOME, CloudletSpec, ClusterInst, cloudlet_marks, spec_of
+from stateward.domains.edge.model import CONTROLLER_NS, CloudletSpec, ClusterInst, cloudlet_status, read_spec
 from stateward.engine import Accepted, Refused
 from stateward.errors import BadInput
 from stateward.lifecycle import ADMIN, CONTROLLER
@@ -52,7 +52,7 @@ async def test_a_new_version_that_connects_and_gathers_ends_the_upgrade(house: H
     house.start(Hand("munich", house.hands[0].site, "2.0"))
     assert (await house.ended(accepted)).status == "succeeded"
     found = await house.online()
-    assert cloudlet_marks(found).version == "2.0"
+    assert cloudlet_status(found).version == "2.0"
     assert [line.event for line in await house.history("munich")][-2:] == ["acknowledge", "ready"]
 
 
@@ -101,7 +101,7 @@ async def test_a_failed_upgrade_that_is_settled_without_an_agent_leaves_the_clou
     assert (await house.service.fix(NS, "munich", ADA)).object.state == "Ready"
     await house.ended(await upgraded(house))
     await hand.kill()
-    await house.until_true("munich", lambda one: not cloudlet_marks(one).serving)
+    await house.until_true("munich", lambda one: not cloudlet_status(one).serving)
     settled = (await house.service.fix(NS, "munich", ADA)).object
     assert (settled.state, view(settled).conditions.online) == ("Offline", False)
     house.start(hand)
@@ -133,20 +133,20 @@ async def test_when_both_agents_are_dead_time_ends_the_upgrade(house: House) -> 
     hand = await silent(house)
     accepted = await upgraded(house)
     await hand.kill()
-    await house.until_true("munich", lambda one: not cloudlet_marks(one).serving)
+    await house.until_true("munich", lambda one: not cloudlet_status(one).serving)
     assert await house.state("munich") == "UpdateRequested"
     await overdue(house, accepted.op.id)
     assert (await house.ended(accepted)).status == "failed"
     assert await house.state("munich") == "UpdateError"
     house.start(Hand("munich", SimulatedSite()))
-    await house.until_true("munich", lambda one: cloudlet_marks(one).serving > 0)
+    await house.until_true("munich", lambda one: cloudlet_status(one).serving > 0)
     assert await house.state("munich") == "UpdateError"
 
 
 async def test_a_successor_that_is_let_in_and_then_silent_is_timed_out_and_no_longer_wanted(house: House) -> None:
     await silent(house)
     accepted = await upgraded(house)
-    number = cloudlet_marks(await house.get("munich")).operation
+    number = cloudlet_status(await house.get("munich")).operation
     board = InProcessDialer(house.office, NS, "munich")
     assert isinstance(await introduced(board, "2.0", number), Welcome)
     assert await house.state("munich") == "InitOk"
@@ -171,7 +171,7 @@ async def test_an_agent_of_another_protocol_is_told_so(house: House) -> None:
 
 
 async def test_what_was_connected_to_a_controller_that_died_is_offline_when_its_time_is_over(house: House) -> None:
-    await house.engine.create(HOME, "controller-dead", LISTENER.kind, "listen", actor=CONTROLLER)
+    await house.engine.create(CONTROLLER_NS, "controller-dead", LISTENER.kind, "listen", actor=CONTROLLER)
     now = await house.engine.store.reader.time()
     seen = '{"version":"1.0","issued":5,"serving":5,"controller":"controller-dead"}'
     row = Object(
@@ -182,7 +182,7 @@ async def test_what_was_connected_to_a_controller_that_died_is_offline_when_its_
         await tx.apply(Changes(objects=[row]))
 
     await house.engine.store.transact(program)
-    await house.engine.set_timer(Timer(HOME, "lapse", 0.0, 0, "controller-dead", "lapse", "[]", "{}"))
+    await house.engine.set_timer(Timer(CONTROLLER_NS, "lapse", 0.0, 0, "controller-dead", "lapse", "[]", "{}"))
     await house.until("munich", "Offline")
 
 
@@ -191,7 +191,7 @@ async def test_a_load_that_the_agent_reports_scales_its_cluster(house: House) ->
     await house.autoscale("busy", min=1, max=4, cpu=100.0)
     await house.cluster(autoscale="busy")
     await hand.agent._say(Load(hand.agent.connection, "c1", cpu=250.0))
-    await house.until_true("munich:c1", lambda one: spec_of(one, ClusterInst).nodes == 3 and one.state == "Ready")
+    await house.until_true("munich:c1", lambda one: read_spec(one, ClusterInst).nodes == 3 and one.state == "Ready")
 
 
 async def test_a_controller_that_was_taken_for_dead_and_is_not_enters_again(
@@ -200,8 +200,8 @@ async def test_a_controller_that_was_taken_for_dead_and_is_not_enters_again(
     async with open_house(new_store(), tmp_path, lease=1.0) as house:
         await house.cloudlet()
         me = house.plugin.presence.id
-        await house.engine.act(HOME, me, "leave", actor=CONTROLLER)
+        await house.engine.act(CONTROLLER_NS, me, "leave", actor=CONTROLLER)
         async with asyncio.timeout(60):
-            while (found := await house.engine.store.reader.object(Key(HOME, me))) is None or found.removed:
+            while (found := await house.engine.store.reader.object(Key(CONTROLLER_NS, me))) is None or found.removed:
                 await asyncio.sleep(0.01)
         await house.online()

@@ -34,18 +34,18 @@ from stateward.domains.edge.agents.agent_reports import AgentMessage, note_misco
 from stateward.domains.edge.agents.connections import ConnectRequest, Disconnect
 from stateward.domains.edge.agents.inventory_sync import Inventory, remove_orphan
 from stateward.domains.edge.agents.report_batches import ReportBatcher
-from stateward.domains.edge.handlers import beside
+from stateward.domains.edge.handlers import related_ids
 from stateward.domains.edge.lifecycle import CLOUDLET, MISSING
 from stateward.domains.edge.model import (
-    INSTANCES,
+    INSTANCE_LIFECYCLES,
     CloudletSpec,
-    cloudlet_marks,
+    agent_slots,
     cloudlet_of,
-    seat_of,
-    spec_of,
-    thing_of,
+    cloudlet_status,
+    local_name,
+    read_spec,
 )
-from stateward.domains.edge.records.agent_upgrade import hangs_up, upgrade_due
+from stateward.domains.edge.records.agent_upgrade import is_upgrade_due, must_disconnect
 from stateward.engine import Denied, Engine
 from stateward.lifecycle import CONTROLLER
 from stateward.store.errors import StoreError
@@ -221,9 +221,9 @@ class AgentHub:
                 cloudlets[Key(one.ns, one.object)] = None
                 if one.event == "change":
                     self._later(self._list_for_policy(Key(one.ns, one.object)))
-            elif one.kind in INSTANCES and _is_records_only(one):
+            elif one.kind in INSTANCE_LIFECYCLES and _is_records_only(one):
                 self._list_again(Key(one.ns, cloudlet_of(one.object)))
-            elif one.kind in INSTANCES and _asks(one) and Key(one.ns, cloudlet_of(one.object)) in self.lines:
+            elif one.kind in INSTANCE_LIFECYCLES and _asks(one) and Key(one.ns, cloudlet_of(one.object)) in self.lines:
                 instances[Key(one.ns, one.object)] = None
         for key in cloudlets:
             self._later(self._look_at_cloudlet(key))
@@ -239,9 +239,9 @@ class AgentHub:
     async def _list_for_policy(self, key: Key) -> None:
         """Have an agent tell anew what it has, where known orphans are to be removed from now on."""
         found = await self.engine.store.reader.object(key)
-        if found is None or not cloudlet_marks(found).orphans:
+        if found is None or not cloudlet_status(found).orphans:
             return
-        if spec_of(found, CloudletSpec).orphans == "remove":
+        if read_spec(found, CloudletSpec).orphans == "remove":
             self._list_again(key)
 
     async def _hang_up_soon(self, key: Key) -> None:
@@ -266,7 +266,7 @@ class AgentHub:
     async def order_again(self, line: AgentConnection, key: Key) -> None:
         """Send an order again that found the agent busy."""
         await asyncio.sleep(BUSY_FOR)
-        line.sent.pop(thing_of(key.id), None)
+        line.sent.pop(local_name(key.id), None)
         await self.tend(key)
 
     async def _look_at_cloudlet(self, key: Key) -> None:
@@ -275,12 +275,12 @@ class AgentHub:
             if found is None or found.removed:
                 self._later(self._send_away(line, "the cloudlet was deleted"))
                 continue
-            seat = seat_of(found, operation)
-            if hangs_up(seat, line.connection):
+            seat = agent_slots(found, operation)
+            if must_disconnect(seat, line.connection):
                 self._later(self._send_away(line, ""))
-            elif upgrade_due(seat, line.connection) and line.settled:
+            elif is_upgrade_due(seat, line.connection) and line.settled:
                 await self._ask_to_upgrade(
-                    line, Upgrade(seat.target, seat.operation, seat.serving, cloudlet_marks(found).within)
+                    line, Upgrade(seat.target, seat.operation, seat.serving, cloudlet_status(found).within)
                 )
 
     async def _cloudlet(self, key: Key) -> tuple[Object | None, Operation | None]:
@@ -314,13 +314,13 @@ class AgentHub:
     async def _recreate(self, key: Key) -> None:
         """Create what is missing anew, where the cloudlet's policy says so; clusters before what is in them."""
         cloudlet = await self.engine.store.reader.object(key)
-        wanted = cloudlet is not None and spec_of(cloudlet, CloudletSpec).missing == "recreate"
+        wanted = cloudlet is not None and read_spec(cloudlet, CloudletSpec).missing == "recreate"
         for name in sorted(self._missing.pop(key, ())) if wanted else ():
             found = await self.engine.store.reader.object(Key(key.ns, f"{key.id}:{name}"))
             if found is None or found.removed:
                 continue
             try:
-                how = {"actor": CONTROLLER, "facts": {MISSING}, "also_locks": beside(found)}
+                how = {"actor": CONTROLLER, "facts": {MISSING}, "also_locks": related_ids(found)}
                 await self.engine.act(found.ns, found.id, "re-create", **how)
             except Denied as denied:
                 if denied.retry or "not_ready" in denied.code:
@@ -349,14 +349,14 @@ class AgentHub:
     async def _ask_again(self, now: float) -> None:
         """Send what is due and was not sent, or has had no answer for long: the agent does it once all the same."""
         for ns in {key.ns for key in self.lines}:
-            for kind in INSTANCES:
+            for kind in INSTANCE_LIFECYCLES:
                 waiting = Selector(ns, kind, states=UNANSWERED)
                 for found in await self.engine.store.reader.list_objects(waiting, Page(limit=MOST)):
                     if self._is_late(found, now):
                         self._later(self.tend(found.key, self.retry))
 
     def _is_late(self, found: Object, now: float) -> bool:
-        name = thing_of(found.id)
+        name = local_name(found.id)
         lines = [one for one in self.lines.get(Key(found.ns, cloudlet_of(found.id)), ()) if one.settled]
         return any(name not in one.sent or now - one.sent[name][1] > self.retry for one in lines)
 

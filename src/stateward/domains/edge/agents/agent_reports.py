@@ -12,11 +12,17 @@ from stateward.agents.messages import AgentOrder, AgentReport, InventoryItem, Pr
 from stateward.domains.edge.agents.orders import RULES, due
 from stateward.domains.edge.agents.record_writer import reject, renew, write_seated, write_turn
 from stateward.domains.edge.lifecycle import CLOUDLET
-from stateward.domains.edge.lookups import closed, holder_of, opened
-from stateward.domains.edge.model import INSTANCES, book_of, cloudlet_marks, marks_of, seat_of
-from stateward.domains.edge.records.agent_upgrade import AgentRejection, said
-from stateward.domains.edge.records.instance_record import InstanceRecord, record_of
-from stateward.domains.edge.records.reconcile import ReconcileStep, heard, settled
+from stateward.domains.edge.lookups import current_operation, open_unit_of_work, write_unit_of_work
+from stateward.domains.edge.model import (
+    INSTANCE_LIFECYCLES,
+    agent_slots,
+    cloudlet_status,
+    instance_record,
+    instance_status,
+)
+from stateward.domains.edge.records.agent_upgrade import AgentRejection, on_agent_report
+from stateward.domains.edge.records.instance_record import InstanceRecord, fenced_fields
+from stateward.domains.edge.records.reconcile import ReconcileStep, on_inventory_item, on_report
 from stateward.domains.edge.records.report_fencing import RejectedReport
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT
@@ -53,9 +59,9 @@ class ReportResult(Struct, frozen=True):
 
 async def hear(tx: Tx, words: Sequence[AgentMessage]) -> list[ReportResult]:
     """Take a batch of words; one that does not count is journaled as rejected."""
-    uow = await opened(tx, {key for word in words for key in (word.object, Key(word.ns, word.cloudlet))})
+    uow = await open_unit_of_work(tx, {key for word in words for key in (word.object, Key(word.ns, word.cloudlet))})
     answers = [await _hear(uow, word) for word in words]
-    await closed(uow)
+    await write_unit_of_work(uow)
     return answers
 
 
@@ -66,19 +72,19 @@ async def _hear(uow: UnitOfWork, word: AgentMessage) -> ReportResult:
     if not word.says.name:
         return await _of_itself(uow, cloudlet, word)
     found = uow.objects.get(word.object)
-    if found is None or found.kind not in INSTANCES:
+    if found is None or found.kind not in INSTANCE_LIFECYCLES:
         reject(uow, cloudlet, AGENT, word.cloudlet, _event(word), f"nothing is known of {word.says.name}")
         return ReportResult(False, "nothing is known of it")
-    operation = await holder_of(uow, found)
-    notify = cloudlet_marks(cloudlet).serving
-    book = book_of(found, operation, notify)
+    operation = await current_operation(uow, found)
+    notify = cloudlet_status(cloudlet).serving
+    book = instance_record(found, operation, notify)
     match word.says:
         case ProgressMessage():
             return _progressed(uow, found, operation, book, word)
         case InventoryItem():
             return _changed(uow, found, operation, book, word)
         case AgentReport():
-            turn = heard(RULES[found.kind], book, word.says)
+            turn = on_report(RULES[found.kind], book, word.says)
             return _turned(uow, found, operation, turn, word)
 
 
@@ -86,14 +92,14 @@ def _turned(
     uow: UnitOfWork, found: Object, operation: Operation | None, turn: ReconcileStep, word: AgentMessage
 ) -> ReportResult:
     assert isinstance(word.says, AgentReport)
-    if turn.refused is not None:
-        reject(uow, found, AGENT, word.cloudlet, word.says.event, turn.refused)
+    if turn.rejection is not None:
+        reject(uow, found, AGENT, word.cloudlet, word.says.event, turn.rejection)
         return ReportResult(
-            False, turn.refused.why if isinstance(turn.refused, RejectedReport) else str(turn.refused.reason)
+            False, turn.rejection.why if isinstance(turn.rejection, RejectedReport) else str(turn.rejection.reason)
         )
     changed = write_turn(uow, found, operation, turn, word.cloudlet, word.says.error)
     new = turn.book.operation and turn.book.operation != word.says.operation
-    return ReportResult(True, again=turn.again, order=due(changed, turn.book, word.says.notify) if new else None)
+    return ReportResult(True, again=turn.must_resend, order=due(changed, turn.book, word.says.notify) if new else None)
 
 
 def _progressed(
@@ -103,11 +109,11 @@ def _progressed(
     progress = word.says
     assert isinstance(progress, ProgressMessage)
     said = AgentReport("progress", progress.operation, progress.generation, progress.notify)
-    rejected = RULES[found.kind].fence(record_of(book), said)
+    rejected = RULES[found.kind].fence(fenced_fields(book), said)
     if rejected is not None:
         reject(uow, found, AGENT, word.cloudlet, "progress", rejected)
         return ReportResult(False, rejected.why)
-    op = operation.id if operation is not None else marks_of(found).undo_of
+    op = operation.id if operation is not None else instance_status(found).undo_of
     line = records.Progress(found.ns, op, uow.now, progress.text, progress.done, progress.total)
     uow.changes.progress.append(line)
     if operation is not None:
@@ -123,7 +129,7 @@ def _changed(
     assert isinstance(item, InventoryItem)
     if item.notify != book.notify or item.operation or book.state != "Ready":
         return ReportResult(False, "it is news no more")
-    turn = settled(RULES[found.kind], book, item)
+    turn = on_inventory_item(RULES[found.kind], book, item)
     write_turn(uow, found, operation, turn, word.cloudlet)
     return ReportResult(True, missing=turn.book.missing)
 
@@ -133,8 +139,10 @@ async def _of_itself(uow: UnitOfWork, cloudlet: Object, word: AgentMessage) -> R
     if not isinstance(report, AgentReport):
         reject(uow, cloudlet, AGENT, word.version, _event(word), NAMELESS)
         return ReportResult(False, NAMELESS)
-    operation = await holder_of(uow, cloudlet)
-    seated = said(seat_of(cloudlet, operation), report.notify, word.version, report.event, report.operation)
+    operation = await current_operation(uow, cloudlet)
+    seated = on_agent_report(
+        agent_slots(cloudlet, operation), report.notify, word.version, report.event, report.operation
+    )
     if isinstance(seated, AgentRejection):
         reject(uow, cloudlet, AGENT, word.version, report.event, seated)
         return ReportResult(False, seated)
@@ -144,11 +152,11 @@ async def _of_itself(uow: UnitOfWork, cloudlet: Object, word: AgentMessage) -> R
 
 async def note_misconduct(tx: Tx, ns: str, cloudlet: str, who: str, why: str) -> None:
     """Journal that an agent was sent away for what it said."""
-    uow = await opened(tx, [Key(ns, cloudlet)])
+    uow = await open_unit_of_work(tx, [Key(ns, cloudlet)])
     found = uow.objects.get(Key(ns, cloudlet))
     if found is not None and not found.removed and found.kind == CLOUDLET.kind:
         reject(uow, found, AGENT, who, "word", why)
-    await closed(uow)
+    await write_unit_of_work(uow)
 
 
 def _event(word: AgentMessage) -> str:

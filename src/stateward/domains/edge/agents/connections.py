@@ -7,17 +7,17 @@ from msgspec.structs import replace
 
 from stateward.domains.edge.agents.record_writer import put_seen, reject, write_seated
 from stateward.domains.edge.lifecycle import CLOUDLET, CloudletState
-from stateward.domains.edge.lookups import closed, holder_of, opened
-from stateward.domains.edge.model import HeldAgent, cloudlet_marks, seat_of, text_of, with_seat
+from stateward.domains.edge.lookups import current_operation, open_unit_of_work, write_unit_of_work
+from stateward.domains.edge.model import HeldAgent, agent_slots, cloudlet_status, to_json, with_agent_slots
 from stateward.domains.edge.records.agent_upgrade import (
     AgentRejection,
     AgentSlots,
     CloudletEvent,
     Role,
     SlotsUpdate,
-    departed,
-    greeted,
     is_held,
+    on_connect,
+    on_disconnect,
 )
 from stateward.engine import Accepted, Request
 from stateward.engine.accept.accept import admit_all
@@ -73,9 +73,9 @@ async def greet(
     tx: Tx, kinds: Kinds, new_id: Callable[[], str], greetings: Sequence[ConnectRequest]
 ) -> list[ConnectResult]:
     """Welcome agents; the start and its acknowledgement are one write."""
-    uow = await opened(tx, {Key(one.ns, one.cloudlet) for one in greetings})
+    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in greetings})
     answers = [await _greet(uow, kinds, new_id, one) for one in greetings]
-    await closed(uow)
+    await write_unit_of_work(uow)
     return answers
 
 
@@ -83,13 +83,13 @@ async def _greet(uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], greet
     found = uow.objects.get(Key(greeting.ns, greeting.cloudlet))
     if found is None or found.removed or found.kind != CLOUDLET.kind:
         return ConnectResult(unwanted=NO_CLOUDLET)
-    operation = await holder_of(uow, found)
-    seat, marks = seat_of(found, operation), cloudlet_marks(found)
-    is_heir = bool(greeting.heir) and seat.upgrading and greeting.heir == seat.operation
+    operation = await current_operation(uow, found)
+    seat, marks = agent_slots(found, operation), cloudlet_status(found)
+    is_heir = bool(greeting.heir) and seat.is_upgrading and greeting.heir == seat.operation
     if is_held(marks.installation, greeting.installation, is_served=marks.serving > 0, is_heir=is_heir):
         _hold(uow, found, greeting)
         return ConnectResult(unwanted=AgentRejection.HELD, held=True)
-    seated = greeted(seat, greeting.version, greeting.heir)
+    seated = on_connect(seat, greeting.version, greeting.heir)
     if isinstance(seated, AgentRejection):
         reject(uow, found, AGENT, greeting.version, "start", seated)
         return ConnectResult(unwanted=seated)
@@ -100,16 +100,16 @@ async def _greet(uow: UnitOfWork, kinds: Kinds, new_id: Callable[[], str], greet
     else:
         marks = replace(marks, heir_controller=greeting.controller)
     if seated.event is not None and seated.event.name == "start":
-        seen = text_of(with_seat(marks, seated.seat))
+        seen = to_json(with_agent_slots(marks, seated.slots))
         await _start(uow, kinds, found, Request(found.ns, found.id, "start", new_id(), AGENT, greeting.version), seen)
     else:
         write_seated(uow, CLOUDLET, found, operation, seated, greeting.version, marks=marks)
-    return ConnectResult(seated.seat.issued, seated.role)
+    return ConnectResult(seated.slots.issued, seated.role)
 
 
 def _hold(uow: UnitOfWork, found: Object, greeting: ConnectRequest) -> None:
     """Note that another installation dials; journaled once, and written seldom: it dials again and again."""
-    marks = cloudlet_marks(found)
+    marks = cloudlet_status(found)
     former = next((one for one in marks.held if one.installation == greeting.installation), None)
     others = tuple(one for one in marks.held if one is not former and uow.now - one.dialled < HELD_FOR)
     now = HeldAgent(greeting.installation, greeting.version, uow.now, uow.now, greeting.things)
@@ -122,7 +122,7 @@ def _hold(uow: UnitOfWork, found: Object, greeting: ConnectRequest) -> None:
         now = replace(now, since=former.since)
         if replace(now, dialled=former.dialled) == former and now.dialled - former.dialled < HELD_NOTED_EVERY:
             return
-    put_seen(uow, found, text_of(replace(marks, held=(*others[-MOST_HELD + 1 :], now))))
+    put_seen(uow, found, to_json(replace(marks, held=(*others[-MOST_HELD + 1 :], now))))
 
 
 async def _start(uow: UnitOfWork, kinds: Kinds, found: Object, request: Request, seen: str) -> None:
@@ -130,21 +130,21 @@ async def _start(uow: UnitOfWork, kinds: Kinds, found: Object, request: Request,
     if not isinstance(verdict, Accepted):
         raise verdict
     started = uow.objects[found.key]
-    operation = await holder_of(uow, started)
+    operation = await current_operation(uow, started)
     acknowledged = SlotsUpdate(_seat(started), CloudletEvent("acknowledge", CONTROLLER))
     if started.state == CloudletState.INIT:
         write_seated(uow, CLOUDLET, started, operation, acknowledged, request.who)
 
 
 def _seat(found: Object) -> AgentSlots:
-    return seat_of(found, None)
+    return agent_slots(found, None)
 
 
 async def part(tx: Tx, partings: Sequence[Disconnect]) -> list[bool]:
     """Take note of connections that are gone; tells for each whether the cloudlet went offline by it."""
-    uow = await opened(tx, {Key(one.ns, one.cloudlet) for one in partings})
+    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in partings})
     answers = [await _part(uow, one) for one in partings]
-    await closed(uow)
+    await write_unit_of_work(uow)
     return answers
 
 
@@ -152,8 +152,8 @@ async def _part(uow: UnitOfWork, parting: Disconnect) -> bool:
     found = uow.objects.get(Key(parting.ns, parting.cloudlet))
     if found is None or found.removed or found.kind != CLOUDLET.kind:
         return False
-    operation = await holder_of(uow, found)
-    seated = departed(seat_of(found, operation), parting.notify)
+    operation = await current_operation(uow, found)
+    seated = on_disconnect(agent_slots(found, operation), parting.notify)
     changed = write_seated(uow, CLOUDLET, found, operation, seated, "", "the agent's connection is gone")
     return changed.state != found.state
 
@@ -161,7 +161,7 @@ async def _part(uow: UnitOfWork, parting: Disconnect) -> bool:
 async def after_cloudlet(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:  # noqa: ARG001 - as all of them
     """See that a cloudlet that was not deleted after all is offline, if its agent has left meanwhile."""
     found = uow.objects[Key(operation.ns, operation.object)]
-    seat = seat_of(found, None)
+    seat = agent_slots(found, None)
     if operation.action == "delete" and found.state == CloudletState.READY and not seat.serving:
         gone = SlotsUpdate(seat, CloudletEvent("disconnected", CONTROLLER))
         write_seated(uow, CLOUDLET, found, None, gone, "", "the agent left while the cloudlet was being deleted")

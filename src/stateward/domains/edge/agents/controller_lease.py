@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from stateward.domains.edge.agents.connections import Disconnect
 from stateward.domains.edge.lifecycle import CLOUDLET, LISTENER
-from stateward.domains.edge.model import HOME, cloudlet_marks
+from stateward.domains.edge.model import CONTROLLER_NS, cloudlet_status
 from stateward.engine import Denied, Engine
 from stateward.lifecycle import CONTROLLER
 from stateward.naming import new_id
@@ -61,29 +61,29 @@ class ControllerLease:
 
     async def _renew(self) -> None:
         """Be there for one more lease; who was silent for too long, and was taken for dead, enters again."""
-        found = await self._engine.store.reader.object(Key(HOME, self.id))
+        found = await self._engine.store.reader.object(Key(CONTROLLER_NS, self.id))
         if found is None or found.removed:
-            await self._engine.create(HOME, self.id, LISTENER.kind, "listen", actor=CONTROLLER)
+            await self._engine.create(CONTROLLER_NS, self.id, LISTENER.kind, "listen", actor=CONTROLLER)
         now = await self._engine.store.reader.time()
         await self._engine.set_timer(
-            Timer(HOME, f"lapse of {self.id}", now + self._lease, 0, self.id, "lapse", "[]", "{}")
+            Timer(CONTROLLER_NS, f"lapse of {self.id}", now + self._lease, 0, self.id, "lapse", "[]", "{}")
         )
 
     async def _others(self) -> list[Object]:
         reader = self._engine.store.reader
         return [
             one
-            for one in await reader.list_objects(Selector(HOME, LISTENER.kind), Page(limit=MOST))
+            for one in await reader.list_objects(Selector(CONTROLLER_NS, LISTENER.kind), Page(limit=MOST))
             if one.id != self.id
         ]
 
     async def _strike(self, controller: str) -> None:
         with suppress(Denied):
-            await self._engine.act(HOME, controller, "leave", actor=CONTROLLER)
-        await self._engine.unset_timer(HOME, f"lapse of {controller}")
+            await self._engine.act(CONTROLLER_NS, controller, "leave", actor=CONTROLLER)
+        await self._engine.unset_timer(CONTROLLER_NS, f"lapse of {controller}")
 
 
 def _lost(cloudlet: Object, alive: set[str]) -> list[Disconnect]:
-    marks = cloudlet_marks(cloudlet)
+    marks = cloudlet_status(cloudlet)
     held = ((marks.serving, marks.controller), (marks.heir, marks.heir_controller))
     return [Disconnect(cloudlet.ns, cloudlet.id, notify) for notify, where in held if notify and where not in alive]

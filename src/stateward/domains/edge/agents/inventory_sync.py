@@ -9,21 +9,21 @@ from stateward.agents.messages import AgentOrder, InventoryItem, OrderAction
 from stateward.domains.edge.agents.orders import RULES, due
 from stateward.domains.edge.agents.record_writer import put_seen, reject, write_seated, write_turn
 from stateward.domains.edge.lifecycle import CLOUDLET
-from stateward.domains.edge.lookups import closed, holder_of, on_cloudlet, opened
+from stateward.domains.edge.lookups import current_operation, list_instances, open_unit_of_work, write_unit_of_work
 from stateward.domains.edge.model import (
-    INSTANCES,
+    INSTANCE_LIFECYCLES,
     CloudletSpec,
-    book_of,
-    cloudlet_marks,
-    marks_of,
-    seat_of,
-    spec_of,
-    text_of,
-    thing_of,
+    agent_slots,
+    cloudlet_status,
+    instance_record,
+    instance_status,
+    local_name,
+    read_spec,
+    to_json,
 )
-from stateward.domains.edge.records.agent_upgrade import AgentRejection, gathered
-from stateward.domains.edge.records.instance_record import must_undo, undoing
-from stateward.domains.edge.records.reconcile import NOTHING, ReconcileStep, settled
+from stateward.domains.edge.records.agent_upgrade import AgentRejection, on_inventory
+from stateward.domains.edge.records.instance_record import begin_undo, needs_undo
+from stateward.domains.edge.records.reconcile import NOT_LISTED, ReconcileStep, on_inventory_item
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.lifecycle import AGENT, CONTROLLER
@@ -57,9 +57,9 @@ class SyncResult(Struct, frozen=True):
 
 async def settle(tx: Tx, lists: Sequence[Inventory]) -> list[SyncResult]:
     """Settle complete lists against the records; that makes their agents ready."""
-    uow = await opened(tx, {Key(one.ns, one.cloudlet) for one in lists})
+    uow = await open_unit_of_work(tx, {Key(one.ns, one.cloudlet) for one in lists})
     answers = [await _settle(uow, one) for one in lists]
-    await closed(uow)
+    await write_unit_of_work(uow)
     return answers
 
 
@@ -67,13 +67,13 @@ async def _settle(uow: UnitOfWork, listed: Inventory) -> SyncResult:
     cloudlet = uow.objects.get(Key(listed.ns, listed.cloudlet))
     if cloudlet is None or cloudlet.removed or cloudlet.kind != CLOUDLET.kind:
         return SyncResult("there is no such cloudlet")
-    operation = await holder_of(uow, cloudlet)
-    seated = gathered(seat_of(cloudlet, operation), listed.notify, listed.version)
+    operation = await current_operation(uow, cloudlet)
+    seated = on_inventory(agent_slots(cloudlet, operation), listed.notify, listed.version)
     if isinstance(seated, AgentRejection):
         reject(uow, cloudlet, AGENT, listed.version, "ready", seated)
         return SyncResult(seated)
-    marks = cloudlet_marks(cloudlet)
-    if seated.seat.serving != marks.serving:  # the heir serves from now on
+    marks = cloudlet_status(cloudlet)
+    if seated.slots.serving != marks.serving:  # the heir serves from now on
         owner = listed.installation or None  # an heir without an identity gives up its owner's
         marks = replace(marks, controller=marks.heir_controller, heir_controller="", installation=owner)
     cloudlet = write_seated(uow, CLOUDLET, cloudlet, operation, seated, listed.version, marks=marks)
@@ -82,15 +82,15 @@ async def _settle(uow: UnitOfWork, listed: Inventory) -> SyncResult:
 
 async def _settle_things(uow: UnitOfWork, cloudlet: Object, listed: Inventory) -> SyncResult:
     items = {one.name: one for one in listed.items}
-    things = {thing_of(one.id): one for one in await on_cloudlet(uow, cloudlet.ns, cloudlet.id)}
+    things = {local_name(one.id): one for one in await list_instances(uow, cloudlet.ns, cloudlet.id)}
     things |= await _removed_ones(uow, cloudlet, items.keys() - things.keys())
     await uow.load_operations({Key(one.ns, one.op) for one in things.values() if one.op is not None})
-    turns = {name: _settle_thing(uow, found, items.get(name, NOTHING), listed) for name, found in things.items()}
+    turns = {name: _settle_thing(uow, found, items.get(name, NOT_LISTED), listed) for name, found in things.items()}
     strange = [one for name, one in items.items() if name not in things and (one.generation or one.operation)]
-    orphans = [*strange, *(items[name] for name, (turn, _) in turns.items() if turn.orphan)]
+    orphans = [*strange, *(items[name] for name, (turn, _) in turns.items() if turn.is_orphan)]
     return SyncResult(
-        orders=tuple(order for turn, order in turns.values() if order is not None and not turn.at_work),
-        at_work=tuple((name, items[name].operation) for name, (turn, _) in turns.items() if turn.at_work),
+        orders=tuple(order for turn, order in turns.values() if order is not None and not turn.is_working),
+        at_work=tuple((name, items[name].operation) for name, (turn, _) in turns.items() if turn.is_working),
         missing=tuple(name for name, (turn, _) in turns.items() if turn.book.missing),
         orphans=tuple(report_orphans(uow, cloudlet, things, orphans, listed.notify)),
     )
@@ -101,17 +101,17 @@ async def _removed_ones(uow: UnitOfWork, cloudlet: Object, names: Iterable[str])
     keys = {Key(cloudlet.ns, f"{cloudlet.id}:{name}"): name for name in names}
     await uow.load(keys)
     found = {name: uow.objects.get(key) for key, name in keys.items()}
-    return {name: one for name, one in found.items() if one is not None and one.kind in INSTANCES}
+    return {name: one for name, one in found.items() if one is not None and one.kind in INSTANCE_LIFECYCLES}
 
 
 def _settle_thing(
     uow: UnitOfWork, found: Object, item: InventoryItem, listed: Inventory
 ) -> tuple[ReconcileStep, AgentOrder | None]:
     operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
-    rules, book = RULES[found.kind], book_of(found, operation, listed.notify)
-    turn = settled(rules, book, item)
-    if must_undo(turn.book):
-        turn = ReconcileStep(undoing(rules, turn.book), "begins the undo")
+    rules, book = RULES[found.kind], instance_record(found, operation, listed.notify)
+    turn = on_inventory_item(rules, book, item)
+    if needs_undo(turn.book):
+        turn = ReconcileStep(begin_undo(rules, turn.book), "begins the undo")
     changed = write_turn(uow, found, operation, turn, listed.cloudlet, "the agent lost the work")
     return turn, due(changed, turn.book, listed.notify)
 
@@ -120,13 +120,13 @@ def report_orphans(
     uow: UnitOfWork, cloudlet: Object, things: dict[str, Object], items: Sequence[InventoryItem], notify: int
 ) -> Iterator[AgentOrder]:
     """Report what nobody knows of, and yield how to remove it if that is wanted."""
-    known = cloudlet_marks(cloudlet).orphans
+    known = cloudlet_status(cloudlet).orphans
     for item in items:
         if item.name not in known:
             why = f"{item.name} exists at the cloudlet, and nobody asked for it"
             journal(uow, cloudlet, None, CONTROLLER, "", "orphan", reason=why)
     _note(uow, cloudlet, [one.name for one in items])
-    if spec_of(cloudlet, CloudletSpec).orphans == "remove":
+    if read_spec(cloudlet, CloudletSpec).orphans == "remove":
         for item in items:
             yield _removal(uow, things.get(item.name), item, notify)
 
@@ -135,20 +135,20 @@ def _removal(uow: UnitOfWork, former: Object | None, item: InventoryItem, notify
     """Return the order to remove an orphan, under a number that beats all that the agent has seen of the name."""
     number = max(item.latest + 1, int(uow.now * 1000))
     if former is not None:
-        number = max(number, marks_of(former).issued + 1)
-        put_seen(uow, former, text_of(replace(marks_of(former), issued=number)))
+        number = max(number, instance_status(former).issued + 1)
+        put_seen(uow, former, to_json(replace(instance_status(former), issued=number)))
     return AgentOrder(OrderAction.DELETE, number, item.generation, notify, item.name, id="orphan")
 
 
 async def remove_orphan(tx: Tx, ns: str, cloudlet: str, name: str) -> None:
     """Take note that an orphan was removed."""
-    uow = await opened(tx, [Key(ns, cloudlet)])
+    uow = await open_unit_of_work(tx, [Key(ns, cloudlet)])
     found = uow.objects.get(Key(ns, cloudlet))
     if found is not None and not found.removed:
         journal(uow, found, None, AGENT, "", "orphan removed", reason=name)
-        _note(uow, found, [one for one in cloudlet_marks(found).orphans if one != name])
-    await closed(uow)
+        _note(uow, found, [one for one in cloudlet_status(found).orphans if one != name])
+    await write_unit_of_work(uow)
 
 
 def _note(uow: UnitOfWork, cloudlet: Object, names: Sequence[str]) -> None:
-    put_seen(uow, cloudlet, text_of(replace(cloudlet_marks(cloudlet), orphans=tuple(sorted(names)))))
+    put_seen(uow, cloudlet, to_json(replace(cloudlet_status(cloudlet), orphans=tuple(sorted(names)))))

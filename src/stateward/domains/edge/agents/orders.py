@@ -7,47 +7,60 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import AgentOrder
 from stateward.domains.edge.agents.record_writer import write_turn
-from stateward.domains.edge.lookups import NOT_PRESENT, closed, opened
-from stateward.domains.edge.model import INSTANCES, book_of, cloudlet_marks, cloudlet_of, marks_of, thing_of
-from stateward.domains.edge.records.instance_record import DecisionRules, InstanceRecord, must_undo, order_of, undoing
+from stateward.domains.edge.lookups import NOT_PRESENT, open_unit_of_work, write_unit_of_work
+from stateward.domains.edge.model import (
+    INSTANCE_LIFECYCLES,
+    cloudlet_of,
+    cloudlet_status,
+    instance_record,
+    instance_status,
+    local_name,
+)
+from stateward.domains.edge.records.instance_record import (
+    DecisionRules,
+    InstanceRecord,
+    begin_undo,
+    due_order,
+    needs_undo,
+)
 from stateward.domains.edge.records.reconcile import ReconcileStep
 from stateward.engine.unit_of_work import UnitOfWork
 from stateward.store.port import Tx
 from stateward.store.records import Key, Object
 
-RULES = {kind: DecisionRules(lifecycle=lifecycle) for kind, lifecycle in INSTANCES.items()}
+RULES = {kind: DecisionRules(lifecycle=lifecycle) for kind, lifecycle in INSTANCE_LIFECYCLES.items()}
 
 
 async def tend(tx: Tx, keys: Sequence[Key]) -> list[AgentOrder | None]:
     """Begin the undos that are still to begin; returns the order that is due for each instance, if one is."""
-    uow = await opened(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
+    uow = await open_unit_of_work(tx, {*keys, *(Key(key.ns, cloudlet_of(key.id)) for key in keys)})
     orders = [_tend(uow, key) for key in keys]
-    await closed(uow)
+    await write_unit_of_work(uow)
     return orders
 
 
 def _tend(uow: UnitOfWork, key: Key) -> AgentOrder | None:
     found, cloudlet = uow.objects.get(key), uow.objects.get(Key(key.ns, cloudlet_of(key.id)))
-    if found is None or found.kind not in INSTANCES or cloudlet is None or found.state == NOT_PRESENT:
+    if found is None or found.kind not in INSTANCE_LIFECYCLES or cloudlet is None or found.state == NOT_PRESENT:
         return None
     operation = uow.operations.get(Key(found.ns, found.op)) if found.op is not None else None
-    notify = cloudlet_marks(cloudlet).serving
-    book = book_of(found, operation, notify)
-    if must_undo(book):
-        book = undoing(RULES[found.kind], book)
+    notify = cloudlet_status(cloudlet).serving
+    book = instance_record(found, operation, notify)
+    if needs_undo(book):
+        book = begin_undo(RULES[found.kind], book)
         found = write_turn(uow, found, operation, ReconcileStep(book, "begins the undo"), "")
     return due(found, book, notify)
 
 
 def due(found: Object, book: InstanceRecord, notify: int) -> AgentOrder | None:
     """Return the order that is due for an instance over a connection."""
-    order = order_of(book, notify)
+    order = due_order(book, notify)
     if order is None:
         return None
-    marks = marks_of(found)
+    marks = instance_status(found)
     spec = marks.spec if book.state in ("UpdateError", "DeleteError") else found.spec
     name = found.op or f"undo of {marks.undo_of}"
-    return replace(order, name=thing_of(found.id), host=marks.cluster, id=name, spec=_with_kind(found, spec or "{}"))
+    return replace(order, name=local_name(found.id), host=marks.cluster, id=name, spec=_with_kind(found, spec or "{}"))
 
 
 def _with_kind(found: Object, spec: str) -> str:

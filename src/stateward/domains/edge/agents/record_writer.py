@@ -5,14 +5,14 @@ from msgspec.structs import replace
 from stateward.domains.edge.model import (
     CloudletStatus,
     InstanceStatus,
-    cloudlet_marks,
-    kept,
-    marks_of,
-    text_of,
-    with_seat,
+    cloudlet_status,
+    instance_status,
+    to_json,
+    updated_status,
+    with_agent_slots,
 )
 from stateward.domains.edge.records.agent_upgrade import CloudletEvent, SlotsUpdate
-from stateward.domains.edge.records.instance_record import ERRORS, InstanceRecord
+from stateward.domains.edge.records.instance_record import ERROR_STATES, InstanceRecord
 from stateward.domains.edge.records.reconcile import ReconcileStep
 from stateward.engine.finish.completion import STATUSES
 from stateward.engine.transitions import change_state, fence_work, journal
@@ -27,9 +27,9 @@ def write_turn(
     uow: UnitOfWork, found: Object, operation: Operation | None, turn: ReconcileStep, who: str, error: str = ""
 ) -> Object:
     """Write what a turn made of an instance; returns the instance after it."""
-    marks = marks_of(found)
+    marks = instance_status(found)
     if turn.move is None:
-        return put_seen(uow, found, text_of(_marked(marks, turn.book, operation)))
+        return put_seen(uow, found, to_json(_marked(marks, turn.book, operation)))
     move, good = turn.move, turn.move.meaning in GOOD
     seen = _marked(marks, turn.book, operation)
     spec = _spec_after(found, operation, move, marks)
@@ -37,7 +37,7 @@ def write_turn(
         seen = replace(seen, spec=spec or found.spec)
     op = None if operation is None else operation.id
     why = None if good else error or move.event
-    changed = change_state(uow, found, move, who, op, spec=spec, seen=text_of(seen), error=why)
+    changed = change_state(uow, found, move, who, op, spec=spec, seen=to_json(seen), error=why)
     if operation is not None:
         end_or_renew(uow, operation, move, why)
     return changed
@@ -45,10 +45,10 @@ def write_turn(
 
 def _marked(marks: InstanceStatus, book: InstanceRecord, operation: Operation | None) -> InstanceStatus:
     """Return the marks after a turn; an undo remembers what it undoes, so that its progress has a place to stand."""
-    after = kept(marks, book)
-    if book.state in ERRORS and operation is not None:
+    after = updated_status(marks, book)
+    if book.state in ERROR_STATES and operation is not None:
         return replace(after, undo_of=operation.id)
-    return after if book.state in ERRORS else replace(after, undo_of="")
+    return after if book.state in ERROR_STATES else replace(after, undo_of="")
 
 
 def _spec_after(found: Object, operation: Operation | None, move: Move, marks: InstanceStatus) -> str | None:
@@ -99,7 +99,7 @@ def write_seated(
     marks: CloudletStatus | None = None,
 ) -> Object:
     """Write what a word made of a cloudlet; an event that the table does not have now changes the seat alone."""
-    seen = text_of(with_seat(marks or cloudlet_marks(found), seated.seat))
+    seen = to_json(with_agent_slots(marks or cloudlet_status(found), seated.slots))
     move = None if seated.event is None else decided(lifecycle, found, operation, seated.event)
     if not isinstance(move, Move):
         return put_seen(uow, found, seen)

@@ -32,25 +32,25 @@ class NewAutoprov(AutoprovSpec, frozen=True, forbid_unknown_fields=True):
 @put(f"{IN}/flavors/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a flavor")
 async def put_flavor(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewFlavor]) -> View:
     """Define a size of node; clusters that exist keep theirs."""
-    return view(await service.define(ns, FLAVOR.kind, name, data, caller_of(request)))
+    return view(await service.put_record(ns, FLAVOR.kind, name, data, caller_of(request)))
 
 
 @put(f"{IN}/apps/{{name:str}}", opt=ACT, tags=TAGS, summary="Define an app")
 async def put_app(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewApp]) -> View:
     """Define an app; its instances follow when they are refreshed."""
-    return view(await service.define(ns, APP.kind, name, data, caller_of(request)))
+    return view(await service.put_record(ns, APP.kind, name, data, caller_of(request)))
 
 
 @put(f"{IN}/autoscale/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a policy of nodes")
 async def put_autoscale(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewAutoscale]) -> View:
     """Define how many nodes clusters have, by their load."""
-    return view(await service.define(ns, AUTOSCALE.kind, name, data, caller_of(request)))
+    return view(await service.put_record(ns, AUTOSCALE.kind, name, data, caller_of(request)))
 
 
 @put(f"{IN}/autoprov/{{name:str}}", opt=ACT, tags=TAGS, summary="Define a policy of places")
 async def put_autoprov(request: Call, service: TheService, ns: Ns, name: Named, data: JSONBody[NewAutoprov]) -> View:
     """Define on which cloudlets apps are deployed, by demand."""
-    return view(await service.define(ns, AUTOPROV.kind, name, data, caller_of(request)))
+    return view(await service.put_record(ns, AUTOPROV.kind, name, data, caller_of(request)))
 
 
 def looking(kind: str, path: str, what: str) -> list[Any]:
@@ -60,20 +60,20 @@ def looking(kind: str, path: str, what: str) -> list[Any]:
     @get(all_, opt=READ, tags=TAGS, summary=f"List {path}", operation_id=f"ListEdge{path.capitalize()}")
     async def list_records(service: TheService, ns: Ns) -> list[View]:
         """Return all of them."""
-        return [view(found) for found in await service.all(ns, kind)]
+        return [view(found) for found in await service.list_all(ns, kind)]
 
     @get(one, opt=READ, tags=TAGS, summary=f"Get {what}", operation_id=f"GetEdge{path.capitalize()}")
     async def get_record(service: TheService, ns: Ns, name: Named) -> View:
         """Return one of them."""
-        return view(await service.record(ns, kind, name))
+        return view(await service.get_record(ns, kind, name))
 
     gone = f"RemoveEdge{path.capitalize()}"
 
     @delete(one, opt=ACT, tags=TAGS, summary=f"Remove {what}", operation_id=gone, status_code=200)
     async def delete_record(request: Call, service: TheService, ns: Ns, name: Named) -> View:
         """Remove one of them, and return what it was."""
-        former = await service.record(ns, kind, name)
-        await service.drop(ns, kind, name, caller_of(request))
+        former = await service.get_record(ns, kind, name)
+        await service.delete_record(ns, kind, name, caller_of(request))
         return view(former)
 
     return [list_records, get_record, delete_record]

@@ -83,7 +83,7 @@ ONE_APP = f"{APPS}/{{app:str}}"
 @get(CLOUDLETS, opt=READ, tags=TAGS, summary="List cloudlets")
 async def list_cloudlets(service: TheService, ns: Ns) -> list[View]:
     """Return all cloudlets, with what is known of their agents."""
-    return [view(one) for one in await service.all(ns, CLOUDLET.kind)]
+    return [view(one) for one in await service.list_all(ns, CLOUDLET.kind)]
 
 
 @post(CLOUDLETS, opt=ACT, tags=TAGS, summary="Make a cloudlet", status_code=202)
@@ -98,7 +98,7 @@ async def create_cloudlet(
 @get(ONE_CLOUDLET, opt=READ, tags=TAGS, summary="Get a cloudlet")
 async def get_cloudlet(service: TheService, ns: Ns, cloudlet: Cloudlet) -> View:
     """Return a cloudlet."""
-    return view(await service.found(ns, cloudlet, CLOUDLET.kind))
+    return view(await service.get(ns, cloudlet, CLOUDLET.kind))
 
 
 @patch(ONE_CLOUDLET, opt=ACT, tags=TAGS, summary="Change a cloudlet")
@@ -145,7 +145,7 @@ async def hand_over_cloudlet(
 @get(f"{IN}/clusterinsts", opt=READ, tags=TAGS, summary="List clusters")
 async def list_clusters(service: TheService, ns: Ns, cloudlet: On = None) -> list[View]:
     """Return all clusters, or those on a cloudlet."""
-    return [view(one) for one in await service.all(ns, CLUSTERINST.kind, cloudlet)]
+    return [view(one) for one in await service.list_all(ns, CLUSTERINST.kind, cloudlet)]
 
 
 @post(CLUSTERS, opt=ACT, tags=TAGS, summary="Make a cluster", status_code=202)
@@ -174,7 +174,7 @@ async def create_cluster(
 @get(ONE_CLUSTER, opt=READ, tags=TAGS, summary="Get a cluster")
 async def get_cluster(service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: Cluster) -> View:
     """Return a cluster."""
-    return view(await service.found(ns, cluster_id(cloudlet, cluster), CLUSTERINST.kind))
+    return view(await service.get(ns, cluster_id(cloudlet, cluster), CLUSTERINST.kind))
 
 
 @patch(ONE_CLUSTER, opt=ACT, tags=TAGS, summary="Change a cluster", status_code=202)
@@ -214,8 +214,8 @@ async def report_load(
 ) -> View:
     """Take how much a cluster carries; its policy may change the number of its nodes."""
     id_ = cluster_id(cloudlet, cluster)
-    await service.loaded(ns, id_, ClusterLoad(data.cpu, data.mem, data.connections))
-    return view(await service.found(ns, id_, CLUSTERINST.kind))
+    await service.report_load(ns, id_, ClusterLoad(data.cpu, data.mem, data.connections))
+    return view(await service.get(ns, id_, CLUSTERINST.kind))
 
 
 # --- apps in clusters ------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ async def report_load(
 @get(f"{IN}/appinsts", opt=READ, tags=TAGS, summary="List app instances")
 async def list_appinsts(service: TheService, ns: Ns, cloudlet: On = None) -> list[View]:
     """Return all app instances, or those on a cloudlet."""
-    return [view(one) for one in await service.all(ns, APPINST.kind, cloudlet)]
+    return [view(one) for one in await service.list_all(ns, APPINST.kind, cloudlet)]
 
 
 @post(APPS, opt=ACT, tags=TAGS, summary="Deploy an app", status_code=202)
@@ -246,7 +246,7 @@ async def create_appinst(
 @get(ONE_APP, opt=READ, tags=TAGS, summary="Get an app instance")
 async def get_appinst(service: TheService, ns: Ns, cloudlet: Cloudlet, cluster: Cluster, app: App) -> View:
     """Return an app instance."""
-    return view(await service.found(ns, app_id(cloudlet, cluster, app), APPINST.kind))
+    return view(await service.get(ns, app_id(cloudlet, cluster, app), APPINST.kind))
 
 
 @patch(ONE_APP, opt=ACT, tags=TAGS, summary="Change an app instance", status_code=202)
@@ -296,9 +296,9 @@ async def delete_appinst(
 @post(f"{IN}/apps/{{app:str}}/demand", opt=ACT, tags=TAGS, summary="Report an app's demand", status_code=200)
 async def report_demand(service: TheService, steward: TheSteward, ns: Ns, app: App, data: JSONBody[NewDemand]) -> View:
     """Take an interval of an app's demand; it is deployed, or removed, by its policy."""
-    await service.demanded(ns, app, data.requests)
-    await steward.provide(ns, await service.record(ns, APP.kind, app))
-    return view(await service.record(ns, APP.kind, app))
+    await service.report_demand(ns, app, data.requests)
+    await steward.reconcile_app(ns, await service.get_record(ns, APP.kind, app))
+    return view(await service.get_record(ns, APP.kind, app))
 
 
 # --- agents ----------------------------------------------------------------------------------------------------------

@@ -9,17 +9,17 @@ from msgspec import Meta, Struct
 from stateward.agents.messages import MOST_LOAD
 from stateward.domains.edge.lifecycle import CLOUDLET, IGNORE_AGENT, IGNORE_AGENT_ERRORS, IGNORE_TRANSIENT
 from stateward.domains.edge.model import (
-    INSTANCES,
+    INSTANCE_LIFECYCLES,
     VERSION,
+    Count,
     HeldAgent,
     MaybeName,
     Missing,
     Name,
     Orphans,
-    Some,
     Text,
-    cloudlet_marks,
-    marks_of,
+    cloudlet_status,
+    instance_status,
 )
 from stateward.engine import Accepted
 from stateward.store.records import Object, Operation
@@ -68,7 +68,7 @@ class NewCluster(Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     flavor: MaybeName = ""
-    nodes: Some = 1
+    nodes: Count = 1
     organization: Name = "default"
     setup: Text = ""
     autoscale: MaybeName = ""
@@ -78,7 +78,7 @@ class NewCluster(Struct, frozen=True, forbid_unknown_fields=True):
 class ClusterChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is to be changed of a cluster."""
 
-    nodes: Some | None = None
+    nodes: Count | None = None
     autoscale: MaybeName | None = None
 
 
@@ -93,7 +93,7 @@ class AppInstChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     command: Text | None = None
     setup: Text | None = None
-    count: Some | None = None
+    count: Count | None = None
 
 
 class NewLoad(Struct, frozen=True, forbid_unknown_fields=True):
@@ -215,11 +215,11 @@ def view(found: Object) -> View:
 
 
 def _conditions(found: Object) -> Conditions:
-    if found.kind in INSTANCES:
-        marks = marks_of(found)
+    if found.kind in INSTANCE_LIFECYCLES:
+        marks = instance_status(found)
         return Conditions(marks.generation, marks.missing, marks.undoing, marks.reserved_by)
     if found.kind == CLOUDLET.kind:
-        agents = cloudlet_marks(found)
+        agents = cloudlet_status(found)
         return Conditions(
             online=agents.serving > 0,
             version=agents.version,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stateward.domains.edge.model import AppStatus, AutoprovSpec, AutoscaleSpec, cloudlet_of
 
-TOLERATED = 1.1
+SCALE_UP_TOLERANCE = 1.1
 """How much more than planned the nodes may carry before one is added."""
 
 
@@ -27,7 +27,7 @@ def desired_nodes(policy: AutoscaleSpec, nodes: int, load: ClusterLoad) -> int:
     if not wanted:
         return nodes
     raw = max(wanted)
-    if nodes <= raw < TOLERATED * nodes and policy.min <= nodes <= policy.max:
+    if nodes <= raw < SCALE_UP_TOLERANCE * nodes and policy.min <= nodes <= policy.max:
         return nodes
     return max(ceil(min(raw, policy.max)), policy.min)  # the quotient of two finite numbers may be infinite
 
@@ -39,7 +39,7 @@ class DeploymentPlan(Struct, frozen=True):
     remove: tuple[str, ...] = ()
 
 
-def interval(policy: AutoprovSpec, marks: AppStatus, requests: Mapping[str, int]) -> AppStatus:
+def record_interval(policy: AutoprovSpec, marks: AppStatus, requests: Mapping[str, int]) -> AppStatus:
     """Count an interval: how many in a row had enough requests on each cloudlet, or too few. Old grudges are over."""
     enough = {name: requests.get(name, 0) >= policy.requests for name in policy.cloudlets}
     high = {name: marks.high.get(name, 0) + 1 for name, good in enough.items() if good}
@@ -47,7 +47,7 @@ def interval(policy: AutoprovSpec, marks: AppStatus, requests: Mapping[str, int]
     return replace(marks, high=high, low=low, avoided=())
 
 
-def planned(
+def plan_deployment(
     policy: AutoprovSpec, marks: AppStatus, online: Collection[str], missing: Collection[str] = frozenset()
 ) -> DeploymentPlan:
     """Say what is to be done for an app; whoever does it is held to the limits again, inside the transaction.

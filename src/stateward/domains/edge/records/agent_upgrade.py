@@ -34,14 +34,14 @@ class AgentSlots(Struct, frozen=True):
     state: str = C.OFFLINE
     version: str = ""
     target: str = ""
-    upgrading: bool = False
+    is_upgrading: bool = False
     operation: int = 0
     issued: int = 0
     serving: int = 0
-    heir: int = 0
+    successor: int = 0
 
     def __str__(self) -> str:
-        return f"{self.state}, version {self.version or '-'}, serving {self.serving}, heir {self.heir}"
+        return f"{self.state}, version {self.version or '-'}, serving {self.serving}, heir {self.successor}"
 
 
 class AgentRejection(StrEnum):
@@ -67,7 +67,7 @@ class CloudletEvent(Struct, frozen=True):
 class SlotsUpdate(Struct, frozen=True):
     """What a word makes of a seat: the seat after it, and the event that it is, if it is one."""
 
-    seat: AgentSlots
+    slots: AgentSlots
     event: CloudletEvent | None = None
     role: Role = "serving"
 
@@ -84,23 +84,23 @@ def is_held(owner: str | None, installation: str, *, is_served: bool, is_heir: b
     return installation != owner and not (is_heir and not installation)
 
 
-def greeted(seat: AgentSlots, version: str, heir: int = 0) -> SlotsUpdate | AgentRejection:
+def on_connect(seat: AgentSlots, version: str, heir: int = 0) -> SlotsUpdate | AgentRejection:
     """Give a new agent a connection: as the one that serves, or as the heir of an upgrade.
 
     One that was started as an `heir`, and has not taken over, is wanted for that very upgrade and for nothing else.
     """
     issued = seat.issued + 1
-    if heir and (not seat.upgrading or heir != seat.operation):
+    if heir and (not seat.is_upgrading or heir != seat.operation):
         return AgentRejection.GIVEN_UP
-    if seat.upgrading or seat.state == C.UPDATE_ERROR:
-        return _greeted_in_upgrade(replace(seat, issued=issued), version)
+    if seat.is_upgrading or seat.state == C.UPDATE_ERROR:
+        return _on_connect_in_upgrade(replace(seat, issued=issued), version)
     starts = (
         CloudletEvent("start", AGENT) if seat.state in STARTABLE else None
     )  # one that is being deleted needs its agent too
-    return SlotsUpdate(replace(seat, issued=issued, serving=issued, heir=0, version=version), starts)
+    return SlotsUpdate(replace(seat, issued=issued, serving=issued, successor=0, version=version), starts)
 
 
-def _greeted_in_upgrade(seat: AgentSlots, version: str) -> SlotsUpdate | AgentRejection:
+def _on_connect_in_upgrade(seat: AgentSlots, version: str) -> SlotsUpdate | AgentRejection:
     if version == seat.version:
         event = CloudletEvent("serve on", OLD_AGENT) if seat.state == C.UPDATE_ERROR else None
         return SlotsUpdate(replace(seat, serving=seat.issued), event)
@@ -109,12 +109,12 @@ def _greeted_in_upgrade(seat: AgentSlots, version: str) -> SlotsUpdate | AgentRe
     if seat.state == C.UPDATE_ERROR:
         return AgentRejection.GIVEN_UP
     event = CloudletEvent("acknowledge", CONTROLLER) if seat.state in IN_UPGRADE else None
-    return SlotsUpdate(replace(seat, heir=seat.issued), event, "heir")
+    return SlotsUpdate(replace(seat, successor=seat.issued), event, "heir")
 
 
-def gathered(seat: AgentSlots, notify: int, version: str) -> SlotsUpdate | AgentRejection:
+def on_inventory(seat: AgentSlots, notify: int, version: str) -> SlotsUpdate | AgentRejection:
     """Take an agent's list for complete: that makes it ready, and an heir the one that serves."""
-    if not seat.upgrading:
+    if not seat.is_upgrading:
         if notify != seat.serving:
             return AgentRejection.OLD_CONNECTION
         if seat.state == C.OFFLINE:
@@ -124,45 +124,49 @@ def gathered(seat: AgentSlots, notify: int, version: str) -> SlotsUpdate | Agent
         return SlotsUpdate(seat)  # the old one is back, and goes on: that is not what the upgrade waits for
     if version != seat.target:
         return AgentRejection.OTHER_VERSION
-    if notify != seat.heir:
+    if notify != seat.successor:
         return AgentRejection.OLD_CONNECTION
     facts = frozenset({UPGRADING}) if seat.state == C.INIT_OK else NO_FACTS
-    after = replace(seat, serving=notify, heir=0, version=version, upgrading=False)
+    after = replace(seat, serving=notify, successor=0, version=version, is_upgrading=False)
     return SlotsUpdate(after, CloudletEvent("ready", NEW_AGENT, facts))
 
 
-def said(seat: AgentSlots, notify: int, version: str, word: str, operation: int) -> SlotsUpdate | AgentRejection:
+def on_agent_report(
+    seat: AgentSlots, notify: int, version: str, word: str, operation: int
+) -> SlotsUpdate | AgentRejection:
     """Take what an agent says of itself: that it upgrades, that the upgrade failed, or that it cannot gather."""
-    if notify not in (seat.serving, seat.heir):
+    if notify not in (seat.serving, seat.successor):
         return AgentRejection.OLD_CONNECTION
     if word == GATHER_FAILED:
-        return SlotsUpdate(seat, CloudletEvent(word, AGENT) if notify == seat.serving and not seat.upgrading else None)
-    if not seat.upgrading or operation != seat.operation:
+        return SlotsUpdate(
+            seat, CloudletEvent(word, AGENT) if notify == seat.serving and not seat.is_upgrading else None
+        )
+    if not seat.is_upgrading or operation != seat.operation:
         return AgentRejection.OTHER_UPGRADE
     if notify != seat.serving or version != seat.version:
         return AgentRejection.OTHER_VERSION
     if word == UPGRADING_WORD:
         return SlotsUpdate(seat, CloudletEvent(word, OLD_AGENT) if seat.state == C.UPDATE_REQUESTED else None)
     facts = frozenset({UPGRADING}) if seat.state == C.INIT_OK else NO_FACTS
-    return SlotsUpdate(replace(seat, heir=0, upgrading=False), CloudletEvent(UPGRADE_FAILED, OLD_AGENT, facts))
+    return SlotsUpdate(replace(seat, successor=0, is_upgrading=False), CloudletEvent(UPGRADE_FAILED, OLD_AGENT, facts))
 
 
-def departed(seat: AgentSlots, notify: int) -> SlotsUpdate:
+def on_disconnect(seat: AgentSlots, notify: int) -> SlotsUpdate:
     """Take note that a connection is gone; the cloudlet is offline unless a newer one is there."""
-    if notify == seat.heir:
-        return SlotsUpdate(replace(seat, heir=0))
+    if notify == seat.successor:
+        return SlotsUpdate(replace(seat, successor=0))
     if notify != seat.serving:
         return SlotsUpdate(seat)
     after = replace(seat, serving=0)
-    online = seat.state in (C.READY, C.INIT, C.INIT_OK) and not seat.upgrading
+    online = seat.state in (C.READY, C.INIT, C.INIT_OK) and not seat.is_upgrading
     return SlotsUpdate(after, CloudletEvent("disconnected", CONTROLLER) if online else None)
 
 
-def upgrade_due(seat: AgentSlots, notify: int) -> bool:
+def is_upgrade_due(seat: AgentSlots, notify: int) -> bool:
     """Tell whether the agent of a connection is to be asked to start its successor."""
-    return seat.upgrading and notify == seat.serving and not seat.heir and seat.state in IN_UPGRADE
+    return seat.is_upgrading and notify == seat.serving and not seat.successor and seat.state in IN_UPGRADE
 
 
-def hangs_up(seat: AgentSlots, notify: int) -> bool:
+def must_disconnect(seat: AgentSlots, notify: int) -> bool:
     """Tell whether a connection is to be closed: its time was over, or another one has taken its place."""
-    return notify not in (seat.serving, seat.heir) or (seat.state == C.OFFLINE and notify == seat.serving)
+    return notify not in (seat.serving, seat.successor) or (seat.state == C.OFFLINE and notify == seat.serving)

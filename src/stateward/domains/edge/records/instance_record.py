@@ -12,17 +12,17 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import AgentOrder, OrderAction, fulfils
 from stateward.domains.edge.lifecycle import CLUSTERINST, IGNORE_AGENT, NEVER_READY, ClusterInstState
-from stateward.domains.edge.records.report_fencing import AgentReport, FencedFields, RejectedReport, fence, weigh
+from stateward.domains.edge.records.report_fencing import AgentReport, FencedFields, RejectedReport, evaluate, fence
 from stateward.lifecycle import NO_FACTS, Lifecycle, Move, Refusal, State, decide
 
 S = ClusterInstState
 
-ERRORS = (S.CREATE_ERROR, S.UPDATE_ERROR, S.DELETE_ERROR)
-AT_WORK = (S.CREATING, S.UPDATING, S.DELETING)
-TRIES = 2
+ERROR_STATES = (S.CREATE_ERROR, S.UPDATE_ERROR, S.DELETE_ERROR)
+WORKING_STATES = (S.CREATING, S.UPDATING, S.DELETING)
+MAX_TRIES = 2
 """How often the agent is asked to do the same work, and how many undos of one error are begun, before it is left."""
 
-ASKED: dict[str, OrderAction] = {
+ACTION_BY_STATE: dict[str, OrderAction] = {
     S.CREATE_REQUESTED: OrderAction.CREATE,
     S.CREATING: OrderAction.CREATE,
     S.CREATE_ERROR: OrderAction.DELETE,
@@ -55,7 +55,7 @@ class InstanceRecord(Struct, frozen=True):
         return f"{self.state}{' (missing)' if self.missing else ''}, {work}, generation {self.generation}"
 
 
-def own_operation(book: InstanceRecord) -> int:
+def new_undo_number(book: InstanceRecord) -> int:
     """Number an undo: an operation of its own."""
     return book.issued + 1
 
@@ -65,25 +65,29 @@ class DecisionRules(Struct, frozen=True):
 
     lifecycle: Lifecycle = CLUSTERINST
     fence: Callable[[FencedFields, AgentReport], RejectedReport | None] = fence
-    weigh: Callable[[Lifecycle, FencedFields, AgentReport, frozenset[str]], Move | Refusal | RejectedReport] = weigh
-    undo: Callable[[InstanceRecord], int] = own_operation
+    evaluate: Callable[[Lifecycle, FencedFields, AgentReport, frozenset[str]], Move | Refusal | RejectedReport] = (
+        evaluate
+    )
+    number_undo: Callable[[InstanceRecord], int] = new_undo_number
     fulfils: Callable[[int, bool, AgentOrder], bool] = fulfils
 
 
-def decided(
+def decide_event(
     rules: DecisionRules, book: InstanceRecord, event: str, actor: str, facts: frozenset[str] = NO_FACTS
 ) -> Move | Refusal:
     """Ask the table about an event, with what is known of the operation under way."""
-    return decide(rules.lifecycle, book.state, event, actor, facts | known_facts(book), book.origin)
+    return decide(rules.lifecycle, book.state, event, actor, facts | current_facts(book), book.origin)
 
 
-def known_facts(book: InstanceRecord) -> frozenset[str]:
+def current_facts(book: InstanceRecord) -> frozenset[str]:
     """Return what is true of an instance in the table's own words."""
     never = book.state == S.DELETE_ERROR and not book.confirmed
     return book.facts | {NEVER_READY} if never else book.facts
 
 
-def begun(book: InstanceRecord, move: Move, facts: frozenset[str] = NO_FACTS, at_least: int = 0) -> InstanceRecord:
+def begin_operation(
+    book: InstanceRecord, move: Move, facts: frozenset[str] = NO_FACTS, at_least: int = 0
+) -> InstanceRecord:
     """Return the record after something has begun; what is deleted keeps its generation."""
     operation = max(book.issued + 1, at_least)
     numbers = replace(book, operation=operation, issued=operation, tries=0, missing=False, facts=facts)
@@ -92,53 +96,53 @@ def begun(book: InstanceRecord, move: Move, facts: frozenset[str] = NO_FACTS, at
     return replace(numbers, state=move.target, origin=None, generation=operation)
 
 
-def after(rules: DecisionRules, book: InstanceRecord, move: Move) -> InstanceRecord:
+def apply_move(rules: DecisionRules, book: InstanceRecord, move: Move) -> InstanceRecord:
     """Return the record after a move that ends something, or brings it further; an error begins its undo at once."""
     to = move.target
     if to == S.READY:
         return replace(book, state=to, operation=0, confirmed=book.generation, origin=None, facts=NO_FACTS, tries=0)
     if to == S.NOT_PRESENT:
         return InstanceRecord(state=to, issued=book.issued, notify=book.notify)
-    if to in ERRORS:
-        return undoing(rules, failed(book, to))
+    if to in ERROR_STATES:
+        return begin_undo(rules, enter_error(book, to))
     return replace(book, state=to)
 
 
-def failed(book: InstanceRecord, to: State) -> InstanceRecord:
+def enter_error(book: InstanceRecord, to: State) -> InstanceRecord:
     """Return the record in an error whose undo is still to begin, as the clock leaves it."""
     return replace(book, state=to, operation=0, origin=None, facts=NO_FACTS, tries=0)
 
 
-def must_undo(book: InstanceRecord) -> bool:
+def needs_undo(book: InstanceRecord) -> bool:
     """Tell whether an undo is still to begin."""
-    return book.state in ERRORS and not book.operation and not book.tries
+    return book.state in ERROR_STATES and not book.operation and not book.tries
 
 
-def undoing(rules: DecisionRules, book: InstanceRecord) -> InstanceRecord:
+def begin_undo(rules: DecisionRules, book: InstanceRecord) -> InstanceRecord:
     """Begin an undo, the first or a further one, or leave the error as it is after the last one."""
-    if book.tries == TRIES:
+    if book.tries == MAX_TRIES:
         return replace(book, operation=0)
     aim = book.confirmed if book.state != S.CREATE_ERROR and book.confirmed else book.generation
-    operation = rules.undo(book)
+    operation = rules.number_undo(book)
     issued = max(book.issued, operation)
     return replace(book, operation=operation, issued=issued, generation=aim, tries=book.tries + 1)
 
 
-def asked(book: InstanceRecord) -> OrderAction | None:
+def requested_action(book: InstanceRecord) -> OrderAction | None:
     """Return what the agent is to do now, if anything; what never was Ready is not brought back, but removed."""
     if not book.operation:
         return None
     if book.state == S.DELETE_ERROR and not book.confirmed:
         return OrderAction.DELETE
-    return ASKED.get(book.state)
+    return ACTION_BY_STATE.get(book.state)
 
 
-def order_of(book: InstanceRecord, connection: int) -> AgentOrder | None:
+def due_order(book: InstanceRecord, connection: int) -> AgentOrder | None:
     """Return the order that is due over a connection, if one is; what ignores the agent is not asked of it."""
-    work = None if IGNORE_AGENT in book.facts else asked(book)
+    work = None if IGNORE_AGENT in book.facts else requested_action(book)
     return None if work is None else AgentOrder(work, book.operation, book.generation, connection)
 
 
-def record_of(book: InstanceRecord) -> FencedFields:
+def fenced_fields(book: InstanceRecord) -> FencedFields:
     """Return what the guard needs to know."""
     return FencedFields(book.state, book.operation or None, book.generation, book.notify)

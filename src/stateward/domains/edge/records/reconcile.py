@@ -8,23 +8,23 @@ from msgspec.structs import replace
 
 from stateward.agents.messages import BEGUN, BUSY, ENDED, FAILED, AgentOrder, InventoryItem, OrderAction
 from stateward.domains.edge.records.instance_record import (
-    AT_WORK,
-    ERRORS,
-    TRIES,
+    ERROR_STATES,
+    MAX_TRIES,
+    WORKING_STATES,
     DecisionRules,
     InstanceRecord,
     S,
-    after,
-    asked,
-    decided,
-    known_facts,
-    record_of,
-    undoing,
+    apply_move,
+    begin_undo,
+    current_facts,
+    decide_event,
+    fenced_fields,
+    requested_action,
 )
 from stateward.domains.edge.records.report_fencing import AgentReport, RejectedReport
 from stateward.lifecycle import AGENT, CONTROLLER, Move, Refusal
 
-NOTHING = InventoryItem(0, 0, True, 0)
+NOT_LISTED = InventoryItem(0, 0, True, 0)
 """What is not in a complete list."""
 
 
@@ -38,60 +38,60 @@ class ReconcileStep(Struct, frozen=True):
     book: InstanceRecord
     note: str
     move: Move | None = None
-    refused: RejectedReport | Refusal | None = None
-    again: bool = False
-    at_work: bool = False
-    orphan: bool = False
+    rejection: RejectedReport | Refusal | None = None
+    must_resend: bool = False
+    is_working: bool = False
+    is_orphan: bool = False
 
 
-def heard(rules: DecisionRules, book: InstanceRecord, report: AgentReport) -> ReconcileStep:
+def on_report(rules: DecisionRules, book: InstanceRecord, report: AgentReport) -> ReconcileStep:
     """Take an agent's report: it moves the record, asks for patience, or does not count."""
-    record = record_of(book)
+    record = fenced_fields(book)
     rejected = rules.fence(record, report)
     if rejected is None and report.event == BUSY:
-        return ReconcileStep(book, "will ask again", again=True)
-    verdict = rejected or rules.weigh(rules.lifecycle, record, report, known_facts(book))
+        return ReconcileStep(book, "will ask again", must_resend=True)
+    verdict = rejected or rules.evaluate(rules.lifecycle, record, report, current_facts(book))
     if isinstance(verdict, Move):
-        return ReconcileStep(after(rules, book, verdict), "agrees", verdict)
-    if isinstance(verdict, Refusal) and book.state in ERRORS and report.event in FAILED.values():
-        return ReconcileStep(undoing(rules, book), "the undo failed")
+        return ReconcileStep(apply_move(rules, book, verdict), "agrees", verdict)
+    if isinstance(verdict, Refusal) and book.state in ERROR_STATES and report.event in FAILED.values():
+        return ReconcileStep(begin_undo(rules, book), "the undo failed")
     if isinstance(verdict, Refusal) and _begins_undo(book, report):
         return ReconcileStep(book, "the undo has begun")
     return ReconcileStep(
-        book, f"rejects it, {verdict.why}" if isinstance(verdict, RejectedReport) else "refuses it", refused=verdict
+        book, f"rejects it, {verdict.why}" if isinstance(verdict, RejectedReport) else "refuses it", rejection=verdict
     )
 
 
 def _begins_undo(book: InstanceRecord, report: AgentReport) -> bool:
     """Tell whether an agent says that it has begun the undo it was asked for: the state waits for its end."""
-    work = asked(book)
-    return book.state in ERRORS and work is not None and report.event == BEGUN[work]
+    work = requested_action(book)
+    return book.state in ERROR_STATES and work is not None and report.event == BEGUN[work]
 
 
-def settled(rules: DecisionRules, book: InstanceRecord, item: InventoryItem) -> ReconcileStep:
+def on_inventory_item(rules: DecisionRules, book: InstanceRecord, item: InventoryItem) -> ReconcileStep:
     """Settle what the agent has against the record; of what it is still at work on, its reports will tell."""
     if item.operation and book.operation in (0, item.operation):
-        return ReconcileStep(book, "settles: the agent is at work on it", at_work=True)
+        return ReconcileStep(book, "settles: the agent is at work on it", is_working=True)
     if book.state == S.READY:
         missing = not rules.fulfils(item.generation, item.whole, AgentOrder(OrderAction.CREATE, 0, book.generation, 0))
         return ReconcileStep(replace(book, missing=missing), "settles")
     if book.state == S.NOT_PRESENT and item.generation:
-        return ReconcileStep(book, "settles: an orphan", orphan=True)
-    return _resumed(rules, book, item) if book.state in AT_WORK else ReconcileStep(book, "settles")
+        return ReconcileStep(book, "settles: an orphan", is_orphan=True)
+    return _resume_lost_work(rules, book, item) if book.state in WORKING_STATES else ReconcileStep(book, "settles")
 
 
-def _resumed(rules: DecisionRules, book: InstanceRecord, item: InventoryItem) -> ReconcileStep:
+def _resume_lost_work(rules: DecisionRules, book: InstanceRecord, item: InventoryItem) -> ReconcileStep:
     """The agent lost the work: it is done all the same, or done again, or given up."""
-    work = asked(book)
+    work = requested_action(book)
     assert work is not None
     if rules.fulfils(item.generation, item.whole, AgentOrder(work, book.operation, book.generation, 0)):
-        return _moved(rules, book, ENDED[work], AGENT)
-    if book.tries + 1 < TRIES:
+        return _apply_event(rules, book, ENDED[work], AGENT)
+    if book.tries + 1 < MAX_TRIES:
         return ReconcileStep(replace(book, tries=book.tries + 1), "settles: once more")
-    return _moved(rules, book, "give up", CONTROLLER)
+    return _apply_event(rules, book, "give up", CONTROLLER)
 
 
-def _moved(rules: DecisionRules, book: InstanceRecord, event: str, actor: str) -> ReconcileStep:
-    move = decided(rules, book, event, actor)
+def _apply_event(rules: DecisionRules, book: InstanceRecord, event: str, actor: str) -> ReconcileStep:
+    move = decide_event(rules, book, event, actor)
     assert isinstance(move, Move), move
-    return ReconcileStep(after(rules, book, move), f"settles: {event}", move)
+    return ReconcileStep(apply_move(rules, book, move), f"settles: {event}", move)

@@ -18,20 +18,20 @@ from stateward.domains.edge.lifecycle import NEVER_READY
 from stateward.lifecycle import AGENT, CONTROLLER, NO_FACTS, Lifecycle, Move, Refusal, State, decide
 
 UNDONE = "undone"
-CONFIRMATIONS = {"CreateError": "deleted", "UpdateError": "ready", "DeleteError": "ready"}
+UNDO_CONFIRMATIONS = {"CreateError": "deleted", "UpdateError": "ready", "DeleteError": "ready"}
 """What the agent reports when it has undone what failed: removed it, or brought the previous spec back."""
 
 __all__ = [
-    "CONFIRMATIONS",
     "UNDONE",
+    "UNDO_CONFIRMATIONS",
     "AgentReport",
     "FencedFields",
     "RejectedReport",
     "RejectionReason",
-    "confirms",
+    "check_report",
+    "confirms_undo",
+    "evaluate",
     "fence",
-    "guard",
-    "weigh",
 ]
 
 
@@ -67,20 +67,20 @@ class RejectedReport(Struct, frozen=True):
         return f"report {self.report} is rejected, {self.why}: {self.record.state} with {against}"
 
 
-def guard(
+def check_report(
     lifecycle: Lifecycle, record: FencedFields, report: AgentReport, facts: frozenset[str] = NO_FACTS
 ) -> Move | Refusal | RejectedReport:
     """Say what a report does to an object, or why it does not count; `facts` are those of the operation."""
-    return fence(record, report) or weigh(lifecycle, record, report, facts)
+    return fence(record, report) or evaluate(lifecycle, record, report, facts)
 
 
 def fence(record: FencedFields, report: AgentReport) -> RejectedReport | None:
     """Reject a report that is not about what is under way now."""
-    why = _why_foreign(record, report)
+    why = _fencing_reason(record, report)
     return RejectedReport(why, record, report) if why is not None else None
 
 
-def _why_foreign(record: FencedFields, report: AgentReport) -> RejectionReason | None:
+def _fencing_reason(record: FencedFields, report: AgentReport) -> RejectionReason | None:
     if report.notify != record.notify:
         return RejectionReason.OLD_NOTIFY if report.notify < record.notify else RejectionReason.FOREIGN_NOTIFY
     if record.operation is None:
@@ -90,18 +90,18 @@ def _why_foreign(record: FencedFields, report: AgentReport) -> RejectionReason |
     return RejectionReason.STALE_GENERATION if report.generation != record.generation else None
 
 
-def weigh(
+def evaluate(
     lifecycle: Lifecycle, record: FencedFields, report: AgentReport, facts: frozenset[str] = NO_FACTS
 ) -> Move | Refusal | RejectedReport:
     """Ask the table about a report that is about what is under way."""
-    if confirms(record.state, report.event, facts):
+    if confirms_undo(record.state, report.event, facts):
         return decide(lifecycle, record.state, UNDONE, CONTROLLER, facts)
     if report.event not in lifecycle.events:
         return RejectedReport(RejectionReason.UNKNOWN_EVENT, record, report)
     return decide(lifecycle, record.state, report.event, AGENT, facts)
 
 
-def confirms(state: str, event: str, facts: frozenset[str]) -> bool:
+def confirms_undo(state: str, event: str, facts: frozenset[str]) -> bool:
     """Tell whether a word confirms the undo of an error; what never was Ready is undone by its removal."""
     never = state == "DeleteError" and NEVER_READY in facts
-    return event == ("deleted" if never else CONFIRMATIONS.get(state))
+    return event == ("deleted" if never else UNDO_CONFIRMATIONS.get(state))
