@@ -39,6 +39,7 @@ from stateward.agents.messages import (
 )
 from stateward.agents.order_admission import InstanceMemory, OrderVerdict, admit, crowded
 from stateward.agents.site import AgentSite, SiteError
+from stateward.aio.supervise import cancel_tasks
 
 log = logging.getLogger("stateward.agent")
 
@@ -134,9 +135,7 @@ class Agent:
             await self._stop()
 
     async def _stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_tasks(self._tasks)
         if self._socket is not None:
             with suppress(*BROKEN):
                 await self._socket.close()
@@ -163,9 +162,7 @@ class Agent:
         finally:
             self.connection = 0
             self.settled.clear()
-            for helper in helpers:
-                helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
+            await cancel_tasks(helpers)
             with suppress(*BROKEN):
                 await socket.close()
 

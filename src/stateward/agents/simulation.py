@@ -11,6 +11,7 @@ from stateward.agents.dialer import WebSocketDialer
 from stateward.agents.messages import AgentOrder, Existing, OrderAction
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.site import ReportProgress, SiteError
+from stateward.aio.supervise import cancel_tasks
 
 FAILS = "fail"
 """A set-up that says this fails."""
@@ -89,6 +90,4 @@ class SimulatedFleet:
 
     async def stop(self) -> None:
         """Let them all go."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_tasks(self._tasks)

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from stateward.access import Tokens
 from stateward.access.quotas import QuotaGuard, quota_kind
 from stateward.access.tokens import token_kind
+from stateward.aio.supervise import cancel_tasks
 from stateward.config import Config, masked
 from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.domains.registry import load_plugins
@@ -175,9 +176,7 @@ async def _living(parts: Opened, config: Config) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for user in users:
-            user.cancel()
-        await asyncio.gather(*users, return_exceptions=True)
+        await cancel_tasks(users)
 
 
 def _mourn(user: "asyncio.Task[None]") -> None:

@@ -8,6 +8,7 @@ from stateward.agents.agent import Agent
 from stateward.agents.inprocess import InProcessDialer
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
+from stateward.aio.supervise import background
 from stateward.domains.edge.agents.agent_hub import AgentHub
 from stateward.domains.edge.lifecycle import APP, APPINST, CLUSTERINST, FLAVOR
 from stateward.domains.edge.model import AppSpec, CloudletSpec, ClusterInst, FlavorSpec, app_id, cluster_id
@@ -26,17 +27,12 @@ APPS = {"vision": "sleep 1000", "games": "sleep 1000"}
 async def run_demo(service: Service, office: AgentHub, chance: Random) -> None:
     """Keep a few cloudlets in motion, until cancelled."""
     agents = [_agent(office, town, chance) for town in TOWNS]
-    tasks = [asyncio.create_task(one.run()) for one in agents]
-    try:
+    async with background(*(one.run() for one in agents)):
         await _set_up(service)
         while True:
             with suppress(Denied, StoreError):
                 await _do_something(service, chance)
             await asyncio.sleep(chance.uniform(0.5, 1.5) * PAUSE)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _agent(office: AgentHub, town: str, chance: Random) -> Agent:

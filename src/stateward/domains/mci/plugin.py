@@ -1,10 +1,10 @@
 """The plug-in of the mci domain: its kinds with their handlers, its API, and the reconciler."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
+from stateward.aio.supervise import background
 from stateward.domains.mci.api import routes
 from stateward.domains.mci.api.request_log_store import keep_forgetting
 from stateward.domains.mci.control.reconciler import EVERY, Upkeep
@@ -96,13 +96,10 @@ class MciPlugin(DomainPlugin):
         await self.service.ensure_namespaces(FIRST_NAMESPACES)
         await self._set_limits(engine)
         loops = [self.upkeep.settling.follow(), self.upkeep.keep_looking(), keep_forgetting(engine)] if works else []
-        tasks = [asyncio.create_task(loop) for loop in loops]
         try:
-            yield
+            async with background(*loops):
+                yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             await self.upkeep.settling.close()
             await self.clouds.close()
             if self._cloud is not None:

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stateward.aio.supervise import repeat
 from stateward.domains.ovc.firewalls import GUARDED
 from stateward.domains.ovc.lifecycle import CLOUDSPACE, NODE, VM, NodeState, VmState
 from stateward.domains.ovc.model import NodeSeen, Placed, Strange, box_seen, node_seen, vm_seen
@@ -87,14 +88,11 @@ class Rounds:
 
     async def keep_looking(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Go round, for as long as the process lives."""
-        while True:
-            await sleep(self._every * self._chance.uniform(0.7, 1.3))
-            try:
-                await self.look_around()
-            except StoreError as error:
-                log.warning("the look at the nodes is put off: %s", error)
-            except Exception:
-                log.exception("the look at the nodes has failed and will be tried again")
+
+        def interval_s() -> float:
+            return self._every * self._chance.uniform(0.7, 1.3)
+
+        await repeat("drift detection of nodes", self.look_around, interval_s, log, transient=StoreError, sleep=sleep)
 
     async def look_around(self) -> None:
         """Look at every node of every namespace whose turn it is."""

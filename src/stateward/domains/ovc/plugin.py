@@ -1,10 +1,10 @@
 """The plug-in of the ovc domain: its kinds with their handlers and guards, its API, and drift detection."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from stateward.aio.supervise import background
 from stateward.domains.ovc.api.routes import ovc_routes
 from stateward.domains.ovc.container_handlers import Containers
 from stateward.domains.ovc.demo import OvcDemo
@@ -70,13 +70,11 @@ class OvcPlugin(DomainPlugin):
     @asynccontextmanager
     async def running(self, engine: Engine, *, works: bool) -> AsyncIterator[None]:  # noqa: ARG002 - bound before
         """Detect drift on the nodes where there is a worker; close the nodes at the end."""
-        looking = asyncio.create_task(self.rounds.keep_looking()) if works and self._every else None
+        loops = [self.rounds.keep_looking()] if works and self._every else []
         try:
-            yield
+            async with background(*loops):
+                yield
         finally:
-            if looking is not None:
-                looking.cancel()
-                await asyncio.gather(looking, return_exceptions=True)
             await self.nodes.close()
 
     async def demo(self, engine: Engine) -> None:  # noqa: ARG002 - bound before

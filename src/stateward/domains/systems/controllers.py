@@ -7,8 +7,8 @@ done by several processes at once: the second one finds nothing to do.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 from stateward.domains.systems.backends.port import Backend, Home, Ref
 from stateward.domains.systems.context import Premises
@@ -21,7 +21,6 @@ from stateward.engine import Denied
 from stateward.engine.troubles import FaultIsolation
 from stateward.lifecycle import CONTROLLER
 from stateward.locks.paths import parse_path
-from stateward.store.errors import StoreError
 from stateward.store.filters import JournalFilter, Selector
 
 log = logging.getLogger("stateward.systems")
@@ -192,27 +191,3 @@ class Watch:
             )
         except Denied:
             self._again[ref] = None
-
-
-async def tireless(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do something for ever, again should it fail."""
-    while True:
-        try:
-            await work()
-        except* StoreError as errors:  # work that has tasks of its own raises them as a group
-            log.warning("%s waits for the store: %s", name, errors.exceptions[0])
-        except* Exception:
-            log.exception("%s has failed and goes on", name)
-        await asyncio.sleep(AGAIN)
-
-
-@asynccontextmanager
-async def beside(*works: tuple[str, Callable[[], Awaitable[None]]]) -> AsyncIterator[None]:
-    """Do things for ever, while something else is done."""
-    tasks = [asyncio.create_task(tireless(name, work), name=name) for name, work in works]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

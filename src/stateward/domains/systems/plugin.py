@@ -1,15 +1,17 @@
 """The plug-in of the systems domain: its kinds and routes, and the controllers of instances and services."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
+from stateward.aio.supervise import Loop, background, supervise
 from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.domains.systems.api import routes
 from stateward.domains.systems.backends.local import LocalBackend
 from stateward.domains.systems.backends.port import Backend
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.context import Premises
-from stateward.domains.systems.controllers import RollUps, Watch, beside, tireless
+from stateward.domains.systems.controllers import RollUps, Watch, log
 from stateward.domains.systems.demo import SystemsDemo
 from stateward.domains.systems.deploy_handlers import Deploys
 from stateward.domains.systems.model import LOCAL, SIMULATED
@@ -18,6 +20,7 @@ from stateward.domains.systems.service_handlers import Services
 from stateward.domains.systems.settings import Settings
 from stateward.domains.systems.system_handlers import Systems
 from stateward.engine import Engine
+from stateward.store.errors import StoreError
 
 SIMULATED_DELAY = 1.0
 
@@ -49,16 +52,21 @@ class SystemsPlugin(DomainPlugin):
         async with AsyncExitStack() as stack:
             for name, backend in self.premises.backends.items():
                 await stack.enter_async_context(backend.live())
-                await stack.enter_async_context(beside((f"watch of {name}", Watch(self.premises, name, backend).run)))
-            loops = (("roll-ups of systems", self.roll_ups.run), ("records of systems", self.records.run))
-            await stack.enter_async_context(beside(*loops))
+                watch = Watch(self.premises, name, backend)
+                await stack.enter_async_context(background(_supervised(f"watch of the {name} backend", watch.run)))
+            loops = (("roll-up of systems", self.roll_ups.run), ("retention of system records", self.records.run))
+            await stack.enter_async_context(background(*(_supervised(*loop) for loop in loops)))
             yield
 
     async def demo(self, engine: Engine) -> None:
         """Keep a system of simulated services in motion."""
         backend = self.premises.backends.get(SIMULATED)
         if isinstance(backend, SimulatedBackend):
-            await tireless("the demo of systems", SystemsDemo(engine, backend).run)
+            await _supervised("demo of systems", SystemsDemo(engine, backend).run)
+
+
+def _supervised(name: str, loop: Loop) -> Coroutine[Any, Any, None]:
+    return supervise(name, loop, log, transient=StoreError)
 
 
 def create_plugin(context: ProcessContext) -> SystemsPlugin:

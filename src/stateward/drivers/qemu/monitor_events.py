@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
+from stateward.aio.supervise import cancel_tasks
 from stateward.drivers.port import Meter
 from stateward.drivers.process.supervisor import Look
 from stateward.drivers.qemu.monitor import MonitorError, listen
@@ -52,8 +53,7 @@ class Hints:
         """Listen no longer."""
         finding, self._finding = self._finding, None
         if finding is not None:
-            finding.cancel()
-            await asyncio.gather(finding, return_exceptions=True)
+            await cancel_tasks([finding])
 
     async def _find(self) -> None:
         before: set[str] = set()

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from stateward.access.tokens import ANY, SYSTEM
+from stateward.aio.polling import wait_for_event
+from stateward.aio.supervise import cancel_tasks
 from stateward.engine.maintenance.horizon import require_entries
 from stateward.store.errors import StoreError
 from stateward.store.filters import JournalFilter
@@ -127,8 +129,7 @@ class Feed:
         self._unsubscribe()
         self._wake()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_tasks([self._task])
 
     def listen(self, listener: Callable[[Sequence[JournalEntry]], None]) -> None:
         """Call back with all lines that come in, in order."""
@@ -192,11 +193,7 @@ class Feed:
         if woken:
             pause = min(self.readers * PAUSE_EACH, LONGEST_PAUSE) if self.readers else UNWATCHED_PAUSE
             await asyncio.sleep(pause)
-        try:
-            async with asyncio.timeout(SAFETY):
-                await self._told.wait()
-        except TimeoutError:
-            return
+        await wait_for_event(self._told, SAFETY)
 
     def _take(self, lines: Sequence[JournalEntry]) -> None:
         notes = [self._note(line) for line in lines]

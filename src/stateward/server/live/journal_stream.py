@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from stateward.access import Grant
 from stateward.access.lifecycle import TOKEN, TokenState
 from stateward.access.tokens import SYSTEM
+from stateward.aio.supervise import cancel_tasks
 from stateward.engine.maintenance.horizon import EntriesPruned
 from stateward.schemas.params import Text
 from stateward.server.live.journal_feed import Feed, Interest
@@ -121,8 +122,7 @@ class Stream:
         finally:
             self.feed.readers -= 1
             if sending is not None:
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
+                await cancel_tasks([sending])
 
     def is_taken_back(self, token: str) -> bool:
         """Tell whether a token that opened something here opens nothing any more."""

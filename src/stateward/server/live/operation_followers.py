@@ -7,6 +7,7 @@ lines are read after the operation, so that one which is found ended has all of 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from stateward.aio.polling import wait_for_event
 from stateward.engine.waiters import ENDED
 from stateward.store.errors import StoreError
 from stateward.store.port import Store, Topic
@@ -87,7 +88,7 @@ class Following:
                     yield one.end
                 if one.end is not None or self._stopped or not may():
                     return
-                if not await _within(self._beat, news) and may():
+                if not await wait_for_event(news, self._beat) and may():
                     yield None
         finally:
             self._leave(key, one)
@@ -123,18 +124,9 @@ class Following:
                 one.tell()
             if one.end is None:
                 await asyncio.sleep(PAUSE + PAUSE_EACH * len(self._followed))
-                await _within(self._every, hints)
+                await wait_for_event(hints, self._every)
 
     def _hear(self, topics: Topic) -> None:
         if topics & (Topic.PROGRESS | Topic.JOURNAL | Topic.WORK) and self._followed:
             hints, self._hints = self._hints, asyncio.Event()
             hints.set()
-
-
-async def _within(seconds: float, event: asyncio.Event) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

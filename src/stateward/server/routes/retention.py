@@ -1,6 +1,5 @@
 """Pruning the history: when an administrator asks for it, and by a worker once an hour where a limit is set."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +9,7 @@ from litestar import post
 from litestar.params import JSONBody
 
 from stateward.access import Right
+from stateward.aio.supervise import background, repeat
 from stateward.engine.maintenance.retention import last_prune_time, prune
 from stateward.schemas.deployment import PrunedView
 from stateward.schemas.requests import Prune
@@ -53,27 +53,19 @@ async def prune_history(request: Call, data: JSONBody[Prune]) -> PrunedView:
 @asynccontextmanager
 async def pruning(store: Store, days: int) -> AsyncIterator[None]:
     """Prune what is older than so many days, once an hour; with 0 days, nothing ever."""
-    task = asyncio.create_task(_turns(store, days * DAY), name="pruning") if days else None
-    try:
-        yield
-    finally:
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-
-async def _turns(store: Store, older: float) -> None:
     rest = 0.0
-    while True:
-        await asyncio.sleep(rest + uniform(0.0, SPREAD))  # noqa: S311 - only spreads attempts
-        try:
-            rest = await _turn(store, older)
-        except StoreError as error:
-            log.warning("the history is pruned later: %s", error)
-            rest = HOUR
-        except Exception:
-            log.exception("pruning has failed, and is tried again")
-            rest = HOUR
+
+    def interval_s() -> float:
+        return rest + uniform(0.0, SPREAD)  # noqa: S311 - only spreads attempts
+
+    async def run_once() -> None:
+        nonlocal rest
+        rest = HOUR  # should it fail
+        rest = await _turn(store, days * DAY)
+
+    loops = [repeat("retention of the history", run_once, interval_s, log, transient=StoreError)] if days else []
+    async with background(*loops):
+        yield
 
 
 async def _turn(store: Store, older: float) -> float:

@@ -13,6 +13,8 @@ from secrets import token_hex
 
 from msgspec import Struct
 
+from stateward.aio.polling import wait_for_event
+from stateward.aio.supervise import cancel_tasks
 from stateward.store.errors import StoreError
 from stateward.store.port import EVERYTHING, Topic
 from stateward.store.postgres.connections import CALM, Address, Connection, let_go
@@ -86,8 +88,7 @@ class Listener:
         """Stop listening."""
         try:
             if self._task is not None:
-                self._task.cancel()
-                await asyncio.gather(self._task, return_exceptions=True)  # not to swallow a cancellation of our own
+                await cancel_tasks([self._task])  # not to swallow a cancellation of our own
         finally:
             if self._connection is not None:
                 await let_go(self._connection)
@@ -102,12 +103,9 @@ class Listener:
 
     async def _until_lost(self) -> None:
         while not self._lost.is_set() and self._connection is not None:
-            try:
-                async with asyncio.timeout(self._ask_every):  # `wait_for` can swallow a cancellation
-                    await self._lost.wait()
-            except TimeoutError:
-                if not await self._is_alive(self._connection):
-                    return
+            was_lost = await wait_for_event(self._lost, self._ask_every)
+            if not was_lost and not await self._is_alive(self._connection):
+                return
 
     async def _is_alive(self, connection: Connection) -> bool:
         try:
@@ -161,8 +159,7 @@ class Poller:
     async def close(self) -> None:
         """Stop reporting."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_tasks([self._task])
 
     async def _poll(self) -> None:
         while True:

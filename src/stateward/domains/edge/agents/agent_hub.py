@@ -29,6 +29,7 @@ from stateward.agents.messages import (
     Upgrade,
     Welcome,
 )
+from stateward.aio.supervise import cancel_tasks
 from stateward.domains.edge.agents.agent_auth import FOREIGN
 from stateward.domains.edge.agents.agent_reports import AgentMessage, note_misconduct
 from stateward.domains.edge.agents.connections import ConnectRequest, Disconnect
@@ -380,9 +381,7 @@ class AgentHub:
         """Let all agents go; they dial again, here or elsewhere."""
         for line in self._all_lines():
             await self._send_away(line, "")
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_tasks(self._tasks)
         await self.intake.drain()
 
 

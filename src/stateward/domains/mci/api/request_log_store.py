@@ -4,13 +4,14 @@ Only who has given a call its id can ask for it after the answer was lost. Such 
 before it is handled and again before it is answered, so any process can tell what became of it, and none loses it.
 """
 
-import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 
 import msgspec
 
+from stateward.aio.supervise import repeat
 from stateward.domains.mci.api.request_log import Past
 from stateward.domains.mci.lifecycle import CALL
 from stateward.domains.mci.model import HOME, part_id, plain
@@ -86,14 +87,8 @@ async def forget(engine: Engine, kept_for: float = KEPT_FOR, most: int = MOST_KE
 
 async def keep_forgetting(engine: Engine) -> None:
     """Forget old calls from time to time, for as long as the process lives."""
-    while True:
-        await asyncio.sleep(BETWEEN_LOOKS)
-        try:
-            await forget(engine)
-        except StoreError as error:
-            log.warning("old calls are forgotten later: %s", error)
-        except Exception:
-            log.exception("old calls could not be forgotten")
+    run_once, interval_s = partial(forget, engine), lambda: BETWEEN_LOOKS
+    await repeat("retention of the request log", run_once, interval_s, log, transient=StoreError)
 
 
 async def _places(engine: Engine, id_: str) -> dict[Key, Object | None]:

@@ -15,6 +15,7 @@ from time import monotonic
 from msgspec import Struct
 
 from stateward.aio.backoff import GrowingIntervals
+from stateward.aio.supervise import repeat
 from stateward.domains.mci.control.drift import Leftovers, losses, noted, parts_by_connection, take_over
 from stateward.domains.mci.control.status_rollup import MEANING, told
 from stateward.domains.mci.control.status_updater import Settling
@@ -81,15 +82,15 @@ class Upkeep:
 
     async def keep_looking(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Go round all connections from time to time, for as long as the process lives."""
-        while True:
-            await sleep(self._every * self._chance.uniform(0.7, 1.3))
-            try:
-                if await self._my_turn():
-                    await self.look_around()
-            except StoreError as error:
-                log.warning("the look around is put off: %s", error)
-            except Exception:
-                log.exception("the look around has failed and will be tried again")
+
+        def interval_s() -> float:
+            return self._every * self._chance.uniform(0.7, 1.3)
+
+        async def run_once() -> None:
+            if await self._my_turn():
+                await self.look_around()
+
+        await repeat("reconciler of VMs", run_once, interval_s, log, transient=StoreError, sleep=sleep)
 
     async def _my_turn(self) -> bool:
         """Take the turn, if nobody has since the last one was due."""

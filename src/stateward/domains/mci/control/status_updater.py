@@ -11,6 +11,7 @@ from contextlib import suppress
 from random import Random
 
 from stateward.aio.backoff import backoff_delay
+from stateward.aio.supervise import cancel_tasks
 from stateward.domains.mci.control.status_rollup import MEANING, told
 from stateward.domains.mci.lifecycle import MCI, VM, MciState
 from stateward.engine import Denied, Engine
@@ -96,9 +97,7 @@ class Settling:
         """Look at nothing any more."""
         if self._soon is not None:
             self._soon.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_tasks(self._tasks)
 
 
 async def settle(engine: Engine, ns: str, mci: str) -> None:

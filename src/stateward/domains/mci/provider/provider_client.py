@@ -8,11 +8,11 @@ however many VMs it tells of. A VM counts as absent when two complete listings, 
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 
 from msgspec.structs import replace
 
 from stateward.aio.coalescer import CallCoalescer, CallWitness
+from stateward.aio.polling import wait_for_event
 from stateward.domains.mci.provider.evidence import Look, Sight
 from stateward.drivers import (
     CallUnanswered,
@@ -231,9 +231,7 @@ class Cloud:
     async def _rest(self, pause: float) -> None:
         """Wait for the time of the next listing; those who have just come wait no longer than a tick."""
         self._joined.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, pause - self._tick)):
-                await self._joined.wait()
+        await wait_for_event(self._joined, max(0.0, pause - self._tick))
         await asyncio.sleep(self._tick)
 
     async def close(self) -> None:

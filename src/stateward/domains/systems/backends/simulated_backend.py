@@ -12,6 +12,7 @@ from math import inf
 
 from msgspec.structs import replace
 
+from stateward.aio.polling import wait_for_event
 from stateward.domains.systems.backends.port import Excerpt, Home, Instance, Phase, Ref, Want, check_fits, place
 from stateward.domains.systems.definition import NodePool
 
@@ -143,10 +144,7 @@ class SimulatedBackend:
         moved = self._moved.setdefault(ref, asyncio.Event())
         moved.clear()
         try:
-            async with asyncio.timeout(max(0.0, min([seconds, *due]))):
-                await moved.wait()
-        except TimeoutError:
-            return
+            await wait_for_event(moved, max(0.0, min([seconds, *due])))
         finally:
             self._moved.pop(ref, None)
 

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from stateward.aio.backoff import GrowingIntervals
+from stateward.aio.polling import wait_for_event
+from stateward.aio.supervise import background
 from stateward.domains.systems.backends.local.instance_dir import GATE, Files, Lodge, write
 from stateward.domains.systems.backends.local.instance_supervisor import Ward
 from stateward.domains.systems.backends.port import Ref
@@ -47,12 +49,10 @@ class Keeper:
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:
         """Be the keeper, or wait to become it."""
-        task = asyncio.create_task(self._living(), name="keeper of instances")
         try:
-            yield
+            async with background(self._living()):
+                yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
             for ward in self._wards.values():
                 ward.close()
 
@@ -85,11 +85,7 @@ class Keeper:
                 return handle
 
     async def _nap(self) -> None:
-        try:
-            async with asyncio.timeout(TICK):
-                await self._nudge.wait()
-        except TimeoutError:
-            return
+        await wait_for_event(self._nudge, TICK)
 
     def _round(self) -> None:
         now = time.time()
