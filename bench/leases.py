@@ -15,20 +15,20 @@ from bench.engine.places import new_database, new_file, new_folder, store_at
 from bench.figures import Better, Line, plain, ratio
 from bench.loops import run
 from stateward.domains.leases.bookings import Demand
-from stateward.domains.leases.host_pool import Pool
+from stateward.domains.leases.host_pool import HostPool
 from stateward.domains.leases.lifecycle import HOST, LEASE
-from stateward.domains.leases.model import Booking, Host, HostSeen, HostSpec, Share
+from stateward.domains.leases.model import Booking, HostSeen, HostSpec, LeaseHost, Share
 from stateward.domains.leases.plugin import LeasesPlugin
-from stateward.domains.leases.service import Caller
-from stateward.domains.leases.wire_values import told_time
+from stateward.domains.leases.service import LeaseCaller
+from stateward.domains.leases.wire_values import format_time
 from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine
 from stateward.store.filters import JournalFilter, Selector
 from stateward.store.records import Object
 
-ME = Caller("bench", "bench")
+ME = LeaseCaller("bench", "bench")
 LEASES, HOSTS, CALLERS = 1000, 1000, 50
-AHEAD = 5.0
+PENDING_EVENTS = 5.0
 DAY, HOUR = 86400.0, 3600.0
 SIZES = ((100, 1_000), (1_000, 10_000), (10_000, 10_000), (10_000, 100_000), (10_000, 300_000))
 SEARCHES = 300
@@ -65,7 +65,7 @@ async def _measured(url: str) -> tuple[float, list[float], float]:
     async with _house(url) as plugin:
         await plugin.leases.list(ME.ns)
         seconds = await _make(plugin, LEASES, time() + DAY, CALLERS)
-        due = time() + AHEAD + LEASES / max(LEASES / seconds, 1)
+        due = time() + PENDING_EVENTS + LEASES / max(LEASES / seconds, 1)
         await _make(plugin, LEASES, due, CALLERS)
         engine = plugin.leases.engine
         while (LEASE.kind, "ACTIVE") not in (counts := await engine.store.reader.count_states(_LEASES)) or (
@@ -84,7 +84,7 @@ async def _make(plugin: LeasesPlugin, number: int, start: float, callers: int) -
     """Make leases, so many callers at once; returns how many seconds that took."""
     left = iter(range(number))
     wish = {"resource_type": "physical:host", "min": 1, "max": 1}
-    given = {"start_date": told_time(start), "end_date": told_time(start + HOUR), "reservations": [wish]}
+    given = {"start_date": format_time(start), "end_date": format_time(start + HOUR), "reservations": [wish]}
 
     async def caller() -> None:
         for one in left:
@@ -118,20 +118,20 @@ def _searches() -> Iterator[Line]:
 _FULL = 400 * DAY
 
 
-def _pool(hosts: int, bookings: int) -> Pool:
+def _pool(hosts: int, bookings: int) -> HostPool:
     """Return hosts that are booked here and there for a year, and all of them for a day after it."""
-    chance, pool = Random(1), Pool()
+    chance, pool = Random(1), HostPool()
     for number in range(hosts):
         starts = sorted(chance.sample(range(0, 365 * 24, 6), bookings // hosts - 1))
         taken = [Booking("l", f"r{start}", start * HOUR, (start + chance.randint(1, 5)) * HOUR) for start in starts]
         name = f"h{number}"
         seen = HostSeen((*taken, Booking("l", "full", _FULL, _FULL + DAY)))
         row = Object("ns", name, HOST.kind, "up", 0.0, 1, 1, None, name, None, "{}", "{}", None, 0.0)
-        pool.put(Host(row, HostSpec(name, Share(8, 8, 8)), seen))
+        pool.put(LeaseHost(row, HostSpec(name, Share(8, 8, 8)), seen))
     return pool
 
 
-def _timed(pool: Pool, at: float) -> float:
+def _timed(pool: HostPool, at: float) -> float:
     """Return the seconds that a search takes: at no full hour, so that some hosts have to be looked at."""
     chance, taken = Random(2), []
     for _ in range(SEARCHES):

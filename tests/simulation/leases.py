@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.lifecycle import HOST, LEASE
-from stateward.domains.leases.model import HostSeen, ReservationSpec, host_of, lease_of
+from stateward.domains.leases.model import HostSeen, ReservationSpec, read_host, read_lease
 from stateward.domains.leases.plugin import LeasesPlugin
-from stateward.domains.leases.resources import Task
-from stateward.domains.leases.service import Caller
-from stateward.domains.leases.wire_values import told_time
+from stateward.domains.leases.resources import ReservationTask
+from stateward.domains.leases.service import LeaseCaller
+from stateward.domains.leases.wire_values import format_time
 from stateward.domains.plugin import ProcessContext
 from stateward.engine import Denied, Engine, Permanent, Request, Temporary
 from stateward.errors import StatewardError
@@ -38,7 +38,7 @@ from tests.simulation.process import Process
 
 EPOCH = 1_900_000_000.0
 NS = "n"
-ME = Caller(NS, "somebody")
+ME = LeaseCaller(NS, "somebody")
 HOSTS = [f"h{number}" for number in range(3)]
 TROUBLE, REST = 200.0, 4000.0
 
@@ -61,16 +61,16 @@ class Gadgets:
     async def check(self, ns: str, spec: ReservationSpec) -> None:
         return
 
-    async def starts_with(self, task: Task) -> Sequence[Request]:
+    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:
         return ()
 
-    async def ends_with(self, task: Task) -> Sequence[Request]:
+    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:
         return ()
 
-    async def start(self, task: Task) -> None:
+    async def start(self, task: ReservationTask) -> None:
         await self._behave()
 
-    async def end(self, task: Task) -> None:
+    async def end(self, task: ReservationTask) -> None:
         await self._behave()
 
     async def _behave(self) -> None:
@@ -246,8 +246,10 @@ class LeaseWorld:
             leases = await self._objects(LEASE.kind)
             now = EPOCH + self.loop.time()
             moving = [one for one in leases if LEASE.state(one.state).state_class is TRANSITIONAL]
-            ahead = [one for one in leases if one.state in ("PENDING", "ACTIVE") and lease_of(one).spec.end < now - 60]
-            late = [one for one in leases if one.state == "PENDING" and lease_of(one).spec.start < now - 60]
+            ahead = [
+                one for one in leases if one.state in ("PENDING", "ACTIVE") and read_lease(one).spec.end < now - 60
+            ]
+            late = [one for one in leases if one.state == "PENDING" and read_lease(one).spec.start < now - 60]
             if not (moving or ahead or late):
                 return
             await asyncio.sleep(5.0)
@@ -260,7 +262,7 @@ class LeaseWorld:
                     await self._try(partial(self.up[-1].plugin.leases.delete, ME, one.id))
             await asyncio.sleep(5.0)
         for one in await self._objects(HOST.kind):
-            seen = host_of(one).seen
+            seen = read_host(one).seen
             if (seen.bookings, seen.held) != (HostSeen().bookings, HostSeen().held):
                 self._wrong = self._wrong or f"{one.id} still says {seen}"
 
@@ -310,8 +312,8 @@ class LeaseWorld:
         end = start + chance.choice((0.0, chance.random() * 60, chance.random() * 100))
         given = {
             "name": "lease",
-            "start_date": told_time(start),
-            "end_date": told_time(end),
+            "start_date": format_time(start),
+            "end_date": format_time(end),
             "reservations": [self._wish(chance) for _ in range(chance.choice((1, 1, 2, 3)))],
         }
         return lambda: process.plugin.leases.create(ME, given)
@@ -338,9 +340,9 @@ class LeaseWorld:
             case 0:
                 given = {"end_date": "now"}
             case 1:
-                given["end_date"] = told_time(now + chance.random() * 150)
+                given["end_date"] = format_time(now + chance.random() * 150)
             case 2 if found is not None:
-                reservations = [one for one in lease_of(found).spec.reservations if "min" in one.details]
+                reservations = [one for one in read_lease(found).spec.reservations if "min" in one.details]
                 given["reservations"] = [{"id": one.id, "min": 1, "max": chance.randint(1, 3)} for one in reservations]
         return lambda: process.plugin.leases.update(ME, name, given)
 

@@ -4,15 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.leases.bookings import Demand, fits, predecessors, spans
-from stateward.domains.leases.calendar import HOUR, HOURS, Calendar, merged
-from stateward.domains.leases.host_pool import Pool
+from stateward.domains.leases.bookings import Demand, booking_fits, earlier_bookings, occupied_spans
+from stateward.domains.leases.calendar import HOUR_COUNT, HOUR_S, Calendar, merge_spans
+from stateward.domains.leases.host_pool import HostPool
 from stateward.domains.leases.lifecycle import HOST
-from stateward.domains.leases.model import Booking, Host, HostSeen, HostSpec, Share
+from stateward.domains.leases.model import Booking, HostSeen, HostSpec, LeaseHost, Share
 from stateward.store.records import Object
 
-FIRSTS = st.sampled_from([1_000_000_000.0, (HOURS - 30.0) * HOUR, 200e9])  # now, at the end of the tree, and far beyond
-TIMES = st.builds(lambda first, after: first + after, FIRSTS, st.integers(0, 60 * HOUR))
+FIRSTS = st.sampled_from(
+    [1_000_000_000.0, (HOUR_COUNT - 30.0) * HOUR_S, 200e9]
+)  # now, at the end of the tree, and far beyond
+TIMES = st.builds(lambda first, after: first + after, FIRSTS, st.integers(0, 60 * HOUR_S))
 SPANS = st.tuples(TIMES, TIMES).map(lambda two: (min(two), max(two) + 60))
 BOOKS = st.lists(st.lists(SPANS, max_size=4), min_size=1, max_size=6)
 
@@ -52,10 +54,10 @@ def test_what_is_written_anew_replaces_what_was_written_before(
 
 @given(st.lists(SPANS, max_size=8))
 def test_merged_hours_have_nothing_in_common(found: list[tuple[float, float]]) -> None:
-    hours = merged(found)
+    hours = merge_spans(found)
     assert all(one[1] < other[0] for one, other in pairwise(hours))
     for start, end in found:
-        touched = min(int(start) // HOUR, HOURS - 1), min(-int(-end // HOUR), HOURS)
+        touched = min(int(start) // HOUR_S, HOUR_COUNT - 1), min(-int(-end // HOUR_S), HOUR_COUNT)
         assert any(first <= touched[0] and touched[1] <= last for first, last in hours)
 
 
@@ -81,7 +83,7 @@ def test_a_host_that_takes_only_what_fits_is_never_promised_twice(wanted: list[B
     spec = HostSpec("h", Share(8, 8, 8), cleaning=cleaning)
     kept: list[Booking] = []
     for one in wanted:
-        if fits(spec, kept, one):
+        if booking_fits(spec, kept, one):
             kept = [other for other in kept if other.reservation != one.reservation] + [one]
     for moment in {one.start for one in kept}:
         whole, vcpus = load(spec, kept, moment)
@@ -91,22 +93,24 @@ def test_a_host_that_takes_only_what_fits_is_never_promised_twice(wanted: list[B
 @given(st.lists(BOOKINGS, max_size=12), BOOKINGS)
 def test_nothing_outside_of_all_spans_is_ever_refused(bookings: list[Booking], wanted: Booking) -> None:
     spec = HostSpec("h", Share(8, 8, 8), cleaning=300.0)
-    free = not any(overlap((one.start, one.end), (wanted.start, wanted.until)) for one in spans(spec, bookings))
-    assert not free or fits(spec, bookings, wanted)
+    free = not any(
+        overlap((one.start, one.end), (wanted.start, wanted.until)) for one in occupied_spans(spec, bookings)
+    )
+    assert not free or booking_fits(spec, bookings, wanted)
 
 
 # --- the pool --------------------------------------------------------------------------------------------------------
 
 
-def host(name: str, bookings: list[Booking], version: int = 1, cleaning: float = 0.0) -> Host:
+def host(name: str, bookings: list[Booking], version: int = 1, cleaning: float = 0.0) -> LeaseHost:
     found = Object("ns", f"host-{name}", HOST.kind, "up", 0.0, version, 1, None, name, None, "{}", "{}", None, 0.0)
-    return Host(found, HostSpec(name, Share(8, 8, 8), cleaning=cleaning), HostSeen(bookings=tuple(bookings)))
+    return LeaseHost(found, HostSpec(name, Share(8, 8, 8), cleaning=cleaning), HostSeen(bookings=tuple(bookings)))
 
 
 def kept_of(wanted: list[Booking]) -> list[Booking]:
     kept: list[Booking] = []
     for one in wanted:
-        if fits(HostSpec("h", Share(8, 8, 8)), kept, one):
+        if booking_fits(HostSpec("h", Share(8, 8, 8)), kept, one):
             kept = [other for other in kept if other.reservation != one.reservation] + [one]
     return kept
 
@@ -115,13 +119,13 @@ def kept_of(wanted: list[Booking]) -> list[Booking]:
 def test_a_search_finds_exactly_what_asking_every_host_would_find(
     books: list[list[Booking]], wanted: tuple[float, float], most: int, share: Share | None
 ) -> None:
-    pool, hosts = Pool(), [host(f"h{number}", kept_of(bookings)) for number, bookings in enumerate(books)]
+    pool, hosts = HostPool(), [host(f"h{number}", kept_of(bookings)) for number, bookings in enumerate(books)]
     for one in hosts:
         pool.put(one)
     demand = Demand(1, most, share, apart=True)
     booking = Booking("new", "new", *wanted, share)
     found = pool.search(demand, booking)
-    able = {one.spec.name for one in hosts if fits(one.spec, one.seen.bookings, booking)}
+    able = {one.spec.name for one in hosts if booking_fits(one.spec, one.seen.bookings, booking)}
     assert set(found or {}) <= able
     assert len(found or {}) == min(most, len(able))
 
@@ -132,34 +136,34 @@ def test_a_search_finds_exactly_what_asking_every_host_would_find(
 def test_a_search_keeps_the_cleaning_time_before_and_after_each_booking(
     after: float, until: float, is_found: bool
 ) -> None:
-    start, pool = 300_000.0 * HOUR, Pool()
-    pool.put(host("h1", [Booking("l", "r", start, start + HOUR)], cleaning=HOUR / 2))
-    wanted = Booking("new", "new", start + after * HOUR, start + until * HOUR)
+    start, pool = 300_000.0 * HOUR_S, HostPool()
+    pool.put(host("h1", [Booking("l", "r", start, start + HOUR_S)], cleaning=HOUR_S / 2))
+    wanted = Booking("new", "new", start + after * HOUR_S, start + until * HOUR_S)
     assert (pool.search(Demand(1, 1), wanted) is not None) is is_found
 
 
 def test_a_lease_does_not_wait_for_another_reservation_of_its_own() -> None:
-    before, other = Booking("l", "r1", 0.0, HOUR), Booking("other", "r2", 0.0, HOUR)
+    before, other = Booking("l", "r1", 0.0, HOUR_S), Booking("other", "r2", 0.0, HOUR_S)
     seen = HostSeen(bookings=(before, other))
-    assert predecessors(seen, Booking("l", "r3", HOUR, 2 * HOUR)) == [other]
+    assert earlier_bookings(seen, Booking("l", "r3", HOUR_S, 2 * HOUR_S)) == [other]
 
 
 def test_what_is_pencilled_in_is_not_found_again_until_it_is_erased() -> None:
-    pool = Pool()
+    pool = HostPool()
     pool.put(host("h1", []))
-    demand, booking = Demand(1, 1), Booking("l", "r", 1e9, 1e9 + HOUR)
+    demand, booking = Demand(1, 1), Booking("l", "r", 1e9, 1e9 + HOUR_S)
     found = pool.search(demand, booking)
     assert found == {"h1": 1}
     pool.pencil(found, lambda _: booking)
-    assert pool.search(demand, Booking("other", "other", 1e9, 1e9 + HOUR)) is None
+    assert pool.search(demand, Booking("other", "other", 1e9, 1e9 + HOUR_S)) is None
     pool.erase(found, "r")
     assert pool.search(demand, booking) == {"h1": 1}
 
 
 def test_erasing_one_reservation_leaves_what_others_have_pencilled_in_at_the_same_host() -> None:
-    pool = Pool()
+    pool = HostPool()
     pool.put(host("h1", []))
-    first, second = Booking("l", "r", 1e9, 1e9 + HOUR), Booking("m", "s", 1e9 + 2 * HOUR, 1e9 + 3 * HOUR)
+    first, second = Booking("l", "r", 1e9, 1e9 + HOUR_S), Booking("m", "s", 1e9 + 2 * HOUR_S, 1e9 + 3 * HOUR_S)
     for one in (first, second):
         pool.pencil({"h1": 1}, lambda _, one=one: one)  # type: ignore[misc]
     pool.erase({"h1": 1}, "r")
@@ -168,8 +172,8 @@ def test_erasing_one_reservation_leaves_what_others_have_pencilled_in_at_the_sam
 
 
 def test_an_older_word_about_a_host_does_not_count() -> None:
-    pool = Pool()
-    taken = Booking("l", "r", 1e9, 1e9 + HOUR)
+    pool = HostPool()
+    taken = Booking("l", "r", 1e9, 1e9 + HOUR_S)
     pool.put(host("h1", [taken], version=5))
     pool.put(host("h1", [], version=4))
     assert pool.search(Demand(1, 1), Booking("x", "x", 1e9, 1e9 + 60)) is None

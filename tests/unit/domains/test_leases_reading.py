@@ -5,30 +5,30 @@ from typing import Any
 import pytest
 
 from stateward.domains.leases import property_expressions
-from stateward.domains.leases.host_service import described
-from stateward.domains.leases.lease_specs import new_spec
+from stateward.domains.leases.host_service import read_host_spec
+from stateward.domains.leases.lease_specs import read_new_spec
 from stateward.domains.leases.model import HostSpec, LeaseSpec
-from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resources
-from stateward.domains.leases.wire_values import read_time, short_time, told_time
+from stateward.domains.leases.resources import LeasedMcis, PhysicalHosts, ResourcePlugins, VirtualInstances
+from stateward.domains.leases.wire_values import format_minute, format_time, read_time
 from stateward.errors import BadInput
 
 NOW = read_time("now", "2030-01-01 12:00", 0.0)
-RESOURCES = Resources([PhysicalHosts(), Instances(), Mcis({})])
+RESOURCES = ResourcePlugins([PhysicalHosts(), VirtualInstances(), LeasedMcis({})])
 HOST = {"resource_type": "physical:host", "min": 1, "max": 2}
 
 
 def spec(**given: Any) -> LeaseSpec:
     whole = {"name": "n", "end_date": "2030-01-02 12:00", "reservations": [HOST], **given}
-    return new_spec(whole, RESOURCES, lambda: "r", NOW, 3600.0)
+    return read_new_spec(whole, RESOURCES, lambda: "r", NOW, 3600.0)
 
 
 def test_times_are_read_to_the_minute_and_told_to_the_microsecond() -> None:
     at = read_time("start_date", "2030-01-31 14:05", NOW)
-    assert told_time(at) == "2030-01-31T14:05:00.000000"
-    assert short_time(at) == "2030-01-31 14:05"
-    assert read_time("start_date", told_time(at), NOW) == at
+    assert format_time(at) == "2030-01-31T14:05:00.000000"
+    assert format_minute(at) == "2030-01-31 14:05"
+    assert read_time("start_date", format_time(at), NOW) == at
     assert read_time("start_date", "now", NOW) == NOW
-    assert told_time(None) is None
+    assert format_time(None) is None
 
 
 @pytest.mark.parametrize("wrong", ["tomorrow", "2030-13-01 00:00", "", None, 7, "9999-01-01 00:00"])
@@ -47,8 +47,8 @@ def test_a_time_is_written_in_plain_digits_and_nothing_else(odd: str) -> None:
 
 
 def test_a_time_of_the_next_centuries_is_a_time() -> None:
-    assert short_time(read_time("end_date", "2089-01-01 00:00", NOW)) == "2089-01-01 00:00"
-    assert short_time(read_time("end_date", "9998-12-31 23:59", NOW)) == "9998-12-31 23:59"
+    assert format_minute(read_time("end_date", "2089-01-01 00:00", NOW)) == "2089-01-01 00:00"
+    assert format_minute(read_time("end_date", "9998-12-31 23:59", NOW)) == "9998-12-31 23:59"
 
 
 def test_a_lease_can_be_made_before_anything_is_reserved() -> None:
@@ -96,22 +96,22 @@ def test_a_number_of_hosts_is_a_plain_one_within_bounds(odd: object, field: str)
 @pytest.mark.parametrize("field", ["cleaning_time", "vcpus", "memory_mb", "local_gb"])
 def test_a_number_of_a_host_is_a_plain_one_within_bounds(odd: object, field: str) -> None:
     with pytest.raises(BadInput) as caught:
-        described(HostSpec("h"), {field: odd}, 0.0)
+        read_host_spec(HostSpec("h"), {field: odd}, 0.0)
     assert caught.value.field == field
 
 
 def test_a_host_without_a_cleaning_time_of_its_own_has_the_usual_one_again() -> None:
-    own = described(HostSpec("h", cleaning=60.0), {"cleaning_time": "5"}, 60.0)
+    own = read_host_spec(HostSpec("h", cleaning=60.0), {"cleaning_time": "5"}, 60.0)
     assert own.cleaning == 300.0
-    assert described(own, {"rack": "7"}, 90.0).cleaning == 300.0
-    assert described(own, {"cleaning_time": None}, 90.0).cleaning == 90.0
+    assert read_host_spec(own, {"rack": "7"}, 90.0).cleaning == 300.0
+    assert read_host_spec(own, {"cleaning_time": None}, 90.0).cleaning == 90.0
 
 
 def test_a_key_of_a_property_has_at_most_64_characters() -> None:
-    assert described(HostSpec("h"), {"k" * 64: "v"}, 0.0).properties["k" * 64] == "v"
+    assert read_host_spec(HostSpec("h"), {"k" * 64: "v"}, 0.0).properties["k" * 64] == "v"
     for wrong in ("k" * 65, "", "a/b", "a\nb"):
         with pytest.raises(BadInput):
-            described(HostSpec("h"), {wrong: "v"}, 0.0)
+            read_host_spec(HostSpec("h"), {wrong: "v"}, 0.0)
 
 
 def test_a_lease_begins_now_and_is_warned_an_hour_before_its_end_unless_told_otherwise() -> None:
@@ -130,7 +130,7 @@ def test_the_warning_can_be_given_as_an_event_too() -> None:
 
 def test_a_start_a_moment_ago_counts_as_now_because_clients_have_minutes_only() -> None:
     whole = {"name": "n", "start_date": "2030-01-01 12:00", "end_date": "2030-01-01 12:00", "reservations": [HOST]}
-    found = new_spec(whole, RESOURCES, lambda: "r", NOW + 30, 3600.0)
+    found = read_new_spec(whole, RESOURCES, lambda: "r", NOW + 30, 3600.0)
     assert (found.start, found.end) == (NOW + 30, NOW + 30)
 
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_used_is_refused_with_the_field_named(given: dict[str, An
 def test_instances_can_be_wanted_together_apart_or_anyhow() -> None:
     wish = {"resource_type": "virtual:instance", "vcpus": 1, "memory_mb": 1, "disk_gb": 0, "amount": "2"}
     found = {
-        word: RESOURCES["virtual:instance"].demand(Instances().read({**wish, "affinity": word}, None))
+        word: RESOURCES["virtual:instance"].demand(VirtualInstances().read({**wish, "affinity": word}, None))
         for word in ("True", "False", "None")
     }
     assert [(one.together, one.apart) for one in found.values() if one is not None] == [
@@ -178,13 +178,13 @@ def test_instances_can_be_wanted_together_apart_or_anyhow() -> None:
 
 
 def test_a_template_can_be_given_as_text_and_cannot_change() -> None:
-    details = Mcis({}).read({"template": '{"name": "m"}'}, None)
+    details = LeasedMcis({}).read({"template": '{"name": "m"}'}, None)
     assert details["template"] == {"name": "m"}
-    assert Mcis({}).read({}, details) == details
+    assert LeasedMcis({}).read({}, details) == details
     with pytest.raises(BadInput):
-        Mcis({}).read({"template": {"name": "other"}}, details)
+        LeasedMcis({}).read({"template": {"name": "other"}}, details)
     with pytest.raises(BadInput):
-        Mcis({}).read({"mci": "other"}, details)
+        LeasedMcis({}).read({"mci": "other"}, details)
 
 
 @pytest.mark.parametrize(
@@ -205,10 +205,10 @@ def test_a_template_can_be_given_as_text_and_cannot_change() -> None:
     ],
 )
 def test_expressions_say_which_hosts_will_do(expression: str, fits: bool) -> None:
-    assert property_expressions.read("p", expression)({"gpu": "a100", "vcpus": "8"}) is fits
+    assert property_expressions.parse_expression("p", expression)({"gpu": "a100", "vcpus": "8"}) is fits
 
 
 @pytest.mark.parametrize("wrong", ["{", "[1]", '["=", "gpu", "x"]', '["~", "$gpu", "x"]', '["and"]', "[" * 5000, '"x"'])
 def test_what_is_no_expression_is_refused(wrong: str) -> None:
     with pytest.raises(BadInput):
-        property_expressions.read("resource_properties", wrong)
+        property_expressions.parse_expression("resource_properties", wrong)

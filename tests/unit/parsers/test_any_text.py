@@ -24,7 +24,7 @@ from stateward.client import arguments, journal_stream
 from stateward.client.events import events
 from stateward.config import load
 from stateward.domains.leases import property_expressions
-from stateward.domains.leases.resources.leased_mcis import _decoded
+from stateward.domains.leases.resources.leased_mcis import _decode_template
 from stateward.domains.leases.wire_values import read_time
 from stateward.domains.mci.api import lenient_json
 from stateward.domains.ovc.settings import FILE, read_settings
@@ -85,8 +85,11 @@ READERS: Mapping[str, tuple[Read, tuple[type[Exception], ...]]] = {
     "a span": (lambda text, _: lease_commands._after("--span", lease_commands._now(), text), OURS),
     "a time from now": (lambda text, _: lease_commands._moment("--start", text), OURS),
     "a wish for a reservation": (lambda text, _: lease_commands._wish(text), OURS),
-    "an expression about hosts": (lambda text, _: property_expressions.read("resource_properties", text), OURS),
-    "a template": (lambda text, _: _decoded(text), ()),
+    "an expression about hosts": (
+        lambda text, _: property_expressions.parse_expression("resource_properties", text),
+        OURS,
+    ),
+    "a template": (lambda text, _: _decode_template(text), ()),
     "a path": (lambda text, _: parse_path(text), OURS),
     "a selector": (lambda text, _: arguments.selector([text]), OURS),
     "values": (lambda text, _: arguments.values("--arg", [text]), OURS),

@@ -5,28 +5,28 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from stateward.domains.leases.bookings import Demand, fits
-from stateward.domains.leases.errors import NotChangeable, NotEnough
-from stateward.domains.leases.host_pool import Pool
+from stateward.domains.leases.bookings import Demand, booking_fits
+from stateward.domains.leases.errors import NotEnoughHosts, ReservationNotChangeable
+from stateward.domains.leases.host_pool import HostPool
 from stateward.domains.leases.lifecycle import ReservationState
 from stateward.domains.leases.model import Allocation, Lease, LeaseSpec, ReservationSeen, ReservationSpec
-from stateward.domains.leases.resources import Resources
+from stateward.domains.leases.resources import ResourcePlugins
 
-Plan = dict[str, Allocation]
+AllocationPlan = dict[str, Allocation]
 """Hosts by reservation."""
 
 
-class Finder:
+class HostAllocator:
     """Finds hosts in a pool, and pencils them in."""
 
-    def __init__(self, pool: Pool, resources: Resources, lease: str, spec: LeaseSpec) -> None:
+    def __init__(self, pool: HostPool, resources: ResourcePlugins, lease: str, spec: LeaseSpec) -> None:
         self._pool = pool
         self._resources = resources
         self._lease = lease
         self._spec = spec
-        self._pencilled: Plan = {}
+        self._pencilled: AllocationPlan = {}
 
-    def new(self) -> Plan:
+    def new(self) -> AllocationPlan:
         """Return hosts for a lease that is to be made."""
         return {
             one.id: self._pencil(one, demand, self._found(one, demand))
@@ -34,11 +34,11 @@ class Finder:
             if (demand := self._demand(one)) is not None
         }
 
-    def changed(self, lease: Lease) -> Plan:
+    def changed(self, lease: Lease) -> AllocationPlan:
         """Return hosts for what a lease is to become, where that takes others, or the same at another time."""
         moved = lease.spec.window != self._spec.window
         before = {one.id: one for one in lease.spec.reservations}
-        plan: Plan = {}
+        plan: AllocationPlan = {}
         for one in self._spec.reservations:
             demand, seen = self._demand(one), lease.seen.reservations[one.id]
             concerned = seen.status in (ReservationState.PENDING, ReservationState.ACTIVE)
@@ -58,16 +58,16 @@ class Finder:
         """Refuse to take away, or to replace, what somebody works on, and to change what has failed."""
         was, wanted = self._demand(before), self._demand(after)
         if seen.status in (ReservationState.ERROR, ReservationState.DELETED):
-            raise NotChangeable(after.id, seen.status, "it cannot be changed any more")
+            raise ReservationNotChangeable(after.id, seen.status, "it cannot be changed any more")
         if seen.status is not ReservationState.ACTIVE or was is None or wanted is None:
             return
         has = sum(seen.hosts.values())
         if wanted.most < has:
-            raise NotChangeable(
+            raise ReservationNotChangeable(
                 after.id, seen.status, f"it has {has} already, and can only grow, not shrink to {wanted.most}"
             )
         if was.share is not None and replace(was, least=0, most=0) != replace(wanted, least=0, most=0):
-            raise NotChangeable(
+            raise ReservationNotChangeable(
                 after.id, seen.status, "of its instances only the amount can change, and it can only grow"
             )
 
@@ -83,7 +83,7 @@ class Finder:
         booking = demand.booking(self._lease, spec.id, self._spec.window, 1)
         found = self._pool.search(demand, booking)
         if found is None:
-            raise NotEnough(spec.resource_type, demand.least)
+            raise NotEnoughHosts(spec.resource_type, demand.least)
         return found
 
     def _refound(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand, *, same: bool) -> Allocation:
@@ -92,7 +92,7 @@ class Finder:
         active = seen.status is ReservationState.ACTIVE
         has = min(sum(seen.hosts.values()), demand.most)
         if active and sum(kept.values()) < has:
-            raise NotEnough(spec.resource_type, has, sum(kept.values()))
+            raise NotEnoughHosts(spec.resource_type, has, sum(kept.values()))
         goal = has if same else demand.most
         lacking = goal - sum(kept.values())
         if lacking <= 0:
@@ -103,7 +103,7 @@ class Finder:
         booking = demand.booking(self._lease, spec.id, self._spec.window, 1)
         found = self._pool.search(wanted, booking, avoid=kept)
         if found is None or (demand.together and kept and found):
-            raise NotEnough(spec.resource_type, demand.least)
+            raise NotEnoughHosts(spec.resource_type, demand.least)
         return kept | found
 
     def _kept(self, spec: ReservationSpec, seen: ReservationSeen, demand: Demand) -> Allocation:
@@ -113,7 +113,9 @@ class Finder:
             host = self._pool.usable(name, demand)
             if host is None or each <= 0:
                 continue
-            if fits(host.spec, host.seen.bookings, demand.booking(self._lease, spec.id, self._spec.window, each)):
+            if booking_fits(
+                host.spec, host.seen.bookings, demand.booking(self._lease, spec.id, self._spec.window, each)
+            ):
                 kept[name] = each
         return kept
 
@@ -125,9 +127,9 @@ class Finder:
 
 
 @contextmanager
-def finder(pool: Pool, resources: Resources, lease: str, spec: LeaseSpec) -> Iterator[Finder]:
+def host_allocator(pool: HostPool, resources: ResourcePlugins, lease: str, spec: LeaseSpec) -> Iterator[HostAllocator]:
     """Find hosts; what is pencilled in is erased if it came to nothing."""
-    found = Finder(pool, resources, lease, spec)
+    found = HostAllocator(pool, resources, lease, spec)
     try:
         yield found
     except BaseException:

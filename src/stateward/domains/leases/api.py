@@ -18,8 +18,8 @@ from msgspec import Meta
 
 from stateward.access import Right
 from stateward.access.tokens import ANY
-from stateward.domains.leases.errors import NotAllowed, Rejected
-from stateward.domains.leases.host_service import Hosts
+from stateward.domains.leases.errors import BlazarBadInput, DeniedByPolicy
+from stateward.domains.leases.host_service import HostService
 from stateward.domains.leases.schemas import (
     AllocationAnswer,
     AllocationList,
@@ -40,35 +40,35 @@ from stateward.domains.leases.schemas import (
     property_view,
     version_view,
 )
-from stateward.domains.leases.service import Caller, Leases
+from stateward.domains.leases.service import LeaseCaller, LeaseService
 from stateward.domains.plugin import PLAIN_PROBLEMS, actor_of, grant_of, needs, reads
 from stateward.errors import BadInput
 from stateward.naming import PATH_PART
 
 ROOT, V1 = "/blazar", "/v1"
 BASE = f"{ROOT}{V1}"
-DEFAULT = "default"
+DEFAULT_NS = "default"
 """The namespace of whoever names none and whose token is for more than one."""
 
 TAGS = ["leases"]
-SERVICE, OURS = "reservation", "1.0"
-VERSION = ResponseHeader(name="OpenStack-API-Version", value=f"{SERVICE} {OURS}")
+SERVICE, API_VERSION = "reservation", "1.0"
+VERSION = ResponseHeader(name="OpenStack-API-Version", value=f"{SERVICE} {API_VERSION}")
 VARY = ResponseHeader(name="Vary", value="OpenStack-API-Version")
-VERSION_ASKED = re.compile(r"([1-9][0-9]*)\.(0|[1-9][0-9]*)")
-MISSING = "missing required field"
+VERSION_FORMAT = re.compile(r"([1-9][0-9]*)\.(0|[1-9][0-9]*)")
+MISSING_FIELD = "missing required field"
 
 
-def worded(answer: Response[Any], error: Exception) -> Response[bytes]:
+def to_blazar_error(answer: Response[Any], error: Exception) -> Response[bytes]:
     """Return an answer with the fields by which clients of the reservation service read an error.
 
     The facts of the problem stay, for those of our own clients that can make use of them.
     """
     told = msgspec.json.decode(answer.content)
-    status = HTTPStatus.FORBIDDEN if isinstance(error, NotAllowed) else HTTPStatus(answer.status_code or 500)
+    status = HTTPStatus.FORBIDDEN if isinstance(error, DeniedByPolicy) else HTTPStatus(answer.status_code or 500)
     body = told | {
         "status": status.value,
         "error_code": status.value,
-        "error_message": _sentence(error, told.get("detail", status.phrase), told.get("field", "")),
+        "error_message": _error_message(error, told.get("detail", status.phrase), told.get("field", "")),
         "error_name": status.phrase,
     }
     return Response(
@@ -79,18 +79,18 @@ def worded(answer: Response[Any], error: Exception) -> Response[bytes]:
     )
 
 
-def _sentence(error: Exception, detail: str, field: str) -> str:
+def _error_message(error: Exception, detail: str, field: str) -> str:
     """Return the sentence by which clients know an error; what is missing in a body is named first of all."""
-    if isinstance(error, Rejected):
+    if isinstance(error, BlazarBadInput):
         return error.sentence
-    return f"Missing parameter {field}" if MISSING in detail else detail
+    return f"Missing parameter {field}" if MISSING_FIELD in detail else detail
 
 
-READ, ACT = ({**needs(right), PLAIN_PROBLEMS: worded} for right in (Right.READ, Right.ACT))
+READ, ACT = ({**needs(right), PLAIN_PROBLEMS: to_blazar_error} for right in (Right.READ, Right.ACT))
 
 Call = Request[Any, Any, Any]
-TheLeases = NamedDependency[Leases]
-TheHosts = NamedDependency[Hosts]
+TheLeases = NamedDependency[LeaseService]
+TheHosts = NamedDependency[HostService]
 LeaseId = Annotated[str, PathParameter(pattern=PATH_PART, description="the lease's id")]
 PropertyName = Annotated[str, PathParameter(pattern=PATH_PART, description="the property")]
 HostId = Annotated[str, PathParameter(pattern=PATH_PART, description="the host's name")]
@@ -99,29 +99,29 @@ OnlyReservation = Annotated[str | None, QueryParameter(description="only what is
 Properties = Annotated[dict[str, str | int | float | bool | None], Meta(description="properties of a host, by name")]
 
 
-def caller_of(request: Call) -> Caller:
+def caller_of(request: Call) -> LeaseCaller:
     """Return who asks, and for which namespace: the path's, the token's only one, or the default."""
     check_version(request.headers.get(VERSION.name, ""))
     grant = grant_of(request)
     named = request.path_params.get("ns")
     if named is None:
         opened = grant.namespaces - {ANY}
-        named = next(iter(opened)) if len(opened) == 1 and ANY not in grant.namespaces else DEFAULT
+        named = next(iter(opened)) if len(opened) == 1 and ANY not in grant.namespaces else DEFAULT_NS
         if not grant.opens(named):
             raise BadInput("namespace", sorted(opened), f"one; name it in the path: /ns/NAMESPACE{BASE}")
-    return Caller(str(named), grant.name, actor_of(request))
+    return LeaseCaller(str(named), grant.name, actor_of(request))
 
 
 def check_version(header: str) -> None:
     """Refuse a call that asks for a version of the API that is not ours; several services may stand in one header."""
     asked = [one.split() for one in header.split(",")]
-    wanted = next((one[1] for one in asked if len(one) == 2 and one[0] == SERVICE), OURS)
-    if wanted in (OURS, "latest"):
+    wanted = next((one[1] for one in asked if len(one) == 2 and one[0] == SERVICE), API_VERSION)
+    if wanted in (API_VERSION, "latest"):
         return
-    if VERSION_ASKED.fullmatch(wanted) is None:
+    if VERSION_FORMAT.fullmatch(wanted) is None:
         told = f"API Version String {wanted} is of invalid format. Must be of format MajorNum.MinorNum."
         raise HTTPException(told, status_code=HTTPStatus.BAD_REQUEST)
-    told = f"Version {wanted} is not supported by the API. Minimum is {OURS} and maximum is {OURS}."
+    told = f"Version {wanted} is not supported by the API. Minimum is {API_VERSION} and maximum is {API_VERSION}."
     raise HTTPException(told, status_code=HTTPStatus.NOT_ACCEPTABLE)
 
 
@@ -132,7 +132,7 @@ def check_version(header: str) -> None:
 async def list_versions(request: Call) -> VersionList:
     """Return the versions of the API; there is one."""
     base = request.url.path.removesuffix("/versions").rstrip("/")
-    return VersionList([version_view(f"{str(request.base_url).rstrip('/')}{base}/v1", OURS)])
+    return VersionList([version_view(f"{str(request.base_url).rstrip('/')}{base}/v1", API_VERSION)])
 
 
 @get("/plugins", opt=READ, tags=TAGS, summary="List what can be reserved")
@@ -280,7 +280,7 @@ HANDLERS = (
 )  # fmt: skip
 
 
-def routes(leases: Callable[[], Leases], hosts: Callable[[], Hosts]) -> list[Router]:
+def routes(leases: Callable[[], LeaseService], hosts: Callable[[], HostService]) -> list[Router]:
     """Return the routes, once for the caller's own namespace and once for any."""
     provided = {"leases": Provide(leases, sync_to_thread=False), "hosts": Provide(hosts, sync_to_thread=False)}
     own = Router(V1, route_handlers=HANDLERS, dependencies=provided, response_headers=[VERSION, VARY])

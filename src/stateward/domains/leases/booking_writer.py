@@ -11,10 +11,10 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.leases.bookings import Book, Change, GiveBack, HandOver
-from stateward.domains.leases.errors import Held, Taken
+from stateward.domains.leases.bookings import BookHost, HandOverHost, HostChange, TakeBackHost
+from stateward.domains.leases.errors import HostHeld, HostsTaken
 from stateward.domains.leases.lifecycle import HOST
-from stateward.domains.leases.model import Holding, Host, host_key, host_of, written
+from stateward.domains.leases.model import Holding, LeaseHost, host_key, read_host, to_json
 from stateward.engine import Job, Temporary
 from stateward.engine.handlers import Fenced
 from stateward.engine.transaction_batcher import TransactionBatcher
@@ -25,105 +25,105 @@ from stateward.lifecycle import CONTROLLER
 from stateward.store.port import Store, Tx
 from stateward.store.records import Key
 
-SOON = 0.5
+HELD_HOST_RETRY_S = 0.5
 """How many seconds pass before a host is asked for again that another still holds."""
 
 
-class Entry(Struct, frozen=True):
+class FencedChange(Struct, frozen=True):
     """Changes that belong together, and the claim on whose behalf they are made."""
 
     lease: Key
     op: Key
     epoch: int
-    changes: tuple[tuple[str, Change], ...]
+    changes: tuple[tuple[str, HostChange], ...]
 
 
-class HostBooks:
+class BookingWriter:
     """Writes on hosts, for jobs."""
 
     def __init__(self, store: Store, chance: Random) -> None:
         self._store = store
-        self._batch: TransactionBatcher[Entry, None] = TransactionBatcher(self._write, chance)
+        self._batch: TransactionBatcher[FencedChange, None] = TransactionBatcher(self._write, chance)
 
-    async def change(self, job: Job, changes: Iterable[tuple[str, Change]]) -> None:
+    async def change(self, job: Job, changes: Iterable[tuple[str, HostChange]]) -> None:
         """Write changes, all of them or none."""
-        entry = Entry(Key(job.ns, job.object), job.key, job.epoch, tuple(changes))
+        entry = FencedChange(Key(job.ns, job.object), job.key, job.epoch, tuple(changes))
         if entry.changes:
             await self._batch.submit(entry)
 
     async def hold(self, job: Job, reservation: str, hosts: Iterable[str], *, whole: bool) -> None:
         """Hand hosts over to a reservation; Temporary if another still holds one of them."""
-        holding = HandOver(Holding(job.object, reservation, whole))
+        holding = HandOverHost(Holding(job.object, reservation, whole))
         try:
             await self.change(job, [(name, holding) for name in hosts])
-        except Held as held:
-            raise Temporary(str(held), after=SOON) from held
+        except HostHeld as held:
+            raise Temporary(str(held), after=HELD_HOST_RETRY_S) from held
 
     async def free(self, job: Job, reservation: str, hosts: Iterable[str]) -> None:
         """Take hosts back from a reservation."""
-        await self.change(job, [(name, GiveBack(reservation)) for name in hosts])
+        await self.change(job, [(name, TakeBackHost(reservation)) for name in hosts])
 
-    async def _write(self, entries: Sequence[Entry]) -> Sequence[StatewardError | None]:
-        return await self._store.transact(lambda tx: write_entries(tx, entries))
+    async def _write(self, entries: Sequence[FencedChange]) -> Sequence[StatewardError | None]:
+        return await self._store.transact(lambda tx: write_fenced_changes(tx, entries))
 
 
-async def write_entries(tx: Tx, entries: Sequence[Entry]) -> list[StatewardError | None]:
+async def write_fenced_changes(tx: Tx, entries: Sequence[FencedChange]) -> list[StatewardError | None]:
     """Write entries; what cannot be kept of one is its answer, and the others are written."""
     uow = UnitOfWork(tx)
     await uow.load({entry.lease for entry in entries})
     await uow.load({host_key(entry.lease.ns, name) for entry in entries for name, _ in entry.changes})
-    answers = [_answer(uow, entry) for entry in entries]
+    answers = [_write_one(uow, entry) for entry in entries]
     await uow.apply()
     return answers
 
 
-def _answer(uow: UnitOfWork, entry: Entry) -> StatewardError | None:
+def _write_one(uow: UnitOfWork, entry: FencedChange) -> StatewardError | None:
     work = uow.work(entry.op)
     if work is None or work.fenced or work.owner is None or work.epoch != entry.epoch:
         return Fenced(entry.op.id)
     try:
-        write(uow, entry.lease.ns, entry.changes, entry.op.id, entry.lease.id)
+        write_host_changes(uow, entry.lease.ns, entry.changes, entry.op.id, entry.lease.id)
     except StatewardError as error:
         return error
     return None
 
 
-Changes: TypeAlias = Sequence[tuple[str, Change]]
+HostChanges: TypeAlias = Sequence[tuple[str, HostChange]]
 """Hosts by name, and what is to be done to each, in turn."""
 
 
-def write(uow: UnitOfWork, ns: str, changes: Changes, op: str | None, lease: str) -> None:
+def write_host_changes(uow: UnitOfWork, ns: str, changes: HostChanges, op: str | None, lease: str) -> None:
     """Write changes of loaded hosts, all of them or none; a host that is gone gives nothing back."""
-    hosts: dict[str, Host | None] = {name: _host(uow, ns, name) for name, _ in changes}
+    hosts: dict[str, LeaseHost | None] = {name: _host(uow, ns, name) for name, _ in changes}
     said: dict[str, list[str]] = {}
     lacking: list[str] = []
     for name, change in changes:
         host = hosts[name]
         if host is None:
-            lacking += [name] if isinstance(change, Book | HandOver) else []
+            lacking += [name] if isinstance(change, BookHost | HandOverHost) else []
             continue
         try:
             seen = change.on(host)
-        except Taken:
+        except HostsTaken:
             lacking.append(name)
             continue
         if seen != host.seen:
             hosts[name] = replace(host, seen=seen)
             said.setdefault(name, []).append(str(change))
     if lacking:
-        raise Taken(dict.fromkeys(lacking))
+        raise HostsTaken(dict.fromkeys(lacking))
     for name, events in said.items():
         found = hosts[name]
         assert found is not None
-        _put(uow, found, ", ".join(events), op, lease)
+        _save_host(uow, found, ", ".join(events), op, lease)
 
 
-def _host(uow: UnitOfWork, ns: str, name: str) -> Host | None:
+def _host(uow: UnitOfWork, ns: str, name: str) -> LeaseHost | None:
     found = uow.objects.get(host_key(ns, name))
-    return None if found is None or found.removed or found.kind != HOST.kind else host_of(found)
+    return None if found is None or found.removed or found.kind != HOST.kind else read_host(found)
 
 
-def _put(uow: UnitOfWork, host: Host, event: str, op: str | None, lease: str) -> None:
+def _save_host(uow: UnitOfWork, host: LeaseHost, event: str, op: str | None, lease: str) -> None:
     key: Key = host.object.key
-    uow.save_object(key, replace(host.object, seen=written(host.seen), version=uow.next_version(key)))
+    uow.save_object(key, replace(host.object, seen=to_json(host.seen), version=uow.next_version(key)))
     journal(uow, host.object, op, CONTROLLER, f"lease {lease}", event)

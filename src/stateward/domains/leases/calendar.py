@@ -10,16 +10,16 @@ after it, so there the answer is always `perhaps`.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-HOUR = 3600
-HOURS = 1 << 20  # from the epoch on, until 2089
-LAST = HOURS - 1
+HOUR_S = 3600
+HOUR_COUNT = 1 << 20  # from the epoch on, until 2089
+LAST_HOUR = HOUR_COUNT - 1
 ROOT = 1
 
-Stretch = tuple[int, int]
+HourRange = tuple[int, int]
 """Hours from the first to the last, the last not included."""
 
 
-class Busy(NamedTuple):
+class BusyHosts(NamedTuple):
     """Hosts that are busy in a span of time: certainly, or perhaps."""
 
     certain: int
@@ -32,12 +32,12 @@ class Calendar:
     def __init__(self) -> None:
         self._whole: dict[int, int] = {}  # by node: who is busy in all of it
         self._within: dict[int, int] = {}  # who is busy anywhere in it
-        self._stretches: dict[int, tuple[Stretch, ...]] = {}  # by host
+        self._stretches: dict[int, tuple[HourRange, ...]] = {}  # by host
         self._dirty: set[int] = set()  # nodes that do not know yet what has changed in them, or below them
 
     def write(self, host: int, spans: Iterable[tuple[float, float]]) -> None:
         """Write down when a host is busy, in the place of what was written before."""
-        before, after = self._stretches.get(host, ()), merged(spans)
+        before, after = self._stretches.get(host, ()), merge_spans(spans)
         gone, new = set(before) - set(after), set(after) - set(before)
         self._stretches[host] = after
         bit = 1 << host
@@ -48,22 +48,22 @@ class Calendar:
             for node in _nodes(stretch):
                 self._whole[node] = self._whole.get(node, 0) | bit
         for stretch in gone | new:
-            _climb(_nodes(stretch), self._dirty)
+            _add_ancestors(_nodes(stretch), self._dirty)
 
-    def busy(self, start: float, end: float) -> Busy:
+    def busy(self, start: float, end: float) -> BusyHosts:
         """Return who is busy in a span of time."""
         if self._dirty:
             self._sum_up(sorted(self._dirty, reverse=True))
             self._dirty.clear()
-        inner = (-int(-start // HOUR), min(int(end) // HOUR, LAST))
+        inner = (-int(-start // HOUR_S), min(int(end) // HOUR_S, LAST_HOUR))
         certain = self._in(inner) if inner[0] < inner[1] else 0
-        return Busy(certain, self._in(_hours(start, end)) & ~certain)
+        return BusyHosts(certain, self._in(_hours(start, end)) & ~certain)
 
-    def _in(self, stretch: Stretch) -> int:
+    def _in(self, stretch: HourRange) -> int:
         found = 0
         for node in _nodes(stretch):
             found |= self._within.get(node, 0)
-        for leaf in (HOURS + stretch[0], HOURS + stretch[1] - 1):
+        for leaf in (HOUR_COUNT + stretch[0], HOUR_COUNT + stretch[1] - 1):
             node = leaf
             while node:
                 found |= self._whole.get(node, 0)
@@ -74,7 +74,7 @@ class Calendar:
         """Say anew who is busy below nodes; the lower ones come first."""
         whole, within = self._whole, self._within
         for node in nodes:
-            below = within.get(2 * node, 0) | within.get(2 * node + 1, 0) if node < HOURS else 0
+            below = within.get(2 * node, 0) | within.get(2 * node + 1, 0) if node < HOUR_COUNT else 0
             found = whole.get(node, 0) | below
             if found:
                 within[node] = found
@@ -83,9 +83,9 @@ class Calendar:
                 whole.pop(node, None)
 
 
-def merged(spans: Iterable[tuple[float, float]]) -> tuple[Stretch, ...]:
+def merge_spans(spans: Iterable[tuple[float, float]]) -> tuple[HourRange, ...]:
     """Return spans of time as hours that have nothing in common."""
-    found: list[Stretch] = []
+    found: list[HourRange] = []
     for start, end in sorted(spans):
         first, last = _hours(start, end)
         if found and first <= found[-1][1]:
@@ -95,15 +95,15 @@ def merged(spans: Iterable[tuple[float, float]]) -> tuple[Stretch, ...]:
     return tuple(found)
 
 
-def _hours(start: float, end: float) -> Stretch:
+def _hours(start: float, end: float) -> HourRange:
     """Return the hours that a span of time touches, at least one."""
-    first = min(max(int(start) // HOUR, 0), LAST)
-    return first, min(max(first + 1, -int(-end // HOUR)), HOURS)
+    first = min(max(int(start) // HOUR_S, 0), LAST_HOUR)
+    return first, min(max(first + 1, -int(-end // HOUR_S)), HOUR_COUNT)
 
 
-def _nodes(stretch: Stretch) -> list[int]:
+def _nodes(stretch: HourRange) -> list[int]:
     """Return the largest nodes that together make up a stretch."""
-    left, right = HOURS + stretch[0], HOURS + stretch[1]
+    left, right = HOUR_COUNT + stretch[0], HOUR_COUNT + stretch[1]
     found: list[int] = []
     while left < right:
         if left & 1:
@@ -117,7 +117,7 @@ def _nodes(stretch: Stretch) -> list[int]:
     return found
 
 
-def _climb(nodes: Iterable[int], known: set[int]) -> None:
+def _add_ancestors(nodes: Iterable[int], known: set[int]) -> None:
     """Add nodes, and those above them, to a set that has all nodes above those that it has."""
     for node in nodes:
         while node and node not in known:

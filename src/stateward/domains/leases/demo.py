@@ -4,20 +4,20 @@ import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from stateward.domains.leases.host_service import Hosts
+from stateward.domains.leases.host_service import HostService
 from stateward.domains.leases.resources import PhysicalHosts
-from stateward.domains.leases.service import Caller, Leases
-from stateward.domains.leases.wire_values import ASKED
+from stateward.domains.leases.service import LeaseCaller, LeaseService
+from stateward.domains.leases.wire_values import MINUTE_FORMAT
 from stateward.engine import Denied
 from stateward.store.errors import StoreError
 
-USER = Caller("demo", "the demo's user")
+USER = LeaseCaller("demo", "the demo's user")
 HOSTS = 4
 LEASE_LENGTH_S = 120
 PAUSE_S = 20.0
 
 
-async def run_demo(leases: Leases, hosts: Hosts) -> None:
+async def run_demo(leases: LeaseService, hosts: HostService) -> None:
     """Reserve a host for two minutes, again and again, until cancelled."""
     for number in range(HOSTS):
         with suppress(Denied):
@@ -28,12 +28,12 @@ async def run_demo(leases: Leases, hosts: Hosts) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
-async def _reserve_one_host(leases: Leases) -> None:
+async def _reserve_one_host(leases: LeaseService) -> None:
     """Delete leases that have ended, and create a new one."""
     for lease in await leases.list(USER.ns):
         if lease.object.state in ("TERMINATED", "ERROR"):
             await leases.delete(USER, lease.object.id)
     now = await leases.engine.store.reader.time()
-    end = datetime.fromtimestamp(now + LEASE_LENGTH_S, UTC).strftime(ASKED)
+    end = datetime.fromtimestamp(now + LEASE_LENGTH_S, UTC).strftime(MINUTE_FORMAT)
     reservation = {"resource_type": PhysicalHosts.name, "min": 1, "max": 1}
     await leases.create(USER, {"name": f"until {end}", "end_date": end, "reservations": [reservation]})

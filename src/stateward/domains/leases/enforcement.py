@@ -10,22 +10,22 @@ from typing import Any
 
 from msgspec import Struct
 
-from stateward.domains.leases.model import Allocation, Host, Lease, LeaseSpec, ReservationSpec
+from stateward.domains.leases.model import Allocation, Lease, LeaseHost, LeaseSpec, ReservationSpec
 from stateward.domains.leases.schemas import event_view, host_view, reservation_view
 
 Body = dict[str, Any]
 
 
-class Question(Struct, frozen=True):
+class PolicyQuestion(Struct, frozen=True):
     """A lease that is to be made, or changed from what it is: with the hosts that each reservation would get."""
 
     wanted: LeaseSpec
     current: Lease | None = None
     plan: Mapping[str, Allocation] = {}
-    hosts: Mapping[str, Host] = {}
+    hosts: Mapping[str, LeaseHost] = {}
 
 
-def question_body(question: Question) -> Body:
+def question_body(question: PolicyQuestion) -> Body:
     """Return the body that asks about a lease."""
     wanted, current = question.wanted, question.current
     body = {"context": _context(wanted), "lease": _values(wanted, question.plan, question.hosts)}
@@ -34,12 +34,12 @@ def question_body(question: Question) -> Body:
     return body | {"current_lease": lease_values(current, question.hosts)}
 
 
-def ending_body(lease: Lease, hosts: Mapping[str, Host]) -> Body:
+def ending_body(lease: Lease, hosts: Mapping[str, LeaseHost]) -> Body:
     """Return the body that tells of the end of a lease."""
     return {"context": _context(lease.spec), "lease": lease_values(lease, hosts)}
 
 
-def lease_values(lease: Lease, hosts: Mapping[str, Host]) -> Body:
+def lease_values(lease: Lease, hosts: Mapping[str, LeaseHost]) -> Body:
     """Return a lease that there is."""
     found, plan = lease.object, {one.id: seen.hosts for one, seen in lease.reservations()}
     values = _values(lease.spec, plan, hosts)
@@ -61,7 +61,7 @@ def _context(spec: LeaseSpec) -> Body:
     return {"user_id": spec.user, "project_id": spec.project, "auth_url": None, "region_name": None}
 
 
-def _values(spec: LeaseSpec, plan: Mapping[str, Allocation], hosts: Mapping[str, Host]) -> Body:
+def _values(spec: LeaseSpec, plan: Mapping[str, Allocation], hosts: Mapping[str, LeaseHost]) -> Body:
     return {
         "name": spec.name,
         "user_id": spec.user,
@@ -74,7 +74,7 @@ def _values(spec: LeaseSpec, plan: Mapping[str, Allocation], hosts: Mapping[str,
     }
 
 
-def _reservation(spec: ReservationSpec, allocation: Allocation, hosts: Mapping[str, Host]) -> Body:
+def _reservation(spec: ReservationSpec, allocation: Allocation, hosts: Mapping[str, LeaseHost]) -> Body:
     allocations = [host_view(hosts[name]) if name in hosts else {"id": name} for name in sorted(allocation)]
     return spec.details | {"id": spec.id, "resource_type": spec.resource_type, "allocations": allocations}
 

@@ -18,7 +18,7 @@ from stateward.lifecycle.rollup import Violation
 from stateward.store.records import Operation
 
 
-class Rejected(BadInput):
+class BlazarBadInput(BadInput):
     """Bad input, told by Blazar's own sentence."""
 
     def __init__(self, sentence: str, field: str, value: object, allowed: str, *, state: str | None = None) -> None:
@@ -29,7 +29,7 @@ class Rejected(BadInput):
         return self.sentence
 
 
-class Taken(Denied):
+class HostsTaken(Denied):
     """Hosts cannot promise what is wanted: another was faster, or they are out of order."""
 
     code = "hosts_taken"
@@ -43,7 +43,7 @@ class Taken(Denied):
         return f"not to be had at that time: {', '.join(self.hosts)}"
 
 
-class Held(Denied):
+class HostHeld(Denied):
     """A host cannot be handed over while another reservation holds it."""
 
     code = "host_held"
@@ -57,7 +57,7 @@ class Held(Denied):
         return f"host {self.host} is still held by lease {self.lease}"
 
 
-class NotReady(Denied):
+class HostNotFree(Denied):
     """A lease cannot start while another one that came before it on a host is not over."""
 
     code = "not_ready"
@@ -94,13 +94,13 @@ class NotRecoverable(Denied):
         return f"its reservations and events say that it is {self.derived}: delete it"
 
 
-class BeingDeleted(Occupied):
+class LeaseBeingDeleted(Occupied):
     """The lease is being deleted already."""
 
     code = "being_deleted"
 
 
-class StillBooked(Denied):
+class HostStillBooked(Denied):
     """A host cannot go, or shrink, while it is promised to leases."""
 
     code = "still_booked"
@@ -114,7 +114,7 @@ class StillBooked(Denied):
         return f"host {self.host} is promised to {', '.join(self.leases[:3])}{more}"
 
 
-class NotYet(Denied):
+class TooEarly(Denied):
     """It is too early: the timer is to come again."""
 
     code = "not_yet"
@@ -134,7 +134,7 @@ class NotYet(Denied):
             raise cls(due, now)
 
 
-class NotEnough(Denied):
+class NotEnoughHosts(Denied):
     """There are not enough free hosts that will do."""
 
     code = "not_enough"
@@ -149,7 +149,7 @@ class NotEnough(Denied):
         return f"not enough resources of type {self.resource_type} are free at that time: {self.wanted} are wanted"
 
 
-class NotChangeable(Denied):
+class ReservationNotChangeable(Denied):
     """A reservation cannot become that any more: its resources are in use, or have failed."""
 
     code = "not_changeable"
@@ -162,7 +162,7 @@ class NotChangeable(Denied):
         return f"reservation {self.reservation} is {self.status}: {self.why}"
 
 
-class Disagreement(Denied):
+class InvalidCombination(Denied):
     """The lease cannot have this status while its reservations and events have theirs."""
 
     code = "combination"
@@ -188,7 +188,7 @@ class PartRefused(Denied):
         return f"{self.part}: {self.refusal}"
 
 
-class NotAllowed(Denied):
+class DeniedByPolicy(Denied):
     """A policy does not allow the lease."""
 
     code = "not_allowed"
@@ -201,7 +201,7 @@ class NotAllowed(Denied):
         return f"{self.policy}: {self.why}"
 
 
-class Undelivered(Denied):
+class NoticeUndelivered(Denied):
     """A policy service has not taken what it was told."""
 
     code = "undelivered"
@@ -214,7 +214,7 @@ class Undelivered(Denied):
         return f"the policy service has not taken it: {self.why}"
 
 
-class Failed(Denied):
+class LeaseActionFailed(Denied):
     """What was asked for was begun, and came to nothing."""
 
     code = "failed"

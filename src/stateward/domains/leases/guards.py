@@ -12,34 +12,41 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.booking_writer import write
-from stateward.domains.leases.bookings import Book, fits, holder_in_the_way, predecessors
+from stateward.domains.leases.booking_writer import write_host_changes
+from stateward.domains.leases.bookings import BookHost, blocking_holder, booking_fits, earlier_bookings
 from stateward.domains.leases.combination import derived_status
-from stateward.domains.leases.end_hooks import tell
-from stateward.domains.leases.errors import BeingDeleted, NotPlanned, NotReady, NotRecoverable, NotYet, StillBooked
+from stateward.domains.leases.end_hooks import append_part_history
+from stateward.domains.leases.errors import (
+    HostNotFree,
+    HostStillBooked,
+    LeaseBeingDeleted,
+    NotPlanned,
+    NotRecoverable,
+    TooEarly,
+)
 from stateward.domains.leases.lifecycle import LEASE, EventState, LeaseState, ReservationState
 from stateward.domains.leases.model import (
     Booking,
     EventType,
-    Host,
     HostSpec,
     Lease,
+    LeaseHost,
     LeaseSeen,
     ReservationSeen,
     ReservationSpec,
     Share,
     host_key,
-    host_of,
-    lease_of,
+    read_host,
+    read_lease,
     read_lease_seen,
     read_lease_spec,
     status_of,
-    written,
+    to_json,
 )  # fmt: skip
 from stateward.domains.leases.notices import notice_key, queue_notice
-from stateward.domains.leases.resources import Resources
-from stateward.domains.leases.timers import AHEAD, armed, disarmed, heal_all, rung
-from stateward.domains.leases.wire_values import MOST_MINUTES, MOST_SIZE, read_whole_number
+from stateward.domains.leases.resources import ResourcePlugins
+from stateward.domains.leases.timers import PENDING_EVENTS, heal_timers, pending_timers, rescheduled_timers, timer_keys
+from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE, read_whole_number
 from stateward.engine import Request
 from stateward.engine.errors import blocker_of
 from stateward.engine.requests import EMPTY
@@ -48,11 +55,11 @@ from stateward.errors import BadInput
 from stateward.store.records import Key, Object
 
 L = LeaseState
-OVER = frozenset({L.ERROR, L.TERMINATED})
+FINISHED = frozenset({L.ERROR, L.TERMINATED})
 """The statuses of a lease that nobody waits for."""
 
 
-class Asked(NamedTuple):
+class LeaseRequest(NamedTuple):
     """A request about a lease, on a unit of work."""
 
     uow: UnitOfWork
@@ -62,13 +69,13 @@ class Asked(NamedTuple):
     @property
     def lease(self) -> Lease:
         """The lease as it was found."""
-        return lease_of(self.found)
+        return read_lease(self.found)
 
 
 class LeaseGuard:
     """The guard of leases; `notifies` says that there is a policy service that is told of their ends."""
 
-    def __init__(self, resources: Resources, *, notifies: bool = False) -> None:
+    def __init__(self, resources: ResourcePlugins, *, notifies: bool = False) -> None:
         self._resources = resources
         self._notifies = notifies
         self._rules = {
@@ -95,56 +102,56 @@ class LeaseGuard:
 
     async def __call__(self, uow: UnitOfWork, request: Request, found: Object) -> Request | None:
         """Check a request, and complete it."""
-        seen = await self._rules[request.action](Asked(uow, request, found))
+        seen = await self._rules[request.action](LeaseRequest(uow, request, found))
         if seen is None:
             return None
-        return replace(request, seen=written(tell(uow, found.key, seen, request.op, request.who)))
+        return replace(request, seen=to_json(append_part_history(uow, found.key, seen, request.op, request.who)))
 
     # --- users -------------------------------------------------------------------------------------------------------
 
-    async def _create(self, asked: Asked) -> LeaseSeen | None:
+    async def _create(self, asked: LeaseRequest) -> LeaseSeen | None:
         if asked.request.spec is None or asked.request.seen is None:
             raise NotPlanned
         lease = Lease(asked.found, read_lease_spec(asked.request.spec), read_lease_seen(asked.request.seen))
-        lease_parts.agree(L.CREATING, lease.seen)
-        lease_parts.agree(L.PENDING, lease.seen)
+        lease_parts.require_valid(L.CREATING, lease.seen)
+        lease_parts.require_valid(L.PENDING, lease.seen)
         self._book(asked, lease, {one: seen.hosts for one, seen in lease.seen.reservations.items()})
-        asked.uow.changes.timers += armed(lease, EventType.START)
+        asked.uow.changes.timers += pending_timers(lease, EventType.START)
         return lease.seen
 
-    async def _update(self, asked: Asked) -> LeaseSeen | None:
+    async def _update(self, asked: LeaseRequest) -> LeaseSeen | None:
         """Take a new plan over; it was made for the version that it names, so it fits what the lease is now."""
         if asked.request.version is None or asked.request.seen is None:
             raise NotPlanned
         before = asked.lease
         spec = before.spec if asked.request.spec is None else read_lease_spec(asked.request.spec)
-        lease = Lease(asked.found, spec, lease_parts.settled(read_lease_seen(asked.request.seen)))
-        lease_parts.agree(L.UPDATING, lease.seen)
-        lease_parts.agree(status_of(asked.found), lease.seen)
+        lease = Lease(asked.found, spec, lease_parts.reset_interrupted_events(read_lease_seen(asked.request.seen)))
+        lease_parts.require_valid(L.UPDATING, lease.seen)
+        lease_parts.require_valid(status_of(asked.found), lease.seen)
         planned = {one: seen.proposed for one, seen in lease.seen.reservations.items() if seen.proposed is not None}
         self._book(asked, lease, planned)
-        asked.uow.changes.timers += rung(lease, before)
+        asked.uow.changes.timers += rescheduled_timers(lease, before)
         return lease.seen
 
-    async def _delete(self, asked: Asked) -> LeaseSeen | None:
+    async def _delete(self, asked: LeaseRequest) -> LeaseSeen | None:
         """Begin to delete a lease; a delete under way goes on, because each anew would end the resources once more."""
         if status_of(asked.found) is L.DELETING and asked.found.op is not None:
-            raise BeingDeleted("delete", blocker_of(asked.uow.operations[Key(asked.found.ns, asked.found.op)]))
-        asked.uow.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
+            raise LeaseBeingDeleted("delete", blocker_of(asked.uow.operations[Key(asked.found.ns, asked.found.op)]))
+        asked.uow.changes.timers_gone += timer_keys(asked.request.ns, asked.request.object)
         return self._notified(asked, asked.lease.seen, L.DELETING)
 
-    async def _recover(self, asked: Asked) -> LeaseSeen | None:
+    async def _recover(self, asked: LeaseRequest) -> LeaseSeen | None:
         """Leave ERROR for what the parts say, whatever the request claims that they say."""
         lease = asked.lease
-        seen = lease_parts.settled(lease.seen)
+        seen = lease_parts.reset_interrupted_events(lease.seen)
         status = derived_status(seen.events.get(EventType.START), seen.events.get(EventType.END))
-        told = f"derived={status}" in asked.request.facts and lease_parts.agreeing(status, seen)
-        if not told or not all(_as_booked(asked.uow, lease, one, mine) for one, mine in lease.reservations()):
+        told = f"derived={status}" in asked.request.facts and lease_parts.is_valid(status, seen)
+        if not told or not all(_bookings_match(asked.uow, lease, one, mine) for one, mine in lease.reservations()):
             raise NotRecoverable(status)
-        asked.uow.changes.timers += armed(replace(lease, seen=seen), *AHEAD.get(status, ()))
+        asked.uow.changes.timers += pending_timers(replace(lease, seen=seen), *PENDING_EVENTS.get(status, ()))
         return seen
 
-    def _book(self, asked: Asked, lease: Lease, plan: dict[str, dict[str, int]]) -> None:
+    def _book(self, asked: LeaseRequest, lease: Lease, plan: dict[str, dict[str, int]]) -> None:
         """Write a plan on the hosts, if they can keep it."""
         changes = []
         for one in lease.spec.reservations:
@@ -152,45 +159,45 @@ class LeaseGuard:
             if demand is None:
                 continue
             for name, count in plan.get(one.id, {}).items():
-                changes.append((name, Book(demand.booking(asked.request.object, one.id, lease.spec.window, count))))
-        write(asked.uow, asked.request.ns, changes, asked.request.op, asked.request.object)
+                changes.append((name, BookHost(demand.booking(asked.request.object, one.id, lease.spec.window, count))))
+        write_host_changes(asked.uow, asked.request.ns, changes, asked.request.op, asked.request.object)
 
     # --- the clock ---------------------------------------------------------------------------------------------------
 
-    async def _start(self, asked: Asked) -> LeaseSeen | None:
+    async def _start(self, asked: LeaseRequest) -> LeaseSeen | None:
         lease = asked.lease
-        NotYet.unless_due(lease.spec.start, asked.uow.now)
+        TooEarly.unless_due(lease.spec.start, asked.uow.now)
         await self._wait_for_hosts(asked.uow, lease)
-        asked.uow.changes.timers += armed(lease, EventType.BEFORE_END, EventType.END)
-        return lease_parts.agree(L.STARTING, lease_parts.fired(lease.seen, EventType.START))
+        asked.uow.changes.timers += pending_timers(lease, EventType.BEFORE_END, EventType.END)
+        return lease_parts.require_valid(L.STARTING, lease_parts.fire_event(lease.seen, EventType.START))
 
-    async def _before_end(self, asked: Asked) -> LeaseSeen | None:
+    async def _before_end(self, asked: LeaseRequest) -> LeaseSeen | None:
         lease = asked.lease
         if lease.spec.before_end is not None:
-            NotYet.unless_due(lease.spec.before_end, asked.uow.now)
-        fired = lease_parts.fired(lease.seen, EventType.BEFORE_END)
-        return lease_parts.agree(L.ACTIVE, lease_parts.done(fired, EventType.BEFORE_END))
+            TooEarly.unless_due(lease.spec.before_end, asked.uow.now)
+        fired = lease_parts.fire_event(lease.seen, EventType.BEFORE_END)
+        return lease_parts.require_valid(L.ACTIVE, lease_parts.complete_event(fired, EventType.BEFORE_END))
 
-    async def _end(self, asked: Asked) -> LeaseSeen | None:
+    async def _end(self, asked: LeaseRequest) -> LeaseSeen | None:
         """Begin the end, also of a lease whose start has failed: what was handed over is to be taken back."""
         lease = asked.lease
-        NotYet.unless_due(lease.spec.end, asked.uow.now)
-        seen = lease_parts.given_up(lease.seen, EventType.START)
+        TooEarly.unless_due(lease.spec.end, asked.uow.now)
+        seen = lease_parts.give_up_event(lease.seen, EventType.START)
         if seen.events[EventType.END] is EventState.IN_PROGRESS:  # left behind by an end that ran out of time
-            seen = lease_parts.settled(seen)
+            seen = lease_parts.reset_interrupted_events(seen)
         for one in lease.spec.reservations:
             if seen.reservations[one.id].status is ReservationState.PENDING:
-                seen = lease_parts.broken(seen, one.id, "the lease never started")
-        asked.uow.changes.timers_gone += disarmed(asked.request.ns, asked.request.object)
-        ending = lease_parts.agree(L.TERMINATING, lease_parts.fired(seen, EventType.END))
+                seen = lease_parts.fail_reservation(seen, one.id, "the lease never started")
+        asked.uow.changes.timers_gone += timer_keys(asked.request.ns, asked.request.object)
+        ending = lease_parts.require_valid(L.TERMINATING, lease_parts.fire_event(seen, EventType.END))
         return self._notified(asked, ending, L.TERMINATING)
 
-    def _notified(self, asked: Asked, seen: LeaseSeen, status: LeaseState) -> LeaseSeen:
+    def _notified(self, asked: LeaseRequest, seen: LeaseSeen, status: LeaseState) -> LeaseSeen:
         """Queue what the policy service is to be told, if there is one."""
         return queue_notice(asked.uow, asked.found, seen, status, asked.request.op) if self._notifies else seen
 
-    async def _heal(self, asked: Asked) -> LeaseSeen | None:
-        return lease_parts.agree(L.UPDATING, asked.lease.seen)
+    async def _heal(self, asked: LeaseRequest) -> LeaseSeen | None:
+        return lease_parts.require_valid(L.UPDATING, asked.lease.seen)
 
     async def _wait_for_hosts(self, uow: UnitOfWork, lease: Lease) -> None:
         """Refuse while somebody holds a host, or comes before on it, and is not over: after a downtime, all are late.
@@ -202,31 +209,33 @@ class LeaseGuard:
                 await self._wait_for_host(uow, lease, one.id, name)
 
     async def _wait_for_host(self, uow: UnitOfWork, lease: Lease, id_: str, name: str) -> None:
-        host, mine = _booked(uow, lease, id_, name)
+        host, mine = _find_booking(uow, lease, id_, name)
         if host is None or mine is None:
             return
-        holder = holder_in_the_way(host.seen, id_, whole=mine.share is None)
-        before = [one.lease for one in predecessors(host.seen, mine)] + ([holder.lease] if holder is not None else [])
+        holder = blocking_holder(host.seen, id_, whole=mine.share is None)
+        before = [one.lease for one in earlier_bookings(host.seen, mine)] + (
+            [holder.lease] if holder is not None else []
+        )
         await uow.load({Key(lease.object.ns, one) for one in before})
         for one in before:
             other = uow.objects.get(Key(lease.object.ns, one))
-            if other is not None and not other.removed and other.kind == LEASE.kind and other.state not in OVER:
-                raise NotReady(name, one)
+            if other is not None and not other.removed and other.kind == LEASE.kind and other.state not in FINISHED:
+                raise HostNotFree(name, one)
 
 
-def _booked(uow: UnitOfWork, lease: Lease, id_: str, name: str) -> tuple[Host | None, Booking | None]:
+def _find_booking(uow: UnitOfWork, lease: Lease, id_: str, name: str) -> tuple[LeaseHost | None, Booking | None]:
     """Return a host, and what it has promised to a reservation."""
     found = uow.objects.get(host_key(lease.object.ns, name))
     if found is None or found.removed:
         return None, None
-    host = host_of(found)
+    host = read_host(found)
     return host, next((one for one in host.seen.bookings if one.reservation == id_), None)
 
 
-def _as_booked(uow: UnitOfWork, lease: Lease, spec: ReservationSpec, seen: ReservationSeen) -> bool:
+def _bookings_match(uow: UnitOfWork, lease: Lease, spec: ReservationSpec, seen: ReservationSeen) -> bool:
     """Tell whether the hosts have promised what the lease says: a change that failed half-way may have left it."""
     window = lease.spec.window
-    bookings = [_booked(uow, lease, spec.id, name)[1] for name in seen.hosts]
+    bookings = [_find_booking(uow, lease, spec.id, name)[1] for name in seen.hosts]
     return all(one is not None and (one.start, one.end) == (window.start, window.end) for one in bookings)
 
 
@@ -236,19 +245,19 @@ async def host_guard(uow: UnitOfWork, request: Request, found: Object) -> Reques
         _check_spec(request.spec or EMPTY, found)
     if request.creates is not None:
         return None
-    host = host_of(found)
+    host = read_host(found)
     match request.action:
         case "update":
             _refuse_to_shrink(host, request)
         case "remove":
-            _refuse_to_go(host, uow.now)
+            _refuse_removal(host, uow.now)
         case "fail":
             concerned = [one.lease for one in host.seen.bookings if one.until > uow.now]
             held = [one.lease for one in host.seen.held]
-            uow.changes.timers += heal_all(request.ns, [*concerned, *held], host.spec.name, uow.now)
+            uow.changes.timers += heal_timers(request.ns, [*concerned, *held], host.spec.name, uow.now)
         case "recover":
-            uow.changes.timers += heal_all(request.ns, host.seen.missed, host.spec.name, uow.now)
-            return replace(request, seen=written(replace(host.seen, missed=())))
+            uow.changes.timers += heal_timers(request.ns, host.seen.missed, host.spec.name, uow.now)
+            return replace(request, seen=to_json(replace(host.seen, missed=())))
     return None
 
 
@@ -260,23 +269,23 @@ def _check_spec(text: str, found: Object) -> None:
         raise BadInput("spec", text, f"what a host is: {error}") from error
     if host_key(found.ns, spec.name) != found.key:
         raise BadInput("spec.name", spec.name, f"the name by which the host goes: its id is {found.id!r}")
-    if not 0 <= spec.cleaning <= MOST_MINUTES * 60.0:
-        raise BadInput("spec.cleaning", spec.cleaning, f"a number from 0 to {MOST_MINUTES * 60}")
+    if not 0 <= spec.cleaning <= MAX_CLEANING_MINUTES * 60.0:
+        raise BadInput("spec.cleaning", spec.cleaning, f"a number from 0 to {MAX_CLEANING_MINUTES * 60}")
     for field in Share.__struct_fields__:
-        read_whole_number(f"spec.size.{field}", getattr(spec.size, field), 0, MOST_SIZE)
+        read_whole_number(f"spec.size.{field}", getattr(spec.size, field), 0, MAX_SIZE)
 
 
-def _refuse_to_shrink(host: Host, request: Request) -> None:
+def _refuse_to_shrink(host: LeaseHost, request: Request) -> None:
     spec = host.spec if request.spec is None else msgspec.json.decode(request.spec, type=HostSpec)
-    broken = [one for one in host.seen.bookings if not fits(spec, host.seen.bookings, one)]
-    if broken and broken != [one for one in host.seen.bookings if not fits(host.spec, host.seen.bookings, one)]:
-        raise StillBooked(host.spec.name, _leases(broken))
+    broken = [one for one in host.seen.bookings if not booking_fits(spec, host.seen.bookings, one)]
+    if broken and broken != [one for one in host.seen.bookings if not booking_fits(host.spec, host.seen.bookings, one)]:
+        raise HostStillBooked(host.spec.name, _leases(broken))
 
 
-def _refuse_to_go(host: Host, now: float) -> None:
+def _refuse_removal(host: LeaseHost, now: float) -> None:
     ahead = [one for one in host.seen.bookings if one.until > now]
     if ahead or host.seen.held:
-        raise StillBooked(host.spec.name, _leases(ahead) or tuple(one.lease for one in host.seen.held))
+        raise HostStillBooked(host.spec.name, _leases(ahead) or tuple(one.lease for one in host.seen.held))
 
 
 def _leases(bookings: list[Booking]) -> tuple[str, ...]:

@@ -5,78 +5,84 @@ they go together is looked at here before it is said, and what does not is an er
 """
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.context import Failures, Workshop, told
+from stateward.domains.leases.context import Failures, LeaseContext, describe_failures
 from stateward.domains.leases.lifecycle import LeaseState, ReservationState
-from stateward.domains.leases.model import EventType, LeaseSeen, lease_of, written
-from stateward.domains.leases.resources import Task
+from stateward.domains.leases.model import EventType, LeaseSeen, read_lease, to_json
+from stateward.domains.leases.resources import ReservationTask
 from stateward.engine import Ending, Job
 from stateward.lifecycle import FAILED
 
 L = LeaseState
 
 
-def ending(status: LeaseState, seen: LeaseSeen, failure: str | None = None) -> Ending:
+def lease_ending(status: LeaseState, seen: LeaseSeen, failure: str | None = None) -> Ending:
     """Return the report that a lease's work is over: it is what it was to be, or it is in ERROR."""
     if failure is None:
-        return Ending(seen=written(lease_parts.agree(status, seen)))
-    return Ending(FAILED, error=failure, seen=written(lease_parts.agree(L.ERROR, seen)))
+        return Ending(seen=to_json(lease_parts.require_valid(status, seen)))
+    return Ending(FAILED, error=failure, seen=to_json(lease_parts.require_valid(L.ERROR, seen)))
 
 
-async def create(_shop: Workshop, _job: Job) -> None:
+async def create(_shop: LeaseContext, _job: Job) -> None:
     """Do nothing: hosts were booked by the commit that accepted the lease."""
 
 
-async def start(shop: Workshop, job: Job) -> Ending:
+async def start(shop: LeaseContext, job: Job) -> Ending:
     """Hand the resources over."""
     tasks = shop.tasks(job)
     failures = await shop.start(job, tasks)
-    seen = lease_of(job.claim.object).seen
+    seen = read_lease(job.claim.object).seen
     for task in tasks:
         error = failures.get(task.spec.id)
         seen = (
-            lease_parts.started(seen, task.spec.id)
+            lease_parts.start_reservation(seen, task.spec.id)
             if error is None
-            else lease_parts.broken(seen, task.spec.id, str(error))
+            else lease_parts.fail_reservation(seen, task.spec.id, str(error))
         )
     if failures:
-        return ending(L.ERROR, lease_parts.failed(seen, EventType.START), told(failures))
-    return ending(L.ACTIVE, lease_parts.done(seen, EventType.START))
+        return lease_ending(L.ERROR, lease_parts.fail_event(seen, EventType.START), describe_failures(failures))
+    return lease_ending(L.ACTIVE, lease_parts.complete_event(seen, EventType.START))
 
 
-async def end(shop: Workshop, job: Job) -> Ending:
+async def end(shop: LeaseContext, job: Job) -> Ending:
     """Take the resources back."""
-    failures, seen = await _taken_back(shop, job)
+    failures, seen = await _release_resources(shop, job)
     if failures:
-        return ending(L.ERROR, lease_parts.failed(seen, EventType.END), told(failures))
-    seen = lease_parts.done(seen, EventType.END)
-    return ending(L.TERMINATED, seen, None if lease_parts.agreeing(L.TERMINATED, seen) else "its start had failed")
+        return lease_ending(L.ERROR, lease_parts.fail_event(seen, EventType.END), describe_failures(failures))
+    seen = lease_parts.complete_event(seen, EventType.END)
+    return lease_ending(
+        L.TERMINATED, seen, None if lease_parts.is_valid(L.TERMINATED, seen) else "its start had failed"
+    )
 
 
-async def delete(shop: Workshop, job: Job) -> Ending:
+async def delete(shop: LeaseContext, job: Job) -> Ending:
     """Take the resources back, whatever had become of them; what fails here can be asked for again."""
-    failures, seen = await _taken_back(shop, job)
-    return ending(L.DELETING, seen, told(failures) if failures else None)
+    failures, seen = await _release_resources(shop, job)
+    return lease_ending(L.DELETING, seen, describe_failures(failures) if failures else None)
 
 
-async def _taken_back(shop: Workshop, job: Job) -> tuple[Failures, LeaseSeen]:
+async def _release_resources(shop: LeaseContext, job: Job) -> tuple[Failures, LeaseSeen]:
     tasks = shop.tasks(job, _not_released)
     failures = await shop.end(job, tasks)
-    lease = lease_of(job.claim.object)
+    lease = read_lease(job.claim.object)
     over = [one.id for one in lease.spec.reservations if one.id not in failures]
     await shop.release(job, lease, over)
     seen = lease.seen
     for task in tasks:
         error = failures.get(task.spec.id)
-        seen = lease_parts.released(seen, task.spec.id) if error is None else _stuck(seen, task, str(error))
+        seen = (
+            lease_parts.release_reservation(seen, task.spec.id)
+            if error is None
+            else _mark_release_failed(seen, task, str(error))
+        )
     return failures, seen
 
 
-def _not_released(task: Task) -> bool:
+def _not_released(task: ReservationTask) -> bool:
     return task.seen.status is not ReservationState.DELETED
 
 
-def _stuck(seen: LeaseSeen, task: Task, error: str) -> LeaseSeen:
+def _mark_release_failed(seen: LeaseSeen, task: ReservationTask, error: str) -> LeaseSeen:
     """Say that a reservation's resources could not be taken back; one that failed before has failed once more."""
     if task.seen.status is ReservationState.ERROR:
-        return lease_parts.with_reservation(seen, task.spec.id, error=error)
-    return lease_parts.broken(seen, task.spec.id, error)
+        return lease_parts.update_reservation(seen, task.spec.id, error=error)
+    return lease_parts.fail_reservation(seen, task.spec.id, error)

@@ -10,48 +10,48 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import count
 
 from stateward.domains.leases import property_expressions
-from stateward.domains.leases.bookings import Demand, fits, spans
+from stateward.domains.leases.bookings import Demand, booking_fits, occupied_spans
 from stateward.domains.leases.calendar import Calendar
 from stateward.domains.leases.lifecycle import HostState
-from stateward.domains.leases.model import Allocation, Booking, Host, Window
+from stateward.domains.leases.model import Allocation, Booking, LeaseHost, Window
 
-PROBES = 8
+MAX_PROBES = 8
 """How many hosts that carry something already are looked at one by one, before empty ones are taken."""
 
 
-class Pool:
+class HostPool:
     """Hosts by name, and by number: a bit in the sets that the calendars speak in."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._hosts: dict[int, Host] = {}
+        self._hosts: dict[int, LeaseHost] = {}
         self._names = count()
         self._usable = 0
         self._whole_days, self._part_days = Calendar(), Calendar()  # taken as a whole, and in part
         self._fitting: dict[str, int] = {}  # by expression
-        self._tests: dict[str, property_expressions.Test] = {}
+        self._tests: dict[str, property_expressions.HostTest] = {}
         self._pencilled: dict[str, list[Booking]] = defaultdict(list)
         self._by_lease: dict[str, set[str]] = defaultdict(set)
 
     def __len__(self) -> int:
         return len(self._hosts)
 
-    def hosts(self) -> Iterator[Host]:
+    def hosts(self) -> Iterator[LeaseHost]:
         """Walk over the hosts."""
         return iter(self._hosts.values())
 
-    def get(self, name: str) -> Host | None:
+    def get(self, name: str) -> LeaseHost | None:
         """Return a host by its name."""
         return self._hosts.get(self._numbers.get(name, -1))
 
-    def usable(self, name: str, demand: Demand) -> Host | None:
+    def usable(self, name: str, demand: Demand) -> LeaseHost | None:
         """Return a host by its name, if it can be reserved and will do."""
         host = self.get(name)
         return host if host is not None and self._eligible(demand, ()) >> self._numbers[name] & 1 else None
 
     # --- keeping up --------------------------------------------------------------------------------------------------
 
-    def put(self, host: Host) -> None:
+    def put(self, host: LeaseHost) -> None:
         """Take over what a host is now; one that was removed is forgotten."""
         number = self._numbers.get(host.spec.name)
         if number is None:
@@ -71,8 +71,8 @@ class Pool:
         """Return the hosts that are booked for a lease, or held by it."""
         return frozenset(self._by_lease.get(lease, ()))
 
-    def _note_leases(self, known: Host | None, host: Host) -> None:
-        before, after = _leases(known), frozenset() if host.object.removed else _leases(host)
+    def _note_leases(self, known: LeaseHost | None, host: LeaseHost) -> None:
+        before, after = _leases_of(known), frozenset() if host.object.removed else _leases_of(host)
         for lease in before - after:
             self._by_lease[lease].discard(host.spec.name)
             if not self._by_lease[lease]:
@@ -100,18 +100,18 @@ class Pool:
         if number is not None and number in self._hosts:
             self._write(number, self._hosts[number])
 
-    def _write(self, number: int, host: Host) -> None:
+    def _write(self, number: int, host: LeaseHost) -> None:
         bit = 1 << number
         usable = not host.object.removed and host.object.state == HostState.UP and host.spec.reservable
         self._usable = self._usable | bit if usable else self._usable & ~bit
         for text, test in self._tests.items():
             fitting = test(host.spec.properties)
             self._fitting[text] = self._fitting[text] | bit if fitting else self._fitting[text] & ~bit
-        taken = list(spans(host.spec, self._bookings(host)))
+        taken = list(occupied_spans(host.spec, self._bookings(host)))
         self._whole_days.write(number, [(one.start, one.end) for one in taken if one.whole])
         self._part_days.write(number, [(one.start, one.end) for one in taken if not one.whole])
 
-    def _bookings(self, host: Host) -> list[Booking]:
+    def _bookings(self, host: LeaseHost) -> list[Booking]:
         return [*host.seen.bookings, *self._pencilled.get(host.spec.name, ())]
 
     # --- searching ---------------------------------------------------------------------------------------------------
@@ -129,13 +129,13 @@ class Pool:
         eligible &= ~(whole.certain | part.certain)
         perhaps = whole.perhaps | part.perhaps
         free = eligible & ~perhaps
-        gaps, rest = _split(eligible & perhaps, PROBES)
+        gaps, rest = _split(eligible & perhaps, MAX_PROBES)
         found: Allocation = {}
         for some, certain in ((gaps, False), (free, True), (rest, False)):
             for host in self._each(some):
                 if len(found) >= demand.most:
                     return found
-                if certain or fits(host.spec, self._bookings(host), booking):
+                if certain or booking_fits(host.spec, self._bookings(host), booking):
                     found[host.spec.name] = 1
         return found
 
@@ -146,7 +146,7 @@ class Pool:
         part = self._part_days.busy(booking.start, booking.until)
         eligible &= ~whole.certain
         begun = eligible & (whole.perhaps | part.certain | part.perhaps)
-        first, rest = _split(begun, PROBES)
+        first, rest = _split(begun, MAX_PROBES)
         found: Allocation = {}
         for host in (one for some in (first, eligible & ~begun, rest) for one in self._each(some)):
             left = demand.most - sum(found.values())
@@ -160,14 +160,14 @@ class Pool:
                 found[host.spec.name] = room
         return found
 
-    def _room(self, host: Host, demand: Demand, booking: Booking, most: int) -> int:
+    def _room(self, host: LeaseHost, demand: Demand, booking: Booking, most: int) -> int:
         """Return how many shares a host has room for, up to so many."""
         bookings = self._bookings(host)
         window = Window(booking.start, booking.end)
 
         def fit(number: int) -> bool:
             wanted = demand.booking(booking.lease, booking.reservation, window, number)
-            return fits(host.spec, bookings, wanted)
+            return booking_fits(host.spec, bookings, wanted)
 
         room = 0
         while room < most and fit(room + 1):
@@ -184,11 +184,11 @@ class Pool:
 
     def _that_fit(self, text: str) -> int:
         if text not in self._fitting:
-            test = self._tests[text] = property_expressions.read("resource_properties", text)
+            test = self._tests[text] = property_expressions.parse_expression("resource_properties", text)
             self._fitting[text] = sum(1 << n for n, host in self._hosts.items() if test(host.spec.properties))
         return self._fitting[text]
 
-    def _each(self, hosts: int) -> Iterator[Host]:
+    def _each(self, hosts: int) -> Iterator[LeaseHost]:
         """Walk over a set of hosts, those with low numbers first."""
         while hosts:
             low = hosts & -hosts
@@ -196,7 +196,7 @@ class Pool:
             hosts ^= low
 
 
-def _leases(host: Host | None) -> frozenset[str]:
+def _leases_of(host: LeaseHost | None) -> frozenset[str]:
     if host is None:
         return frozenset()
     return frozenset([*(one.lease for one in host.seen.bookings), *(one.lease for one in host.seen.held)])

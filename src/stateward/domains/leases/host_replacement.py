@@ -8,11 +8,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.bookings import Book, Change, Demand, GiveBack, HandOver, Miss, Release
-from stateward.domains.leases.context import Workshop
-from stateward.domains.leases.errors import Held, Taken
-from stateward.domains.leases.handlers import ending
-from stateward.domains.leases.host_pool import Pool
+from stateward.domains.leases.bookings import (
+    BookHost,
+    Demand,
+    HandOverHost,
+    HostChange,
+    MarkMissed,
+    ReleaseHost,
+    TakeBackHost,
+)
+from stateward.domains.leases.context import LeaseContext
+from stateward.domains.leases.errors import HostHeld, HostsTaken
+from stateward.domains.leases.handlers import lease_ending
+from stateward.domains.leases.host_pool import HostPool
 from stateward.domains.leases.lifecycle import HostState, ReservationState
 from stateward.domains.leases.model import (
     Allocation,
@@ -20,26 +28,26 @@ from stateward.domains.leases.model import (
     Lease,
     ReservationSeen,
     ReservationSpec,
-    lease_of,
-    status_named,
+    read_lease,
+    status_from_word,
 )
-from stateward.domains.leases.timers import heal_at
+from stateward.domains.leases.timers import heal_timer
 from stateward.engine import Ending, Job, Temporary
 
 R = ReservationState
 
-AGAIN = 30.0
+HEAL_RETRY_S = 30.0
 """How many seconds pass before a lease that lacks something looks for it again."""
 
 
-class Patient(Struct, frozen=True):
+class DegradedReservation(Struct, frozen=True):
     """A reservation that is looked after."""
 
     lease: Lease
     spec: ReservationSpec
     seen: ReservationSeen
     demand: Demand
-    pool: Pool
+    pool: HostPool
 
     def well(self, name: str) -> bool:
         """Tell whether a host is in order."""
@@ -62,41 +70,41 @@ class Patient(Struct, frozen=True):
         return self.seen.status is R.ACTIVE
 
 
-async def heal(shop: Workshop, job: Job) -> Ending:
+async def heal(shop: LeaseContext, job: Job) -> Ending:
     """Replace hosts that failed, as far as others are free; take note of those that are back."""
-    lease, pool = lease_of(job.claim.object), await shop.pools.of(job.ns)
+    lease, pool = read_lease(job.claim.object), await shop.pools.of(job.ns)
     seen = lease.seen
     for spec, mine in lease.reservations():
         demand = shop.resources[spec.resource_type].demand(spec.details)
         if demand is not None and mine.status in (R.PENDING, R.ACTIVE):
-            healed = await _healed(shop, job, Patient(lease, spec, mine, demand, pool))
-            seen = lease_parts.rehoused(seen, spec.id, "heal", healed)
+            with_replacement = await _heal_reservation(shop, job, DegradedReservation(lease, spec, mine, demand, pool))
+            seen = lease_parts.reassign_hosts(seen, spec.id, "heal", with_replacement)
     if any(one.missing_resources for one in seen.reservations.values()):
-        due = await shop.engine.store.reader.time() + AGAIN
-        await shop.engine.set_timer(heal_at(job.ns, job.object, "", due))
-    return ending(status_named(job.origin), seen)
+        due = await shop.engine.store.reader.time() + HEAL_RETRY_S
+        await shop.engine.set_timer(heal_timer(job.ns, job.object, "", due))
+    return lease_ending(status_from_word(job.origin), seen)
 
 
-async def _healed(shop: Workshop, job: Job, patient: Patient) -> ReservationSeen:
-    lacking = max(sum(patient.seen.hosts.values()), patient.demand.least) - sum(patient.good.values())
-    new = _replacement(patient, lacking) if lacking > 0 else {}
+async def _heal_reservation(shop: LeaseContext, job: Job, degraded: DegradedReservation) -> ReservationSeen:
+    lacking = max(sum(degraded.seen.hosts.values()), degraded.demand.least) - sum(degraded.good.values())
+    new = _find_replacement(degraded, lacking) if lacking > 0 else {}
     try:
-        await shop.books.change(job, _changes(patient, new))
-    except (Taken, Held) as busy:
+        await shop.books.change(job, _replacement_changes(degraded, new))
+    except (HostsTaken, HostHeld) as busy:
         await shop.pools.look_again(job.ns, new)
         raise Temporary(str(busy), after=0.2) from busy
-    return healed(patient, new)
+    return with_replacement(degraded, new)
 
 
-def healed(patient: Patient, new: Allocation) -> ReservationSeen:
+def with_replacement(degraded: DegradedReservation, new: Allocation) -> ReservationSeen:
     """Return what a reservation is when hosts were replaced."""
-    has = patient.good | new
-    missing = sum(has.values()) < patient.demand.least
-    lost = [name for name in patient.seen.lost if not patient.well(name)]
-    lost += patient.bad if patient.active or missing else []
-    changed = patient.active and bool(lost) and (patient.seen.resources_changed or bool(new))
+    has = degraded.good | new
+    missing = sum(has.values()) < degraded.demand.least
+    lost = [name for name in degraded.seen.lost if not degraded.well(name)]
+    lost += degraded.bad if degraded.active or missing else []
+    changed = degraded.active and bool(lost) and (degraded.seen.resources_changed or bool(new))
     return replace(
-        patient.seen,
+        degraded.seen,
         hosts=has,
         missing_resources=missing,
         resources_changed=changed,
@@ -104,29 +112,33 @@ def healed(patient: Patient, new: Allocation) -> ReservationSeen:
     )
 
 
-def _replacement(patient: Patient, lacking: int) -> Allocation:
+def _find_replacement(degraded: DegradedReservation, lacking: int) -> Allocation:
     """Return hosts in the place of those that failed: those that an earlier attempt has booked already come first."""
-    known = sorted(patient.pool.hosts_of(patient.lease.object.id) - set(patient.seen.hosts))
-    mine = [name for name in known if patient.well(name) and _promised(patient, name)]
-    if mine and patient.demand.share is None:
+    known = sorted(degraded.pool.hosts_of(degraded.lease.object.id) - set(degraded.seen.hosts))
+    mine = [name for name in known if degraded.well(name) and _is_booked(degraded, name)]
+    if mine and degraded.demand.share is None:
         return dict.fromkeys(mine[:lacking], 1)
-    booking = patient.demand.booking(patient.lease.object.id, patient.spec.id, patient.lease.spec.window, 1)
-    wanted = replace(patient.demand, least=1, most=lacking, together=False)
-    return patient.pool.search(wanted, booking, avoid=patient.seen.hosts) or {}
+    booking = degraded.demand.booking(degraded.lease.object.id, degraded.spec.id, degraded.lease.spec.window, 1)
+    wanted = replace(degraded.demand, least=1, most=lacking, together=False)
+    return degraded.pool.search(wanted, booking, avoid=degraded.seen.hosts) or {}
 
 
-def _promised(patient: Patient, name: str) -> bool:
-    host = patient.pool.get(name)
-    return host is not None and any(one.reservation == patient.spec.id for one in host.seen.bookings)
+def _is_booked(degraded: DegradedReservation, name: str) -> bool:
+    host = degraded.pool.get(name)
+    return host is not None and any(one.reservation == degraded.spec.id for one in host.seen.bookings)
 
 
-def _changes(patient: Patient, new: Allocation) -> list[tuple[str, Change]]:
-    lease, spec, demand = patient.lease, patient.spec, patient.demand
-    holding = HandOver(Holding(lease.object.id, spec.id, demand.share is None))
-    changes: list[tuple[str, Change]] = []
+def _replacement_changes(degraded: DegradedReservation, new: Allocation) -> list[tuple[str, HostChange]]:
+    lease, spec, demand = degraded.lease, degraded.spec, degraded.demand
+    holding = HandOverHost(Holding(lease.object.id, spec.id, demand.share is None))
+    changes: list[tuple[str, HostChange]] = []
     for name, count in new.items():
-        changes.append((name, Book(demand.booking(lease.object.id, spec.id, lease.spec.window, count))))
-        changes += [(name, holding)] if patient.active else []
-    for name in patient.bad:
-        changes += [(name, GiveBack(spec.id)), (name, Release(spec.id)), (name, Miss(lease.object.id, misses=True))]
+        changes.append((name, BookHost(demand.booking(lease.object.id, spec.id, lease.spec.window, count))))
+        changes += [(name, holding)] if degraded.active else []
+    for name in degraded.bad:
+        changes += [
+            (name, TakeBackHost(spec.id)),
+            (name, ReleaseHost(spec.id)),
+            (name, MarkMissed(lease.object.id, misses=True)),
+        ]
     return changes

@@ -5,19 +5,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stateward.domains.leases.errors import Rejected
+from stateward.domains.leases.errors import BlazarBadInput
 from stateward.domains.leases.lifecycle import HOST, PROPERTY, PropertyState
-from stateward.domains.leases.model import SIZES, Host, HostSpec, Property, Share, host_key, host_of
-from stateward.domains.leases.service import PAGE, Caller
-from stateward.domains.leases.wire_values import MOST_MINUTES, MOST_SIZE, read_whole_number
+from stateward.domains.leases.model import SIZES, HostSpec, LeaseHost, Property, Share, host_key, read_host
+from stateward.domains.leases.service import PAGE_SIZE, LeaseCaller
+from stateward.domains.leases.wire_values import MAX_CLEANING_MINUTES, MAX_SIZE, read_whole_number
 from stateward.engine import Engine, NotFound
 from stateward.errors import BadInput
 from stateward.naming import check_text
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Key, Object
 
-LONGEST = 200
-LONGEST_KEY = 64
+MAX_NAME_LENGTH = 200
+MAX_KEY_LENGTH = 64
 
 
 def property_key(ns: str, name: str) -> Key:
@@ -25,62 +25,62 @@ def property_key(ns: str, name: str) -> Key:
     return Key(ns, f"property-{name}")
 
 
-class Hosts:
+class HostService:
     """Hosts of all namespaces."""
 
     def __init__(self, engine: Engine, cleaning: float = 0.0) -> None:
         self._engine = engine
         self._cleaning = cleaning
 
-    async def get(self, ns: str, name: str) -> Host:
+    async def get(self, ns: str, name: str) -> LeaseHost:
         """Return a host."""
         key = host_key(ns, name)
         found = await self._engine.get(*key)
         if found.kind != HOST.kind:
             raise NotFound(*key)
-        return host_of(found)
+        return read_host(found)
 
-    async def list(self, ns: str) -> list[Host]:
+    async def list(self, ns: str) -> list[LeaseHost]:
         """Return all hosts of a namespace."""
-        return [host_of(one) for one in await self._all(Selector(ns, kind=HOST.kind))]
+        return [read_host(one) for one in await self._all(Selector(ns, kind=HOST.kind))]
 
     async def _all(self, chosen: Selector) -> Sequence[Object]:
         objects: list[Object] = []
         after = None
         while True:
-            found = await self._engine.store.reader.list_objects(chosen, Page(after, PAGE))
+            found = await self._engine.store.reader.list_objects(chosen, Page(after, PAGE_SIZE))
             objects += found
-            if len(found) < PAGE:
+            if len(found) < PAGE_SIZE:
                 return objects
             after = found[-1].id
 
-    async def register(self, caller: Caller, given: Mapping[str, Any]) -> Host:
+    async def register(self, caller: LeaseCaller, given: Mapping[str, Any]) -> LeaseHost:
         """Add a host."""
         name = given.get("name")
         if not isinstance(name, str):
             raise BadInput("name", name, "a text")
-        check_text("name", name, 1, LONGEST, without="/")
+        check_text("name", name, 1, MAX_NAME_LENGTH, without="/")
         said = {key: value for key, value in given.items() if key != "name"}
-        spec = described(HostSpec(name, cleaning=self._cleaning), said, self._cleaning)
+        spec = read_host_spec(HostSpec(name, cleaning=self._cleaning), said, self._cleaning)
         done = await self._engine.create(
             *host_key(caller.ns, name), HOST.kind, "register", spec=spec, actor=caller.actor, who=caller.who
         )
-        return host_of(done.object)
+        return read_host(done.object)
 
-    async def update(self, caller: Caller, name: str, given: Mapping[str, Any]) -> Host:
+    async def update(self, caller: LeaseCaller, name: str, given: Mapping[str, Any]) -> LeaseHost:
         """Change what a host is said to be; a property that is given as null is taken away."""
-        spec = described((await self.get(caller.ns, name)).spec, given, self._cleaning)
+        spec = read_host_spec((await self.get(caller.ns, name)).spec, given, self._cleaning)
         return await self._act(caller, name, "update", spec=spec)
 
-    async def remove(self, caller: Caller, name: str) -> Host:
+    async def remove(self, caller: LeaseCaller, name: str) -> LeaseHost:
         """Remove a host that nothing is promised of."""
         return await self._act(caller, name, "remove")
 
-    async def fail(self, caller: Caller, name: str) -> Host:
+    async def fail(self, caller: LeaseCaller, name: str) -> LeaseHost:
         """Say that a host is out of order; its leases are told."""
         return await self._act(caller, name, "fail")
 
-    async def recover(self, caller: Caller, name: str) -> Host:
+    async def recover(self, caller: LeaseCaller, name: str) -> LeaseHost:
         """Say that a host is in order again; the leases that miss it are told."""
         return await self._act(caller, name, "recover")
 
@@ -99,7 +99,7 @@ class Hosts:
             for name, found in sorted(values.items())
         }
 
-    async def show_property(self, caller: Caller, name: str, *, private: bool) -> Property:
+    async def show_property(self, caller: LeaseCaller, name: str, *, private: bool) -> Property:
         """Show a property of hosts to everybody, or not."""
         key = property_key(caller.ns, name)
         found = (await self.properties(caller.ns)).get(name)
@@ -112,13 +112,13 @@ class Hosts:
             await self._engine.create(*key, PROPERTY.kind, event, actor=caller.actor, who=caller.who)
         return replace(found, private=private)
 
-    async def _act(self, caller: Caller, name: str, action: str, **how: Any) -> Host:  # noqa: ANN401 - see `Engine.act`
+    async def _act(self, caller: LeaseCaller, name: str, action: str, **how: Any) -> LeaseHost:  # noqa: ANN401 - see `Engine.act`
         await self.get(caller.ns, name)
         done = await self._engine.act(*host_key(caller.ns, name), action, actor=caller.actor, who=caller.who, **how)
-        return host_of(done.object)
+        return read_host(done.object)
 
 
-def described(spec: HostSpec, given: Mapping[str, Any], cleaning: float) -> HostSpec:
+def read_host_spec(spec: HostSpec, given: Mapping[str, Any], cleaning: float) -> HostSpec:
     """Return a host with what is said of it: its size, and properties that reservations can ask for.
 
     `cleaning` is the cleaning time, in seconds, of a host that has no `cleaning_time` of its own any more.
@@ -132,11 +132,11 @@ def described(spec: HostSpec, given: Mapping[str, Any], cleaning: float) -> Host
             properties[name] = str(value)
         else:
             raise BadInput(name, value, "a text or a number")
-    size = Share(*(read_whole_number(field, properties.get(field, "0"), 0, MOST_SIZE) for field in SIZES))
+    size = Share(*(read_whole_number(field, properties.get(field, "0"), 0, MAX_SIZE) for field in SIZES))
     if "cleaning_time" not in spec.properties:
         cleaning = spec.cleaning
     if "cleaning_time" in properties:
-        cleaning = read_whole_number("cleaning_time", properties["cleaning_time"], 0, MOST_MINUTES) * 60.0
+        cleaning = read_whole_number("cleaning_time", properties["cleaning_time"], 0, MAX_CLEANING_MINUTES) * 60.0
     return replace(
         spec,
         size=size,
@@ -147,10 +147,10 @@ def described(spec: HostSpec, given: Mapping[str, Any], cleaning: float) -> Host
 
 
 def _check_key(name: str) -> None:
-    if len(name) > LONGEST_KEY:
-        allowed = f"a name of at most {LONGEST_KEY} characters"
-        raise Rejected("Extra capability key too long", "property", name, allowed)
-    check_text("property", name, 1, LONGEST_KEY, without="/")
+    if len(name) > MAX_KEY_LENGTH:
+        allowed = f"a name of at most {MAX_KEY_LENGTH} characters"
+        raise BlazarBadInput("Extra capability key too long", "property", name, allowed)
+    check_text("property", name, 1, MAX_KEY_LENGTH, without="/")
 
 
 def _reservable(text: str) -> bool:

@@ -11,9 +11,9 @@ from typing import cast
 from msgspec.structs import replace
 
 from stateward.domains.leases.combination import violations
-from stateward.domains.leases.errors import Disagreement, PartRefused
+from stateward.domains.leases.errors import InvalidCombination, PartRefused
 from stateward.domains.leases.lifecycle import EVENT, RESERVATION, EventState, LeaseState, ReservationState
-from stateward.domains.leases.model import EventType, LeaseSeen, Moved, ReservationSeen
+from stateward.domains.leases.model import EventType, LeaseSeen, PartMove, ReservationSeen
 from stateward.lifecycle import CLOCK, CONTROLLER, TIMED_OUT, WORKER, Actor, Move, decide
 
 E, R = EventState, ReservationState
@@ -21,23 +21,23 @@ E, R = EventState, ReservationState
 
 def new_parts(reservations: dict[str, ReservationSeen]) -> LeaseSeen:
     """Return the parts of a lease that is about to be made."""
-    born = (Moved(id_, "reserve", str(CONTROLLER), _on(one)) for id_, one in reservations.items())
+    born = (PartMove(id_, "reserve", str(CONTROLLER), _describe_hosts(one)) for id_, one in reservations.items())
     return LeaseSeen(reservations, dict.fromkeys(EventType, E.UNDONE), tuple(born))
 
 
-def _on(reservation: ReservationSeen) -> str:
+def _describe_hosts(reservation: ReservationSeen) -> str:
     return f"on {', '.join(sorted(reservation.hosts))}" if reservation.hosts else ""
 
 
-def agree(status: LeaseState, seen: LeaseSeen) -> LeaseSeen:
+def require_valid(status: LeaseState, seen: LeaseSeen) -> LeaseSeen:
     """Return the parts of a lease, if it can have a status with them."""
     found = violations(status, _reservations(seen), seen.events.get(EventType.START), seen.events.get(EventType.END))
     if found:
-        raise Disagreement(found)
+        raise InvalidCombination(found)
     return seen
 
 
-def agreeing(status: LeaseState, seen: LeaseSeen) -> bool:
+def is_valid(status: LeaseState, seen: LeaseSeen) -> bool:
     """Tell whether a lease can have a status with its parts."""
     return not violations(status, _reservations(seen), seen.events.get(EventType.START), seen.events.get(EventType.END))
 
@@ -49,82 +49,82 @@ def _reservations(seen: LeaseSeen) -> Iterable[ReservationState]:
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-def fired(seen: LeaseSeen, which: EventType) -> LeaseSeen:
+def fire_event(seen: LeaseSeen, which: EventType) -> LeaseSeen:
     """An event's time has come."""
-    return _event(seen, which, "fire", CLOCK)
+    return _move_event(seen, which, "fire", CLOCK)
 
 
-def done(seen: LeaseSeen, which: EventType) -> LeaseSeen:
+def complete_event(seen: LeaseSeen, which: EventType) -> LeaseSeen:
     """An event was done."""
-    return _event(seen, which, "done", WORKER)
+    return _move_event(seen, which, "done", WORKER)
 
 
-def failed(seen: LeaseSeen, which: EventType) -> LeaseSeen:
+def fail_event(seen: LeaseSeen, which: EventType) -> LeaseSeen:
     """An event has failed for good."""
-    return _event(seen, which, "failed", WORKER)
+    return _move_event(seen, which, "failed", WORKER)
 
 
-def re_armed(seen: LeaseSeen, which: EventType) -> LeaseSeen:
+def rearm_event(seen: LeaseSeen, which: EventType) -> LeaseSeen:
     """An event that was done is to be done again."""
-    return seen if seen.events[which] is not E.DONE else _event(seen, which, "re-arm", CONTROLLER)
+    return seen if seen.events[which] is not E.DONE else _move_event(seen, which, "re-arm", CONTROLLER)
 
 
-def settled(seen: LeaseSeen) -> LeaseSeen:
+def reset_interrupted_events(seen: LeaseSeen) -> LeaseSeen:
     """What was left in progress by work that ran out of time is undone again, as the table says."""
     for which, status in seen.events.items():
         if status is E.IN_PROGRESS:
-            seen = _event(seen, which, TIMED_OUT, CLOCK)
+            seen = _move_event(seen, which, TIMED_OUT, CLOCK)
     return seen
 
 
-def given_up(seen: LeaseSeen, which: EventType) -> LeaseSeen:
+def give_up_event(seen: LeaseSeen, which: EventType) -> LeaseSeen:
     """An event that was not done will not be done any more."""
     if seen.events[which] is E.UNDONE:
-        seen = fired(seen, which)
-    return failed(seen, which) if seen.events[which] is E.IN_PROGRESS else seen
+        seen = fire_event(seen, which)
+    return fail_event(seen, which) if seen.events[which] is E.IN_PROGRESS else seen
 
 
-def _event(seen: LeaseSeen, which: EventType, event: str, actor: Actor) -> LeaseSeen:
+def _move_event(seen: LeaseSeen, which: EventType, event: str, actor: Actor) -> LeaseSeen:
     move = decide(EVENT, seen.events[which], event, actor)
     if not isinstance(move, Move):
         raise PartRefused(which, move)
     moved = replace(seen, events={**seen.events, which: cast("EventState", move.target)})
-    return noted(moved, Moved(which, event, str(actor), _way(move)))
+    return record_move(moved, PartMove(which, event, str(actor), _describe_move(move)))
 
 
 # --- reservations ----------------------------------------------------------------------------------------------------
 
 
-def started(seen: LeaseSeen, reservation: str) -> LeaseSeen:
+def start_reservation(seen: LeaseSeen, reservation: str) -> LeaseSeen:
     """A reservation's resources were handed over."""
-    return _reservation(seen, reservation, "start", R.ACTIVE)
+    return _move_reservation(seen, reservation, "start", R.ACTIVE)
 
 
-def broken(seen: LeaseSeen, reservation: str, error: str) -> LeaseSeen:
+def fail_reservation(seen: LeaseSeen, reservation: str, error: str) -> LeaseSeen:
     """A reservation's resources have failed."""
-    moved = _reservation(seen, reservation, "fail", R.ERROR, f": {error}")
-    return with_reservation(moved, reservation, error=error)
+    moved = _move_reservation(seen, reservation, "fail", R.ERROR, f": {error}")
+    return update_reservation(moved, reservation, error=error)
 
 
-def released(seen: LeaseSeen, reservation: str) -> LeaseSeen:
+def release_reservation(seen: LeaseSeen, reservation: str) -> LeaseSeen:
     """A reservation's resources were taken back, and nothing is booked for it any more."""
-    moved = _reservation(seen, reservation, "release", R.DELETED)
-    return with_reservation(
+    moved = _move_reservation(seen, reservation, "release", R.DELETED)
+    return update_reservation(
         moved, reservation, hosts={}, proposed=None, lost=(), missing_resources=False, resources_changed=False
     )
 
 
-def with_reservation(seen: LeaseSeen, reservation: str, **changes: object) -> LeaseSeen:
+def update_reservation(seen: LeaseSeen, reservation: str, **changes: object) -> LeaseSeen:
     """Say something else about a reservation than its status."""
     changed = replace(seen.reservations[reservation], **changes)
     return replace(seen, reservations={**seen.reservations, reservation: changed})
 
 
-def rehoused(seen: LeaseSeen, reservation: str, event: str, after: ReservationSeen) -> LeaseSeen:
+def reassign_hosts(seen: LeaseSeen, reservation: str, event: str, after: ReservationSeen) -> LeaseSeen:
     """A reservation has other hosts than before, or says something else about them."""
     why = _difference(seen.reservations[reservation], after)
     moved = replace(seen, reservations={**seen.reservations, reservation: after})
-    return noted(moved, Moved(reservation, event, str(CONTROLLER), why)) if why else moved
+    return record_move(moved, PartMove(reservation, event, str(CONTROLLER), why)) if why else moved
 
 
 def _difference(before: ReservationSeen, after: ReservationSeen) -> str:
@@ -136,21 +136,23 @@ def _difference(before: ReservationSeen, after: ReservationSeen) -> str:
     return ", ".join(told)
 
 
-def noted(seen: LeaseSeen, moved: Moved) -> LeaseSeen:
+def record_move(seen: LeaseSeen, moved: PartMove) -> LeaseSeen:
     """Note what the journal is to be told of."""
     return replace(seen, moves=(*seen.moves, moved))
 
 
-def _way(move: Move) -> str:
+def _describe_move(move: Move) -> str:
     return f"from {move.source} to {move.target}"
 
 
-def _reservation(seen: LeaseSeen, reservation: str, event: str, goal: ReservationState, why: str = "") -> LeaseSeen:
+def _move_reservation(
+    seen: LeaseSeen, reservation: str, event: str, goal: ReservationState, why: str = ""
+) -> LeaseSeen:
     found = seen.reservations[reservation]
     if found.status is goal:
         return seen
     move = decide(RESERVATION, found.status, event, CONTROLLER)
     if not isinstance(move, Move):
         raise PartRefused(f"reservation {reservation}", move)
-    moved = with_reservation(seen, reservation, status=move.target)
-    return noted(moved, Moved(reservation, event, str(CONTROLLER), f"{_way(move)}{why}"))
+    moved = update_reservation(seen, reservation, status=move.target)
+    return record_move(moved, PartMove(reservation, event, str(CONTROLLER), f"{_describe_move(move)}{why}"))

@@ -5,17 +5,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stateward.domains.leases.errors import Rejected
+from stateward.domains.leases.errors import BlazarBadInput
 from stateward.domains.leases.lifecycle import EventState, LeaseState
 from stateward.domains.leases.model import EventType, Lease, LeaseSpec, ReservationSpec, status_of
-from stateward.domains.leases.resources import Resources
+from stateward.domains.leases.resources import ResourcePlugins
 from stateward.domains.leases.wire_values import NOW, read_time
 from stateward.errors import BadInput
 from stateward.naming import check_text
 
 Given = Mapping[str, Any]
 
-LATE = 60.0
+START_GRACE_S = 60.0
 """How many seconds ago a start may be that counts as now: clients say times to the minute."""
 
 STARTS_IN_THE_PAST = "Start date must be later than current date"
@@ -25,28 +25,32 @@ HAS_STARTED = "Cannot modify the start date of already started leases"
 ONLY_THE_NAME = "Terminated leases can only be renamed"
 """The sentences by which clients know what is wrong with a date."""
 
-MOST_RESERVATIONS = 100
-LONGEST_NAME = 255
+MAX_RESERVATIONS = 100
+MAX_NAME_LENGTH = 255
 
 
-def new_spec(given: Given, resources: Resources, new_id: Callable[[], str], now: float, before_end: float) -> LeaseSpec:
+def read_new_spec(
+    given: Given, resources: ResourcePlugins, new_id: Callable[[], str], now: float, before_end: float
+) -> LeaseSpec:
     """Read what a lease is to be."""
     start = read_time("start_date", given.get("start_date", "now"), now)
-    if start < now - LATE:
-        raise Rejected(STARTS_IN_THE_PAST, "start_date", given.get("start_date"), "now or later")
+    if start < now - START_GRACE_S:
+        raise BlazarBadInput(STARTS_IN_THE_PAST, "start_date", given.get("start_date"), "now or later")
     start = max(start, now)
     end = _end(given.get("end_date"), start, now, ENDS_BEFORE_START)
-    wishes = _list("reservations", given.get("reservations"))
+    items = _list("reservations", given.get("reservations"))
     return LeaseSpec(
         name=_name(given.get("name")),
         start=start,
         end=end,
-        before_end=_before_end(_told(given), start, end, now, before_end),
-        reservations=tuple(_reservation(one, resources, new_id()) for one in wishes),
+        before_end=_before_end(_warning_time(given), start, end, now, before_end),
+        reservations=tuple(_reservation(one, resources, new_id()) for one in items),
     )
 
 
-def changed_spec(lease: Lease, given: Given, resources: Resources, now: float, before_end: float) -> LeaseSpec:
+def read_changed_spec(
+    lease: Lease, given: Given, resources: ResourcePlugins, now: float, before_end: float
+) -> LeaseSpec:
     """Read what a lease is to become; whatever may not change any more is refused."""
     unknown = set(given) - {"name", "start_date", "end_date", "before_end_date", "reservations"}
     if unknown:
@@ -59,12 +63,12 @@ def changed_spec(lease: Lease, given: Given, resources: Resources, now: float, b
     end = spec.end if given.get("end_date") is None else _changed_end(lease, given["end_date"], start, now)
     told = given.get("before_end_date")
     moved = told is not None or (start, end) != (spec.start, spec.end)
-    warned = _before_end(told, start, end, now, _warning(spec, before_end)) if moved else spec.before_end
+    warned = _before_end(told, start, end, now, _warning_lead(spec, before_end)) if moved else spec.before_end
     reservations = _changed_reservations(spec, _list("reservations", given.get("reservations")), resources)
     after = replace(spec, name=name, start=start, end=end, before_end=warned, reservations=reservations)
     if over and replace(after, name=spec.name) != spec:
         allowed = "one that is not over yet: of this one only the name can change"
-        raise Rejected(ONLY_THE_NAME, "lease", lease.object.id, allowed, state=lease.object.state)
+        raise BlazarBadInput(ONLY_THE_NAME, "lease", lease.object.id, allowed, state=lease.object.state)
     return after
 
 
@@ -74,29 +78,33 @@ def _changed_start(lease: Lease, given: Given, now: float, *, started: bool) -> 
     if start == lease.spec.start:
         return start
     if started:
-        raise Rejected(HAS_STARTED, "start_date", asked, "what can change after the start", state=lease.object.state)
-    if start < now - LATE:
-        raise Rejected(STARTS_IN_THE_PAST, "start_date", asked, "now or later", state=lease.object.state)
+        raise BlazarBadInput(
+            HAS_STARTED, "start_date", asked, "what can change after the start", state=lease.object.state
+        )
+    if start < now - START_GRACE_S:
+        raise BlazarBadInput(STARTS_IN_THE_PAST, "start_date", asked, "now or later", state=lease.object.state)
     return max(start, now)
 
 
 def _changed_end(lease: Lease, given: object, start: float, now: float) -> float:
     """Read an end; a lease that has not started cannot end now, because its resources were never handed over."""
     state = status_of(lease.object)
-    if given == NOW and state is LeaseState.PENDING and now < start - LATE:
+    if given == NOW and state is LeaseState.PENDING and now < start - START_GRACE_S:
         allowed = "a time after the start: the lease is PENDING, so delete it, or change start_date with it"
-        raise Rejected(
+        raise BlazarBadInput(
             f"{ENDS_TOO_EARLY}. A lease that has not started is deleted", "end_date", given, allowed, state=state
         )
     return _end(given, start, now, ENDS_TOO_EARLY, state)
 
 
-def _warning(spec: LeaseSpec, default: float) -> float:
+def _warning_lead(spec: LeaseSpec, default: float) -> float:
     """Return how many seconds before the end the owner was told so far."""
     return default if spec.before_end is None else spec.end - spec.before_end
 
 
-def _changed_reservations(spec: LeaseSpec, given: Sequence[Any], resources: Resources) -> tuple[ReservationSpec, ...]:
+def _changed_reservations(
+    spec: LeaseSpec, given: Sequence[Any], resources: ResourcePlugins
+) -> tuple[ReservationSpec, ...]:
     changes: dict[str, Given] = {}
     for one in given:
         id_ = one.get("id") if isinstance(one, dict) else None
@@ -106,13 +114,13 @@ def _changed_reservations(spec: LeaseSpec, given: Sequence[Any], resources: Reso
     return tuple(_changed(one, changes[one.id], resources) if one.id in changes else one for one in spec.reservations)
 
 
-def _changed(spec: ReservationSpec, given: Given, resources: Resources) -> ReservationSpec:
+def _changed(spec: ReservationSpec, given: Given, resources: ResourcePlugins) -> ReservationSpec:
     if given.get("resource_type", spec.resource_type) != spec.resource_type:
         raise BadInput("resource_type", given["resource_type"], f"what it was: {spec.resource_type}")
     return replace(spec, details=resources[spec.resource_type].read(given, spec.details))
 
 
-def _reservation(given: object, resources: Resources, id_: str) -> ReservationSpec:
+def _reservation(given: object, resources: ResourcePlugins, id_: str) -> ReservationSpec:
     if not isinstance(given, dict):
         raise BadInput("reservations", given, "a list of objects")
     resource = resources.named(given.get("resource_type"))
@@ -122,26 +130,26 @@ def _reservation(given: object, resources: Resources, id_: str) -> ReservationSp
 def _list(field: str, given: object) -> Sequence[Any]:
     if given is None:
         return ()
-    if not isinstance(given, list) or len(given) > MOST_RESERVATIONS:
-        raise BadInput(field, given, f"a list of at most {MOST_RESERVATIONS} objects")
+    if not isinstance(given, list) or len(given) > MAX_RESERVATIONS:
+        raise BadInput(field, given, f"a list of at most {MAX_RESERVATIONS} objects")
     return given
 
 
 def _name(given: object) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise BadInput("name", given, f"a name of 1 to {LONGEST_NAME} characters")
-    return check_text("name", given, 1, LONGEST_NAME)
+        raise BadInput("name", given, f"a name of 1 to {MAX_NAME_LENGTH} characters")
+    return check_text("name", given, 1, MAX_NAME_LENGTH)
 
 
 def _end(given: object, start: float, now: float, sentence: str, state: str | None = None) -> float:
     """Read an end; it may be now, and it may be the start, but not before."""
     end = read_time("end_date", given, now)
-    if end < start - LATE or end < now - LATE:
-        raise Rejected(sentence, "end_date", given, "a time after the start, and not in the past", state=state)
+    if end < start - START_GRACE_S or end < now - START_GRACE_S:
+        raise BlazarBadInput(sentence, "end_date", given, "a time after the start, and not in the past", state=state)
     return max(end, start)
 
 
-def _told(given: Given) -> object:
+def _warning_time(given: Given) -> object:
     """Return when the owner is to be told, by the field or by an event of that type; there are no others to be had."""
     events = _list("events", given.get("events"))
     for one in events:
@@ -157,6 +165,6 @@ def _before_end(given: object, start: float, end: float, now: float, default: fl
     if given in (None, ""):
         return max(start, end - default) if default > 0 else None
     time = read_time("before_end_date", given, now)
-    if time > end or time < start - LATE:
+    if time > end or time < start - START_GRACE_S:
         raise BadInput("before_end_date", given, "a time between the start and the end")
     return max(time, start)

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from stateward.domains.leases.lifecycle import EventState, LeaseState, ReservationState
 from stateward.store.records import Key, Object
 
-SHORTEST = 60.0
+MIN_BOOKING_S = 60.0
 """How many seconds a host is booked for at least: the clients' clock has minutes only."""
 
 
@@ -91,7 +91,7 @@ class ReservationSeen(Struct, frozen=True, omit_defaults=True):
         return frozenset({*self.hosts, *(self.proposed or ())})
 
 
-class Moved(Struct, frozen=True, array_like=True):
+class PartMove(Struct, frozen=True, array_like=True):
     """Something that has happened to a reservation (by its id) or an event (by its type), and why."""
 
     part: str
@@ -109,7 +109,7 @@ class LeaseSeen(Struct, frozen=True, omit_defaults=True):
 
     reservations: dict[str, ReservationSeen]
     events: dict[EventType, EventState]
-    moves: tuple[Moved, ...] = ()
+    moves: tuple[PartMove, ...] = ()
     notified: bool = False
 
     @property
@@ -155,7 +155,7 @@ class Booking(Struct, frozen=True, array_like=True):
     @property
     def until(self) -> float:
         """The end of the time that it takes."""
-        return max(self.end, self.start + SHORTEST)
+        return max(self.end, self.start + MIN_BOOKING_S)
 
 
 class Holding(Struct, frozen=True, array_like=True):
@@ -196,7 +196,7 @@ class HostSeen(Struct, frozen=True, omit_defaults=True):
     missed: tuple[str, ...] = ()
 
 
-class Host(Struct, frozen=True):
+class LeaseHost(Struct, frozen=True):
     """A host: its object, read."""
 
     object: Object
@@ -220,14 +220,14 @@ _LEASE_SPEC, _LEASE_SEEN = msgspec.json.Decoder(LeaseSpec), msgspec.json.Decoder
 _HOST_SPEC, _HOST_SEEN = msgspec.json.Decoder(HostSpec), msgspec.json.Decoder(HostSeen)
 
 
-def lease_of(found: Object) -> Lease:
+def read_lease(found: Object) -> Lease:
     """Read a lease."""
     return Lease(found, _LEASE_SPEC.decode(found.spec), read_lease_seen(found.seen))
 
 
-def host_of(found: Object) -> Host:
+def read_host(found: Object) -> LeaseHost:
     """Read a host."""
-    return Host(found, _HOST_SPEC.decode(found.spec), _HOST_SEEN.decode(found.seen))
+    return LeaseHost(found, _HOST_SPEC.decode(found.spec), _HOST_SEEN.decode(found.seen))
 
 
 _STATUSES = {one.word: one for one in LeaseState}
@@ -238,7 +238,7 @@ def status_of(found: Object) -> LeaseState:
     return _STATUSES[found.state]
 
 
-def status_named(word: str) -> LeaseState:
+def status_from_word(word: str) -> LeaseState:
     """Return the status that a word stands for."""
     return _STATUSES[word]
 
@@ -253,7 +253,7 @@ def read_lease_seen(text: str) -> LeaseSeen:
     return _LEASE_SEEN.decode(text) if text != "{}" else LeaseSeen({}, {})
 
 
-def written(record: Struct) -> str:
+def to_json(record: Struct) -> str:
     """Write a record down."""
     return msgspec.json.encode(record).decode()
 

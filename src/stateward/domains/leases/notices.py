@@ -14,10 +14,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.leases.context import Workshop
-from stateward.domains.leases.errors import Undelivered
+from stateward.domains.leases.context import LeaseContext
+from stateward.domains.leases.errors import NoticeUndelivered
 from stateward.domains.leases.lifecycle import NOTICE, EventState, LeaseState, NoticeState
-from stateward.domains.leases.model import EventType, Host, Lease, LeaseSeen, host_key, host_of, lease_of, written
+from stateward.domains.leases.model import (
+    EventType,
+    Lease,
+    LeaseHost,
+    LeaseSeen,
+    host_key,
+    read_host,
+    read_lease,
+    to_json,
+)
 from stateward.engine import Job, Temporary
 from stateward.engine.transitions import journal
 from stateward.engine.unit_of_work import UnitOfWork
@@ -48,7 +57,7 @@ def queue_notice(uow: UnitOfWork, found: Object, seen: LeaseSeen, status: LeaseS
     if seen.notified or not seen.events or seen.events[EventType.END] is EventState.DONE:
         return seen
     key = notice_key(found.ns, found.id)
-    lease = replace(found, state=status.word, seen=written(replace(seen, moves=())))
+    lease = replace(found, state=status.word, seen=to_json(replace(seen, moves=())))
     notice = Object(
         ns=key.ns,
         id=key.id,
@@ -60,7 +69,7 @@ def queue_notice(uow: UnitOfWork, found: Object, seen: LeaseSeen, status: LeaseS
         op=None,
         queue=key.id,
         parent=None,
-        spec=written(Notice(lease)),
+        spec=to_json(Notice(lease)),
         labels=msgspec.json.encode({"lease": found.id}).decode(),
         error=None,
         created=uow.now,
@@ -76,19 +85,19 @@ def pause_after(attempt: int) -> float:
     return min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 30), LONGEST_PAUSE_S)
 
 
-async def deliver(shop: Workshop, job: Job) -> None:
+async def deliver(shop: LeaseContext, job: Job) -> None:
     """Tell the policies that a lease is over; what is not taken is tried again later."""
-    lease = lease_of(msgspec.json.decode(job.claim.object.spec, type=Notice).lease)
+    lease = read_lease(msgspec.json.decode(job.claim.object.spec, type=Notice).lease)
     try:
         await shop.filters.ended(lease, await _hosts_of(shop, lease))
-    except Undelivered as error:
+    except NoticeUndelivered as error:
         pause = pause_after(job.attempt)
         log.warning("notice of lease %s is not delivered, next attempt in %g s: %s", lease.object.id, pause, error)
         raise Temporary(str(error), after=pause) from error
 
 
-async def _hosts_of(shop: Workshop, lease: Lease) -> dict[str, Host]:
+async def _hosts_of(shop: LeaseContext, lease: Lease) -> dict[str, LeaseHost]:
     """Return the hosts that a lease had, as far as they are still known."""
     keys = {name: host_key(lease.object.ns, name) for name in lease.seen.booked}
     found = await shop.engine.store.reader.objects(keys.values())
-    return {name: host_of(found[key]) for name, key in keys.items() if key in found}
+    return {name: read_host(found[key]) for name, key in keys.items() if key in found}

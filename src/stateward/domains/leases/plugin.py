@@ -5,23 +5,29 @@ from uuid import uuid4
 
 from stateward.domains.leases import handlers, host_replacement, update
 from stateward.domains.leases.api import routes
-from stateward.domains.leases.booking_writer import HostBooks
-from stateward.domains.leases.context import Workshop
+from stateward.domains.leases.booking_writer import BookingWriter
+from stateward.domains.leases.context import LeaseContext
 from stateward.domains.leases.demo import run_demo
-from stateward.domains.leases.end_hooks import come_to_rest
+from stateward.domains.leases.end_hooks import on_lease_end
 from stateward.domains.leases.guards import LeaseGuard, host_guard
-from stateward.domains.leases.host_service import Hosts
+from stateward.domains.leases.host_service import HostService
 from stateward.domains.leases.lifecycle import EVENT, HOST, LEASE, NOTICE, PROPERTY, RESERVATION
 from stateward.domains.leases.notices import deliver
-from stateward.domains.leases.policy import filters_of
-from stateward.domains.leases.pool_cache import Pools
-from stateward.domains.leases.resources import Instances, Mcis, PhysicalHosts, Resource, Resources
-from stateward.domains.leases.service import Leases
+from stateward.domains.leases.policy import create_filters
+from stateward.domains.leases.pool_cache import PoolCache
+from stateward.domains.leases.resources import (
+    LeasedMcis,
+    PhysicalHosts,
+    ResourcePlugin,
+    ResourcePlugins,
+    VirtualInstances,
+)
+from stateward.domains.leases.service import LeaseService
 from stateward.domains.leases.settings import Settings
 from stateward.domains.plugin import DomainPlugin, ProcessContext
 from stateward.engine import Engine, Handler, Job, Kind, Temporary
 
-Work = Callable[[Workshop, Job], Awaitable[object]]
+Work = Callable[[LeaseContext, Job], Awaitable[object]]
 
 WORK: dict[str, Work] = {
     "create": handlers.create,
@@ -41,19 +47,19 @@ class LeasesPlugin(DomainPlugin):
         self,
         context: ProcessContext,
         settings: Settings | None = None,
-        more: Sequence[Resource] = (),
+        more: Sequence[ResourcePlugin] = (),
         new_id: Callable[[], str] = lambda: str(uuid4()),
     ) -> None:
         self._context = context
         self._new_id = new_id
         self._settings = settings or Settings()
-        self._resources = Resources([PhysicalHosts(), Instances(), Mcis(context.templates), *more])
-        self._shop: Workshop | None = None
+        self._resources = ResourcePlugins([PhysicalHosts(), VirtualInstances(), LeasedMcis(context.templates), *more])
+        self._shop: LeaseContext | None = None
         guard = LeaseGuard(self._resources, notifies=bool(self._settings.check_url))
         handlers = {name: Handler(self._handler(work)) for name, work in WORK.items()}
         kinds = [
             Kind(
-                LEASE, handlers, guard=guard, lock_set=guard.company, on_end=come_to_rest, cancels=False, general=True
+                LEASE, handlers, guard=guard, lock_set=guard.company, on_end=on_lease_end, cancels=False, general=True
             ),
             Kind(RESERVATION),
             Kind(EVENT),
@@ -65,23 +71,23 @@ class LeasesPlugin(DomainPlugin):
 
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""
-        self._shop = Workshop(
+        self._shop = LeaseContext(
             engine,
-            HostBooks(engine.store, self._context.random),
-            Pools(engine.store.reader),
+            BookingWriter(engine.store, self._context.random),
+            PoolCache(engine.store.reader),
             self._resources,
-            filters_of(self._settings),
+            create_filters(self._settings),
         )
 
     @property
-    def leases(self) -> Leases:
+    def leases(self) -> LeaseService:
         """The service for leases."""
-        return Leases(_there(self._shop), self._settings.before_end, self._new_id)
+        return LeaseService(_there(self._shop), self._settings.before_end, self._new_id)
 
     @property
-    def hosts(self) -> Hosts:
+    def hosts(self) -> HostService:
         """The service for hosts."""
-        return Hosts(_there(self._shop).engine, self._settings.cleaning)
+        return HostService(_there(self._shop).engine, self._settings.cleaning)
 
     def _handler(self, work: Work) -> Callable[[Job], Awaitable[object]]:
         async def run(job: Job) -> object:
@@ -99,7 +105,7 @@ def create_plugin(context: ProcessContext) -> LeasesPlugin:
     return LeasesPlugin(context, context.settings.get(PREFIX))
 
 
-def _there(shop: Workshop | None) -> Workshop:
+def _there(shop: LeaseContext | None) -> LeaseContext:
     if shop is None:
         raise Temporary("the engine is not known yet", after=0.1)
     return shop

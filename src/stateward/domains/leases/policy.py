@@ -9,46 +9,46 @@ from typing import Protocol
 
 import httpx
 
-from stateward.domains.leases.enforcement import Body, Question, ending_body, question_body
-from stateward.domains.leases.errors import NotAllowed, Undelivered
-from stateward.domains.leases.model import Host, Lease
+from stateward.domains.leases.enforcement import Body, PolicyQuestion, ending_body, question_body
+from stateward.domains.leases.errors import DeniedByPolicy, NoticeUndelivered
+from stateward.domains.leases.model import Lease, LeaseHost
 from stateward.domains.leases.settings import Settings
 
-LONGEST_MESSAGE = 500
+MAX_MESSAGE_LENGTH = 500
 """How much of a service's own words is passed on to a caller."""
 
 
-class Filter(Protocol):
+class PolicyFilter(Protocol):
     """A policy; one that `looks_at_hosts` wants to know which hosts a lease would get."""
 
     looks_at_hosts: bool
 
-    async def check(self, question: Question) -> None:
+    async def check(self, question: PolicyQuestion) -> None:
         """Deny a lease that is to be made, or changed from what it was before."""
 
-    async def ended(self, lease: Lease, hosts: Mapping[str, Host]) -> None:
+    async def ended(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Be told that a lease is over; raises Undelivered if that has to be told again."""
 
 
-class Filters:
+class PolicyFilters:
     """All policies together."""
 
-    def __init__(self, filters: Sequence[Filter] = ()) -> None:
+    def __init__(self, filters: Sequence[PolicyFilter] = ()) -> None:
         self._filters = filters
         self.looks_at_hosts = any(one.looks_at_hosts for one in filters)
 
-    async def check(self, question: Question) -> None:
+    async def check(self, question: PolicyQuestion) -> None:
         """Deny what one of them denies."""
         for one in self._filters:
             await one.check(question)
 
-    async def ended(self, lease: Lease, hosts: Mapping[str, Host]) -> None:
+    async def ended(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Tell all of them that a lease is over."""
         for one in self._filters:
             await one.ended(lease, hosts)
 
 
-class MaxDuration:
+class MaxLeaseDurationFilter:
     """No lease may be longer than so many seconds, except those of some projects."""
 
     looks_at_hosts = False
@@ -57,19 +57,21 @@ class MaxDuration:
         self._seconds = seconds
         self._exempt = frozenset(exempt)
 
-    async def check(self, question: Question) -> None:
+    async def check(self, question: PolicyQuestion) -> None:
         """Deny a lease that is too long; one that was before may stay, but not grow."""
         spec, before = question.wanted, None if question.current is None else question.current.spec
         lasts = spec.end - spec.start
         grows = before is None or lasts > before.end - before.start
         if spec.project not in self._exempt and lasts > self._seconds and grows:
-            raise NotAllowed("max duration", f"a lease may last {self._seconds:g} s, and this one lasts {lasts:g} s")
+            raise DeniedByPolicy(
+                "max duration", f"a lease may last {self._seconds:g} s, and this one lasts {lasts:g} s"
+            )
 
-    async def ended(self, lease: Lease, hosts: Mapping[str, Host]) -> None:
+    async def ended(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Do nothing."""
 
 
-class ExternalCheck:
+class ExternalServiceFilter:
     """Asks a service: POST to /check-create or /check-update allows with 2xx, denies with anything else."""
 
     looks_at_hosts = True
@@ -79,39 +81,39 @@ class ExternalCheck:
         self._timeout = timeout
         self._headers = {"X-Auth-Token": token} if token else {}
 
-    async def check(self, question: Question) -> None:
+    async def check(self, question: PolicyQuestion) -> None:
         """Ask whether a lease is allowed."""
         path = "check-create" if question.current is None else "check-update"
         try:
             answer = await self._post(path, question_body(question))
         except httpx.HTTPError as error:
-            raise NotAllowed("external check", f"no answer: {_reason(error)}") from error
+            raise DeniedByPolicy("external check", f"no answer: {_reason(error)}") from error
         if not answer.is_success:
-            raise NotAllowed("external check", _message(answer))
+            raise DeniedByPolicy("external check", _message(answer))
 
-    async def ended(self, lease: Lease, hosts: Mapping[str, Host]) -> None:
+    async def ended(self, lease: Lease, hosts: Mapping[str, LeaseHost]) -> None:
         """Tell that a lease is over; only an answer of 2xx says that it was taken."""
         try:
             answer = await self._post("on-end", ending_body(lease, hosts))
         except httpx.HTTPError as error:
-            raise Undelivered(f"no answer: {_reason(error)}") from error
+            raise NoticeUndelivered(f"no answer: {_reason(error)}") from error
         if not answer.is_success:
-            raise Undelivered(f"the answer to on-end was {answer.status_code}")
+            raise NoticeUndelivered(f"the answer to on-end was {answer.status_code}")
 
     async def _post(self, what: str, body: Body) -> httpx.Response:
         async with httpx.AsyncClient(timeout=self._timeout, headers=self._headers) as client:
             return await client.post(f"{self._url}/{what}", json=body)
 
 
-def filters_of(settings: Settings) -> Filters:
+def create_filters(settings: Settings) -> PolicyFilters:
     """Return the policies that are set."""
-    found: list[Filter] = []
+    found: list[PolicyFilter] = []
     if settings.max_duration > 0:
         exempt = [one.strip() for one in settings.max_duration_exempt.split(",") if one.strip()]
-        found.append(MaxDuration(settings.max_duration, exempt))
+        found.append(MaxLeaseDurationFilter(settings.max_duration, exempt))
     if settings.check_url:
-        found.append(ExternalCheck(settings.check_url, settings.check_timeout, settings.check_token))
-    return Filters(found)
+        found.append(ExternalServiceFilter(settings.check_url, settings.check_timeout, settings.check_token))
+    return PolicyFilters(found)
 
 
 def _reason(error: httpx.HTTPError) -> str:
@@ -120,6 +122,6 @@ def _reason(error: httpx.HTTPError) -> str:
 
 def _message(answer: httpx.Response) -> str:
     try:
-        return str(answer.json()["message"])[:LONGEST_MESSAGE]
+        return str(answer.json()["message"])[:MAX_MESSAGE_LENGTH]
     except (ValueError, KeyError, TypeError):
         return f"the answer was {answer.status_code}"

@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from stateward.domains.leases.host_pool import Pool
+from stateward.domains.leases.host_pool import HostPool
 from stateward.domains.leases.lifecycle import HOST
-from stateward.domains.leases.model import host_key, host_of
+from stateward.domains.leases.model import host_key, read_host
 from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.troubles import FaultIsolation
 from stateward.store.filters import JournalFilter, Page, Selector
@@ -15,24 +15,24 @@ from stateward.store.records import Key, Object
 
 log = logging.getLogger("stateward.leases")
 
-PAGE = 1000
-LONG = 1800.0
+PAGE_SIZE = 1000
+RELOAD_AFTER_S = 1800.0
 """After how many seconds without a look something of what followed may have been pruned."""
 
 
-class Pools:
+class PoolCache:
     """The pools of all namespaces that were asked for."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._faults = FaultIsolation(log)
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, HostPool] = {}
         self._line = 0  # the last line of the journal that was taken over
         self._looked = 0.0
         self._turn = asyncio.Lock()
         self._next: asyncio.Future[None] | None = None
 
-    async def of(self, ns: str) -> Pool:
+    async def of(self, ns: str) -> HostPool:
         """Return the pool of a namespace as it is now."""
         if ns not in self._pools:
             async with self._turn:
@@ -47,13 +47,13 @@ class Pools:
         """Look at hosts anew that are not what they were thought to be."""
         await self._reread({host_key(ns, name) for name in names})
 
-    async def _load(self, ns: str) -> Pool:
-        pool, after = Pool(), None
+    async def _load(self, ns: str) -> HostPool:
+        pool, after = HostPool(), None
         while True:
-            found = await self._reader.list_objects(Selector(ns, kind=HOST.kind), Page(after, PAGE))
+            found = await self._reader.list_objects(Selector(ns, kind=HOST.kind), Page(after, PAGE_SIZE))
             for one in found:
                 self._put(pool, one)
-            if len(found) < PAGE:
+            if len(found) < PAGE_SIZE:
                 return pool
             after = found[-1].id
 
@@ -76,17 +76,17 @@ class Pools:
             return
         await self._begin_anew_if_pruned()
         while True:
-            lines = await self._reader.journal(self._line, PAGE, JournalFilter(kind=HOST.kind))
+            lines = await self._reader.journal(self._line, PAGE_SIZE, JournalFilter(kind=HOST.kind))
             await self._reread({Key(line.ns, line.object) for line in lines if line.ns in self._pools})
             if lines:
                 self._line = lines[-1].seq
-            if len(lines) < PAGE:
+            if len(lines) < PAGE_SIZE:
                 return
 
     async def _begin_anew_if_pruned(self) -> None:
         """Load the pools again if nobody asked for so long that the removal of a host may have left no trace."""
         now = asyncio.get_running_loop().time()
-        long_ago, self._looked = now - self._looked > LONG, now
+        long_ago, self._looked = now - self._looked > RELOAD_AFTER_S, now
         if long_ago and self._line < (await horizon(self._reader)).seq:
             self._line = await self._reader.last_journal_seq()
             for ns in list(self._pools):
@@ -98,7 +98,7 @@ class Pools:
             if found is not None and key.ns in self._pools:
                 self._put(self._pools[key.ns], found)
 
-    def _put(self, pool: Pool, found: Object) -> None:
+    def _put(self, pool: HostPool, found: Object) -> None:
         """Put a host into a pool; one whose record cannot be read is not offered, and the others are."""
         with self._faults.isolate(f"reading of host {found.id} in {found.ns}"):
-            pool.put(host_of(found))
+            pool.put(read_host(found))

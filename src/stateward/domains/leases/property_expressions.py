@@ -13,7 +13,7 @@ import msgspec
 from stateward.domains.leases.wire_values import parse_decimal
 from stateward.errors import BadInput
 
-Test = Callable[[Mapping[str, str]], bool]
+HostTest = Callable[[Mapping[str, str]], bool]
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -24,39 +24,39 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-JOINTS: dict[str, Callable[..., bool]] = {"and": all, "or": any}
-DEEPEST = 20
+CONNECTIVES: dict[str, Callable[..., bool]] = {"and": all, "or": any}
+MAX_DEPTH = 20
 ALLOWED = 'an expression such as [">=", "$vcpus", "4"], or several in ["and", ...] or ["or", ...]'
 
 
-def everything(_properties: Mapping[str, str]) -> bool:
+def match_all(_properties: Mapping[str, str]) -> bool:
     """Will do with any host."""
     return True
 
 
-def read(field: str, text: str) -> Test:
+def parse_expression(field: str, text: str) -> HostTest:
     """Read an expression; an empty one will do with any host."""
     if not text:
-        return everything
+        return match_all
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         raise BadInput(field, text, ALLOWED) from None
-    return everything if found in ("", []) else _test(field, found, DEEPEST)
+    return match_all if found in ("", []) else _test(field, found, MAX_DEPTH)
 
 
-def _test(field: str, found: object, depth: int) -> Test:
+def _test(field: str, found: object, depth: int) -> HostTest:
     match found:
-        case [str(joint), *rest] if joint in JOINTS and rest and depth:
+        case [str(joint), *rest] if joint in CONNECTIVES and rest and depth:
             tests = [_test(field, one, depth - 1) for one in rest]
-            return lambda properties: JOINTS[joint](test(properties) for test in tests)
+            return lambda properties: CONNECTIVES[joint](test(properties) for test in tests)
         case [str(sign), str(name), str() | int() | float() as value] if sign in COMPARISONS and name[:1] == "$":
             return _comparison(sign, name[1:], str(value))
         case _:
             raise BadInput(field, found, ALLOWED)
 
 
-def _comparison(sign: str, name: str, value: str) -> Test:
+def _comparison(sign: str, name: str, value: str) -> HostTest:
     compare, number = COMPARISONS[sign], parse_decimal(value)
 
     def test(properties: Mapping[str, str]) -> bool:

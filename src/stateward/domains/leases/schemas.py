@@ -8,14 +8,14 @@ from stateward.domains.leases.lifecycle import EventState
 from stateward.domains.leases.model import (
     SIZES,
     EventType,
-    Host,
     Lease,
+    LeaseHost,
     Property,
     ReservationSeen,
     ReservationSpec,
     event_id,
 )
-from stateward.domains.leases.wire_values import told_time
+from stateward.domains.leases.wire_values import format_time
 
 
 class NewLease(Struct, frozen=True):
@@ -125,14 +125,14 @@ def lease_view(lease: Lease) -> dict[str, Any]:
         "status": found.state,
         "status_reason": found.error,
         "degraded": seen.degraded,
-        "start_date": told_time(spec.start),
-        "end_date": told_time(spec.end),
-        "before_end_date": told_time(spec.before_end),
+        "start_date": format_time(spec.start),
+        "end_date": format_time(spec.end),
+        "before_end_date": format_time(spec.before_end),
         "user_id": spec.user,
         "project_id": spec.project,
         "trust_id": None,
-        "created_at": told_time(found.created),
-        "updated_at": told_time(found.since),
+        "created_at": format_time(found.created),
+        "updated_at": format_time(found.since),
         "reservations": [reservation_view(lease, one, mine) for one, mine in lease.reservations()],
         "events": [
             event_view(lease, event, status) for event, status in seen.events.items() if spec.time_of(event) is not None
@@ -152,8 +152,8 @@ def reservation_view(lease: Lease, spec: ReservationSpec, seen: ReservationSeen)
         "resources_changed": seen.resources_changed,
         "hosts": sorted(seen.hosts),
         "error": seen.error,
-        "created_at": told_time(lease.object.created),
-        "updated_at": told_time(lease.object.since),
+        "created_at": format_time(lease.object.created),
+        "updated_at": format_time(lease.object.since),
     }
 
 
@@ -164,13 +164,13 @@ def event_view(lease: Lease, event: EventType, status: EventState) -> dict[str, 
         "lease_id": lease.object.id,
         "event_type": event,
         "status": status,
-        "time": told_time(lease.spec.time_of(event)),
-        "created_at": told_time(lease.object.created),
-        "updated_at": told_time(lease.object.since),
+        "time": format_time(lease.spec.time_of(event)),
+        "created_at": format_time(lease.object.created),
+        "updated_at": format_time(lease.object.since),
     }
 
 
-def host_view(host: Host) -> dict[str, Any]:
+def host_view(host: LeaseHost) -> dict[str, Any]:
     """Return a host as clients read it: its properties among its own fields."""
     size = dict(zip(SIZES, (host.spec.size.vcpus, host.spec.size.memory_mb, host.spec.size.disk_gb), strict=True))
     return host.spec.properties | {
@@ -183,13 +183,13 @@ def host_view(host: Host) -> dict[str, Any]:
         "status": host.object.state,
         "reservable": host.spec.reservable,
         "trust_id": None,
-        "created_at": told_time(host.object.created),
-        "updated_at": told_time(host.object.since),
+        "created_at": format_time(host.object.created),
+        "updated_at": format_time(host.object.since),
         **size,
     }
 
 
-def allocation_view(host: Host, lease: str | None = None, reservation: str | None = None) -> dict[str, Any]:
+def allocation_view(host: LeaseHost, lease: str | None = None, reservation: str | None = None) -> dict[str, Any]:
     """Return what a host is promised to: everything, or what is of one lease or reservation."""
     return {
         "resource_id": host.spec.name,
@@ -197,8 +197,8 @@ def allocation_view(host: Host, lease: str | None = None, reservation: str | Non
             {
                 "id": one.reservation,
                 "lease_id": one.lease,
-                "start_date": told_time(one.start),
-                "end_date": told_time(one.end),
+                "start_date": format_time(one.start),
+                "end_date": format_time(one.end),
             }
             for one in host.seen.bookings
             if lease in (None, one.lease) and reservation in (None, one.reservation)

@@ -13,14 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.allocation import Finder, Plan, finder
+from stateward.domains.leases.allocation import AllocationPlan, HostAllocator, host_allocator
 from stateward.domains.leases.combination import derived_status
-from stateward.domains.leases.context import Workshop
-from stateward.domains.leases.enforcement import Question
-from stateward.domains.leases.errors import BeingDeleted, Failed, NotRecoverable, Taken
-from stateward.domains.leases.lease_specs import changed_spec, new_spec
+from stateward.domains.leases.context import LeaseContext
+from stateward.domains.leases.enforcement import PolicyQuestion
+from stateward.domains.leases.errors import HostsTaken, LeaseActionFailed, LeaseBeingDeleted, NotRecoverable
+from stateward.domains.leases.lease_specs import read_changed_spec, read_new_spec
 from stateward.domains.leases.lifecycle import LEASE, LeaseState
-from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpec, ReservationSeen, lease_of
+from stateward.domains.leases.model import EventType, Lease, LeaseSeen, LeaseSpec, ReservationSeen, read_lease
 from stateward.engine import Accepted, Engine, NotFound
 from stateward.engine.errors import VersionMismatch
 from stateward.engine.requests import Creation
@@ -30,19 +30,19 @@ from stateward.store.records import Key, Status
 
 T = TypeVar("T")
 
-TRIES = 100
+MAX_TRIES = 100
 """How often a search begins again; every time, somebody else has got what he wanted."""
 
-PATIENCE = 60.0
+OUTCOME_TIMEOUT_S = 60.0
 """How many seconds a caller waits until a lease is what he asked for."""
 
-DELETED_WITHIN = 10.0
+DELETE_TIMEOUT_S = 10.0
 """How many seconds a caller waits until a lease is gone; most are gone at once."""
 
-PAGE = 1000
+PAGE_SIZE = 1000
 
 
-class Caller(Struct, frozen=True):
+class LeaseCaller(Struct, frozen=True):
     """On whose behalf something is asked for."""
 
     ns: str
@@ -50,10 +50,10 @@ class Caller(Struct, frozen=True):
     actor: str = USER
 
 
-class Leases:
+class LeaseService:
     """Leases of all namespaces."""
 
-    def __init__(self, shop: Workshop, before_end: float, new_id: Callable[[], str] = lambda: str(uuid4())) -> None:
+    def __init__(self, shop: LeaseContext, before_end: float, new_id: Callable[[], str] = lambda: str(uuid4())) -> None:
         self._shop = shop
         self._before_end = before_end
         self._new_id = new_id
@@ -75,25 +75,25 @@ class Leases:
         found = await self.engine.store.reader.object(Key(ns, id_))
         if found is None or found.kind != LEASE.kind or found.seen == "{}" or (found.removed and not deleted):
             raise NotFound(ns, id_)
-        return lease_of(found)
+        return read_lease(found)
 
     async def list(self, ns: str) -> list[Lease]:
         """Return all leases of a namespace, in the order of their starts."""
         leases: list[Lease] = []
         after = None
         while True:
-            found = await self.engine.store.reader.list_objects(Selector(ns, kind=LEASE.kind), Page(after, PAGE))
-            leases += [lease_of(one) for one in found if one.seen != "{}"]
-            if len(found) < PAGE:
+            found = await self.engine.store.reader.list_objects(Selector(ns, kind=LEASE.kind), Page(after, PAGE_SIZE))
+            leases += [read_lease(one) for one in found if one.seen != "{}"]
+            if len(found) < PAGE_SIZE:
                 return sorted(leases, key=lambda one: (one.spec.start, one.spec.name))
             after = found[-1].id
 
     # --- making and changing -----------------------------------------------------------------------------------------
 
-    async def create(self, caller: Caller, given: Mapping[str, Any]) -> Lease:
+    async def create(self, caller: LeaseCaller, given: Mapping[str, Any]) -> Lease:
         """Make a lease; returns when it waits for its start."""
         now = await self.engine.store.reader.time()
-        spec = new_spec(given, self._shop.resources, self._new_id, now, self._before_end)
+        spec = read_new_spec(given, self._shop.resources, self._new_id, now, self._before_end)
         spec = replace(spec, user=caller.who, project=caller.ns)
         for one in spec.reservations:
             await self._shop.resources[one.resource_type].check(caller.ns, one)
@@ -101,10 +101,10 @@ class Leases:
         accepted = await self._again(lambda: self._create(caller, self._new_id(), spec))
         return await self._outcome(accepted)
 
-    async def _create(self, caller: Caller, id_: str, spec: LeaseSpec) -> Accepted:
+    async def _create(self, caller: LeaseCaller, id_: str, spec: LeaseSpec) -> Accepted:
         pool = await self._shop.pools.of(caller.ns)
-        with finder(pool, self._shop.resources, id_, spec) as finding:
-            plan = finding.new()
+        with host_allocator(pool, self._shop.resources, id_, spec) as allocator:
+            plan = allocator.new()
             seen = lease_parts.new_parts(
                 {one.id: ReservationSeen(hosts=plan.get(one.id, {})) for one in spec.reservations}
             )
@@ -114,84 +114,84 @@ class Leases:
             )  # fmt: skip
             return await self._submit(caller.ns, lambda: self.engine.submit(request))
 
-    async def update(self, caller: Caller, id_: str, given: Mapping[str, Any]) -> Lease:
+    async def update(self, caller: LeaseCaller, id_: str, given: Mapping[str, Any]) -> Lease:
         """Change a lease; returns when it is changed."""
         accepted = await self._again(lambda: self._update(caller, id_, given))
         return await self.get(caller.ns, id_) if accepted is None else await self._outcome(accepted)
 
-    async def _update(self, caller: Caller, id_: str, given: Mapping[str, Any]) -> Accepted | None:
+    async def _update(self, caller: LeaseCaller, id_: str, given: Mapping[str, Any]) -> Accepted | None:
         lease = await self.get(caller.ns, id_)
         if lease.object.op is not None:  # whatever is wanted of it, the engine says what is in the way
             how: dict[str, Any] = {"version": lease.object.version, "actor": caller.actor, "who": caller.who}
             return await self.engine.act(caller.ns, id_, "update", seen=lease.seen, **how)
         now = await self.engine.store.reader.time()
-        spec = changed_spec(lease, given, self._shop.resources, now, self._before_end)
+        spec = read_changed_spec(lease, given, self._shop.resources, now, self._before_end)
         if spec == lease.spec:
             return None
         await self._check(caller.ns, spec, lease)
         pool = await self._shop.pools.of(caller.ns)
-        with finder(pool, self._shop.resources, id_, spec) as finding:
-            plan = finding.changed(lease)
+        with host_allocator(pool, self._shop.resources, id_, spec) as allocator:
+            plan = allocator.changed(lease)
             request = self.engine.request(
-                caller.ns, id_, "update", spec=spec, seen=_replanned(lease, spec, plan, now),
+                caller.ns, id_, "update", spec=spec, seen=_with_plan(lease, spec, plan, now),
                 version=lease.object.version, actor=caller.actor, who=caller.who,
             )  # fmt: skip
             return await self._submit(caller.ns, lambda: self.engine.submit(request))
 
-    async def delete(self, caller: Caller, id_: str) -> Lease:
+    async def delete(self, caller: LeaseCaller, id_: str) -> Lease:
         """Begin to delete a lease, whatever it is doing; one that is being deleted already is left to that."""
         await self.get(caller.ns, id_)
         try:
             begun = await self.engine.act(caller.ns, id_, "delete", actor=caller.actor, who=caller.who)
-        except BeingDeleted as joined:
+        except LeaseBeingDeleted as joined:
             lease = await self.get(caller.ns, id_, deleted=True)
             return replace(lease, object=replace(lease.object, op=joined.blocker.op))
-        return lease_of(begun.object)
+        return read_lease(begun.object)
 
     async def await_delete(self, lease: Lease) -> None:
         """Wait for the end of a delete for a while; what takes longer goes on by itself, and what fails is raised."""
         try:
-            operation = await self.engine.wait(lease.object.ns, str(lease.object.op), DELETED_WITHIN)
+            operation = await self.engine.wait(lease.object.ns, str(lease.object.op), DELETE_TIMEOUT_S)
         except TimeoutError:
             return
         if operation.status is not Status.SUCCEEDED:
-            raise Failed(operation)
+            raise LeaseActionFailed(operation)
 
-    async def recover(self, caller: Caller, id_: str) -> Lease:
+    async def recover(self, caller: LeaseCaller, id_: str) -> Lease:
         """Let a lease leave ERROR for what its events say."""
-        seen = lease_parts.settled((await self.get(caller.ns, id_)).seen)
+        seen = lease_parts.reset_interrupted_events((await self.get(caller.ns, id_)).seen)
         status = derived_status(seen.events[EventType.START], seen.events[EventType.END])
         if status is LeaseState.ERROR:
             raise NotRecoverable(status)
         facts = {f"derived={status}"}
         done = await self.engine.act(caller.ns, id_, "recover", facts=facts, actor=caller.actor, who=caller.who)
-        return lease_of(done.object)
+        return read_lease(done.object)
 
     # --- how ---------------------------------------------------------------------------------------------------------
 
     async def _check(self, ns: str, spec: LeaseSpec, lease: Lease | None = None) -> None:
         """Ask the policies, with the hosts that the lease would get now if one of them looks at those."""
         filters = self._shop.filters
-        preview = await self._preview(ns, spec, lease) if filters.looks_at_hosts else Question(spec, lease)
+        preview = await self._preview(ns, spec, lease) if filters.looks_at_hosts else PolicyQuestion(spec, lease)
         await filters.check(preview)
 
-    async def _preview(self, ns: str, spec: LeaseSpec, lease: Lease | None) -> Question:
+    async def _preview(self, ns: str, spec: LeaseSpec, lease: Lease | None) -> PolicyQuestion:
         pool = await self._shop.pools.of(ns)
         now = {} if lease is None else {one.id: seen.hosts for one, seen in lease.reservations()}
-        finding = Finder(pool, self._shop.resources, "" if lease is None else lease.object.id, spec)
+        allocator = HostAllocator(pool, self._shop.resources, "" if lease is None else lease.object.id, spec)
         try:
-            plan = finding.new() if lease is None else now | finding.changed(lease)
+            plan = allocator.new() if lease is None else now | allocator.changed(lease)
         finally:
-            finding.erase()
+            allocator.erase()
         names = {name for one in (*now.values(), *plan.values()) for name in one}
-        return Question(spec, lease, plan, {name: host for name in names if (host := pool.get(name)) is not None})
+        return PolicyQuestion(spec, lease, plan, {name: host for name in names if (host := pool.get(name)) is not None})
 
     async def _again(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try again where another was faster."""
-        for _ in range(TRIES - 1):
+        for _ in range(MAX_TRIES - 1):
             try:
                 return await attempt()
-            except (Taken, VersionMismatch):
+            except (HostsTaken, VersionMismatch):
                 continue
         return await attempt()
 
@@ -199,22 +199,22 @@ class Leases:
         """Submit a plan; where another was faster, its hosts are not what they were thought to be."""
         try:
             return await submit()
-        except Taken as taken:
+        except HostsTaken as taken:
             await self._shop.pools.look_again(ns, taken.hosts)
             raise
 
     async def _outcome(self, accepted: Accepted) -> Lease:
-        operation = await self.engine.wait(accepted.op.ns, accepted.op.id, PATIENCE)
+        operation = await self.engine.wait(accepted.op.ns, accepted.op.id, OUTCOME_TIMEOUT_S)
         if operation.status is not Status.SUCCEEDED:
-            raise Failed(operation)
+            raise LeaseActionFailed(operation)
         return await self.get(accepted.object.ns, accepted.object.id)
 
 
-def _replanned(lease: Lease, spec: LeaseSpec, plan: Plan, now: float) -> LeaseSeen:
+def _with_plan(lease: Lease, spec: LeaseSpec, plan: AllocationPlan, now: float) -> LeaseSeen:
     """Return the parts of a lease that is to be changed; whoever was warned of the end is warned again."""
-    seen = lease_parts.settled(lease.seen)
+    seen = lease_parts.reset_interrupted_events(lease.seen)
     for one, allocation in plan.items():
-        seen = lease_parts.with_reservation(seen, one, proposed=allocation)
+        seen = lease_parts.update_reservation(seen, one, proposed=allocation)
     if spec.before_end is not None and spec.before_end > now and spec.before_end != lease.spec.before_end:
-        seen = lease_parts.re_armed(seen, EventType.BEFORE_END)
+        seen = lease_parts.rearm_event(seen, EventType.BEFORE_END)
     return seen

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.bookings import Book, Change, HandOver, Release
-from stateward.domains.leases.context import ATTEMPTS, Workshop
-from stateward.domains.leases.errors import Held, Taken
-from stateward.domains.leases.handlers import ending
+from stateward.domains.leases.bookings import BookHost, HandOverHost, HostChange, ReleaseHost
+from stateward.domains.leases.context import MAX_ATTEMPTS, LeaseContext
+from stateward.domains.leases.errors import HostHeld, HostsTaken
+from stateward.domains.leases.handlers import lease_ending
 from stateward.domains.leases.lifecycle import ReservationState
 from stateward.domains.leases.model import (
     Holding,
@@ -16,42 +16,44 @@ from stateward.domains.leases.model import (
     LeaseSpec,
     ReservationSeen,
     ReservationSpec,
-    lease_of,
+    read_lease,
     read_lease_spec,
-    status_named,
+    status_from_word,
 )
 from stateward.engine import Ending, Job, Temporary
 
 R = ReservationState
 
 
-async def update(shop: Workshop, job: Job) -> Ending:
+async def update(shop: LeaseContext, job: Job) -> Ending:
     """Go over to the hosts that were booked for the change, and let the others go."""
-    lease = lease_of(job.claim.object)
+    lease = read_lease(job.claim.object)
     changing = [(spec, seen) for spec, seen in lease.reservations() if seen.proposed is not None]
     try:
-        await shop.books.change(job, [one for spec, seen in changing for one in _gone_over(shop, lease, spec, seen)])
-    except Held as held:
-        if job.attempt < ATTEMPTS:
+        await shop.books.change(
+            job, [one for spec, seen in changing for one in _switch_changes(shop, lease, spec, seen)]
+        )
+    except HostHeld as held:
+        if job.attempt < MAX_ATTEMPTS:
             raise Temporary(str(held)) from held
-        return await _put_back(shop, job, lease, str(held))
+        return await _roll_back(shop, job, lease, str(held))
     seen = lease.seen
     for spec, mine in changing:
-        seen = lease_parts.rehoused(seen, spec.id, "update", _renewed(shop, spec, mine))
-    return ending(status_named(job.origin), seen)
+        seen = lease_parts.reassign_hosts(seen, spec.id, "update", _updated_reservation(shop, spec, mine))
+    return lease_ending(status_from_word(job.origin), seen)
 
 
-def _gone_over(
-    shop: Workshop, lease: Lease, spec: ReservationSpec, seen: ReservationSeen
-) -> Iterable[tuple[str, Change]]:
+def _switch_changes(
+    shop: LeaseContext, lease: Lease, spec: ReservationSpec, seen: ReservationSeen
+) -> Iterable[tuple[str, HostChange]]:
     new, demand = seen.proposed or {}, shop.resources[spec.resource_type].demand(spec.details)
-    yield from ((name, Release(spec.id)) for name in seen.hosts if name not in new)
+    yield from ((name, ReleaseHost(spec.id)) for name in seen.hosts if name not in new)
     if seen.status is R.ACTIVE and demand is not None:
         holding = Holding(lease.object.id, spec.id, demand.share is None)
-        yield from ((name, HandOver(holding)) for name in new)
+        yield from ((name, HandOverHost(holding)) for name in new)
 
 
-def _renewed(shop: Workshop, spec: ReservationSpec, seen: ReservationSeen) -> ReservationSeen:
+def _updated_reservation(shop: LeaseContext, spec: ReservationSpec, seen: ReservationSeen) -> ReservationSeen:
     """Return what a reservation is after a change: whatever had failed under it, its owner knows what it has now."""
     demand, hosts = shop.resources[spec.resource_type].demand(spec.details), seen.proposed or {}
     missing = demand is not None and sum(hosts.values()) < demand.least
@@ -65,25 +67,27 @@ def _renewed(shop: Workshop, spec: ReservationSpec, seen: ReservationSeen) -> Re
     )
 
 
-async def _put_back(shop: Workshop, job: Job, lease: Lease, why: str) -> Ending:
+async def _roll_back(shop: LeaseContext, job: Job, lease: Lease, why: str) -> Ending:
     """Give up a change: the hosts are booked as they were before, if they still can be."""
     former = job.claim.operation.previous_spec
     spec = lease.spec if former is None else read_lease_spec(former)
-    changes = [one for mine in spec.reservations for one in _as_before(shop, lease, spec, mine)]
+    changes = [one for mine in spec.reservations for one in _rollback_changes(shop, lease, spec, mine)]
     try:
         await shop.books.change(job, changes)
-    except Taken as taken:
+    except HostsTaken as taken:
         why = f"{why}; {taken}"
     seen = lease.seen
     for mine in spec.reservations:
-        seen = lease_parts.with_reservation(seen, mine.id, proposed=None)
-    return ending(status_named(job.origin), seen, why)
+        seen = lease_parts.update_reservation(seen, mine.id, proposed=None)
+    return lease_ending(status_from_word(job.origin), seen, why)
 
 
-def _as_before(shop: Workshop, lease: Lease, spec: LeaseSpec, mine: ReservationSpec) -> Iterable[tuple[str, Change]]:
+def _rollback_changes(
+    shop: LeaseContext, lease: Lease, spec: LeaseSpec, mine: ReservationSpec
+) -> Iterable[tuple[str, HostChange]]:
     seen, demand = lease.seen.reservations[mine.id], shop.resources[mine.resource_type].demand(mine.details)
     if demand is None or seen.proposed is None:
         return
-    yield from ((name, Release(mine.id)) for name in seen.proposed if name not in seen.hosts)
+    yield from ((name, ReleaseHost(mine.id)) for name in seen.proposed if name not in seen.hosts)
     for name, count in seen.hosts.items():
-        yield name, Book(demand.booking(lease.object.id, mine.id, spec.window, count))
+        yield name, BookHost(demand.booking(lease.object.id, mine.id, spec.window, count))

@@ -8,16 +8,16 @@ with bounds.
 import re
 from datetime import UTC, datetime
 
-from stateward.domains.leases.errors import Rejected
+from stateward.domains.leases.errors import BlazarBadInput
 from stateward.errors import BadInput
 
-MOST_COUNT = 1_000_000
+MAX_COUNT = 1_000_000
 """The largest number of hosts or instances that a reservation can ask for."""
 
-MOST_SIZE = 1_000_000_000
+MAX_SIZE = 1_000_000_000
 """The largest size of a host or an instance, in vCPUs, MiB or GiB."""
 
-MOST_MINUTES = 366 * 24 * 60
+MAX_CLEANING_MINUTES = 366 * 24 * 60
 """The longest cleaning time of a host, in minutes: a year."""
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -46,40 +46,42 @@ def parse_decimal(text: str) -> float | None:
 
 
 NOW = "now"
-ASKED = "%Y-%m-%d %H:%M"
-TOLD = "%Y-%m-%dT%H:%M:%S.%f"
-READ = (ASKED, TOLD, "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S")
-WRITTEN = re.compile(r"[0-9T:. -]{1,32}")
+MINUTE_FORMAT = "%Y-%m-%d %H:%M"
+ANSWER_FORMAT = "%Y-%m-%dT%H:%M:%S.%f"
+ACCEPTED_FORMATS = (MINUTE_FORMAT, ANSWER_FORMAT, "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S")
+TIME_CHARACTERS = re.compile(r"[0-9T:. -]{1,32}")
 """The characters of a time; `strptime` also reads digits of other scripts, and line breaks between date and hour."""
 
-LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+LATEST_TIME = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 """The last time that is read: after it comes a year that dates of Python have no room for."""
 
-DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-EXAMPLE = "such as '2030-01-31 14:00', or 'now'"
+DATE_ONLY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+TIME_EXAMPLE = "such as '2030-01-31 14:00', or 'now'"
 
 
 def read_time(field: str, text: object, now: float) -> float:
     """Read a time."""
     if text == NOW:
         return now
-    found = _read(text) if isinstance(text, str) and WRITTEN.fullmatch(text) else None
-    if found is None or not 0 < found < LATEST:
-        raise Rejected(f"{text} is an invalid date. Required format: {ASKED}", field, text, _allowed(text, found))
+    found = _parse_time(text) if isinstance(text, str) and TIME_CHARACTERS.fullmatch(text) else None
+    if found is None or not 0 < found < LATEST_TIME:
+        raise BlazarBadInput(
+            f"{text} is an invalid date. Required format: {MINUTE_FORMAT}", field, text, _allowed(text, found)
+        )
     return found
 
 
 def _allowed(text: object, found: float | None) -> str:
     """Return what a time must be that is refused."""
     if found is not None:
-        return f"a time after 1970 and before the year 9999, {EXAMPLE}"
-    if isinstance(text, str) and DATE.fullmatch(text):
+        return f"a time after 1970 and before the year 9999, {TIME_EXAMPLE}"
+    if isinstance(text, str) and DATE_ONLY.fullmatch(text):
         return f"a date with its time of day, such as '{text} 14:00', or 'now'"
-    return f"a time that the calendar has, {EXAMPLE}"
+    return f"a time that the calendar has, {TIME_EXAMPLE}"
 
 
-def _read(text: str) -> float | None:
-    for form in READ:
+def _parse_time(text: str) -> float | None:
+    for form in ACCEPTED_FORMATS:
         try:
             return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
         except ValueError:
@@ -87,11 +89,11 @@ def _read(text: str) -> float | None:
     return None
 
 
-def told_time(time: float | None) -> str | None:
+def format_time(time: float | None) -> str | None:
     """Write a time."""
-    return None if time is None else datetime.fromtimestamp(time, UTC).strftime(TOLD)
+    return None if time is None else datetime.fromtimestamp(time, UTC).strftime(ANSWER_FORMAT)
 
 
-def short_time(time: float) -> str:
+def format_minute(time: float) -> str:
     """Write a time to the minute."""
-    return datetime.fromtimestamp(time, UTC).strftime(ASKED)
+    return datetime.fromtimestamp(time, UTC).strftime(MINUTE_FORMAT)

@@ -20,9 +20,6 @@ from stateward.lifecycle import CONTROLLER, TRANSITIONAL, WORKER, Move, decide
 from stateward.store.changes import Ended
 from stateward.store.records import Key, Object, Operation, Status
 
-GONE_STATES = ("DESTROYED", "DECOMMISSIONED")
-"""The states in which an object no longer has its name."""
-
 EVENTS = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any, TypeVar, cast
 
-from stateward.domains.leases.bookings import fits
+from stateward.domains.leases.bookings import booking_fits
 from stateward.domains.leases.combination import violations
 from stateward.domains.leases.lifecycle import HOST, LEASE
-from stateward.domains.leases.model import EventType, Host, host_of, lease_of, status_of
+from stateward.domains.leases.model import EventType, LeaseHost, read_host, read_lease, status_of
 from stateward.store.changes import Changes
 from stateward.store.port import Store, Tx, TxFunction
 from stateward.store.records import Object
@@ -22,21 +22,21 @@ class Forbidden(AssertionError):
 def check(found: Object) -> None:
     """Raise if an object must not be written as it is."""
     if found.kind == LEASE.kind and not found.removed:
-        seen = lease_of(found).seen
+        seen = read_lease(found).seen
         statuses = [one.status for one in seen.reservations.values()]
         events = seen.events[EventType.START], seen.events[EventType.END]
         wrong = violations(status_of(found), statuses, *events)
         if wrong:
             raise Forbidden(f"{found.id}: {'; '.join(map(str, wrong))}")
     if found.kind == HOST.kind:
-        check_host(host_of(found))
+        check_host(read_host(found))
 
 
-def check_host(host: Host) -> None:
+def check_host(host: LeaseHost) -> None:
     """Raise if a host has promised what it cannot keep, or was handed over to two."""
     bookings, held = host.seen.bookings, host.seen.held
     for one in bookings:
-        if not fits(host.spec, bookings, one):
+        if not booking_fits(host.spec, bookings, one):
             raise Forbidden(f"{host.spec.name} cannot keep {one} beside {bookings}")
     for first, second in combinations(held, 2):
         if first.reservation == second.reservation or first.whole or second.whole:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.leases.model import Host, Lease
+from stateward.domains.leases.model import Lease, LeaseHost
 from stateward.domains.leases.plugin import LeasesPlugin
-from stateward.domains.leases.service import Caller
+from stateward.domains.leases.service import LeaseCaller
 from stateward.domains.leases.settings import Settings
 from stateward.domains.plugin import ProcessContext
 from stateward.engine import Engine, NotFound
@@ -20,7 +20,7 @@ from tests.integration.domains.leases.things import Things
 from tests.stores import fresh_store
 
 NS = "ns"
-ME = Caller(NS, "me")
+ME = LeaseCaller(NS, "me")
 LIMIT = 60.0
 
 
@@ -37,7 +37,7 @@ class Leasing:
                 ME, {"name": name, "vcpus": 8, "memory_mb": 8192, "local_gb": 80, **properties}
             )
 
-    async def host(self, name: str) -> Host:
+    async def host(self, name: str) -> LeaseHost:
         """Return a host."""
         return await self.plugin.hosts.get(NS, name)
 

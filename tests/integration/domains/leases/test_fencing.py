@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.leases.booking_writer import Entry, write_entries
-from stateward.domains.leases.bookings import Book, Change, GiveBack, HandOver, Release
+from stateward.domains.leases.booking_writer import FencedChange, write_fenced_changes
+from stateward.domains.leases.bookings import BookHost, HandOverHost, HostChange, ReleaseHost, TakeBackHost
 from stateward.domains.leases.model import Booking, Holding, Lease
 from stateward.engine.handlers import Fenced
 from stateward.errors import StatewardError
@@ -41,20 +41,20 @@ async def claimed(site: Leasing, lease: Lease) -> WorkItem:
     return work
 
 
-def entry(lease: Lease, work: WorkItem) -> Entry:
+def entry(lease: Lease, work: WorkItem) -> FencedChange:
     """Return all that the books can be asked for, on behalf of a claim."""
     mine = next(iter(lease.seen.reservations))
     booking = Booking(lease.object.id, mine, lease.spec.start, lease.spec.end)
-    taken: list[tuple[str, Change]] = [
-        ("h2", Book(booking)),
-        ("h2", HandOver(Holding(lease.object.id, mine, whole=True))),
+    taken: list[tuple[str, HostChange]] = [
+        ("h2", BookHost(booking)),
+        ("h2", HandOverHost(Holding(lease.object.id, mine, whole=True))),
     ]
-    left: list[tuple[str, Change]] = [("h1", GiveBack(mine)), ("h1", Release(mine))]
-    return Entry(lease.object.key, work.key, work.epoch, (*taken, *left))
+    left: list[tuple[str, HostChange]] = [("h1", TakeBackHost(mine)), ("h1", ReleaseHost(mine))]
+    return FencedChange(lease.object.key, work.key, work.epoch, (*taken, *left))
 
 
-async def said(site: Leasing, one: Entry) -> StatewardError | None:
-    (answer,) = await site.engine.store.transact(lambda tx: write_entries(tx, [one]))
+async def said(site: Leasing, one: FencedChange) -> StatewardError | None:
+    (answer,) = await site.engine.store.transact(lambda tx: write_fenced_changes(tx, [one]))
     return answer
 
 
@@ -89,6 +89,6 @@ async def test_one_that_was_fenced_does_not_keep_the_others_of_its_batch_from_wr
     lease = await hung(site)
     good = entry(lease, await claimed(site, lease))
     stale = replace(good, op=Key(NS, "long ago"))
-    answers = await site.engine.store.transact(lambda tx: write_entries(tx, [stale, good]))
+    answers = await site.engine.store.transact(lambda tx: write_fenced_changes(tx, [stale, good]))
     assert [type(one) for one in answers] == [Fenced, type(None)]
     assert len((await site.host("h2")).seen.bookings) == 1

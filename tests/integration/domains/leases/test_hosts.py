@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.domains.leases.errors import NotEnough, StillBooked
+from stateward.domains.leases.errors import HostStillBooked, NotEnoughHosts
 from stateward.domains.leases.lifecycle import HOST
 from stateward.domains.leases.model import HostSeen, Lease, ReservationSeen, host_key
 from stateward.engine import AlreadyExists, NotFound
@@ -87,14 +87,14 @@ async def test_a_lease_that_has_not_begun_just_gets_another_host(site: Leasing) 
 async def test_a_failed_host_is_not_chosen(site: Leasing) -> None:
     await site.hosts("h1")
     await site.plugin.hosts.fail(ME, "h1")
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.lease("unlucky")
 
 
 async def test_a_host_that_is_promised_cannot_be_removed_and_then_can(site: Leasing) -> None:
     await site.hosts("h1")
     lease = await site.lease("tenant", start=3600, end=7200)
-    with pytest.raises(StillBooked) as caught:
+    with pytest.raises(HostStillBooked) as caught:
         await site.plugin.hosts.remove(ME, "h1")
     assert caught.value.leases == (lease.object.id,)
     await site.plugin.leases.delete(ME, lease.object.id)
@@ -118,7 +118,7 @@ async def test_hosts_are_chosen_by_their_properties(site: Leasing) -> None:
     await site.hosts("fast", gpu="a100", vcpus=64)
     wish = hosts(resource_properties='["and", ["=", "$gpu", "a100"], [">=", "$vcpus", "32"]]')
     assert (await site.lease("picky", wish, start=60)).seen.booked == {"fast"}
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.lease("pickier", hosts(hypervisor_properties='[">", "$vcpus", "64"]'), start=60)
     with pytest.raises(BadInput):
         await site.lease("muddled", hosts(hypervisor_properties="vcpus > 64"), start=60)
@@ -127,7 +127,7 @@ async def test_hosts_are_chosen_by_their_properties(site: Leasing) -> None:
 async def test_a_property_that_changes_is_heeded_by_the_next_search(site: Leasing) -> None:
     await site.hosts("h1")
     wish = hosts(resource_properties='["=", "$rack", "7"]')
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.lease("first", wish, start=60)
     await site.plugin.hosts.update(ME, "h1", {"rack": "7"})
     assert (await site.lease("second", wish, start=60)).seen.booked == {"h1"}
@@ -152,7 +152,7 @@ async def test_instances_of_several_leases_share_a_host_up_to_its_size(site: Lea
     second = await site.lease("second", instances(2), start=60)
     assert only(first).hosts == {"h1": 3}
     assert only(second).hosts == {"h1": 1, "h2": 1}
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.lease("third", instances(4), start=60)
     assert only(await site.lease("fourth", instances(3), start=60)).hosts == {"h2": 3}
 
@@ -160,7 +160,7 @@ async def test_instances_of_several_leases_share_a_host_up_to_its_size(site: Lea
 async def test_instances_and_whole_hosts_keep_out_of_each_others_way(site: Leasing) -> None:
     await site.hosts("h1")
     await site.lease("guests", instances(1), start=60)
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.lease("owner", start=60)
 
 
@@ -168,7 +168,7 @@ async def test_instances_can_be_kept_apart_or_together(site: Leasing) -> None:
     await site.hosts("h1", "h2")
     apart = await site.lease("apart", instances(2, affinity=False), start=60)
     assert only(apart).hosts == {"h1": 1, "h2": 1}
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.lease("together", instances(4, affinity=True), start=60)
     assert len(only(await site.lease("pair", instances(2, affinity=True), start=60)).hosts) == 1
 
@@ -194,7 +194,7 @@ async def test_a_failed_host_of_instances_is_replaced_too(site: Leasing) -> None
 async def test_a_host_cannot_shrink_below_what_it_has_promised(site: Leasing) -> None:
     await site.hosts("h1")
     await site.lease("guests", instances(4), start=60)
-    with pytest.raises(StillBooked):
+    with pytest.raises(HostStillBooked):
         await site.plugin.hosts.update(ME, "h1", {"vcpus": 4})
     assert (await site.plugin.hosts.get(NS, "h1")).spec.size.vcpus == 8
 
@@ -231,7 +231,7 @@ async def test_a_negative_cleaning_time_does_not_book_a_host_twice(site: Leasing
     with pytest.raises(BadInput):
         await site.plugin.hosts.update(ME, "h1", {"cleaning_time": "-600"})
     await site.lease("first", start=3600, end=7200)
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.lease("second", start=3600, end=7200)
 
 
@@ -239,9 +239,9 @@ async def test_a_host_is_booked_once_after_2089_too(site: Leasing) -> None:
     await site.hosts("h1")
     far = {"start_date": "2120-01-01 00:00", "end_date": "2120-01-02 00:00", "reservations": [hosts()]}
     await site.plugin.leases.create(ME, {"name": "far", **far})
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.plugin.leases.create(ME, {"name": "rival", **far})
     later = {**far, "start_date": "2120-01-02 00:00", "end_date": "9998-01-01 00:00"}
     assert (await site.plugin.leases.create(ME, {"name": "after", **later})).seen.booked == {"h1"}
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.plugin.leases.create(ME, {"name": "whole", **far, "end_date": "9000-01-01 00:00"})

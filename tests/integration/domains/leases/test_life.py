@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.errors import Failed, NotEnough, NotRecoverable
+from stateward.domains.leases.errors import LeaseActionFailed, NotEnoughHosts, NotRecoverable
 from stateward.domains.leases.lifecycle import EventState, ReservationState
-from stateward.domains.leases.model import EventType, HostSeen, Lease, written
+from stateward.domains.leases.model import EventType, HostSeen, Lease, to_json
 from stateward.domains.leases.settings import Settings
 from stateward.engine import NotFound, Refused
 from stateward.engine.errors import NotCancelled
@@ -77,7 +77,7 @@ async def test_what_is_free_before_and_after_a_lease_can_be_reserved_but_not_wha
     await site.lease("middle", start=3600, end=7200)
     await site.lease("before", start=60, end=3600 - 300)
     await site.lease("after", start=7200 + 1, end=9000)
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.lease("across", start=3000, end=8000)
 
 
@@ -91,9 +91,9 @@ async def test_a_lease_in_one_hour_leaves_the_rest_of_that_hour_to_others(site: 
 async def test_cleaning_time_lies_between_two_leases(site: Leasing) -> None:
     await site.hosts("h1", cleaning_time="10")
     await site.lease("first", start=3600, end=7200)
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.lease("too soon", start=7200 + 300, end=9000)
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await site.lease("too late", start=60, end=3600 - 300)
     await site.lease("second", start=7200 + 601, end=9000)
 
@@ -159,7 +159,7 @@ async def test_a_start_that_ran_out_of_time_is_recovered_and_done_again(site: Le
 
 async def _left_behind(site: Leasing, lease: Lease) -> None:
     """Leave a lease as the healer does whose start has outlived its deadline."""
-    seen = lease_parts.fired(
+    seen = lease_parts.fire_event(
         lease_parts.new_parts(
             {k: replace(v, status=ReservationState.PENDING) for k, v in lease.seen.reservations.items()}
         ),
@@ -168,7 +168,7 @@ async def _left_behind(site: Leasing, lease: Lease) -> None:
 
     async def program(tx: Tx) -> None:
         found = (await tx.objects([lease.object.key]))[lease.object.key]
-        await tx.apply(Changes(objects=[replace(found, state="ERROR", seen=written(seen), version=found.version + 1)]))
+        await tx.apply(Changes(objects=[replace(found, state="ERROR", seen=to_json(seen), version=found.version + 1)]))
 
     await site.engine.store.transact(program)
 
@@ -231,7 +231,7 @@ async def test_deletes_at_the_same_time_are_one(site: Leasing) -> None:
 async def test_a_delete_that_fails_is_told_to_who_waits_for_it(site: Leasing) -> None:
     site.things.fail["end of lamp"] = never()
     lease = await site.lease("stuck", thing("lamp"), start=3600)
-    with pytest.raises(Failed, match="broken"):
+    with pytest.raises(LeaseActionFailed, match="broken"):
         await site.plugin.leases.await_delete(await site.plugin.leases.delete(ME, lease.object.id))
 
 

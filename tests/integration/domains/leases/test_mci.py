@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stateward.domains.leases.lifecycle import ReservationState
 from stateward.domains.leases.model import Lease
 from stateward.domains.leases.plugin import LeasesPlugin
-from stateward.domains.leases.resources import Task
+from stateward.domains.leases.resources import ReservationTask
 from stateward.domains.mci.plugin import MciPlugin
 from stateward.domains.plugin import ProcessContext
 from stateward.drivers import ProviderRegion
@@ -252,10 +252,10 @@ async def test_two_reservations_do_not_share_an_mci(both: Leasing) -> None:
 class Askers(Things):
     """Things that ask an object for something that it will not do."""
 
-    async def starts_with(self, task: Task) -> Sequence[Request]:
+    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:
         return [Request(task.job.ns, "nobody", "recover", op="", actor=USER)]
 
-    async def start(self, task: Task) -> None:
+    async def start(self, task: ReservationTask) -> None:
         raise Permanent("it is not there")
 
 

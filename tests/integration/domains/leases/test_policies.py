@@ -3,7 +3,7 @@
 import pytest
 
 from stateward.config import load
-from stateward.domains.leases.errors import NotAllowed
+from stateward.domains.leases.errors import DeniedByPolicy
 from stateward.domains.leases.settings import Settings
 from stateward.domains.registry import sections
 from stateward.errors import BadInput
@@ -13,10 +13,10 @@ from tests.integration.domains.leases.judge import judging, told
 
 async def test_a_lease_may_not_be_longer_than_allowed_nor_grow_beyond_it(opening: Opening) -> None:
     async with opening(Settings(max_duration=3600.0)) as site:
-        with pytest.raises(NotAllowed, match="max duration"):
+        with pytest.raises(DeniedByPolicy, match="max duration"):
             await site.lease("long", thing("lamp"), start=60, end=4000)
         lease = await site.lease("short", thing("lamp"), start=60, end=1000)
-        with pytest.raises(NotAllowed):
+        with pytest.raises(DeniedByPolicy):
             await site.plugin.leases.update(ME, lease.object.id, {"end_date": at(5000)})
         assert (await site.now(lease)).spec == lease.spec
 
@@ -41,7 +41,7 @@ async def test_what_another_service_denies_is_not_made(opening: Opening) -> None
         judge.says = (
             b'HTTP/1.1 403 Forbidden\r\ncontent-length: 24\r\nconnection: close\r\n\r\n{"message": "no budget"}'
         )
-        with pytest.raises(NotAllowed, match="no budget"):
+        with pytest.raises(DeniedByPolicy, match="no budget"):
             await site.lease("poor", thing("lamp"))
         assert await site.plugin.leases.list(NS) == []
 
@@ -49,7 +49,7 @@ async def test_what_another_service_denies_is_not_made(opening: Opening) -> None
 async def test_a_service_that_does_not_answer_in_time_has_not_said_yes(opening: Opening) -> None:
     async with judging() as (judge, url), opening(Settings(check_url=url, check_timeout=0.1)) as site:
         judge.silent = True
-        with pytest.raises(NotAllowed, match="no answer"):
+        with pytest.raises(DeniedByPolicy, match="no answer"):
             await site.lease("ignored", thing("lamp"))
 
 

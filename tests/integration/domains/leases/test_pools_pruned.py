@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from stateward.domains.leases import pool_cache
 from stateward.domains.leases.lifecycle import HOST, HostState
 from stateward.domains.leases.model import HostSpec, host_key
-from stateward.domains.leases.pool_cache import Pools
+from stateward.domains.leases.pool_cache import PoolCache
 from stateward.engine.maintenance.retention import prune
 from stateward.store.records import Object
 from stateward.store.sqlite import SqliteStore
@@ -27,7 +27,7 @@ async def test_a_host_whose_record_cannot_be_read_is_not_offered_and_the_others_
     store = SqliteStore(":memory:")
     await store.open()
     await write(store, objects=[a_host("h1"), replace(a_host("h2"), spec="[]"), a_host("h3")])
-    assert [host.spec.name for host in (await Pools(store.reader).of(NS)).hosts()] == ["h1", "h3"]
+    assert [host.spec.name for host in (await PoolCache(store.reader).of(NS)).hosts()] == ["h1", "h3"]
     await store.close()
 
 
@@ -37,7 +37,7 @@ async def test_a_host_whose_removal_was_pruned_is_in_no_pool(monkeypatch: pytest
     await store.open()
     key, left = host_key(NS, "h1"), host_key(NS, "h2")
     await write(store, objects=[a_host("h1"), a_host("h2")], journal=[a_line(left.id, kind=HOST.kind, at=90.0)])
-    known = Pools(store.reader)
+    known = PoolCache(store.reader)
     assert len(await known.of(NS)) == 2
     await write(
         store,

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.leases import lease_parts
-from stateward.domains.leases.errors import NotEnough
+from stateward.domains.leases.errors import NotEnoughHosts
 from stateward.domains.leases.lifecycle import LEASE
 from stateward.domains.leases.model import (
     Booking,
@@ -15,8 +15,8 @@ from stateward.domains.leases.model import (
     LeaseSpec,
     ReservationSeen,
     ReservationSpec,
-    host_of,
-    lease_of,
+    read_host,
+    read_lease,
 )
 from stateward.engine.requests import Creation
 from stateward.store.filters import JournalFilter, Page, Selector
@@ -32,7 +32,7 @@ async def test_of_many_who_want_the_last_hosts_as_many_win_as_there_are(site: Le
     wishes = (site.lease(f"rival {number}", start=60) for number in range(20))
     answers = await asyncio.gather(*wishes, return_exceptions=True)
     won = [one for one in answers if isinstance(one, Lease)]
-    assert [len(won), sum(isinstance(one, NotEnough) for one in answers)] == [3, 17]
+    assert [len(won), sum(isinstance(one, NotEnoughHosts) for one in answers)] == [3, 17]
     assert {name for one in won for name in one.seen.booked} == {"h1", "h2", "h3"}
 
 
@@ -44,7 +44,7 @@ async def test_two_processes_race_for_the_last_host_and_one_wins(opening: Openin
         wishes = [site.lease("rival", start=60) for site in (one, other) for _ in range(5)]
         answers = await asyncio.gather(*wishes, return_exceptions=True)
         assert sum(isinstance(answer, Lease) for answer in answers) == 1
-        assert sum(isinstance(answer, NotEnough) for answer in answers) == 9
+        assert sum(isinstance(answer, NotEnoughHosts) for answer in answers) == 9
 
 
 @SHARED
@@ -94,7 +94,7 @@ async def _due_now(site: Leasing) -> None:
     await site.eventually(lambda: _none_creating(site))
     found, after = [], None
     while page := await reader.list_objects(Selector(NS, kind=LEASE.kind), Page(after, 500)):
-        found += [lease_of(one) for one in page]
+        found += [read_lease(one) for one in page]
         after = page[-1].id
     now = await reader.time()
     await asyncio.gather(
@@ -134,7 +134,7 @@ async def test_after_an_hours_downtime_all_is_done_in_the_right_order(opening: O
             ("second", "end"),
             ("third", "start"),
         ]
-        held = host_of(await site.engine.get(NS, "host-h1")).seen
+        held = read_host(await site.engine.get(NS, "host-h1")).seen
         assert held.bookings == (Booking("third", "third-r", third.start, third.end),)
 
 

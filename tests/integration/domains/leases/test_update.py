@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.domains.leases.errors import NotChangeable, NotEnough, NotPlanned
+from stateward.domains.leases.errors import NotEnoughHosts, NotPlanned, ReservationNotChangeable
 from stateward.domains.leases.lifecycle import EventState
 from stateward.domains.leases.model import EventType, Lease
 from stateward.engine import Refused
@@ -40,7 +40,7 @@ async def test_hosts_in_use_are_not_exchanged_for_others(site: Leasing) -> None:
     await site.until(running, "ACTIVE")
     blocker = await site.lease("next", start=3700, end=9000)
     assert blocker.seen.booked == {"h1"}
-    with pytest.raises(NotEnough) as caught:
+    with pytest.raises(NotEnoughHosts) as caught:
         await changed(site, running, end_date=at(5000))
     assert caught.value.kept == 0
     assert (await site.now(running)).spec == running.spec
@@ -90,7 +90,7 @@ async def test_an_active_lease_can_grow_but_not_shrink(site: Leasing) -> None:
     grown = await changed(site, lease, reservations=[{"id": id_, "min": 3, "max": 3}])
     assert grown.seen.booked == {"h1", "h2", "h3"}
     assert [len((await site.host(name)).seen.held) for name in ("h1", "h2", "h3")] == [1, 1, 1]
-    with pytest.raises(NotChangeable, match="can only grow"):
+    with pytest.raises(ReservationNotChangeable, match="can only grow"):
         await changed(site, lease, reservations=[{"id": id_, "min": 1, "max": 1}])
     assert (await site.now(lease)).spec == grown.spec
     assert [len((await site.host(name)).seen.held) for name in ("h1", "h2", "h3")] == [1, 1, 1]
@@ -122,7 +122,7 @@ async def test_of_active_instances_only_the_amount_can_change_and_only_grow(site
         {"resource_properties": '["=", "$rack", "7"]'},
     )
     for wish in others:
-        with pytest.raises(NotChangeable):
+        with pytest.raises(ReservationNotChangeable):
             await changed(site, lease, reservations=[{"id": id_, **wish}])
     assert (await site.now(lease)).spec == lease.spec
     grown = await changed(site, lease, reservations=[{"id": id_, "amount": 3}])
@@ -135,7 +135,7 @@ async def test_a_reservation_that_has_failed_cannot_be_changed(site: Leasing) ->
     lease = await site.lease("broken", thing("lamp"), hosts())
     await site.until(lease, "ERROR")
     failed = lease.spec.reservations[0].id
-    with pytest.raises(NotChangeable, match="is error"):
+    with pytest.raises(ReservationNotChangeable, match="is error"):
         await changed(site, lease, reservations=[{"id": failed, "thing": "uow"}])
 
 
@@ -191,7 +191,7 @@ async def test_an_update_that_finds_too_few_hosts_leaves_everything_as_it_was(si
     lease = await site.lease("modest", start=3600, end=7200)
     (id_,) = lease.seen.reservations
     host, before = await site.host("h1"), await site.now(lease)
-    with pytest.raises(NotEnough):
+    with pytest.raises(NotEnoughHosts):
         await changed(site, lease, reservations=[{"id": id_, "min": 3, "max": 3}])
     assert (await site.now(lease), await site.host("h1")) == (before, host)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.model import ReservationSpec
-from stateward.domains.leases.resources import Task
+from stateward.domains.leases.resources import ReservationTask
 from stateward.engine import Permanent, Request, Temporary
 
 
@@ -33,18 +33,18 @@ class Things:
     async def check(self, ns: str, spec: ReservationSpec) -> None:
         return
 
-    async def starts_with(self, task: Task) -> Sequence[Request]:
+    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:
         return ()
 
-    async def start(self, task: Task) -> None:
+    async def start(self, task: ReservationTask) -> None:
         thing = task.spec.details["thing"]
         await self._behave(thing)
         self.out[thing] += 1
 
-    async def ends_with(self, task: Task) -> Sequence[Request]:
+    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:
         return ()
 
-    async def end(self, task: Task) -> None:
+    async def end(self, task: ReservationTask) -> None:
         thing = task.spec.details["thing"]
         await self._behave(f"end of {thing}")
         self.back[thing] += 1

@@ -1,7 +1,15 @@
 """What can be reserved: each type of resource is a plug-in behind one interface."""
 
-from stateward.domains.leases.resources.host_resources import Instances, PhysicalHosts
-from stateward.domains.leases.resources.leased_mcis import Mcis
-from stateward.domains.leases.resources.port import Books, Resource, Resources, Task
+from stateward.domains.leases.resources.host_resources import PhysicalHosts, VirtualInstances
+from stateward.domains.leases.resources.leased_mcis import LeasedMcis
+from stateward.domains.leases.resources.port import HostBookings, ReservationTask, ResourcePlugin, ResourcePlugins
 
-__all__ = ["Books", "Instances", "Mcis", "PhysicalHosts", "Resource", "Resources", "Task"]
+__all__ = [
+    "HostBookings",
+    "LeasedMcis",
+    "PhysicalHosts",
+    "ReservationTask",
+    "ResourcePlugin",
+    "ResourcePlugins",
+    "VirtualInstances",
+]

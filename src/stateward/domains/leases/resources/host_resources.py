@@ -6,8 +6,8 @@ from typing import Any
 from stateward.domains.leases import property_expressions
 from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.model import ReservationSpec, Share
-from stateward.domains.leases.resources.port import Task, text, whole_number
-from stateward.domains.leases.wire_values import MOST_SIZE
+from stateward.domains.leases.resources.port import ReservationTask, read_count, read_text
+from stateward.domains.leases.wire_values import MAX_SIZE
 from stateward.engine import Request
 from stateward.errors import BadInput
 
@@ -21,8 +21,8 @@ class PhysicalHosts:
 
     def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Read how many hosts are wanted, and which will do."""
-        least = whole_number("min", given, before, 1)
-        most = whole_number("max", given, before, 1)
+        least = read_count("min", given, before, 1)
+        most = read_count("max", given, before, 1)
         if most < least:
             raise BadInput("max", most, f"at least min, {least}")
         return {"min": least, "max": most} | read_properties(given, before)
@@ -34,28 +34,28 @@ class PhysicalHosts:
     async def check(self, ns: str, spec: ReservationSpec) -> None:
         """Refuse nothing: whether hosts can be had is for the search to say."""
 
-    async def starts_with(self, task: Task) -> Sequence[Request]:  # noqa: ARG002 - others need it
+    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
         """Wait for nobody."""
         return ()
 
-    async def start(self, task: Task) -> None:
+    async def start(self, task: ReservationTask) -> None:
         """Hand the hosts over, as soon as whoever had them before has given them back."""
         await task.books.hold(task.job, task.spec.id, task.seen.hosts, whole=True)
 
-    async def ends_with(self, task: Task) -> Sequence[Request]:  # noqa: ARG002
+    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
         """Wait for nobody."""
         return ()
 
-    async def end(self, task: Task) -> None:
+    async def end(self, task: ReservationTask) -> None:
         """Take the hosts back."""
         await task.books.free(task.job, task.spec.id, task.seen.booked)
 
 
 def read_properties(given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, str]:
     """Read which hosts will do."""
-    found = {field: text(field, given, before) for field in PROPERTIES}
+    found = {field: read_text(field, given, before) for field in PROPERTIES}
     for field, expression in found.items():
-        property_expressions.read(field, expression)
+        property_expressions.parse_expression(field, expression)
     return found
 
 
@@ -67,17 +67,17 @@ def wanted_properties(details: Mapping[str, Any]) -> tuple[str, ...]:
 AFFINITIES = {"true": True, "1": True, "false": False, "0": False, "none": None, "": None}
 
 
-class Instances:
+class VirtualInstances:
     """Shares of hosts."""
 
     name = "virtual:instance"
 
     def read(self, given: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Read how large the instances are, and how many of them there are to be."""
-        size = {field: whole_number(field, given, before, 0, MOST_SIZE) for field in ("vcpus", "memory_mb", "disk_gb")}
+        size = {field: read_count(field, given, before, 0, MAX_SIZE) for field in ("vcpus", "memory_mb", "disk_gb")}
         if not any(size.values()):
             raise BadInput("vcpus", 0, "more than nothing, where memory_mb and disk_gb are nothing")
-        amount = whole_number("amount", given, before, 1)
+        amount = read_count("amount", given, before, 1)
         return {**size, "amount": amount, "affinity": _affinity(given, before)} | read_properties(given, before)
 
     def demand(self, details: Mapping[str, Any]) -> Demand:
@@ -95,19 +95,19 @@ class Instances:
     async def check(self, ns: str, spec: ReservationSpec) -> None:
         """Refuse nothing: whether hosts can be had is for the search to say."""
 
-    async def starts_with(self, task: Task) -> Sequence[Request]:  # noqa: ARG002 - others need it
+    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002 - others need it
         """Wait for nobody."""
         return ()
 
-    async def start(self, task: Task) -> None:
+    async def start(self, task: ReservationTask) -> None:
         """Open the hosts to the instances."""
         await task.books.hold(task.job, task.spec.id, task.seen.hosts, whole=False)
 
-    async def ends_with(self, task: Task) -> Sequence[Request]:  # noqa: ARG002
+    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:  # noqa: ARG002
         """Wait for nobody."""
         return ()
 
-    async def end(self, task: Task) -> None:
+    async def end(self, task: ReservationTask) -> None:
         """Close the hosts to the instances."""
         await task.books.free(task.job, task.spec.id, task.seen.booked)
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stateward.domains.leases.model import ReservationSpec
-from stateward.domains.leases.resources.port import Task, text
+from stateward.domains.leases.resources.port import ReservationTask, read_text
 from stateward.domains.templates import Template
 from stateward.engine import Permanent, Request
 from stateward.engine.requests import Creation
@@ -26,7 +26,7 @@ LEASE, RESERVATION = "lease", "reservation"
 """The labels of an MCI that say which reservation of which lease it was made for."""
 
 
-class Mcis:
+class LeasedMcis:
     """Groups of VMs over many clouds; `templates` has the one of MCIs, as soon as its domain is there."""
 
     name = "mci"
@@ -38,10 +38,10 @@ class Mcis:
         """Read the template: an object, or one as text; neither it nor the name can be changed later."""
         template = given.get("template", (before or {}).get("template"))
         if isinstance(template, str):
-            template = _decoded(template)
+            template = _decode_template(template)
         if not isinstance(template, dict):
             raise BadInput("template", template, "a fleet: an object with groups")
-        details = {"template": template, "mci": text("mci", given, before)}
+        details = {"template": template, "mci": read_text("mci", given, before)}
         for field, value in details.items():
             if before is not None and value != before[field]:
                 raise BadInput(field, value, "what it was: it stays the same while the lease lives")
@@ -63,7 +63,7 @@ class Mcis:
             field = f"template.{error.field.removeprefix('spec.')}"
             raise BadInput(field, error.value, error.allowed) from error
 
-    async def starts_with(self, task: Task) -> Sequence[Request]:
+    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:
         """Have the MCI created, if it is not there."""
         if await self._found(task) is not None:
             return ()
@@ -72,34 +72,34 @@ class Mcis:
         birth = Creation(self._templates[self.name].kind, labels=msgspec.json.encode(labels).decode())
         return [self._request(task, "create", spec=msgspec.json.encode(spec).decode(), creates=birth)]
 
-    async def start(self, task: Task) -> None:
+    async def start(self, task: ReservationTask) -> None:
         """See whether it runs."""
         found = await self._found(task)
-        if found is None or found.state != RUNNING or not _is_of(task, found):
-            raise Permanent(f"the MCI {_name(task.spec)} is {_told(task, found)}")
+        if found is None or found.state != RUNNING or not _is_made_for(task, found):
+            raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, found)}")
 
-    async def ends_with(self, task: Task) -> Sequence[Request]:
+    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:
         """Have the MCI removed with all of its VMs, step by step."""
         found, template = await self._found(task), self._templates.get(self.name)
-        if found is None or template is None or not _is_of(task, found):
+        if found is None or template is None or not _is_made_for(task, found):
             return ()
         return await template.removal(task.engine.store.reader, found, _who(task))
 
-    async def end(self, task: Task) -> None:
+    async def end(self, task: ReservationTask) -> None:
         """See whether it is gone."""
         found = await self._found(task)
-        if found is not None and _is_of(task, found):
-            raise Permanent(f"the MCI {_name(task.spec)} is {_told(task, found)}")
+        if found is not None and _is_made_for(task, found):
+            raise Permanent(f"the MCI {_name(task.spec)} is {_describe_mci(task, found)}")
 
     def _spec(self, spec: ReservationSpec) -> dict[str, Any]:
         """Return the spec of a reservation's MCI: the same each time, and with a uid that no other MCI has."""
         uid = blake2b(spec.id.encode(), digest_size=16).hexdigest()
         return self._templates[self.name].read(_name(spec), uid, spec.details["template"])
 
-    def _request(self, task: Task, action: str, **more: Any) -> Request:  # noqa: ANN401 - fields of Request
+    def _request(self, task: ReservationTask, action: str, **more: Any) -> Request:  # noqa: ANN401 - fields of Request
         return Request(task.job.ns, _name(task.spec), action, op="", actor=USER, who=_who(task), **more)
 
-    async def _found(self, task: Task) -> Object | None:
+    async def _found(self, task: ReservationTask) -> Object | None:
         found = await task.engine.store.reader.object(Key(task.job.ns, _name(task.spec)))
         return None if found is None or found.removed else found
 
@@ -109,26 +109,26 @@ def _name(spec: ReservationSpec) -> str:
     return str(spec.details["mci"] or spec.details["template"].get("name") or f"lease-{spec.id}")
 
 
-def _who(task: Task) -> str:
+def _who(task: ReservationTask) -> str:
     return f"lease {task.lease.object.id}"
 
 
-def _is_of(task: Task, found: Object) -> bool:
+def _is_made_for(task: ReservationTask, found: Object) -> bool:
     """Tell whether an MCI was made for a reservation; those of earlier versions are labelled with the lease alone."""
     labels: dict[str, str] = msgspec.json.decode(found.labels)
     mine = (task.lease.object.id, task.spec.id)
     return (labels.get(LEASE), labels.get(RESERVATION, task.spec.id)) == mine
 
 
-def _told(task: Task, found: Object | None) -> str:
+def _describe_mci(task: ReservationTask, found: Object | None) -> str:
     if found is None:
         return "not there"
-    if not _is_of(task, found):
+    if not _is_made_for(task, found):
         return "there already, and was not made for this reservation"
     return f"{found.state}{f': {found.error}' if found.error else ''}"
 
 
-def _decoded(template: str) -> object:
+def _decode_template(template: str) -> object:
     try:
         found: object = msgspec.json.decode(template)
     except (msgspec.DecodeError, RecursionError):

@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from stateward.domains.leases.bookings import Demand
 from stateward.domains.leases.model import Lease, ReservationSeen, ReservationSpec
-from stateward.domains.leases.wire_values import MOST_COUNT, read_whole_number
+from stateward.domains.leases.wire_values import MAX_COUNT, read_whole_number
 from stateward.engine import Engine, Job, Request
 from stateward.errors import BadInput, UnknownName
 
 
-class Books(Protocol):
+class HostBookings(Protocol):
     """The hosts' books, as far as a plug-in may write them."""
 
     async def hold(self, job: Job, reservation: str, hosts: Iterable[str], *, whole: bool) -> None:
@@ -27,18 +27,18 @@ class Books(Protocol):
         """Take hosts back from a reservation."""
 
 
-class Task(Struct, frozen=True):
+class ReservationTask(Struct, frozen=True):
     """A reservation that something is to be done for."""
 
     engine: Engine
-    books: Books
+    books: HostBookings
     job: Job
     lease: Lease
     spec: ReservationSpec
     seen: ReservationSeen
 
 
-class Resource(Protocol):
+class ResourcePlugin(Protocol):
     """A type of resource."""
 
     name: str
@@ -52,26 +52,26 @@ class Resource(Protocol):
     async def check(self, ns: str, spec: ReservationSpec) -> None:
         """Raise BadInput for a new reservation that could not be had in a namespace; nothing is accepted before."""
 
-    async def starts_with(self, task: Task) -> Sequence[Request]:
+    async def starts_with(self, task: ReservationTask) -> Sequence[Request]:
         """Return what is still to be done on other objects before `start` is called; asked again when it has ended."""
 
-    async def start(self, task: Task) -> None:
+    async def start(self, task: ReservationTask) -> None:
         """Hand the resources over."""
 
-    async def ends_with(self, task: Task) -> Sequence[Request]:
+    async def ends_with(self, task: ReservationTask) -> Sequence[Request]:
         """Return what is still to be done on other objects before `end` is called; asked again when it has ended."""
 
-    async def end(self, task: Task) -> None:
+    async def end(self, task: ReservationTask) -> None:
         """Take the resources back, however much of them was handed over."""
 
 
-class Resources:
+class ResourcePlugins:
     """All types of resources, by name."""
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
+    def __init__(self, resources: Iterable[ResourcePlugin]) -> None:
         self._resources = {one.name: one for one in resources}
 
-    def __getitem__(self, name: str) -> Resource:
+    def __getitem__(self, name: str) -> ResourcePlugin:
         try:
             return self._resources[name]
         except KeyError:
@@ -82,21 +82,21 @@ class Resources:
         """The names of all types."""
         return sorted(self._resources)
 
-    def named(self, name: object) -> Resource:
+    def named(self, name: object) -> ResourcePlugin:
         """Return the type that a client names."""
         if not isinstance(name, str) or name not in self._resources:
             raise BadInput("resource_type", name, f"one of {', '.join(sorted(self._resources))}")
         return self._resources[name]
 
 
-def whole_number(
-    field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, least: int, most: int = MOST_COUNT
+def read_count(
+    field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, least: int, most: int = MAX_COUNT
 ) -> int:
     """Read a whole number; one that is not given is what it was before."""
     return read_whole_number(field, given.get(field, (before or {}).get(field)), least, most)
 
 
-def text(field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, default: str = "") -> str:
+def read_text(field: str, given: Mapping[str, Any], before: Mapping[str, Any] | None, default: str = "") -> str:
     """Read a text; one that is not given is what it was before, or the default."""
     value = given.get(field, (before or {}).get(field, default))
     if value is None:
