@@ -27,7 +27,7 @@ from stateward.domains.mci.api import routes
 from stateward.domains.mci.model import vm_of
 from stateward.server.app import create_app
 from stateward.server.live.feeds import Windows
-from stateward.store.sqlite.connections import Settings, open_writer
+from stateward.store.sqlite.connections import SqliteSettings, open_writer
 
 SMALL, LARGE, OTHERS = 1_000, 10_000, 40
 SETTLED = 0.4
@@ -150,7 +150,7 @@ def _status(place: Place, mci: str, how: str) -> float:
 
 def _add_others(file: str) -> None:
     """Copy the MCI with all its VMs, many times."""
-    database = open_writer(Settings(file))
+    database = open_writer(SqliteSettings(file))
     columns = [row[1] for row in database.execute("PRAGMA table_info(objects)")]
     changed = {
         "id": "'other' || :n || substr(id, 6)",

@@ -14,7 +14,7 @@ from bench.engine.lamps import Lamp, lamp
 from stateward.store import Store
 from stateward.store.postgres.store import PostgresStore
 from stateward.store.records import Object
-from stateward.store.sqlite.connections import Settings, open_writer
+from stateward.store.sqlite.connections import SqliteSettings, open_writer
 from stateward.store.sqlite.store import SqliteStore
 from tests.servers import PostgresServer
 from tools.reaper import make_run_folder, start_guard
@@ -80,7 +80,7 @@ async def _fill(url: str, lamps: int) -> None:
 
 def _fill_sqlite(path: str, rows: Iterable[tuple[object, ...]]) -> None:
     columns = Object.__struct_fields__
-    connection = open_writer(Settings(path))
+    connection = open_writer(SqliteSettings(path))
     connection.execute("BEGIN")
     connection.executemany(f"INSERT INTO objects ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})", rows)
     connection.execute("COMMIT")
@@ -104,7 +104,7 @@ OFF = (f"UPDATE objects SET state = '{Lamp.OFF.word}', op = NULL", "DELETE FROM 
 async def switch_off(url: str) -> None:
     """Switch all lamps off and take their work away, by force."""
     if not is_postgres(url):
-        connection = open_writer(Settings(url))
+        connection = open_writer(SqliteSettings(url))
         patience = "PRAGMA busy_timeout = 5000"  # the store may be bringing its log over
         for statement in (patience, *OFF, "PRAGMA wal_checkpoint(TRUNCATE)"):
             connection.execute(statement)

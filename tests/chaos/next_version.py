@@ -33,7 +33,7 @@ from stateward.lifecycle import (
     step,
 )
 from stateward.store import migrations
-from stateward.store.migrations import Dialect, Migration
+from stateward.store.migrations import Dialect, SchemaMigration
 from tests.chaos import crane
 
 ADDED = """
@@ -54,10 +54,10 @@ MAPPED = ("chaos.crane:lifting=hoisting", "chaos.crane:broken=lost")
 _former = migrations.migrations
 
 
-def with_one_more(dialect: Dialect) -> tuple[Migration, ...]:
+def with_one_more(dialect: Dialect) -> tuple[SchemaMigration, ...]:
     """Return all migrations, and the one that the next version has."""
     known = _former(dialect)
-    return (*known, Migration(known[-1].version + 1, "rehearsal", ADDED))
+    return (*known, SchemaMigration(known[-1].version + 1, "rehearsal", ADDED))
 
 
 class NextCrane(State):

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from stateward.engine import Engine
-from stateward.store.errors import Full, ReadOnly, TimedOut, Unavailable
+from stateward.store.errors import ReadOnly, StoreFull, StoreTimeout, Unavailable
 from stateward.store.port import Store
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.listener import Listener
@@ -60,9 +60,9 @@ async def fill(engine: Engine) -> list[str]:
     for number in range(0, 100_000, 100):
         try:
             accepted += await raise_cranes(engine, range(number, number + 100, 2))
-        except TimedOut:
+        except StoreTimeout:
             continue  # the last attempt was cut off by the patience, and nobody knows what it has done
-        except Full:
+        except StoreFull:
             return accepted
     raise AssertionError("there was room for everything")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stateward.store import Changes, Store, Topic, Tx
-from stateward.store.records import Claim, Object, Worker
+from stateward.store.records import Claim, Object, WorkerRecord
 from tests.contract.samples import key
 
 
@@ -45,7 +45,7 @@ async def taken(store: Store, owner: str = "worker", **rooms: int) -> list[str]:
     return [claim.work.op for claim in await take(store, owner, **rooms)]
 
 
-async def see(store: Store, *workers: Worker) -> None:
+async def see(store: Store, *workers: WorkerRecord) -> None:
     """Record signs of life."""
     for worker in workers:
         await ask(store, "heartbeat", worker)

@@ -15,7 +15,7 @@ from stateward.store.records import (
     Progress,
     Status,
     Timer,
-    Worker,
+    WorkerRecord,
     WorkItem,
 )
 
@@ -122,9 +122,9 @@ def a_step(op: str, text: str, **fields: Any) -> Progress:
     return replace(Progress(NS, op, 100.5, text, None, None), **fields)
 
 
-def a_worker(name: str, lease: float = 60.0) -> Worker:
+def a_worker(name: str, lease: float = 60.0) -> WorkerRecord:
     """Make a worker; one with a negative lease is dead as soon as it has been seen."""
-    return Worker(name, lease, 0.0, "host", 4711)
+    return WorkerRecord(name, lease, 0.0, "host", 4711)
 
 
 def accepted(*names: str, **fields: Any) -> Changes:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stateward.store import Changes, Store, Topic, Tx
-from stateward.store.errors import Conflict
+from stateward.store.errors import WriteConflict
 from stateward.store.records import Object
 from tests.contract.hands import Ear, stored, taken, write
 from tests.contract.samples import a_line, an_object, an_operation, key, moved, some_work
@@ -82,7 +82,7 @@ async def test_a_lost_race_is_found_ahead_too(store: Store) -> None:
     async def program(tx: Tx) -> None:
         await tx.apply(await early(tx, begun(one)))
 
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         await store.transact(program)
     assert (await stored(store, "a")).state == "Suspended"
     assert await store.reader.operation(key("op")) is None

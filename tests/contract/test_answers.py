@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stateward.store import Changes, Store, Tx
-from stateward.store.errors import Conflict
+from stateward.store.errors import WriteConflict
 from stateward.store.records import IdempotencyRecord
 from tests.contract.hands import ask, write
 from tests.contract.samples import NS, an_answer, an_object, key
@@ -24,7 +24,7 @@ async def test_the_same_key_in_another_namespace_is_another_key(store: Store) ->
 
 async def test_a_second_answer_is_in_conflict_and_undoes_its_change(store: Store) -> None:
     await write(store, idempotency_records=[an_answer("k", op="first")])
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         await write(store, objects=[an_object("a")], idempotency_records=[an_answer("k", op="second")])
     assert (await ask(store, "idempotency_records", [key("k")]))[key("k")].op == "first"
     assert await store.reader.object(key("a")) is None

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.store import Store, Tx
-from stateward.store.errors import Conflict
+from stateward.store.errors import WriteConflict
 from stateward.store.records import Status, WorkItem
 from tests.contract.hands import ask, take, taken, until, write
 from tests.contract.samples import a_worker, accepted, an_object, an_operation, key, some_work
@@ -144,7 +144,7 @@ async def test_work_that_is_gone_is_not_claimed(store: Store) -> None:
 
 
 async def test_work_that_is_not_there_cannot_be_changed(store: Store) -> None:
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         await write(store, work=[some_work("nobody", seq=1)])
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stateward.store import Changes, Store, Tx
-from stateward.store.errors import Conflict
+from stateward.store.errors import WriteConflict
 from tests.contract.hands import ask, stored, write
 from tests.contract.samples import a_line, an_object, an_operation, key, moved
 
@@ -40,7 +40,7 @@ async def test_truth_values_come_back_as_truth_values(store: Store) -> None:
 
 async def test_a_new_object_whose_key_is_taken_is_in_conflict(store: Store) -> None:
     await write(store, objects=[an_object("a")])
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         await write(store, objects=[an_object("a", state="Other")])
     assert (await stored(store, "a")).state == "Running"
 
@@ -120,19 +120,19 @@ async def test_a_version_that_has_passed_is_in_conflict(store: Store) -> None:
     first = an_object("a")
     await write(store, objects=[first])
     await write(store, objects=[moved(first, state="Suspending")])
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         await write(store, objects=[moved(first, state="Terminating")])
     assert (await stored(store, "a")).state == "Suspending"
 
 
 async def test_a_version_still_to_come_is_in_conflict(store: Store) -> None:
     await write(store, objects=[an_object("a")])
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         await write(store, objects=[an_object("a", version=3)])
 
 
 async def test_an_object_that_is_not_there_cannot_be_moved(store: Store) -> None:
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         await write(store, objects=[an_object("a", version=2)])
     assert await store.reader.object(key("a")) is None
 
@@ -141,7 +141,7 @@ async def test_one_conflict_among_many_undoes_everything(store: Store) -> None:
     objects = [an_object(f"o{number}") for number in range(300)]
     await write(store, objects=objects)
     await write(store, objects=[moved(objects[123])])
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         await write(
             store,
             objects=[moved(one, state="Suspending") for one in objects],
@@ -160,11 +160,11 @@ async def test_a_program_that_passes_over_a_conflict_commits_nothing(store: Stor
     async def careless(tx: Tx) -> str:
         try:
             await tx.apply(Changes(objects=[an_object("b", version=2, state="Lost"), an_object("a", version=9)]))
-        except Conflict:
+        except WriteConflict:
             return "never mind"
         return "fine"
 
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         await store.transact(careless)
     assert (await stored(store, "b")).state == "Running"
 
@@ -175,7 +175,7 @@ async def test_of_many_racing_writers_exactly_one_wins(store: Store) -> None:
     racers = [write(store, objects=[moved(first, state=f"by {number}")]) for number in range(20)]
     ends = await asyncio.gather(*racers, return_exceptions=True)
     assert sum(end is None for end in ends) == 1
-    assert sum(isinstance(end, Conflict) for end in ends) == 19
+    assert sum(isinstance(end, WriteConflict) for end in ends) == 19
     assert (await stored(store, "a")).version == 2
 
 

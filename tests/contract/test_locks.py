@@ -3,7 +3,7 @@
 import pytest
 
 from stateward.store import Store
-from stateward.store.errors import Conflict
+from stateward.store.errors import WriteConflict
 from stateward.store.records import Lock
 from tests.contract.hands import ask, write
 from tests.contract.samples import NS, a_lock, key
@@ -57,7 +57,7 @@ async def test_only_the_lock_that_is_meant_is_granted(store: Store) -> None:
 
 
 async def test_a_lock_that_nobody_asked_for_cannot_be_granted(store: Store) -> None:
-    with pytest.raises(Conflict):
+    with pytest.raises(WriteConflict):
         await write(store, locks_granted=[a_lock("op", "/a")])
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stateward.store import Changes, Store, Tx
-from stateward.store.errors import Conflict, StoreError
+from stateward.store.errors import StoreError, WriteConflict
 from stateward.store.records import Key
 from tests.contract.hands import ask, stored, write
 from tests.contract.samples import a_line, an_object, an_operation, key, moved
@@ -66,7 +66,7 @@ async def test_a_program_that_always_loses_is_given_up(store: Store) -> None:
         runs.append(tx.now)
         await tx.apply(Changes(objects=[an_object("a", version=7)]))
 
-    with pytest.raises(Conflict) as raised:
+    with pytest.raises(WriteConflict) as raised:
         await store.transact(program)
     assert raised.value.retry
     assert 2 <= len(runs) <= 20
@@ -98,7 +98,7 @@ async def test_failures_among_many_programs_harm_nobody_else(store: Store) -> No
 
     ends = await asyncio.gather(*map(program_of, range(60)), return_exceptions=True)
     for number, end in enumerate(ends):
-        expected = (ValueError, Conflict, int)[number % 3]
+        expected = (ValueError, WriteConflict, int)[number % 3]
         assert isinstance(end, expected), end
     found = await ask(store, "objects", [key(f"o{number:02}") for number in range(60)])
     assert list(found) == [key(f"o{number:02}") for number in range(2, 60, 3)]

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stateward.store import JournalFilter, Store
 from stateward.store.records import Key, Status
-from stateward.store.retention import FIRST, Old, Span
+from stateward.store.retention import BEFORE_ALL_KEYS, JournalSpan, PruneCandidate
 from tests.contract.hands import ask, write
 from tests.contract.samples import (
     a_line,
@@ -22,7 +22,7 @@ from tests.contract.samples import (
 )
 
 LIMIT = 1000.0
-EVERYTHING = Span(0, 1_000_000)
+EVERYTHING = JournalSpan(0, 1_000_000)
 
 
 def ended(name: str, at: float = 200.0, **fields: Any) -> Any:
@@ -39,20 +39,20 @@ async def operations(store: Store, *given: Any, **more: Any) -> set[str]:
     """Write operations, with the line that tells of each, and return those that may go."""
     lines = [a_line(one.object, op=one.id) for one in given]
     await write(store, operations=list(given), journal=lines, **more)
-    return {one.key.id for one in await store.pruning.operations(EVERYTHING, LIMIT)}
+    return {one.key.id for one in await store.retention.operations(EVERYTHING, LIMIT)}
 
 
 async def tombstones(store: Store, *given: Any, **more: Any) -> set[str]:
     """Write removed objects, with the line that tells of each, and return those that may go."""
     await write(store, objects=list(given), journal=[a_line(one.id, at=one.since) for one in given], **more)
-    return {one.key.id for one in await store.pruning.objects(EVERYTHING, LIMIT)}
+    return {one.key.id for one in await store.retention.objects(EVERYTHING, LIMIT)}
 
 
 async def lines_that_go(store: Store, *given: Any, **more: Any) -> list[str]:
     """Write lines, and return the events of those that may go."""
     await write(store, journal=list(given), **more)
     last = await store.reader.last_journal_seq()
-    going = set(await store.pruning.lines(EVERYTHING, LIMIT, last))
+    going = set(await store.retention.journal_entries(EVERYTHING, LIMIT, last))
     return [line.event for line in await store.reader.journal(0, 100, JournalFilter()) if line.seq in going]
 
 
@@ -61,9 +61,9 @@ async def lines_that_go(store: Store, *given: Any, **more: Any) -> list[str]:
 
 async def test_the_journal_is_walked_in_portions_up_to_a_number(store: Store) -> None:
     await write(store, journal=[a_line(event=f"{number}") for number in range(5)])
-    assert await store.pruning.span(0, 4, 3) == Span(0, 3)
-    assert await store.pruning.span(3, 4, 3) == Span(3, 4)
-    assert await store.pruning.span(4, 4, 3) is None
+    assert await store.retention.journal_span(0, 4, 3) == JournalSpan(0, 3)
+    assert await store.retention.journal_span(3, 4, 3) == JournalSpan(3, 4)
+    assert await store.retention.journal_span(4, 4, 3) is None
 
 
 # --- operations ------------------------------------------------------------------------------------------------------
@@ -77,9 +77,9 @@ async def test_an_operation_is_told_where_it_began(store: Store) -> None:
     await write(
         store, operations=[ended("x")], journal=[a_line(op="x"), a_line(op="x", at=200.0), a_line(op="x", at=LIMIT)]
     )
-    assert await store.pruning.operations(Span(0, 1), LIMIT) == [Old(key("x"), True)]
-    assert await store.pruning.operations(Span(1, 2), LIMIT) == [Old(key("x"), False)]
-    assert await store.pruning.operations(Span(2, 3), LIMIT) == []
+    assert await store.retention.operations(JournalSpan(0, 1), LIMIT) == [PruneCandidate(key("x"), True)]
+    assert await store.retention.operations(JournalSpan(1, 2), LIMIT) == [PruneCandidate(key("x"), False)]
+    assert await store.retention.operations(JournalSpan(2, 3), LIMIT) == []
 
 
 async def test_an_operation_stays_that_holds_an_object(store: Store) -> None:
@@ -97,7 +97,7 @@ async def test_an_operation_stays_that_holds_a_lock(store: Store) -> None:
 async def test_a_family_goes_as_a_whole_and_children_come_first(store: Store) -> None:
     family = [ended("top"), ended("middle", parent="top"), ended("leaf", parent="middle"), ended("other", parent="top")]
     assert await operations(store, *family) == {"top", "middle", "leaf", "other"}
-    order = [one.key.id for one in await store.pruning.operations(EVERYTHING, LIMIT)]
+    order = [one.key.id for one in await store.retention.operations(EVERYTHING, LIMIT)]
     assert (order[0], order[-1]) == ("leaf", "top")
 
 
@@ -113,7 +113,7 @@ async def test_a_family_stays_as_a_whole_while_one_of_it_lives(store: Store, lat
 
 async def test_a_family_is_found_from_any_member(store: Store) -> None:
     await write(store, operations=[ended("top"), ended("leaf", parent="top")], journal=[a_line(op="leaf")])
-    assert {one.key.id for one in await store.pruning.operations(EVERYTHING, LIMIT)} == {"top", "leaf"}
+    assert {one.key.id for one in await store.retention.operations(EVERYTHING, LIMIT)} == {"top", "leaf"}
 
 
 async def test_a_child_whose_parent_is_gone_already_goes_too(store: Store) -> None:
@@ -122,12 +122,12 @@ async def test_a_child_whose_parent_is_gone_already_goes_too(store: Store) -> No
 
 async def test_operations_of_the_same_name_elsewhere_are_others(store: Store) -> None:
     assert await operations(store, ended("x"), an_operation("x", ns="other")) == {"x"}
-    assert await store.pruning.operations(EVERYTHING, LIMIT) == [Old(key("x"), True)]
+    assert await store.retention.operations(EVERYTHING, LIMIT) == [PruneCandidate(key("x"), True)]
 
 
 async def test_operations_are_dropped_with_their_progress(store: Store) -> None:
     await operations(store, ended("x"), ended("y"), progress=[a_step("x", "half"), a_step("y", "done")])
-    assert await store.pruning.drop_operations([key("x"), key("unheard of")]) == 1
+    assert await store.retention.drop_operations([key("x"), key("unheard of")]) == 1
     assert await store.reader.operation(key("x")) is None
     assert await store.reader.progress_of(key("x"), 0) == []
     assert [line.text for line in await store.reader.progress_of(key("y"), 0)] == ["done"]
@@ -135,7 +135,7 @@ async def test_operations_are_dropped_with_their_progress(store: Store) -> None:
 
 async def test_much_progress_goes_in_portions(store: Store) -> None:
     await operations(store, ended("x"), progress=[a_step("x", f"{number}") for number in range(4_500)])
-    assert await store.pruning.drop_operations([key("x")]) == 1
+    assert await store.retention.drop_operations([key("x")]) == 1
     assert await store.reader.progress_of(key("x"), 0) == []
 
 
@@ -159,12 +159,12 @@ async def test_an_object_goes_that_was_removed_before_the_limit(store: Store) ->
 )
 async def test_a_removed_object_stays_while_something_refers_to_it(store: Store, more: dict[str, Any]) -> None:
     assert await tombstones(store, removed("a", queue="host"), **more) == set()
-    assert await store.pruning.drop_objects([key("a")], LIMIT) == 0
+    assert await store.retention.drop_objects([key("a")], LIMIT) == 0
 
 
 async def test_a_removed_object_stays_while_it_is_a_parent(store: Store) -> None:
     assert await tombstones(store, removed("a"), an_object("child", parent="a")) == set()
-    assert await store.pruning.drop_objects([key("a")], LIMIT) == 0
+    assert await store.retention.drop_objects([key("a")], LIMIT) == 0
 
 
 async def test_a_parent_goes_together_with_children_that_were_removed_long_ago(store: Store) -> None:
@@ -177,25 +177,25 @@ async def test_timers_and_guests_of_a_queue_are_told(store: Store) -> None:
         objects=[an_object("guest", queue="host"), removed("former guest", queue="empty"), an_object("alone")],
         timers=[a_timer("t", 5.0, object="timed")],
     )
-    assert await store.pruning.named(LIMIT) == {key("host"), key("timed")}
+    assert await store.retention.referenced_objects(LIMIT) == {key("host"), key("timed")}
 
 
 async def test_many_guests_are_all_found(store: Store) -> None:
     await write(store, objects=[an_object(f"guest {number}", queue=f"host {number}") for number in range(4_100)])
-    assert len(await store.pruning.named(LIMIT)) == 4_100
+    assert len(await store.retention.referenced_objects(LIMIT)) == 4_100
 
 
 async def test_an_object_that_lives_again_is_not_dropped(store: Store) -> None:
     assert await tombstones(store, removed("a"), removed("b")) == {"a", "b"}
     await write(store, objects=[an_object("a", version=2)])
-    assert await store.pruning.drop_objects([key("a"), key("b")], LIMIT) == 1
+    assert await store.retention.drop_objects([key("a"), key("b")], LIMIT) == 1
     assert await store.reader.object(key("a")) is not None
     assert await store.reader.object(key("b")) is None
 
 
 async def test_a_name_that_was_dropped_begins_at_version_1(store: Store) -> None:
     await tombstones(store, removed("a"))
-    await store.pruning.drop_objects([key("a")], LIMIT)
+    await store.retention.drop_objects([key("a")], LIMIT)
     await write(store, objects=[an_object("a")])
     assert (await ask(store, "objects", [key("a")]))[key("a")].version == 1
 
@@ -229,18 +229,18 @@ async def test_what_is_taken_for_dropped_keeps_no_line(store: Store) -> None:
         operations=[ended("x")],
         journal=[a_line(op="x"), a_line(at=200.0), a_line("b", at=200.0)],
     )
-    assert await store.pruning.lines(EVERYTHING, LIMIT, 3) == []
-    assert await store.pruning.lines(EVERYTHING, LIMIT, 3, [key("x")], [key("b")]) == [1, 3]
+    assert await store.retention.journal_entries(EVERYTHING, LIMIT, 3) == []
+    assert await store.retention.journal_entries(EVERYTHING, LIMIT, 3, [key("x")], [key("b")]) == [1, 3]
 
 
 async def test_only_lines_up_to_a_number_count_as_later_ones(store: Store) -> None:
     await write(store, objects=[an_object("a")], journal=[a_line(at=10.0), a_line(at=20.0)])
-    assert await store.pruning.lines(EVERYTHING, LIMIT, 1) == []
+    assert await store.retention.journal_entries(EVERYTHING, LIMIT, 1) == []
 
 
 async def test_lines_are_dropped_by_their_numbers_which_do_not_come_back(store: Store) -> None:
     await write(store, journal=[a_line(event="1"), a_line(event="2"), a_line(event="3")])
-    assert await store.pruning.drop_lines([1, 3, 99]) == 2
+    assert await store.retention.drop_journal_entries([1, 3, 99]) == 2
     await write(store, journal=[a_line(event="4")])
     assert [(line.seq, line.event) for line in await store.reader.journal(0, 9, JournalFilter())] == [
         (2, "2"),
@@ -256,31 +256,31 @@ async def test_answers_are_walked_in_portions_and_old_ones_told(store: Store) ->
         store,
         idempotency_records=[an_answer("a"), an_answer("b", at=LIMIT), an_answer("c"), an_answer("a", ns="other")],
     )
-    first = await store.pruning.answers(FIRST, LIMIT, 2)
+    first = await store.retention.idempotency_records(BEFORE_ALL_KEYS, LIMIT, 2)
     assert (first.keys, first.next) == ([key("a")], key("b"))
-    second = await store.pruning.answers(key("b"), LIMIT, 2)
+    second = await store.retention.idempotency_records(key("b"), LIMIT, 2)
     assert (set(second.keys), second.next) == ({key("c"), Key("other", "a")}, Key("other", "a"))
-    end = await store.pruning.answers(Key("other", "a"), LIMIT, 2)
+    end = await store.retention.idempotency_records(Key("other", "a"), LIMIT, 2)
     assert (end.keys, end.next) == ([], None)
 
 
 async def test_an_answer_is_dropped_only_if_it_is_old(store: Store) -> None:
     await write(store, idempotency_records=[an_answer("a"), an_answer("b", at=LIMIT), an_answer('it\'s "quoted" 日本')])
     odd = key('it\'s "quoted" 日本')
-    assert await store.pruning.drop_answers([key("a"), key("b"), odd], LIMIT) == 2
+    assert await store.retention.drop_idempotency_records([key("a"), key("b"), odd], LIMIT) == 2
     assert set(await ask(store, "idempotency_records", [key("a"), key("b"), odd])) == {key("b")}
 
 
 async def test_a_key_whose_answer_was_dropped_is_answered_anew(store: Store) -> None:
     await write(store, idempotency_records=[an_answer("a")])
-    await store.pruning.drop_answers([key("a")], LIMIT)
+    await store.retention.drop_idempotency_records([key("a")], LIMIT)
     await write(store, idempotency_records=[an_answer("a", op="second")])
     assert (await ask(store, "idempotency_records", [key("a")]))[key("a")].op == "second"
 
 
 async def test_nothing_at_all_can_be_pruned(store: Store) -> None:
-    assert await store.pruning.span(0, 0, 10) is None
-    assert await store.pruning.operations(EVERYTHING, LIMIT) == []
-    assert await store.pruning.objects(EVERYTHING, LIMIT) == []
-    assert await store.pruning.named(LIMIT) == set()
-    assert (await store.pruning.answers(FIRST, LIMIT, 10)).next is None
+    assert await store.retention.journal_span(0, 0, 10) is None
+    assert await store.retention.operations(EVERYTHING, LIMIT) == []
+    assert await store.retention.objects(EVERYTHING, LIMIT) == []
+    assert await store.retention.referenced_objects(LIMIT) == set()
+    assert (await store.retention.idempotency_records(BEFORE_ALL_KEYS, LIMIT, 10)).next is None

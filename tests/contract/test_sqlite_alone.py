@@ -12,7 +12,13 @@ import pytest
 
 from stateward.store import Selector, Topic
 from stateward.store.sqlite import SqliteStore
-from stateward.store.sqlite.shared_file import LOOK_EVERY, LOOK_WHEN_ALONE_EVERY, TEST_EVERY, LockFile, Others
+from stateward.store.sqlite.shared_file import (
+    POLL_INTERVAL_S,
+    POLLS_PER_LOCK_TEST,
+    SOLE_USER_POLL_INTERVAL_S,
+    ExternalChanges,
+    LockFile,
+)
 from tests.contract.hands import Ear, write
 from tests.contract.samples import NS, a_line
 
@@ -145,28 +151,28 @@ def neighbours(path: Path) -> Iterator[tuple[sqlite3.Connection, LockFile, LockF
     """Give a connection and the lock files of two who use the same database."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
         mine, theirs = LockFile(path.with_suffix(".lock")), LockFile(path.with_suffix(".lock"))
-        mine.enter()
-        theirs.enter()
+        mine.join()
+        theirs.join()
         yield connection, mine, theirs
         mine.close()
 
 
 def test_who_is_left_alone_stops_looking_so_often(neighbours: tuple[sqlite3.Connection, LockFile, LockFile]) -> None:
     connection, mine, theirs = neighbours
-    others = Others(connection, mine)
-    assert not any(others.have_written() for _ in range(TEST_EVERY))
-    assert others.every == LOOK_EVERY
+    others = ExternalChanges(connection, mine)
+    assert not any(others.detect() for _ in range(POLLS_PER_LOCK_TEST))
+    assert others.every == POLL_INTERVAL_S
     theirs.close()
-    assert not any(others.have_written() for _ in range(TEST_EVERY + 1))
-    assert others.every == LOOK_WHEN_ALONE_EVERY
+    assert not any(others.detect() for _ in range(POLLS_PER_LOCK_TEST + 1))
+    assert others.every == SOLE_USER_POLL_INTERVAL_S
 
 
 def test_who_cannot_look_takes_it_that_something_happened(
     neighbours: tuple[sqlite3.Connection, LockFile, LockFile], path: Path
 ) -> None:
     connection, mine, theirs = neighbours
-    others = Others(connection, mine)
+    others = ExternalChanges(connection, mine)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert any(others.have_written() for _ in range(TEST_EVERY))
+        assert any(others.detect() for _ in range(POLLS_PER_LOCK_TEST))
     theirs.close()

@@ -16,7 +16,7 @@ from stateward.server.store_backup import back_up
 from stateward.store import Selector
 from stateward.store.errors import Unavailable
 from stateward.store.sqlite import SqliteStore
-from stateward.store.sqlite.wal import Gauge
+from stateward.store.sqlite.wal import WalLength
 from tests.contract.hands import write
 from tests.contract.samples import NS, an_object
 
@@ -262,10 +262,10 @@ def filling(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def test_the_gauge_says_what_sqlite_says(filling: sqlite3.Connection, path: Path) -> None:
-    gauge = Gauge(log_of(path))
+    gauge = WalLength(log_of(path))
     for round_ in range(40):
         filling.execute("INSERT INTO filled VALUES (?)", ("x" * 3000 * (round_ % 7),))
-        reached = next(number for number in range(1, 1000) if not gauge.reaches(number)) - 1
+        reached = next(number for number in range(1, 1000) if not gauge.has_frames(number)) - 1
         _, found, _ = filling.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         assert reached == found > 0
     gauge.close()
@@ -273,12 +273,12 @@ def test_the_gauge_says_what_sqlite_says(filling: sqlite3.Connection, path: Path
 
 def test_a_log_that_is_empty_reaches_nothing(filling: sqlite3.Connection, path: Path) -> None:
     filling.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    gauge = Gauge(log_of(path))
+    gauge = WalLength(log_of(path))
     assert log_of(path).stat().st_size == 0
-    assert not gauge.reaches(1)
+    assert not gauge.has_frames(1)
     gauge.close()
 
 
 def test_a_log_that_is_not_there_is_named(path: Path) -> None:
     with pytest.raises(Unavailable, match=r"stateward\.db-wal"):
-        Gauge(log_of(path))
+        WalLength(log_of(path))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stateward.store import Changes, Selector, Tx
-from stateward.store.errors import Busy, Full, NotADatabase, ReadOnly, StoreError, Unavailable, WrongSchema
+from stateward.store.errors import NotADatabase, ReadOnly, StoreBusy, StoreError, StoreFull, Unavailable, WrongSchema
 from stateward.store.sqlite import SqliteStore
 from tests.contract.hands import stored, write
 from tests.contract.samples import NS, an_object, key, moved
@@ -161,7 +161,7 @@ async def test_a_database_that_another_process_holds_is_busy_for_a_while(path: P
     async with opened(path, busy_timeout=0.02) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(Busy) as raised:
+            with pytest.raises(StoreBusy) as raised:
                 await write(store, objects=[an_object("a")])
             assert raised.value.retry
             assert await store.reader.object(key("a")) is None
@@ -174,14 +174,14 @@ async def test_a_database_that_is_held_cannot_be_opened(path: Path) -> None:
         pass
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert isinstance(await failure(path, busy_timeout=0.02), Busy)
+        assert isinstance(await failure(path, busy_timeout=0.02), StoreBusy)
 
 
 async def test_a_full_disk_undoes_the_program_and_nothing_else(path: Path) -> None:
     async with opened(path, max_bytes=ROOMY) as store:
         first = an_object("first", spec="x" * 100)
         await write(store, objects=[first])
-        with pytest.raises(Full) as raised:
+        with pytest.raises(StoreFull) as raised:
             await write(store, objects=[moved(first), *(an_object(f"o{n}", spec="x" * 5000) for n in range(1000))])
         assert raised.value.retry
         assert await stored(store, "first") == first
@@ -201,6 +201,6 @@ async def test_a_program_that_does_not_fit_harms_nobody_in_its_group(path: Path)
     async with opened(path, max_bytes=ROOMY) as store:
         programs = [adding(f"o{n}", 100 * ROOMY if n == 5 else 10) for n in range(10)]
         ends = await asyncio.gather(*map(store.transact, programs), return_exceptions=True)
-        assert isinstance(ends[5], Full)
+        assert isinstance(ends[5], StoreFull)
         assert [end for end in ends if isinstance(end, str)] == [f"o{n}" for n in range(10) if n != 5]
         assert await store.reader.count_states(Selector(NS)) == {("vm", "Running"): 9}

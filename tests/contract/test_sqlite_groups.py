@@ -11,7 +11,7 @@ import pytest
 from stateward.store import Changes, Selector, Tx
 from stateward.store.errors import Unavailable
 from stateward.store.sqlite import SqliteStore
-from stateward.store.sqlite.transactions import AnyProgram, Outcome
+from stateward.store.sqlite.transactions import AnyTxFunction, TxOutcome
 from tests.contract.hands import Ear, ask, write
 from tests.contract.samples import NS, a_line, an_object, key
 
@@ -65,11 +65,11 @@ async def states(store: SqliteStore) -> int:
 
 
 async def test_programs_that_wait_are_committed_together(store: SqliteStore) -> None:
-    transactions = store._writing.writer_connection.transactions
+    transactions = store._writer.writer_connection.transactions
     sizes: list[int] = []
     run = transactions.run
 
-    def counting(programs: Sequence[AnyProgram]) -> list[Outcome]:
+    def counting(programs: Sequence[AnyTxFunction]) -> list[TxOutcome]:
         sizes.append(len(programs))
         return run(programs)
 

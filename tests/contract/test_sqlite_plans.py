@@ -8,8 +8,8 @@ import pytest
 
 from stateward.store import JournalFilter, Page, Selector
 from stateward.store.sqlite import SqliteStore, claims, queries, readers, tx
-from stateward.store.sqlite.codec import spelled
-from stateward.store.sqlite.queries import chosen_lines, chosen_objects, source_of
+from stateward.store.sqlite.codec import render_sql
+from stateward.store.sqlite.queries import indexed_table, where_journal, where_objects
 
 WHOLE_TABLE = re.compile(r"SCAN (objects|operations|work|journal|progress|timers|answers)\b(?! USING)")
 SERVED = re.compile(r"objects_by_parent \(ns=\? AND parent=|objects_by_state \(ns=\? AND kind=")
@@ -33,7 +33,7 @@ async def connection() -> AsyncIterator[sqlite3.Connection]:
     """Give a connection to an empty database."""
     store = SqliteStore(":memory:")
     await store.open()
-    yield store._writing.writer_connection.connection
+    yield store._writer.writer_connection.connection
     await store.close()
 
 
@@ -55,12 +55,12 @@ def test_no_statement_reads_a_whole_table(connection: sqlite3.Connection, name: 
 @pytest.mark.parametrize("what", SELECTORS)
 def test_objects_are_chosen_by_an_index(connection: sqlite3.Connection, what: str) -> None:
     selector = SELECTORS[what]
-    chosen = {"source": source_of(selector), "chosen": str(chosen_objects(selector))}
+    filled = {"source": indexed_table(selector), "where": str(where_objects(selector))}
     part, _ = queries._part(selector, Page("x", 5), None if selector.parent else "Running")
     for sql in (
-        spelled(queries.WHOLE, parts=part),
-        spelled(queries.SELECTED, **chosen),
-        spelled(readers.STATES, **chosen),
+        render_sql(queries.WHOLE, parts=part),
+        render_sql(queries.SELECTED, **filled),
+        render_sql(readers.STATES, **filled),
     ):
         steps = [step for step in plan(connection, sql) if "objects" in step]
         assert steps
@@ -76,6 +76,6 @@ def test_objects_are_chosen_by_an_index(connection: sqlite3.Connection, what: st
     ],
 )
 def test_the_journal_is_walked_in_its_order(connection: sqlite3.Connection, only: JournalFilter, index: str) -> None:
-    steps = plan(connection, spelled(readers.LINES, chosen=str(chosen_lines(only))))
+    steps = plan(connection, render_sql(readers.LINES, where=str(where_journal(only))))
     assert any(index in step for step in steps), steps
     assert not any("TEMP B-TREE" in step for step in steps), steps

@@ -18,7 +18,7 @@ async def steps_of(name: str) -> list[str]:
     store = SqliteStore(":memory:")
     await store.open()
     try:
-        return plan(store._writing.writer_connection.connection, STATEMENTS[name])
+        return plan(store._writer.writer_connection.connection, STATEMENTS[name])
     finally:
         await store.close()
 

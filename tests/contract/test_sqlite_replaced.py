@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from stateward.server.store_backup import back_up
-from stateward.store import EVERYTHING, Changes, Selector, Topic, Tx
-from stateward.store.errors import Replaced, Unavailable
+from stateward.store import ALL_TOPICS, Changes, Selector, Topic, Tx
+from stateward.store.errors import DatabaseReplaced, Unavailable
 from stateward.store.sqlite import SqliteStore
-from stateward.store.sqlite.connections import Settings
-from stateward.store.sqlite.readers import Pool
-from stateward.store.sqlite.shared_file import FileIdentity, Others
-from stateward.store.sqlite.writer import Writer
+from stateward.store.sqlite.connections import SqliteSettings
+from stateward.store.sqlite.readers import ReaderPool
+from stateward.store.sqlite.shared_file import ExternalChanges, FileIdentity
+from stateward.store.sqlite.writer import WriterThread
 from tests.contract.hands import Ear, stored, write
 from tests.contract.samples import NS, an_object, key
 
@@ -81,13 +81,13 @@ async def test_no_commit_is_acknowledged_after_a_file_was_replaced(
     async with opened(path) as store:
         harm(beside(path, suffix))
         for name in ("first", "second"):
-            with pytest.raises(Replaced) as raised:
+            with pytest.raises(DatabaseReplaced) as raised:
                 await write(store, objects=[an_object(name)])
         assert not raised.value.retry
         assert beside(path, suffix).name in raised.value.detail
-        with pytest.raises(Replaced):
+        with pytest.raises(DatabaseReplaced):
             await store.reader.object(key("before"))
-        with pytest.raises(Replaced):
+        with pytest.raises(DatabaseReplaced):
             await store.reader.last_journal_seq()
     assert [one.levelno for one in caplog.records if one.name == "stateward.store"] == [logging.ERROR]
     assert "acknowledges nothing more" in caplog.text
@@ -99,7 +99,7 @@ async def test_a_file_replaced_between_begin_and_commit_is_noticed(path: Path) -
         rename_over(path)
 
     async with opened(path) as store:
-        with pytest.raises(Replaced):
+        with pytest.raises(DatabaseReplaced):
             await store.transact(replacing)
 
 
@@ -109,7 +109,7 @@ async def test_all_programs_of_a_group_are_refused(path: Path) -> None:
         names = [f"o{number}" for number in range(20)]
         group = (write(store, objects=[an_object(name)]) for name in names)
         ends = await asyncio.gather(*group, return_exceptions=True)
-        assert {type(end) for end in ends} == {Replaced}
+        assert {type(end) for end in ends} == {DatabaseReplaced}
 
 
 async def test_a_folder_that_was_replaced_is_noticed_and_a_store_on_the_new_one_is_left_alone(path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_a_folder_that_was_replaced_is_noticed_and_a_store_on_the_new_one_
     second = SqliteStore(path)
     await second.open()
     await write(second, objects=[an_object("elsewhere")])
-    with pytest.raises(Replaced):
+    with pytest.raises(DatabaseReplaced):
         await write(first, objects=[an_object("lost")])
     await first.close()  # whoever closes a database last removes its log, by its name
     await write(second, objects=[an_object("after")])
@@ -141,7 +141,7 @@ async def test_a_second_store_in_the_place_of_removed_files_does_not_suffer_from
     second = SqliteStore(path)
     await second.open()
     await write(second, objects=[an_object("after")])
-    with pytest.raises(Replaced):
+    with pytest.raises(DatabaseReplaced):
         await write(first, objects=[an_object("lost")])
     await first.close()
     await write(second, objects=[an_object("later")])
@@ -156,8 +156,8 @@ async def test_a_store_at_rest_notices_by_itself_and_wakes_its_listeners(path: P
         ear = Ear(store)
         remove(path)
         await ear.hears(Topic.WORK)
-        assert EVERYTHING in ear.heard
-        with pytest.raises(Replaced):
+        assert ALL_TOPICS in ear.heard
+        with pytest.raises(DatabaseReplaced):
             await store.reader.object(key("before"))
 
 
@@ -167,7 +167,7 @@ async def test_a_database_that_is_overwritten_by_a_shorter_copy_is_noticed(path:
             other.execute("PRAGMA wal_checkpoint")
         await write(store, objects=[an_object("seen")])
         path.write_bytes(path.read_bytes()[:8192])
-        with pytest.raises(Replaced, match="shrunk"):
+        with pytest.raises(DatabaseReplaced, match="shrunk"):
             await write(store, objects=[an_object("lost")])
         assert path.stat().st_size == 8192, "nothing more is written into what somebody has put there"
 
@@ -178,7 +178,7 @@ async def test_a_copy_that_is_put_in_the_place_of_the_database_is_not_damaged_by
         back_up(path, path.with_name("copy"))
         await write(store, objects=[an_object(f"later-{number}", spec="x" * 500) for number in range(500)])
         path.with_name("copy").rename(path)
-        with pytest.raises(Replaced):
+        with pytest.raises(DatabaseReplaced):
             await write(store, objects=[an_object("lost")])
     async with opened(path) as restarted:  # with the log of the other file still beside it
         assert await restarted.reader.count_states(Selector(NS)) == {("vm", "Running"): 1}
@@ -190,7 +190,7 @@ async def test_a_database_that_is_moved_away_is_complete_without_its_log(path: P
     async with opened(path) as store:
         await write(store, objects=[an_object("before")])
         move_away(path)
-        with pytest.raises(Replaced):
+        with pytest.raises(DatabaseReplaced):
             await write(store, objects=[an_object("perhaps")])
     async with opened(path.with_name("moved")) as found:
         assert await found.reader.object(key("before")) is not None
@@ -206,7 +206,7 @@ async def test_files_that_are_moved_away_and_back_are_the_same_files(path: Path)
 async def test_a_store_that_is_opened_again_uses_the_file_that_is_there(path: Path) -> None:
     async with opened(path) as store:
         remove(path)
-        with pytest.raises(Replaced):
+        with pytest.raises(DatabaseReplaced):
             await write(store, objects=[an_object("lost")])
     for suffix in SUFFIXES[1:]:
         beside(path, suffix).unlink(missing_ok=True)
@@ -217,13 +217,13 @@ async def test_a_store_that_is_opened_again_uses_the_file_that_is_there(path: Pa
 
 
 async def test_a_further_connection_is_not_made_to_another_file(path: Path) -> None:
-    files = FileIdentity(Settings(str(path)))
+    files = FileIdentity(SqliteSettings(str(path)))
     async with opened(path):
         files.remember()
         rename_over(path)
-        pool = Pool(Settings(str(path)), 1, files)
-        with pytest.raises(Replaced):  # though no writer has looked
-            await pool.ask(lambda connection: connection.execute("SELECT 1").fetchone())
+        pool = ReaderPool(SqliteSettings(str(path)), 1, files)
+        with pytest.raises(DatabaseReplaced):  # though no writer has looked
+            await pool.run(lambda connection: connection.execute("SELECT 1").fetchone())
         await pool.close()
 
 
@@ -233,7 +233,7 @@ def test_a_file_that_cannot_be_looked_at_is_unavailable_for_the_time_being(
     path = tmp_path / "stateward.db"
     for suffix in SUFFIXES:
         beside(path, suffix).touch()
-    files = FileIdentity(Settings(str(path)))
+    files = FileIdentity(SqliteSettings(str(path)))
     files.remember()
     with monkeypatch.context() as broken:
         broken.setattr("os.stat", _fail)
@@ -248,7 +248,7 @@ def test_a_file_that_grows_while_two_threads_look_has_not_shrunk(
     path, looks = tmp_path / "stateward.db", count()
     for suffix in SUFFIXES:
         beside(path, suffix).touch()
-    files, stat = FileIdentity(Settings(str(path))), os.stat
+    files, stat = FileIdentity(SqliteSettings(str(path))), os.stat
     files.remember()
 
     def look(name: str, **how: bool) -> os.stat_result:
@@ -273,18 +273,18 @@ async def test_the_log_is_emptied_also_when_another_thread_is_the_first_to_find_
     """A reader may find it while the writer looks for what others have written."""
     found, emptied = threading.Event(), threading.Event()
 
-    def find(others: Others) -> bool:
+    def find(others: ExternalChanges) -> bool:
         if not found.is_set():
             rename_over(path)
-            with suppress(Replaced):
+            with suppress(DatabaseReplaced):
                 files.check()
             found.set()
         return bool(had_written(others))
 
-    had_written = Others.have_written
+    had_written = ExternalChanges.detect
     async with opened(path) as store:
-        files = store._writing._files  # type: ignore[attr-defined]
-        monkeypatch.setattr(Writer, "_empty_log", lambda _writer, _uow: emptied.set())
-        monkeypatch.setattr(Others, "have_written", find)
+        files = store._writer._files  # type: ignore[attr-defined]
+        monkeypatch.setattr(WriterThread, "_empty_log", lambda _writer, _uow: emptied.set())
+        monkeypatch.setattr(ExternalChanges, "detect", find)
         await asyncio.to_thread(found.wait, 30)
         assert await asyncio.to_thread(emptied.wait, 30)

@@ -22,7 +22,7 @@ from stateward.store.records import (
     Progress,
     Status,
     Timer,
-    Worker,
+    WorkerRecord,
     WorkItem,
 )
 from stateward.store.sqlite import SqliteStore
@@ -39,7 +39,7 @@ TABLES: dict[str, type[Struct]] = {
     "answers": IdempotencyRecord,
     "lanes": Lane,
     "lane_groups": LaneGroup,
-    "workers": Worker,
+    "workers": WorkerRecord,
 }
 INTERNAL = {"delayed"}
 
@@ -59,7 +59,7 @@ async def opened() -> SqliteStore:
 
 def connection_of(store: SqliteStore) -> sqlite3.Connection:
     """Return what a store in memory works on."""
-    return store._writing.writer_connection.connection
+    return store._writer.writer_connection.connection
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from stateward.store import EVERYTHING, Changes, Store, Topic, Tx
+from stateward.store import ALL_TOPICS, Changes, Store, Topic, Tx
 from tests.contract.hands import Ear, ask, write
 from tests.contract.samples import a_line, a_step, a_timer, accepted, an_object, key, some_work
 
@@ -103,4 +103,4 @@ async def test_both_sides_hear_each_other_while_both_are_busy(store: Store, seco
 
 
 async def test_everything_is_all_that_can_be_heard(store: Store) -> None:
-    assert all(topic in EVERYTHING for topic in Topic)
+    assert all(topic in ALL_TOPICS for topic in Topic)

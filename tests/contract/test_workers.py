@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from stateward.store import Store
-from stateward.store.records import Worker
+from stateward.store.records import WorkerRecord
 from tests.contract.hands import ask, see, take, write
 from tests.contract.samples import NS, a_worker, accepted, an_object, an_operation, key, some_work
 
@@ -19,7 +19,7 @@ async def test_a_worker_is_seen_at_the_stores_time(store: Store) -> None:
     after = await store.reader.time()
     (worker,) = await store.reader.workers()
     assert before <= worker.seen <= after
-    assert worker == Worker("w", 60.0, worker.seen, "host", 4711)
+    assert worker == WorkerRecord("w", 60.0, worker.seen, "host", 4711)
 
 
 async def test_each_sign_of_life_renews_the_lease(store: Store) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
-from stateward.store.records import Claim, Key, Lane, LaneGroup, Worker, WorkItem
+from stateward.store.records import Claim, Key, Lane, LaneGroup, WorkerRecord, WorkItem
 from tests.integration.postgres_hands import in_loop, looking_at, opened, until_somebody_waits
 from tests.integration.postgres_samples import (
     NS,
@@ -223,9 +223,9 @@ async def test_a_reaper_and_a_stale_finish_do_not_deadlock(postgres_dsn: str) ->
 @in_loop
 async def test_a_worker_is_seen_at_the_time_of_the_database(postgres_dsn: str) -> None:
     async def seen(tx: Tx) -> float:
-        await tx.heartbeat(Worker("w", 15.0, 1.0, "host", 7))
+        await tx.heartbeat(WorkerRecord("w", 15.0, 1.0, "host", 7))
         return tx.now
 
     async with opened(postgres_dsn) as store:
         now = await store.transact(seen)
-        assert await store.reader.workers() == [Worker("w", 15.0, now, "host", 7)]
+        assert await store.reader.workers() == [WorkerRecord("w", 15.0, now, "host", 7)]

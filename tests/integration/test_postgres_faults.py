@@ -9,19 +9,19 @@ from msgspec.structs import replace
 
 from stateward.store.changes import Changes
 from stateward.store.errors import (
-    Busy,
-    Conflict,
-    Full,
     NotADatabase,
     ReadOnly,
+    StoreBusy,
     StoreError,
-    TimedOut,
+    StoreFull,
+    StoreTimeout,
     Unavailable,
-    Unfit,
+    UnstorableValue,
+    WriteConflict,
 )
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
-from stateward.store.postgres.errors import fault
+from stateward.store.postgres.errors import translate_error
 from stateward.store.records import Key, Object
 from tests.integration.postgres_hands import in_loop, kill, looking_at, opened, until_somebody_waits
 from tests.integration.postgres_samples import NS, a_line, an_object, creates
@@ -73,7 +73,7 @@ async def test_a_restart_under_load_loses_and_doubles_nothing(
                 await store.transact(creates(f"{writer}.{number}"))
             except Unavailable:
                 continue  # whether it was committed is found out by trying again
-            except Conflict:
+            except WriteConflict:
                 pass  # it was
             number += 1
         return number
@@ -214,7 +214,7 @@ async def test_an_answer_that_never_comes_is_unavailable(postgres_dsn: str) -> N
         await store.transact(creates("a"))
         holder = asyncio.create_task(store.transact(hold))
         await holding.wait()
-        with pytest.raises(TimedOut):
+        with pytest.raises(StoreTimeout):
             await hasty.transact(partial(names_of, {Key(NS, "a")}))
         may_go.set()
         await holder
@@ -228,7 +228,7 @@ async def test_a_transaction_of_many_short_statements_has_one_limit(postgres_dsn
             await tx.count_open_operations(NS, 1)
 
     async with opened(postgres_dsn, answer_within=1.0) as store:
-        with pytest.raises(TimedOut, match=r"within 1\.0 seconds"):
+        with pytest.raises(StoreTimeout, match=r"within 1\.0 seconds"):
             await store.transact(never_end)
         assert await store.transact(partial(names_of, {Key(NS, "a")})) == set()
 
@@ -236,16 +236,16 @@ async def test_a_transaction_of_many_short_statements_has_one_limit(postgres_dsn
 @in_loop
 async def test_waiting_for_a_connection_counts_towards_the_limit(postgres_dsn: str) -> None:
     async with opened(postgres_dsn, answer_within=1.0, writers=1, readers=1) as store:
-        async with store._writers.lent(), store._readers.lent():
-            with pytest.raises(TimedOut):
+        async with store._writers.borrow(), store._readers.borrow():
+            with pytest.raises(StoreTimeout):
                 await store.transact(creates("a"))
-            with pytest.raises(TimedOut):
+            with pytest.raises(StoreTimeout):
                 await store.reader.last_journal_seq()
         await store.transact(creates("a"))
         assert await store.reader.object(Key(NS, "a")) is not None
 
 
-@pytest.mark.parametrize(("setting", "expected"), [("statement_timeout", TimedOut), ("lock_timeout", Busy)])
+@pytest.mark.parametrize(("setting", "expected"), [("statement_timeout", StoreTimeout), ("lock_timeout", StoreBusy)])
 @in_loop
 async def test_a_time_out_of_a_statement_is_told_apart_from_one_of_a_lock(
     postgres_dsn: str, setting: str, expected: type[StoreError]
@@ -261,15 +261,15 @@ async def test_a_time_out_of_a_statement_is_told_apart_from_one_of_a_lock(
             assert type(raised.value) is expected
             assert raised.value.retry
             assert setting.split("_")[0] in raised.value.detail
-            assert ("locked" in raised.value.what) is (expected is Busy)
+            assert ("locked" in raised.value.what) is (expected is StoreBusy)
 
 
 @in_loop
 async def test_a_text_that_it_cannot_hold_is_told_as_such_and_the_connection_is_kept(postgres_dsn: str) -> None:
     async with opened(postgres_dsn) as store:
-        with pytest.raises(Unfit):
+        with pytest.raises(UnstorableValue):
             await store.reader.object(Key(NS, "a\0b"))
-        with pytest.raises(Unfit):
+        with pytest.raises(UnstorableValue):
             await store.transact(partial(names_of, {Key(NS, "a\0b")}))
         assert await store.reader.object(Key(NS, "a")) is None
 
@@ -277,7 +277,7 @@ async def test_a_text_that_it_cannot_hold_is_told_as_such_and_the_connection_is_
 @in_loop
 async def test_what_it_cannot_hold_is_not_repeated_as_it_may_be_secret(postgres_dsn: str) -> None:
     async with opened(postgres_dsn) as store:
-        with pytest.raises(Unfit) as raised:
+        with pytest.raises(UnstorableValue) as raised:
             await store.reader.object(Key(NS, "hush \ud800"))
         assert "hush" not in str(raised.value)
 
@@ -285,25 +285,25 @@ async def test_what_it_cannot_hold_is_not_repeated_as_it_may_be_secret(postgres_
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (asyncpg.DiskFullError("no room"), Full),
-        (asyncpg.DeadlockDetectedError("circle"), Conflict),
-        (asyncpg.SerializationError("race"), Conflict),
-        (asyncpg.LockNotAvailableError("wait"), Busy),
+        (asyncpg.DiskFullError("no room"), StoreFull),
+        (asyncpg.DeadlockDetectedError("circle"), WriteConflict),
+        (asyncpg.SerializationError("race"), WriteConflict),
+        (asyncpg.LockNotAvailableError("wait"), StoreBusy),
         (asyncpg.TooManyConnectionsError("many"), Unavailable),
         (asyncpg.CannotConnectNowError("starting"), Unavailable),
         (asyncpg.AdminShutdownError("stopping"), Unavailable),
         (asyncpg.DataCorruptedError("damaged"), NotADatabase),
-        (asyncpg.DataError("no number"), Unfit),
-        (asyncpg.CharacterNotInRepertoireError("no text"), Unfit),
-        (asyncpg.FeatureNotSupportedError("migrated"), Conflict),
+        (asyncpg.DataError("no number"), UnstorableValue),
+        (asyncpg.CharacterNotInRepertoireError("no text"), UnstorableValue),
+        (asyncpg.FeatureNotSupportedError("migrated"), WriteConflict),
         (asyncpg.PostgresError("whatever"), StoreError),
         (ConnectionResetError("gone"), Unavailable),
-        (TimeoutError(), TimedOut),
-        (asyncpg.QueryCanceledError("statement timeout"), TimedOut),
+        (TimeoutError(), StoreTimeout),
+        (asyncpg.QueryCanceledError("statement timeout"), StoreTimeout),
     ],
 )
 def test_what_the_driver_says_is_told_apart(error: Exception, expected: type[StoreError]) -> None:
-    translated = fault(error)
+    translated = translate_error(error)
     assert type(translated) is expected
     assert translated.detail
 

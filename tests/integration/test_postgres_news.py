@@ -5,7 +5,7 @@ import os
 import signal
 
 from stateward.store.changes import Changes
-from stateward.store.port import EVERYTHING, Topic, Tx
+from stateward.store.port import ALL_TOPICS, Topic, Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.listener import decode_topics, encode_topics
 from tests.integration.postgres_hands import in_loop, kill, looking_at, opened
@@ -71,7 +71,7 @@ async def test_a_lost_connection_is_opened_again_and_everything_is_reported(post
     async with opened(postgres_dsn) as one, opened(postgres_dsn) as other, looking_at(postgres_dsn) as connection:
         here, there = Ear(one), Ear(other)
         assert await kill(connection, LISTENING) == 2
-        assert [await here.heard.get(), await there.heard.get()] == [EVERYTHING, EVERYTHING]
+        assert [await here.heard.get(), await there.heard.get()] == [ALL_TOPICS, ALL_TOPICS]
         await one.transact(write_a_line)
         assert await there.heard.get() == Topic.JOURNAL
 
@@ -83,7 +83,7 @@ async def test_commits_are_heard_again_after_the_server_has_restarted(
     async with opened(postgres_dsn) as one, opened(postgres_dsn) as other:
         there = Ear(other)
         await asyncio.to_thread(postgres_server.restart, "immediate")
-        assert await there.heard.get() == EVERYTHING
+        assert await there.heard.get() == ALL_TOPICS
         await one.transact(write_a_line)
         assert await there.heard.get() == Topic.JOURNAL
 
@@ -95,12 +95,12 @@ async def test_a_connection_that_gives_no_sign_of_life_is_replaced(postgres_dsn:
         (pid,) = await connection.fetchrow(f"SELECT pid FROM pg_stat_activity WHERE {LISTENING}")
         os.kill(pid, signal.SIGSTOP)
         try:
-            assert await there.heard.get() == EVERYTHING
+            assert await there.heard.get() == ALL_TOPICS
         finally:
             os.kill(pid, signal.SIGCONT)
 
 
 def test_topics_survive_the_wire_and_what_cannot_be_read_may_be_anything() -> None:
     assert decode_topics(encode_topics(Topic.WORK | Topic.FENCE, "me")) == (Topic.WORK | Topic.FENCE, "me")
-    assert decode_topics("hello world") == (EVERYTHING, "world")
-    assert decode_topics("99 me") == (EVERYTHING, "me")
+    assert decode_topics("hello world") == (ALL_TOPICS, "world")
+    assert decode_topics("99 me") == (ALL_TOPICS, "me")

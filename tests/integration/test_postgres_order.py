@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.store.changes import Changes
-from stateward.store.errors import Conflict
+from stateward.store.errors import WriteConflict
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Tx
 from stateward.store.postgres import PostgresStore
@@ -192,11 +192,11 @@ async def test_a_conflict_that_a_program_hides_is_still_rolled_back(postgres_dsn
     async def hide(tx: Tx) -> None:
         try:
             await tx.apply(Changes(work=[some_work("none", "a")], journal=[a_line("a")]))
-        except Conflict:
+        except WriteConflict:
             return
 
     async with opened(postgres_dsn) as store:
-        with pytest.raises(Conflict):
+        with pytest.raises(WriteConflict):
             await store.transact(hide)
         assert await store.reader.last_journal_seq() == 0
 
@@ -215,7 +215,7 @@ async def test_what_a_tree_was_locked_by_goes_with_the_object(postgres_dsn: str)
         await store.transact(lambda tx: tx.apply(Changes(objects=[gone, an_object("here")])))
         for tree in ("gone", "here"):
             await store.transact(partial(locks_of, tree))
-        assert await store.pruning.drop_objects([gone.key, Key(NS, "here")], 2.0) == 1
+        assert await store.retention.drop_objects([gone.key, Key(NS, "here")], 2.0) == 1
         assert [row[0] for row in await connection.fetch(TREES)] == ["here"]
 
 

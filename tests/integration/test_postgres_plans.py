@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 
 from stateward.store.postgres import apply, claims, queries
-from stateward.store.postgres.apply import Clause, statement
-from stateward.store.postgres.connections import writing
+from stateward.store.postgres.apply import Clause, compose_statement
+from stateward.store.postgres.connections import writer_settings
 from tests.integration.postgres_hands import in_loop, opened
 from tests.servers import VERSIONS, shared_server
 
@@ -22,10 +22,10 @@ READ = {
     f"{module.__name__.rpartition('.')[2]}.{name}": sql
     for module in (queries, claims)
     for name, sql in vars(module).items()
-    if isinstance(sql, str) and sql.strip().startswith(("SELECT", "WITH", "INSERT")) and "<chosen>" not in sql
+    if isinstance(sql, str) and sql.strip().startswith(("SELECT", "WITH", "INSERT")) and "<where>" not in sql
 }
 WRITTEN = {
-    clause.name: statement((clause,), journaled=False, told=False)
+    clause.name: compose_statement((clause,), journaled=False, notified=False)
     for clause in vars(apply).values()
     if isinstance(clause, Clause) and clause is not apply.JOURNALED
 }
@@ -33,7 +33,7 @@ GROWING = {"objects", "operations", "work", "journal", "progress", "locks", "tim
 WHOLE = {"work_claimable", "work_owned"}
 """Partial indexes that hold only what is wanted: the lanes that have work, and what runs."""
 
-BY_NAMESPACE = {"queries.UNDER_WAY"}
+BY_NAMESPACE = {"queries.COUNT_OPEN_OPERATIONS"}
 """What counts within a namespace, up to a number."""
 
 
@@ -60,7 +60,7 @@ def read_by_namespace(node: dict[str, Any]) -> Iterator[str]:
 @pytest.mark.parametrize("name", [*READ, *WRITTEN])
 @in_loop
 async def test_nothing_is_read_as_a_whole_even_if_all_tables_seem_empty(version: int, name: str) -> None:
-    settings = {**writing(5.0), "search_path": "stateward"}
+    settings = {**writer_settings(5.0), "search_path": "stateward"}
     connection = await asyncpg.connect(await emptied(version), server_settings=settings)
     sql = {**READ, **WRITTEN}[name]
     places = len((await connection.prepare(sql)).get_parameters())

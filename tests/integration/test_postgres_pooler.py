@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from stateward.store.changes import Changes
-from stateward.store.errors import Unavailable, Unfit
-from stateward.store.port import EVERYTHING, Topic, Tx
+from stateward.store.errors import Unavailable, UnstorableValue
+from stateward.store.port import ALL_TOPICS, Topic, Tx
 from stateward.store.postgres import PostgresStore
 from stateward.store.postgres.tx import PostgresTx
 from stateward.store.records import Key
@@ -56,12 +56,12 @@ async def test_a_transaction_has_the_settings_of_a_session_of_ours_and_leaves_no
     url = pgbouncer.url(postgres_dsn)
     async with opened(url, pooled=True, direct=postgres_dsn) as pooled, opened(postgres_dsn) as plain:
         assert await pooled.transact(settings_of) == await plain.transact(settings_of)
-        with pytest.raises(Unfit):
+        with pytest.raises(UnstorableValue):
             await pooled.reader.object(Key(NS, "a\0b"))
         assert await pooled.reader.object(Key(NS, "a")) is None
         async with looking_at(postgres_dsn) as connection:
             assert await connection.fetchval("SHOW plan_cache_mode") == "auto"
-        async with pooled._writers.lent() as connection:
+        async with pooled._writers.borrow() as connection:
             assert await connection.execute("SHOW search_path") == "SHOW"
             await connection.execute("BEGIN")
             assert await connection.fetchval("SHOW search_path") == '"$user", public'
@@ -87,7 +87,7 @@ async def test_without_a_direct_url_everything_is_reported_again_and_again(
     async with opened(pgbouncer.url(postgres_dsn), pooled=True, poll_every=0.01) as store:
         ear = Ear(store)
         await ear.hears(Topic.WORK)
-        assert EVERYTHING in ear.heard
+        assert ALL_TOPICS in ear.heard
         await store.transact(creates("a"))  # and the schema was migrated through the pooler
 
 

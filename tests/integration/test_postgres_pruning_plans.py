@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from stateward.store.postgres import retention
-from stateward.store.postgres.connections import writing
+from stateward.store.postgres.connections import writer_settings
 from tests.integration.postgres_hands import in_loop
 from tests.integration.test_postgres_plans import emptied, read_as_a_whole, read_by_namespace
 from tests.servers import VERSIONS
@@ -24,7 +24,7 @@ WALKS = {"ANSWERS", "GUESTS", "TIMERS"}
 @pytest.mark.parametrize("name", STATEMENTS)
 @in_loop
 async def test_nothing_is_read_as_a_whole_even_if_all_tables_seem_empty(version: int, name: str) -> None:
-    settings = {**writing(5.0), "search_path": "stateward"}
+    settings = {**writer_settings(5.0), "search_path": "stateward"}
     connection = await asyncpg.connect(await emptied(version), server_settings=settings)
     places = len((await connection.prepare(STATEMENTS[name])).get_parameters())
     await connection.execute(f"PREPARE it AS {STATEMENTS[name]}")

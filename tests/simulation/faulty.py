@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct, field
 
 from stateward.store.changes import Changes
-from stateward.store.errors import Busy, Conflict, Unavailable
+from stateward.store.errors import StoreBusy, Unavailable, WriteConflict
 from stateward.store.port import Reader, Store, Topic, Tx, TxFunction
-from stateward.store.records import Claim, Key, Object, Worker
+from stateward.store.records import Claim, Key, Object, WorkerRecord
 from tests.simulation.loop import PARTY, Party, VirtualLoop
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class Taped:
         if changes != NOTHING:
             self._tape.changes.append(changes)
 
-    async def heartbeat(self, worker: Worker) -> None:
+    async def heartbeat(self, worker: WorkerRecord) -> None:
         await self._tx.heartbeat(worker)
         self._tape.workers = True
 
@@ -105,7 +105,7 @@ class Way:
         """Get a request to the store, or raise without its having got there."""
         await self._pass()
         if self.chance.random() < self.weather.error:
-            raise self.chance.choice((Unavailable, Busy))("injected before the commit")
+            raise self.chance.choice((Unavailable, StoreBusy))("injected before the commit")
 
     async def back(self) -> None:
         """Get the answer back, or raise though it was done."""
@@ -153,7 +153,7 @@ class FaultyStore:
         self._committed = committed
         self._former = former
         self.reader = cast("Reader", FaultyReader(inner.reader, way))
-        self.pruning = inner.pruning
+        self.retention = inner.retention
         self.serializes_writes = way.chance.random() < 0.5
 
     async def open(self) -> None:
@@ -181,7 +181,7 @@ class FaultyStore:
             result = await program(cast("Tx", Taped(tx, tape, former)))
             if twice:
                 twice = False
-                raise Conflict("injected")
+                raise WriteConflict("injected")
             return result
 
         result = await self._inner.transact(taped)

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from stateward.lifecycle import CLOCK, GONE, TRANSITIONAL
 from stateward.locks.modes import Mode, compatible, intention
-from stateward.store.records import DEFAULT_LANES, Lock, Object, Status, Worker, default_lane
+from stateward.store.records import DEFAULT_LANES, Lock, Object, Status, WorkerRecord, default_lane
 from tests.simulation.faulty import Tape
 from tests.simulation.kinds import LIFECYCLES
 from tests.simulation.loop import Party
@@ -57,7 +57,7 @@ class Seen(Struct):
 
     work: dict[str, Row] = field(default_factory=dict)
     objects: dict[str, Object] = field(default_factory=dict)
-    workers: dict[str, Worker] = field(default_factory=dict)
+    workers: dict[str, WorkerRecord] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
 
@@ -124,7 +124,7 @@ class Inspector:
             for name, was in self.seen.objects.items():
                 if seen.objects[name].version != was.version:
                     self.former[name] = was
-        seen.workers = {row[0]: Worker(*row) for row in ask("SELECT * FROM workers")}
+        seen.workers = {row[0]: WorkerRecord(*row) for row in ask("SELECT * FROM workers")}
         seen.limits = dict(ask("SELECT lane, capacity FROM lanes").fetchall())
         seen.groups = dict(ask("SELECT grp, lanes FROM lane_groups").fetchall())
         return seen

@@ -233,7 +233,7 @@ class World:
 
     async def _live(self, life: Callable[["World"], Coroutine[Any, Any, None]]) -> None:
         await self.store.open()
-        self.inspector = Inspector(self.store._writing.writer_connection.connection, self.clock)
+        self.inspector = Inspector(self.store._writer.writer_connection.connection, self.clock)
         self.inspector.robbed = self._robbed
         self.inspector.given_up = self._given_up
         try:

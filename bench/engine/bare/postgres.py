@@ -9,7 +9,7 @@ import asyncpg
 from bench.engine.bare.rows import BEGUN, FIRST, OVER, OWNER, WITHIN, Pairs, batches, lines, operations, work
 from bench.engine.lamps import NS, Lamp
 from bench.engine.places import SCHEMA, switch_off
-from stateward.store.postgres.connections import writing
+from stateward.store.postgres.connections import writer_settings
 from stateward.store.records import Status
 
 MOVE = """
@@ -51,7 +51,7 @@ class Actions:
         self._seq = self._line = FIRST
 
     async def open(self) -> None:
-        settings = {"search_path": SCHEMA, **writing(60.0)}
+        settings = {"search_path": SCHEMA, **writer_settings(60.0)}
         self._connections = [await asyncpg.connect(self._dsn, server_settings=settings) for _ in range(CONNECTIONS)]
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ from bench.engine.bare.rows import BEGUN, FIRST, OVER, OWNER, WITHIN, Pairs, Row
 from bench.engine.lamps import NS, Lamp
 from bench.engine.places import switch_off
 from stateward.store.records import JournalEntry, Operation, Status, WorkItem
-from stateward.store.sqlite.connections import Settings, open_writer
+from stateward.store.sqlite.connections import SqliteSettings, open_writer
 
 
 def _insert(table: str, record: type, *more: str) -> str:
@@ -28,7 +28,7 @@ class Actions:
 
     def __init__(self, path: str, size: int, stored: int) -> None:
         self._path, self._size, self._stored = path, size, stored
-        self._db = open_writer(Settings(path))
+        self._db = open_writer(SqliteSettings(path))
         self._seq = self._line = FIRST
 
     async def open(self) -> None: ...

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from stateward.aio.batcher import Batcher
-from stateward.store.errors import StoreError, TimedOut, Unfit
+from stateward.store.errors import StoreError, StoreTimeout, UnstorableValue
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -12,8 +12,8 @@ Answer = TypeVar("Answer")
 class TransactionBatcher(Batcher[Item, Answer]):
     """A batcher whose batches run in the store.
 
-    An unreachable store is tried again. Any other error of a batch, and a value that the store cannot hold (`Unfit`),
-    may be the fault of a single item.
+    An unreachable store is tried again. Any other error of a batch, and an `UnstorableValue`, may be the fault of a
+    single item.
     """
 
     def is_retryable(self, error: Exception) -> bool:
@@ -22,8 +22,8 @@ class TransactionBatcher(Batcher[Item, Answer]):
 
     def is_caused_by_item(self, error: Exception) -> bool:
         """Tell whether the error is not one of the store as a whole."""
-        return isinstance(error, Unfit) or not isinstance(error, StoreError)
+        return isinstance(error, UnstorableValue) or not isinstance(error, StoreError)
 
     def timeout_error(self, message: str) -> Exception:
         """Return the store's own error for an item that has timed out."""
-        return TimedOut(message)
+        return StoreTimeout(message)

@@ -256,7 +256,7 @@ class UnitOfWork:
         changes.new_work = list(self._new_work.values())
         changes.work = list(self._work_changed.values())
         changes.work_gone = list(self._work_gone)
-        changes.frees_capacity = self._vacant or not (self._work_gone and self.tx.unlimited)
+        changes.frees_capacity = self._vacant or not (self._work_gone and self.tx.is_default_lane_unlimited)
         await self.tx.apply(changes)
 
 

@@ -20,7 +20,7 @@ from stateward.errors import StatewardError
 from stateward.server.data_dir import make_private
 from stateward.store.errors import NotADatabase, WrongSchema
 from stateward.store.migrations import newest
-from stateward.store.sqlite.connections import APPLICATION, Settings
+from stateward.store.sqlite.connections import APPLICATION, SqliteSettings
 
 
 class Copied(Struct, frozen=True):
@@ -106,7 +106,7 @@ def _put_back(source: sqlite3.Connection, database: Path) -> Copied:
 @contextmanager
 def _alone(database: Path) -> Iterator[None]:
     """Keep servers away: each holds the lock file for as long as it runs."""
-    lock = os.open(Settings(str(database)).lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = os.open(SqliteSettings(str(database)).lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         flock(lock, LOCK_EX | LOCK_NB)
     except BlockingIOError:

@@ -17,7 +17,7 @@ from stateward.schemas.operations import OperationView
 from stateward.schemas.problems import BlockerView
 from stateward.server.classes import StateClasses
 from stateward.store.port import LaneLoad
-from stateward.store.records import JournalEntry, LaneGroup, Lock, Object, Operation, Timer, Worker
+from stateward.store.records import JournalEntry, LaneGroup, Lock, Object, Operation, Timer, WorkerRecord
 
 FIRST, LAST = (one.replace(tzinfo=UTC) for one in (datetime.min, datetime.max))
 """The times that can be told: one in another zone may be just outside, where it is told as the nearest."""
@@ -148,7 +148,7 @@ def lanes_view(groups: list[LaneGroup], loads: list[LaneLoad]) -> LanesView:
     return LanesView([LaneGroupView(one.grp, one.lanes) for one in groups], [lane_view(one) for one in loads])
 
 
-def worker_view(worker: Worker, now: float) -> WorkerView:
+def worker_view(worker: WorkerRecord, now: float) -> WorkerView:
     """Return a worker as it is shown."""
     return WorkerView(worker.id, worker.host, worker.pid, worker.lease, when(worker.seen), worker.is_alive(now))
 

@@ -3,10 +3,10 @@
 from stateward.store.changes import Changes, Ended
 from stateward.store.connect import open_store
 from stateward.store.filters import JournalFilter, Page, Selector
-from stateward.store.port import EVERYTHING, LaneLoad, Reader, Store, Topic, Tx, TxFunction
+from stateward.store.port import ALL_TOPICS, LaneLoad, Reader, Store, Topic, Tx, TxFunction
 
 __all__ = [
-    "EVERYTHING",
+    "ALL_TOPICS",
     "Changes",
     "Ended",
     "JournalFilter",

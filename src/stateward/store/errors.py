@@ -16,7 +16,7 @@ class StoreError(StatewardError):
         return f"{self.what}: {self.detail}"
 
 
-class Conflict(StoreError):
+class WriteConflict(StoreError):
     """A row had changed since it was read; the program is run again."""
 
     what = "a row has changed meanwhile"
@@ -30,27 +30,27 @@ class Unavailable(StoreError):
     retry = True
 
 
-class TimedOut(Unavailable):
+class StoreTimeout(Unavailable):
     """A statement, or a whole transaction, took longer than it may; whether it took effect is not known."""
 
     what = "the database did not answer in time"
 
 
-class Busy(StoreError):
+class StoreBusy(StoreError):
     """Another process holds the database for longer than we wait."""
 
     what = "the database is locked by another process"
     retry = True
 
 
-class Full(StoreError):
+class StoreFull(StoreError):
     """There is no room left to write."""
 
     what = "the disk is full"
     retry = True
 
 
-class Replaced(StoreError):
+class DatabaseReplaced(StoreError):
     """The database file was removed or replaced while in use; the process has to be restarted on the right one.
 
     Whether the last commit is in the file that is found then is not known.
@@ -59,7 +59,7 @@ class Replaced(StoreError):
     what = "the database file was removed or replaced while in use"
 
 
-class Unfit(StoreError):
+class UnstorableValue(StoreError):
     """A value was given that the database cannot hold, such as a NUL in a text on PostgreSQL."""
 
     what = "the database cannot hold what was given"

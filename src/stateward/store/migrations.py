@@ -10,7 +10,7 @@ from stateward.store.errors import WrongSchema
 Dialect = Literal["sqlite", "postgres"]
 
 
-class Migration(Struct, frozen=True):
+class SchemaMigration(Struct, frozen=True):
     """One step of the schema."""
 
     version: int
@@ -18,12 +18,12 @@ class Migration(Struct, frozen=True):
     sql: str
 
 
-def migrations(dialect: Dialect) -> tuple[Migration, ...]:
+def migrations(dialect: Dialect) -> tuple[SchemaMigration, ...]:
     """Return all migrations of a database, oldest first."""
     folder = files("stateward.store").joinpath("sql", dialect)
     names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
     return tuple(
-        Migration(int(name[:3]), name[4:-4].replace("_", " "), folder.joinpath(name).read_text("utf-8"))
+        SchemaMigration(int(name[:3]), name[4:-4].replace("_", " "), folder.joinpath(name).read_text("utf-8"))
         for name in names
     )
 
@@ -33,7 +33,7 @@ def newest(dialect: Dialect) -> int:
     return migrations(dialect)[-1].version
 
 
-def pending(dialect: Dialect, version: int) -> tuple[Migration, ...]:
+def pending(dialect: Dialect, version: int) -> tuple[SchemaMigration, ...]:
     """Return what has to be applied to a database of a version; one newer than the code is refused."""
     known = newest(dialect)
     if version > known:

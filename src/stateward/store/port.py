@@ -28,10 +28,10 @@ from stateward.store.records import (
     Operation,
     Progress,
     Timer,
-    Worker,
+    WorkerRecord,
     WorkItem,
 )
-from stateward.store.retention import Pruning
+from stateward.store.retention import Retention
 
 T = TypeVar("T")
 
@@ -46,10 +46,10 @@ class Topic(Flag):
     PROGRESS = auto()
 
 
-NONE: Mapping[str, int] = MappingProxyType({})
+NO_LANES: Mapping[str, int] = MappingProxyType({})
 """Nothing of any lane."""
 
-EVERYTHING = Topic.WORK | Topic.JOURNAL | Topic.FENCE | Topic.TIMER | Topic.PROGRESS
+ALL_TOPICS = Topic.WORK | Topic.JOURNAL | Topic.FENCE | Topic.TIMER | Topic.PROGRESS
 
 
 class LaneLoad(Struct, frozen=True, gc=False):
@@ -104,7 +104,7 @@ class Tx(Protocol):
         """The store's clock, at the transaction's beginning."""
 
     @property
-    def unlimited(self) -> bool:
+    def is_default_lane_unlimited(self) -> bool:
         """Whether the default lane has neither limits nor a pause, so that nobody has to count what runs in it."""
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
@@ -143,7 +143,7 @@ class Tx(Protocol):
     async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return the groups and lanes that have claimable or running work, locked against other claimers."""
 
-    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
+    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NO_LANES) -> list[Claim]:
         """Claim up to so many operations of each lane: highest priority first, then first come.
 
         Sets the owner, raises the epoch and the attempts, and sets the deadline if none was set. What follows in a lane
@@ -153,13 +153,13 @@ class Tx(Protocol):
     async def overdue(self, limit: int) -> list[WorkItem]:
         """Return work whose deadline has passed and that no live worker owns."""
 
-    async def heartbeat(self, worker: Worker) -> None:
+    async def heartbeat(self, worker: WorkerRecord) -> None:
         """Record a worker's sign of life, at the store's time."""
 
     async def remove_worker(self, worker: str) -> None:
         """Forget a worker that has stopped."""
 
-    async def dead_workers(self) -> list[Worker]:
+    async def dead_workers(self) -> list[WorkerRecord]:
         """Return the workers whose lease has passed, locked; those locked by others are passed over."""
 
     async def owned(self, worker: str) -> list[WorkItem]:
@@ -230,7 +230,7 @@ class Reader(Protocol):
     async def namespaces(self) -> list[str]:
         """Return the namespaces that have, or ever had, an object, in order."""
 
-    async def workers(self) -> list[Worker]:
+    async def workers(self) -> list[WorkerRecord]:
         """Return the workers that are known."""
 
     async def timers(self, ns: str | None, limit: int) -> list[Timer]:
@@ -261,7 +261,7 @@ class Store(Protocol):
         """Reads beside the writer."""
 
     @property
-    def pruning(self) -> Pruning:
+    def retention(self) -> Retention:
         """Finds and drops what ended long ago."""
 
     async def open(self) -> None:

@@ -129,7 +129,7 @@ class WorkItem(Struct, frozen=True, gc=False):
         return self.owner is not None and self.deadline is None
 
     @property
-    def parked(self) -> bool:
+    def is_parked(self) -> bool:
         """Whether its handler has let go of it until another party moves it on, or its deadline passes."""
         return self.owner is None and self.deadline is not None and self.not_before >= self.deadline
 
@@ -202,7 +202,7 @@ def default_group(grp: str) -> LaneGroup:
     return LaneGroup(grp, DEFAULT_LANES if grp else UNLIMITED)
 
 
-class Worker(Struct, frozen=True, gc=False):
+class WorkerRecord(Struct, frozen=True, gc=False):
     """A process that claims work; alive as long as it was seen within its lease."""
 
     id: str

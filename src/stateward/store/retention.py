@@ -15,42 +15,42 @@ from msgspec import Struct
 
 from stateward.store.records import Key
 
-PORTION = 2_000
+BATCH_ROWS = 2_000
 """How many rows are looked at, or dropped, in one go where nobody else says how many."""
 
-FIRST = Key("", "")
+BEFORE_ALL_KEYS = Key("", "")
 """What comes before every key."""
 
 
-class Span(NamedTuple):
+class JournalSpan(NamedTuple):
     """Lines of the journal: those that follow a number, up to another one, which is included."""
 
     after: int
     upto: int
 
 
-class Old(NamedTuple):
+class PruneCandidate(NamedTuple):
     """Something that may go, and whether the line that began it (or removed it) lies in the span that was looked at.
 
     Many lines tell of the same operation, in more than one span: who only counts, counts where it began.
     """
 
     key: Key
-    begun: bool
+    is_first_entry: bool
 
 
-class Walked(Struct, frozen=True):
+class KeyPage(Struct, frozen=True):
     """What was found among so many rows in the order of their keys, and the last of them; None: there are no more."""
 
     keys: list[Key]
     next: Key | None
 
 
-Look = Callable[[str, Key], Awaitable[Walked]]
+FetchPage = Callable[[str, Key], Awaitable[KeyPage]]
 """Looks, with a question, at the rows that follow a key."""
 
 
-def walked(rows: Iterable[Sequence[Any]]) -> Walked:
+def key_page(rows: Iterable[Sequence[Any]]) -> KeyPage:
     """Make what was found of rows (namespace, name, whether it is the last row rather than something found)."""
     found: list[Key] = []
     last: Key | None = None
@@ -59,14 +59,14 @@ def walked(rows: Iterable[Sequence[Any]]) -> Walked:
             last = Key(ns, name)
         else:
             found.append(Key(ns, name))
-    return Walked(found, last)
+    return KeyPage(found, last)
 
 
-async def everything(look: Look, *questions: str) -> set[Key]:
+async def all_keys(look: FetchPage, *questions: str) -> set[Key]:
     """Walk from the first row to the last with each question, and return all that was found."""
     found = set[Key]()
     for question in questions:
-        after: Key | None = FIRST
+        after: Key | None = BEFORE_ALL_KEYS
         while after is not None:
             page = await look(question, after)
             found.update(page.keys)
@@ -74,20 +74,20 @@ async def everything(look: Look, *questions: str) -> set[Key]:
     return found
 
 
-class Pruning(Protocol):
+class Retention(Protocol):
     """Finds what ended before a time, and drops what it is told to."""
 
-    async def span(self, after: int, last: int, most: int) -> Span | None:
+    async def journal_span(self, after: int, last: int, most: int) -> JournalSpan | None:
         """Return the next so many lines that follow a number, up to another one; None where there are none."""
 
-    async def operations(self, span: Span, before: float) -> list[Old]:
+    async def operations(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
         """Return the operations that may go, of those that the old lines of a span name: children before parents.
 
         One goes with its whole family (its parents, their children) or not at all: all of them have ended before the
         time, hold no object and no lock, and no worker is still at one.
         """
 
-    async def objects(self, span: Span, before: float) -> list[Old]:
+    async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
         """Return the removed objects that may go, of those that the old lines of a span are about.
 
         They were removed before the time, and no work, no lock and no younger operation is about them, and no object
@@ -95,11 +95,16 @@ class Pruning(Protocol):
         timers and whoever stands in its queue, is told by `named`.
         """
 
-    async def named(self, before: float) -> set[Key]:
+    async def referenced_objects(self, before: float) -> set[Key]:
         """Return the objects that a timer is for, or in whose queue another one stands that is still there."""
 
-    async def lines(
-        self, span: Span, before: float, last: int, operations: Collection[Key] = (), objects: Collection[Key] = ()
+    async def journal_entries(
+        self,
+        span: JournalSpan,
+        before: float,
+        last: int,
+        operations: Collection[Key] = (),
+        objects: Collection[Key] = (),
     ) -> list[int]:
         """Return the old lines of a span that may go; these operations and objects are taken for dropped.
 
@@ -107,7 +112,7 @@ class Pruning(Protocol):
         operations that are there.
         """
 
-    async def answers(self, after: Key, before: float, most: int) -> Walked:
+    async def idempotency_records(self, after: Key, before: float, most: int) -> KeyPage:
         """Look at so many answers that follow a key."""
 
     async def drop_operations(self, keys: Collection[Key]) -> int:
@@ -116,8 +121,8 @@ class Pruning(Protocol):
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:
         """Drop removed objects, as far as they may still go; returns how many there were."""
 
-    async def drop_lines(self, numbers: Collection[int]) -> int:
+    async def drop_journal_entries(self, numbers: Collection[int]) -> int:
         """Drop lines of the journal; returns how many there were."""
 
-    async def drop_answers(self, keys: Collection[Key], before: float) -> int:
+    async def drop_idempotency_records(self, keys: Collection[Key], before: float) -> int:
         """Drop answers that are older than the time; returns how many there were."""

@@ -4,11 +4,11 @@ Topics are added up as plain numbers: Python takes longer to join two flags than
 """
 
 from stateward.store.changes import Changes
-from stateward.store.port import EVERYTHING, Topic
+from stateward.store.port import ALL_TOPICS, Topic
 
 WORK, JOURNAL, FENCE, TIMER, PROGRESS = (topic.value for topic in Topic)
 NOTHING = 0
-ANYTHING: int = EVERYTHING.value
+ANYTHING: int = ALL_TOPICS.value
 
 
 def topics_of(changes: Changes) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from stateward.engine import Engine, Request
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.store.errors import Conflict
+from stateward.store.errors import WriteConflict
 from stateward.store.port import Store
 from stateward.store.records import Object
 from tests.integration.engine.plant import PUMP, Plant
@@ -18,7 +18,7 @@ async def test_a_guard_that_meets_a_conflict_is_asked_again_and_the_request_is_a
     async def guard(_uow: UnitOfWork, request: Request, _found: Object) -> None:
         asked.append(request.action)
         if len(asked) == 1:
-            raise Conflict("somebody else holds the row")
+            raise WriteConflict("somebody else holds the row")
 
     pump = plant.pump()
     pump.guard = guard

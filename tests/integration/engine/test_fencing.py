@@ -40,7 +40,7 @@ from stateward.lifecycle import (
 )
 from stateward.store.changes import Changes
 from stateward.store.port import Store
-from stateward.store.records import Claim, Key, Status, Worker
+from stateward.store.records import Claim, Key, Status, WorkerRecord
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP, Plant
 
@@ -284,7 +284,7 @@ async def test_cancelled_work_whose_worker_has_vanished_is_looked_at_before_it_e
 
 # --- the healer ------------------------------------------------------------------------------------------------------
 
-EXPIRED = Worker(OWNER, -1.0, 0.0, "here", 1)
+EXPIRED = WorkerRecord(OWNER, -1.0, 0.0, "here", 1)
 """The owner, with a lease that the store takes for expired."""
 
 

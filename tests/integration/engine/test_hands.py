@@ -12,7 +12,7 @@ from stateward.engine.accept.eager_claims import EagerClaims
 from stateward.engine.requests import Creation, Request
 from stateward.store.errors import Unavailable
 from stateward.store.port import Store, Tx, TxFunction
-from stateward.store.records import UNLIMITED, Claim, Key, Lane, Status, Worker
+from stateward.store.records import UNLIMITED, Claim, Key, Lane, Status, WorkerRecord
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP, Plant
 
@@ -36,7 +36,7 @@ class Hall:
         """Accept requests; returns what hands took, whose last sign of life was so many seconds ago."""
 
         async def program(tx: Tx) -> list[Claim]:
-            hands = EagerClaims(Worker("w/1", LEASE, tx.now - silent, "here", 1), room)
+            hands = EagerClaims(WorkerRecord("w/1", LEASE, tx.now - silent, "here", 1), room)
             await accept(tx, self.engine.kinds, requests, hands)
             return hands.claims
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stateward.engine import Engine
-from stateward.store.errors import Replaced
+from stateward.store.errors import DatabaseReplaced
 from stateward.store.sqlite import SqliteStore
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import Plant
@@ -22,5 +22,5 @@ async def test_a_worker_stops_what_it_runs_and_accepts_nothing_when_the_file_is_
         (tmp_path / "stateward.db").unlink()
         await site.until(lambda: plant.inside["p1"] == 0)
         assert plant.done["pump"] == 0
-        with pytest.raises(Replaced):
+        with pytest.raises(DatabaseReplaced):
             await engine.create("ns", "p2", "test.pump", "build")

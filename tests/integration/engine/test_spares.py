@@ -19,12 +19,12 @@ from stateward.engine.worker.prefetch import PrefetchPlan
 from stateward.lifecycle import FORCE
 from stateward.store.errors import ReadOnly
 from stateward.store.port import Store
-from stateward.store.records import Claim, Key, Lane, LaneGroup, Status, Worker, WorkItem
+from stateward.store.records import Claim, Key, Lane, LaneGroup, Status, WorkerRecord, WorkItem
 from tests.integration.engine.conftest import Site
 from tests.integration.engine.plant import PUMP, Plant
 
 LANE, GROUP = "cloud/a", "cloud"
-ME = Worker("w/1", 60.0, 0.0, "here", 1)
+ME = WorkerRecord("w/1", 60.0, 0.0, "here", 1)
 
 
 class Yard:

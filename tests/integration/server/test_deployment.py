@@ -13,7 +13,7 @@ from stateward.engine.transitions import time_text
 from stateward.engine.worker.claims import claim
 from stateward.store.changes import Changes
 from stateward.store.port import Tx
-from stateward.store.records import Key, Timer, Worker
+from stateward.store.records import Key, Timer, WorkerRecord
 from tests.integration.server.house import NS, House, open_house
 from tests.stores import fresh_store
 
@@ -70,7 +70,7 @@ async def test_labels_are_changed_in_the_store(site: House) -> None:
 async def test_what_a_dead_worker_holds_is_stuck_until_it_is_healed(idle_site: House) -> None:
     store = idle_site.engine.store
     await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump"})
-    dead = Worker("gone/1", -1.0, 0.0, "host", 1)
+    dead = WorkerRecord("gone/1", -1.0, 0.0, "host", 1)
     await store.transact(lambda tx: tx.heartbeat(dead))
     await store.transact(lambda tx: claim(tx, dead, 10))
     stuck = (await idle_site.get("/stuck")).json()
@@ -87,7 +87,7 @@ async def test_why_says_that_a_worker_is_dead_wherever_stuck_does(idle_site: Hou
     store = idle_site.engine.store
     await idle_site.post(f"/ns/{NS}/objects", {"id": "s1", "kind": "test.station"})
     await idle_site.post(f"/ns/{NS}/objects", {"id": "p1", "kind": "test.pump", "parent": "s1"})
-    alive = Worker("alive/1", 3600.0, 0.0, "host", 1)
+    alive = WorkerRecord("alive/1", 3600.0, 0.0, "host", 1)
     await store.transact(lambda tx: tx.heartbeat(alive))
     (building,) = (await store.transact(lambda tx: claim(tx, alive, 10))).claims
     await store.transact(
@@ -126,8 +126,8 @@ async def test_the_metric_the_route_and_the_engine_agree_on_what_is_stuck(idle_s
     }
 
     async def change(tx: Tx) -> None:
-        await tx.heartbeat(Worker("gone/1", -1.0, 0.0, "host", 1))
-        await tx.heartbeat(Worker("alive/1", 3600.0, 0.0, "host", 2))
+        await tx.heartbeat(WorkerRecord("gone/1", -1.0, 0.0, "host", 1))
+        await tx.heartbeat(WorkerRecord("alive/1", 3600.0, 0.0, "host", 2))
         work = [work for name in changes for work in await tx.queues([Key(NS, name)])]
         await tx.apply(Changes(work=[replace(one, **changes[one.object]) for one in work]))
 

@@ -9,7 +9,7 @@ import pytest
 
 from stateward.engine.transaction_batcher import TransactionBatcher
 from stateward.errors import BadInput, StatewardError
-from stateward.store.errors import NotADatabase, TimedOut, Unavailable, Unfit
+from stateward.store.errors import NotADatabase, StoreTimeout, Unavailable, UnstorableValue
 from tests.simulation.loop import VirtualLoop
 
 
@@ -90,7 +90,7 @@ def test_an_item_that_is_refused_harms_nobody_else() -> None:
     run(course())
 
 
-@pytest.mark.parametrize("fault", [LookupError, Unfit])
+@pytest.mark.parametrize("fault", [LookupError, UnstorableValue])
 def test_a_batch_that_fails_as_a_whole_is_tried_item_by_item(fault: type[Exception]) -> None:
     desk = Desk(fault("one of them is impossible"), fault("this one"))
 
@@ -129,7 +129,7 @@ def test_an_attempt_that_begins_late_does_not_outlast_the_patience() -> None:
     desk = Desk(*(Unavailable("gone") for _ in range(100)), seconds=9.0)
 
     async def course() -> None:
-        with pytest.raises(TimedOut):
+        with pytest.raises(StoreTimeout):
             await desk.batcher(patience=10.0).submit(1)
 
     assert run(course()).time() == 10.0
@@ -146,7 +146,7 @@ def test_who_comes_while_an_attempt_hangs_waits_no_longer_than_the_patience() ->
         await asyncio.sleep(4.0)
         later = [batcher.submit(number) for number in (3, 4, 5)]
         ends = await asyncio.gather(*first, *later, return_exceptions=True)
-        assert {type(end) for end in ends} == {TimedOut}
+        assert {type(end) for end in ends} == {StoreTimeout}
         assert clock() <= 14.1
         await batcher.drain()
 
@@ -243,7 +243,7 @@ def test_an_item_is_not_given_up_because_another_one_of_its_batch_has_waited_for
         late = batcher.submit(3)
         assert await first == 2
         desk.seconds = 1.0
-        with pytest.raises(TimedOut):
+        with pytest.raises(StoreTimeout):
             await early
         assert await late == 6
 

@@ -2,7 +2,7 @@ import pytest
 
 from stateward.client.errors import Said, exit_code_for, exit_code_of, said
 from stateward.errors import StatewardError
-from stateward.store.errors import Full, NotADatabase, Unavailable
+from stateward.store.errors import NotADatabase, StoreFull, Unavailable
 
 BLOCKER = {"op": "op7", "action": "suspend", "actor": "user", "who": "ann", "since": "2026-11-15T02:57:12Z"}
 
@@ -54,6 +54,8 @@ def test_what_is_no_problem_is_not_taken_for_one(body: object) -> None:
     assert said(502, body) is None
 
 
-@pytest.mark.parametrize(("error", "code"), [(Unavailable("gone"), 3), (Full("no room"), 3), (NotADatabase("text"), 2)])
+@pytest.mark.parametrize(
+    ("error", "code"), [(Unavailable("gone"), 3), (StoreFull("no room"), 3), (NotADatabase("text"), 2)]
+)
 def test_a_database_that_is_not_able_to_is_no_mistake_of_the_caller(error: StatewardError, code: int) -> None:
     assert exit_code_for(error) == code

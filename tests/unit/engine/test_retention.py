@@ -13,7 +13,7 @@ from stateward.engine.maintenance.retention import Pruned, prune
 from stateward.engine.queries import PastState, state_at
 from stateward.store import Changes, JournalFilter, Store
 from stateward.store.records import JournalEntry, Key, Object, Operation, Status
-from stateward.store.retention import FIRST
+from stateward.store.retention import BEFORE_ALL_KEYS
 from stateward.store.sqlite import SqliteStore
 from tests.contract.hands import write
 from tests.contract.samples import NS, a_line, a_lock, a_timer, an_answer, an_object, an_operation, key, some_work
@@ -146,7 +146,7 @@ async def looked(store: Store, operations: int) -> Kept:
         operations={one.id: one for one in known.values()},
         work=[work.op for name in NAMES for work in await reader.queue_of(key(name))],
         lines=[line for line in await reader.journal(0, 1000, JournalFilter()) if line.ns == NS],
-        answers=(await store.pruning.answers(FIRST, NOW * 10, 1000)).keys,
+        answers=(await store.retention.idempotency_records(BEFORE_ALL_KEYS, NOW * 10, 1000)).keys,
         timers=len(await reader.timers(NS, 100)),
     )
 

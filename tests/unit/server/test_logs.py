@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateward.server.telemetry.logs import JsonForm, TextForm, redacted, start_logging, working_on
-from stateward.store.errors import Replaced
+from stateward.store.errors import DatabaseReplaced
 
 TOKEN = "sw_0123456789ab_Zm9v-YmFy_c2VjcmV0c2VjcmV0c2VjcmV0"
 SECRET = "Zm9v-YmFy_c2VjcmV0c2VjcmV0c2VjcmV0"
@@ -135,7 +135,7 @@ def test_everybodys_lines_go_one_way(written: io.StringIO) -> None:
 
 
 def test_a_replaced_database_is_logged_by_the_store_and_by_nobody_else(written: io.StringIO) -> None:
-    error, log = Replaced("stateward.db is gone"), logging.getLogger("stateward.worker")
+    error, log = DatabaseReplaced("stateward.db is gone"), logging.getLogger("stateward.worker")
     log.warning("worker %s waits for the store: %s", "w", error)
     log.error("first loop has failed", exc_info=ExceptionGroup("both", [error, error]))
     log.error("second loop has failed", exc_info=ExceptionGroup("both", [error, ValueError("and this")]))

@@ -24,7 +24,7 @@ from stateward.lifecycle import Refusal, decide
 from stateward.server.errors import Forbidden, NotAuthenticated, NotReady, TooMany
 from stateward.server.http.body_decoding import BadBody, bad_body
 from stateward.server.http.problems import clean, encoded, problem, problem_of
-from stateward.store.errors import Busy, ReadOnly, Replaced, Unfit
+from stateward.store.errors import DatabaseReplaced, ReadOnly, StoreBusy, UnstorableValue
 from stateward.store.records import Status
 from tests.integration.engine.plant import PUMP
 
@@ -42,7 +42,7 @@ def refusal() -> Refusal:
     [
         (BadInput("id", "x", "a name"), 400, "bad_input"),
         (BadBody("id", "is wrong"), 400, "bad_input"),
-        (Unfit("a NUL"), 400, "bad_input"),
+        (UnstorableValue("a NUL"), 400, "bad_input"),
         (NotAuthenticated(given=True), 401, "not_authenticated"),
         (Forbidden(Right.ACT, "shop"), 403, "forbidden"),
         (QuotaExceeded("shop", "operations", 3, retry=True), 403, "quota"),
@@ -60,9 +60,9 @@ def refusal() -> Refusal:
         (VersionMismatch("x", 1, 2), 412, "version"),
         (TooMany(0.2), 429, "too_many"),
         (NotReady("the store is away"), 503, "not_ready"),
-        (Busy("locked"), 503, "unavailable"),
+        (StoreBusy("locked"), 503, "unavailable"),
         (ReadOnly("no"), 503, "unavailable"),
-        (Replaced("the file is gone"), 503, "unavailable"),
+        (DatabaseReplaced("the file is gone"), 503, "unavailable"),
         (RuntimeError("secret"), 500, "internal"),
     ],
 )

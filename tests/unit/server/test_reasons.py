@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from stateward.schemas.waiting import WaitReason as Reason
 from stateward.server.routes.wait_reasons import Around, Lanes, Reporting, why_waiting
 from stateward.store.port import LaneLoad
-from stateward.store.records import Lane, Lock, Worker, WorkItem
+from stateward.store.records import Lane, Lock, WorkerRecord, WorkItem
 
 WORK = WorkItem(
     ns="ns",
@@ -34,7 +34,7 @@ LANE = Lane("aws/eu", "aws", 2, 0.0, 0.0, 0)
 NONE = Lanes({}, {})
 PARKED = replace(WORK, deadline=200.0, not_before=200.0)
 AGENT = Reporting("the agent", since=10.0)
-LOST = {"w/1": Worker("w/1", 15.0, 50.0, "host", 1)}
+LOST = {"w/1": WorkerRecord("w/1", 15.0, 50.0, "host", 1)}
 SILENT = "w/1 has been silent since 1970-01-01 00:00:50Z (lease 15 s)"
 
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from stateward.store.errors import StoreError, Unavailable
-from stateward.store.postgres.failover import Favourite, Host, hosts, wanted
+from stateward.store.postgres.failover import DatabaseHost, PreferredHost, hosts_of, required_session_attrs
 
 READER = {"default_transaction_read_only": "on"}
 
@@ -27,7 +27,7 @@ class Town:
         self.asked: list[str] = []
         self.lines: list[Line] = []
 
-    async def dial(self, host: Host) -> Line:
+    async def dial(self, host: DatabaseHost) -> Line:
         self.asked.append(host.name)
         match self.manners[host.name]:
             case "silent":
@@ -40,37 +40,37 @@ class Town:
         return self.lines[-1]
 
 
-def named(*names: str) -> list[Host]:
-    return [Host(name, f"postgresql://{name}/db") for name in names]
+def named(*names: str) -> list[DatabaseHost]:
+    return [DatabaseHost(name, f"postgresql://{name}/db") for name in names]
 
 
 def test_each_host_of_a_url_is_a_url_of_its_own() -> None:
-    found = hosts("postgresql://me:pass%40word@db1:5432,db2,[::1]:5433/stateward?sslmode=require")
+    found = hosts_of("postgresql://me:pass%40word@db1:5432,db2,[::1]:5433/stateward?sslmode=require")
     assert [one.name for one in found] == ["db1:5432", "db2", "[::1]:5433"]
     assert found[2].dsn == "postgresql://me:pass%40word@[::1]:5433/stateward?sslmode=require"
 
 
 @pytest.mark.parametrize("dsn", ["postgresql:///db", "postgresql://a@/db?host=/tmp,/run", "postgresql://db1/db"])
 def test_a_url_with_one_host_or_with_hosts_elsewhere_is_left_as_it_is(dsn: str) -> None:
-    assert [one.dsn for one in hosts(dsn)] == [dsn]
+    assert [one.dsn for one in hosts_of(dsn)] == [dsn]
 
 
 def test_who_only_reads_asks_for_the_primary_because_it_would_find_itself_read_only() -> None:
-    assert wanted("postgresql://a,b/db?target_session_attrs=read-write", READER) == "primary"
-    assert wanted("postgresql://a,b/db?target_session_attrs=read-write", {}) is None
-    assert wanted("postgresql://a,b/db", READER) is None
+    assert required_session_attrs("postgresql://a,b/db?target_session_attrs=read-write", READER) == "primary"
+    assert required_session_attrs("postgresql://a,b/db?target_session_attrs=read-write", {}) is None
+    assert required_session_attrs("postgresql://a,b/db", READER) is None
 
 
 async def test_a_host_that_says_nothing_keeps_nobody_from_the_next() -> None:
     town = Town(a="silent", b="refuses", c="answers")
-    found = await Favourite().reached(named("a", "b", "c"), town.dial, next_after=0.0)
+    found = await PreferredHost().connect_first(named("a", "b", "c"), town.dial, next_after=0.0)
     assert (found.host, town.asked) == ("c", ["a", "b", "c"])
 
 
 async def test_who_answered_last_is_asked_first() -> None:
-    town, favourite = Town(a="refuses", b="answers", c="answers"), Favourite()
-    await favourite.reached(named("a", "b", "c"), town.dial)
-    await favourite.reached(named("a", "b", "c"), town.dial)
+    town, favourite = Town(a="refuses", b="answers", c="answers"), PreferredHost()
+    await favourite.connect_first(named("a", "b", "c"), town.dial)
+    await favourite.connect_first(named("a", "b", "c"), town.dial)
     assert town.asked == ["a", "b", "b"]
 
 
@@ -78,14 +78,14 @@ async def test_one_who_answers_too_late_is_given_up() -> None:
     town = Town(a="answers", b="answers")
     gate = asyncio.Event()
 
-    async def dial(host: Host) -> Line:
+    async def dial(host: DatabaseHost) -> Line:
         if host.name == "a":
             await gate.wait()
         else:
             gate.set()
         return await town.dial(host)
 
-    found = await Favourite().reached(named("a", "b"), dial, next_after=0.0)
+    found = await PreferredHost().connect_first(named("a", "b"), dial, next_after=0.0)
     await asyncio.sleep(0.01)  # it is not waited for
     assert [line.given_up for line in town.lines if line is not found] in ([], [True])
     assert not found.given_up
@@ -94,7 +94,7 @@ async def test_one_who_answers_too_late_is_given_up() -> None:
 async def test_one_who_answers_while_it_is_given_up_is_given_up_all_the_same() -> None:
     town, found = Town(a="answers", b="answers"), asyncio.Event()
 
-    async def dial(host: Host) -> Line:
+    async def dial(host: DatabaseHost) -> Line:
         if host.name == "a":
             try:
                 await found.wait()
@@ -102,7 +102,7 @@ async def test_one_who_answers_while_it_is_given_up_is_given_up_all_the_same() -
                 return await town.dial(host)
         return await town.dial(host)
 
-    chosen = await Favourite().reached(named("a", "b"), dial, next_after=0.0)
+    chosen = await PreferredHost().connect_first(named("a", "b"), dial, next_after=0.0)
     await asyncio.sleep(0.01)  # it is not waited for
     assert {line.host: line.given_up for line in town.lines} == {"a": True, "b": False}
     assert chosen.host == "b"
@@ -111,11 +111,11 @@ async def test_one_who_answers_while_it_is_given_up_is_given_up_all_the_same() -
 async def test_where_nobody_answers_it_is_told_of_each_why() -> None:
     town = Town(a="refuses", b="refuses")
     with pytest.raises(Unavailable, match="a: it refuses; b: it refuses"):
-        await Favourite().reached(named("a", "b"), town.dial)
+        await PreferredHost().connect_first(named("a", "b"), town.dial)
 
 
 async def test_what_is_no_matter_of_hosts_is_told_at_once() -> None:
     town = Town(a="hates us", b="answers")
     with pytest.raises(StoreError, match="wrong password"):
-        await Favourite().reached(named("a", "b"), town.dial)
+        await PreferredHost().connect_first(named("a", "b"), town.dial)
     assert town.asked == ["a"]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 import uvloop
 
-from stateward.store.postgres.failover import notice_death
+from stateward.store.postgres.failover import enable_keepalive
 
 WATCHED = [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT]
 
@@ -20,7 +20,7 @@ class Connection:
 async def watched(line: socket.socket) -> list[int]:
     """Let the kernel watch over one end of a line, and return what was set."""
     transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=line)
-    notice_death(Connection(transport), dead_after=8.0)
+    enable_keepalive(Connection(transport), dead_after=8.0)
     copy = line.dup()
     found = [copy.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
     if line.family != socket.AF_UNIX:

@@ -7,13 +7,13 @@ is set (the default lane) nobody has to count, and work that is ready when it is
 from collections.abc import Iterator
 
 from stateward.engine.unit_of_work import UnitOfWork
-from stateward.store.records import Claim, Worker, WorkItem
+from stateward.store.records import Claim, WorkerRecord, WorkItem
 
 
 class EagerClaims:
     """A worker with so much room; what it has taken counts once the transaction is committed."""
 
-    def __init__(self, worker: Worker, room: int) -> None:
+    def __init__(self, worker: WorkerRecord, room: int) -> None:
         self._worker = worker
         self._room = max(room, 0)  # a worker that stops, or had more slots before, has less than none
         self.claims: list[Claim] = []
@@ -26,7 +26,7 @@ class EagerClaims:
         A worker whose last sign of life was a while ago takes nothing so: it may be taken for dead by now.
         """
         worker, self.at = self._worker, uow.now
-        allowed = uow.tx.unlimited and uow.now - worker.seen <= worker.lease / 3
+        allowed = uow.tx.is_default_lane_unlimited and uow.now - worker.seen <= worker.lease / 3
         wanted = list(_claimable(uow))[: self._room] if allowed else []
         self.claims = [uow.assign_owner(one, worker.id) for one in wanted]
         self.left = len(self.claims) < len(uow.new_work)

@@ -26,7 +26,7 @@ from stateward.store.changes import Changes
 from stateward.store.filters import JournalFilter
 from stateward.store.port import Reader, Store, Tx
 from stateward.store.records import JournalEntry, Key, Object
-from stateward.store.retention import FIRST, Old, Span
+from stateward.store.retention import BEFORE_ALL_KEYS, JournalSpan, PruneCandidate
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ async def prune(
     begun, last, seq = clock(), await _last_old(store.reader, before), after
     if not after:  # before what they tell of: a key that is still known finds its operation
         await turn.answers()
-    while (span := await store.pruning.span(seq, last, portion)) is not None:
+    while (span := await store.retention.journal_span(seq, last, portion)) is not None:
         async with _half_of_the_time():
             await turn.journal(span, last)
         seq = span.upto
@@ -85,21 +85,21 @@ class PruneRun:
     """One pruning, and what it has done so far."""
 
     def __init__(self, store: Store, before: float, *, dry: bool, portion: int) -> None:
-        self._store, self._pruning = store, store.pruning
+        self._store, self._pruning = store, store.retention
         self._before, self._dry, self._portion = before, dry, portion
         self._named: set[Key] | None = None
         self._counted: set[Key] = set()
         self.done = Pruned()
 
-    async def journal(self, span: Span, last: int) -> None:
+    async def journal(self, span: JournalSpan, last: int) -> None:
         """Prune what some lines tell of: operations and objects first, because a line outlives them."""
         operations = await self._pruning.operations(span, self._before)
         objects = await self._unnamed(await self._pruning.objects(span, self._before))
         if self._dry:
             keys = {one.key for one in operations}, {one.key for one in objects}
-            lines = await self._pruning.lines(span, self._before, last, *keys)
+            lines = await self._pruning.journal_entries(span, self._before, last, *keys)
             self._count(self._begun(operations), self._begun(objects), len(lines))
-            self._counted = {one.key for one in (*operations, *objects) if one.begun}
+            self._counted = {one.key for one in (*operations, *objects) if one.is_first_entry}
             return
         gone = 0
         for some in _portions([one.key for one in operations], self._portion):
@@ -109,33 +109,33 @@ class PruneRun:
 
     async def answers(self) -> None:
         """Prune answers to idempotency keys."""
-        after: Key | None = FIRST
+        after: Key | None = BEFORE_ALL_KEYS
         while after is not None:
             async with _half_of_the_time():
-                found = await self._pruning.answers(after, self._before, self._portion)
+                found = await self._pruning.idempotency_records(after, self._before, self._portion)
                 gone = len(found.keys)
                 if found.keys and not self._dry:
-                    gone = await self._pruning.drop_answers(found.keys, self._before)
+                    gone = await self._pruning.drop_idempotency_records(found.keys, self._before)
             self.done = replace(self.done, answers=self.done.answers + gone)
             after = found.next
 
-    async def _lines(self, span: Span, last: int) -> int:
+    async def _lines(self, span: JournalSpan, last: int) -> int:
         """Drop lines; whoever reads the journal meanwhile is told by the horizon, which is raised first."""
-        numbers = await self._pruning.lines(span, self._before, last)
+        numbers = await self._pruning.journal_entries(span, self._before, last)
         if not numbers:
             return 0
         await self._store.transact(lambda tx: _note(tx, Horizon(numbers[-1], self._before), self._before))
-        return await self._pruning.drop_lines(numbers)
+        return await self._pruning.drop_journal_entries(numbers)
 
-    async def _unnamed(self, objects: Sequence[Old]) -> list[Old]:
+    async def _unnamed(self, objects: Sequence[PruneCandidate]) -> list[PruneCandidate]:
         """Leave out what timers and queues refer to; that is read once, and only if it matters."""
         if objects and self._named is None:
-            self._named = await self._pruning.named(self._before)
+            self._named = await self._pruning.referenced_objects(self._before)
         return [one for one in objects if one.key not in (self._named or ())]
 
-    def _begun(self, found: Sequence[Old]) -> int:
+    def _begun(self, found: Sequence[PruneCandidate]) -> int:
         """Count what began in a span; what lies on the edge of two was counted with the first."""
-        return sum(one.begun and one.key not in self._counted for one in found)
+        return sum(one.is_first_entry and one.key not in self._counted for one in found)
 
     def _count(self, operations: int, objects: int, lines: int) -> None:
         done = self.done

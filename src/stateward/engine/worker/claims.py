@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stateward.engine.worker.prefetch import LANE_TIME_SLICE_S, NO_PREFETCH, PrefetchPlan
 from stateward.store.changes import Changes
 from stateward.store.port import LaneLoad, Tx
-from stateward.store.records import Claim, Lane, LaneGroup, Worker
+from stateward.store.records import Claim, Lane, LaneGroup, WorkerRecord
 
 DEFAULT_LANES = 10
 """How many lanes of a group may be active at once where nothing was set."""
@@ -36,7 +36,7 @@ class ClaimResult(Struct, frozen=True):
     more: bool
 
 
-async def claim(tx: Tx, worker: Worker, room: int, pace: PrefetchPlan = NO_PREFETCH) -> ClaimResult:
+async def claim(tx: Tx, worker: WorkerRecord, room: int, pace: PrefetchPlan = NO_PREFETCH) -> ClaimResult:
     """Claim up to `room` operations for a worker, and the spares that it wants.
 
     Where the last sign of life was a while ago, the claim is one as well: a worker that was taken for dead meanwhile

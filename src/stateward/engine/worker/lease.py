@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from stateward.engine.unit_of_work import UnitOfWork, promote_waiters
 from stateward.engine.worker.attempt import RunningOperation
 from stateward.store.port import Tx
-from stateward.store.records import Key, Worker, WorkItem
+from stateward.store.records import Key, WorkerRecord, WorkItem
 
 
-async def heartbeat(tx: Tx, worker: Worker) -> Worker:
+async def heartbeat(tx: Tx, worker: WorkerRecord) -> WorkerRecord:
     """Renew a worker's lease; returns the worker with the time of that."""
     await tx.heartbeat(worker)
     return replace(worker, seen=tx.now)

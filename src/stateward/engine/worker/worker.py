@@ -38,7 +38,7 @@ from stateward.engine.worker.prefetch import PREFETCH_WINDOW_S, PrefetchBuffer, 
 from stateward.engine.worker.scheduler import DueScheduler
 from stateward.errors import StatewardError
 from stateward.store import records
-from stateward.store.errors import Replaced, StoreError
+from stateward.store.errors import DatabaseReplaced, StoreError
 from stateward.store.port import Store, Topic, Tx, TxFunction
 from stateward.store.records import Claim, Key, Operation
 
@@ -77,7 +77,7 @@ class Worker:
         self._slots = slots
         self._lease = lease
         self._grace = grace
-        self._record = records.Worker(name, lease, 0.0, socket.gethostname(), os.getpid())
+        self._record = records.WorkerRecord(name, lease, 0.0, socket.gethostname(), os.getpid())
         self._running: dict[Key, RunningOperation] = {}
         self._spares = PrefetchBuffer(ahead)
         self._returns: set[asyncio.Task[None]] = set()
@@ -439,7 +439,7 @@ class Worker:
         while True:
             try:
                 return await self._store.transact(program)
-            except Replaced:  # another process may work on the file that is there now
+            except DatabaseReplaced:  # another process may work on the file that is there now
                 self._seen = -math.inf
                 self._stop_running()
                 await asyncio.Event().wait()

@@ -43,7 +43,7 @@ from stateward.server.http.body_decoding import BadBody
 from stateward.server.service import service_of
 from stateward.server.telemetry.logs import redacted
 from stateward.server.views import blocker_view
-from stateward.store.errors import StoreError, Unfit
+from stateward.store.errors import StoreError, UnstorableValue
 
 log = logging.getLogger("stateward.server")
 
@@ -151,7 +151,7 @@ def _(error: StoreError) -> Problem:
 
 
 @problem_of.register
-def _(error: Unfit) -> Problem:
+def _(error: UnstorableValue) -> Problem:
     return problem(400, "bad_input", error.what, field="request")
 
 

@@ -10,7 +10,7 @@ from stateward.server.auth.guards import open_to_all
 from stateward.server.errors import NotReady
 from stateward.server.openapi.problem_responses import described
 from stateward.server.service import Call
-from stateward.store.errors import Replaced, StoreError
+from stateward.store.errors import DatabaseReplaced, StoreError
 
 PATIENCE = 2.0
 """How many seconds the store may take to answer."""
@@ -45,7 +45,7 @@ async def ready(request: Call) -> Readiness:
     try:
         async with asyncio.timeout(PATIENCE):
             return Readiness(worker=await _worker(engine))
-    except Replaced as error:
+    except DatabaseReplaced as error:
         raise NotReady(error.what) from error
     except (StoreError, TimeoutError) as error:
         raise NotReady("the store does not answer") from error

@@ -7,7 +7,7 @@ from msgspec import Struct
 from stateward.engine.transitions import time_text
 from stateward.schemas.waiting import WaitReason
 from stateward.store.port import LaneLoad
-from stateward.store.records import Lock, Object, Progress, Worker, WorkItem, default_group, default_lane
+from stateward.store.records import Lock, Object, Progress, WorkerRecord, WorkItem, default_group, default_lane
 
 
 class Lanes(Struct, frozen=True):
@@ -46,11 +46,11 @@ class Around(Struct, frozen=True):
     locks: Collection[Lock]  # of its tree
     lanes: Lanes
     workers: int  # that are alive
-    lost: Mapping[str, Worker] = {}  # the workers whose leases have passed, by id
+    lost: Mapping[str, WorkerRecord] = {}  # the workers whose leases have passed, by id
     reporting: Reporting | None = None  # the other party; None if the kind names none
 
 
-def describe_lost(worker: Worker) -> str:
+def describe_lost(worker: WorkerRecord) -> str:
     """Return since when a worker that is taken for dead has been silent."""
     return f"has been silent since {time_text(worker.seen)} (lease {worker.lease:g} s)"
 
@@ -79,7 +79,7 @@ def _at_the_head(work: WorkItem, around: Around) -> tuple[WaitReason, str] | Non
     if any(lock.op == work.op and lock.waiting for lock in around.locks):
         holders = sorted({lock.op for lock in around.locks if lock.op != work.op and not lock.waiting})
         return WaitReason.LOCKS, f"locks are held by {', '.join(holders) or 'those who asked before'}"
-    parked = work.parked and work.not_before > around.now
+    parked = work.is_parked and work.not_before > around.now
     if work.remote or (parked and around.reporting is not None):
         return WaitReason.REMOTE, _describe_party(work, around.reporting or Reporting())
     if work.children:

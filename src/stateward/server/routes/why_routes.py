@@ -17,7 +17,7 @@ from stateward.server.openapi.problem_responses import problems
 from stateward.server.routes.wait_reasons import Around, Lanes, Reporting, describe_lost, why_waiting
 from stateward.server.service import Call, Service
 from stateward.server.views import lane_view, lock_view, when_or_none
-from stateward.store.records import Key, Lock, Object, Operation, Status, Worker, WorkItem
+from stateward.store.records import Key, Lock, Object, Operation, Status, WorkerRecord, WorkItem
 
 TAGS = ["objects"]
 MOST_PARENTS = 20
@@ -84,7 +84,7 @@ class Look(Struct, frozen=True):
     now: float
     lanes: Lanes
     workers: int
-    lost: Mapping[str, Worker]
+    lost: Mapping[str, WorkerRecord]
 
     @property
     def shown(self) -> list[WorkItem]:
@@ -129,7 +129,7 @@ class Look(Struct, frozen=True):
 
     async def _reporting(self, work: WorkItem, operation: Operation | None) -> Reporting | None:
         """Return what is known of the other party that works on something, if one does."""
-        if operation is None or not (work.remote or work.parked):
+        if operation is None or not (work.remote or work.is_parked):
             return None
         reader, find_party = self.service.reader, self.service.engine.kinds[operation.kind].party
         found = await reader.object(Key(work.ns, work.object))

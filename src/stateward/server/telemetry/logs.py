@@ -17,7 +17,7 @@ from typing import IO, Any, Literal
 import msgspec
 
 from stateward.config import masked
-from stateward.store.errors import Replaced
+from stateward.store.errors import DatabaseReplaced
 
 TOKEN = re.compile(r"(\bsw_[A-Za-z0-9]+|sw_[0-9a-f]{12})_[A-Za-z0-9_-]+")
 HEADER = re.compile(r"\b(basic|bearer)(\s+)[A-Za-z0-9+/=._-]{8,}", re.IGNORECASE)
@@ -92,7 +92,7 @@ def is_new(record: logging.LogRecord) -> bool:
 def _is_about_replaced(cause: object) -> bool:
     if isinstance(cause, BaseExceptionGroup):
         return all(map(_is_about_replaced, cause.exceptions))
-    return isinstance(cause, Replaced)
+    return isinstance(cause, DatabaseReplaced)
 
 
 FORMS = {"json": JsonForm, "text": TextForm}

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from stateward.store.changes import Changes
-from stateward.store.postgres.codec import RECORDS, spelled
+from stateward.store.postgres.codec import RECORDS, render_sql
 from stateward.store.records import Key, Object, WorkItem
 
 
@@ -35,7 +35,7 @@ class Clause(Struct, frozen=True):
 
 def _clause(name: str, table: str, sql: str, *, exact: bool = False, number: str = "r.seq") -> Clause:
     """Make a clause; `number` is what gives a row its number, where the store does."""
-    return Clause(name, table, spelled(sql).replace("r.seq", number), exact)
+    return Clause(name, table, render_sql(sql).replace("r.seq", number), exact)
 
 
 BORN = _clause(
@@ -223,7 +223,7 @@ GROUPED = _clause(
 JOURNALED = _clause(
     "journaled",
     "journal",
-    spelled(
+    render_sql(
         """
     INSERT INTO journal
     SELECT {JournalEntry:r} FROM turn, unnest({rows}::journal_row[]) WITH ORDINALITY AS r(<columns>, place)
@@ -237,13 +237,13 @@ JOURNALED = _clause(
 
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
-Known: TypeAlias = Mapping[Key, Object]
+KnownObjects: TypeAlias = Mapping[Key, Object]
 """The objects that the transaction has read, as they are stored."""
 
 _first_two = itemgetter(0, 1)
 
 
-class Part(NamedTuple):
+class ClauseRows(NamedTuple):
     """A clause with its rows."""
 
     clause: Clause
@@ -256,12 +256,12 @@ class Part(NamedTuple):
         return set(map(_first_two, self.rows))
 
 
-def parts_of(changes: Changes, known: Known, now: float) -> list[Part]:
+def clause_rows_of(changes: Changes, known: KnownObjects, now: float) -> list[ClauseRows]:
     """Return the changes as parts in the order in which they take effect, without those that have no rows."""
-    return [Part(clause, rows) for clause, rows in _all_rows(changes, known, now) if rows]
+    return [ClauseRows(clause, rows) for clause, rows in _all_rows(changes, known, now) if rows]
 
 
-def _all_rows(changes: Changes, known: Known, now: float) -> Iterator[tuple[Clause, Rows]]:
+def _all_rows(changes: Changes, known: KnownObjects, now: float) -> Iterator[tuple[Clause, Rows]]:
     yield from _objects(changes.objects, known)
     yield ACCEPTED, _tuples(changes.operations)
     yield ENDED, _tuples(changes.ended)
@@ -283,12 +283,12 @@ def _all_rows(changes: Changes, known: Known, now: float) -> Iterator[tuple[Clau
     yield PROGRESSED, _tuples(changes.progress)
 
 
-def _objects(objects: Iterable[Object], known: Known) -> Iterator[tuple[Clause, Rows]]:
+def _objects(objects: Iterable[Object], known: KnownObjects) -> Iterator[tuple[Clause, Rows]]:
     born, moved, replaced = [], [], []
     for one in objects:
         if one.version == 1:
             born.append(astuple(one))
-        elif _only_moved(known.get(one.key), one):
+        elif _is_plain_transition(known.get(one.key), one):
             moved.append((one.ns, one.id, one.state, one.since, one.version, one.generation, one.op, one.error))
         else:
             replaced.append(astuple(one))
@@ -297,7 +297,7 @@ def _objects(objects: Iterable[Object], known: Known) -> Iterator[tuple[Clause, 
     yield REPLACED, replaced
 
 
-def _only_moved(old: Object | None, new: Object) -> bool:
+def _is_plain_transition(old: Object | None, new: Object) -> bool:
     """Tell whether nothing differs but what every move changes; a large spec is then neither sent nor stored again."""
     return (
         old is not None
@@ -321,9 +321,9 @@ def _work(work: Iterable[WorkItem], now: float) -> Rows:
     return [(*astuple(one), one.not_before > now) for one in work]
 
 
-def waves(parts: Iterable[Part]) -> list[list[Part]]:
+def split_statements(parts: Iterable[ClauseRows]) -> list[list[ClauseRows]]:
     """Split the parts into as few statements as may be: at least one, and none that touches a row twice."""
-    found: list[list[Part]] = [[]]
+    found: list[list[ClauseRows]] = [[]]
     for part in parts:
         rivals = [one for one in found[-1] if one.clause.table == part.clause.table]
         if any(not one.keys().isdisjoint(part.keys()) for one in rivals):
@@ -333,7 +333,7 @@ def waves(parts: Iterable[Part]) -> list[list[Part]]:
 
 
 @cache
-def statement(written: tuple[Clause, ...], *, journaled: bool, told: bool) -> str:
+def compose_statement(written: tuple[Clause, ...], *, journaled: bool, notified: bool) -> str:
     """Compose a statement, which returns how many rows each clause wrote.
 
     Its values are the rows of each clause; then the journal's rows and the number of its lock; then the channel and
@@ -350,7 +350,7 @@ def statement(written: tuple[Clause, ...], *, journaled: bool, told: bool) -> st
         named["turn"] = f"SELECT pg_advisory_xact_lock(${last + 2}) FROM tally WHERE true{''.join(right)}"
         named["journaled"] = JOURNALED.sql.replace("{rows}", f"${last + 1}")
         gate, last = "turn", last + 2
-    if told:
+    if notified:
         named["told"] = f"SELECT pg_notify(${last + 1}, ${last + 2}) FROM {gate}"
     ends = [f", (SELECT count(*) FROM {name})" for name in ("journaled", "told") if name in named]
     with_all = ", ".join(f"{name} AS MATERIALIZED ({sql})" for name, sql in named.items())

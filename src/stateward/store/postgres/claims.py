@@ -8,11 +8,11 @@ has taken. Where nothing is limited (the default lane) no lock is needed, as row
 from collections.abc import Collection, Iterable
 
 from stateward.store.port import LaneLoad
-from stateward.store.postgres.codec import spelled
+from stateward.store.postgres.codec import render_sql
 from stateward.store.postgres.connections import Row
 from stateward.store.records import UNLIMITED, Lane, LaneGroup, default_group, default_lane
 
-RIPE_AT_ONCE = 1000
+DUE_BATCH_ROWS = 1000
 
 CLAIMABLE = "ready AND NOT remote AND NOT fenced AND children = 0 AND owner IS NULL AND NOT delayed"
 DELAYED = CLAIMABLE.replace("NOT delayed", "delayed")
@@ -20,7 +20,7 @@ DELAYED = CLAIMABLE.replace("NOT delayed", "delayed")
 
 
 # Lanes with claimable work, jumping from one lane to the next in the index, however much work each holds.
-HEADS = spelled(
+HEADS = render_sql(
     """heads AS (
     (SELECT lane, grp FROM work WHERE <claimable> ORDER BY lane, priority DESC, seq LIMIT 1)
     UNION ALL
@@ -31,7 +31,7 @@ HEADS = spelled(
     claimable=CLAIMABLE,
 )
 
-RIPE = spelled(
+DUE_ROWS = render_sql(
     """due AS MATERIALIZED (
     SELECT ns, op FROM work WHERE <delayed> AND not_before <= $1 ORDER BY not_before LIMIT $2 FOR UPDATE SKIP LOCKED
 ), ripe AS (
@@ -41,9 +41,9 @@ RIPE = spelled(
     delayed=DELAYED,
 )
 
-RIPEN = spelled("WITH <ripe> SELECT count(*) FROM ripe", ripe=RIPE)
+PROMOTE_DUE = render_sql("WITH <ripe> SELECT count(*) FROM ripe", ripe=DUE_ROWS)
 
-LOCK_GROUPS = spelled(
+LOCK_GROUPS = render_sql(
     """
 WITH RECURSIVE <heads>, <ripe>, found AS MATERIALIZED (
     SELECT DISTINCT coalesce(l.grp, f.grp) AS grp
@@ -54,11 +54,11 @@ WITH RECURSIVE <heads>, <ripe>, found AS MATERIALIZED (
 SELECT grp, pg_advisory_xact_lock(hashtextextended(grp, $3)) FROM found
 """,
     heads=HEADS,
-    ripe=RIPE,
+    ripe=DUE_ROWS,
     unlimited=str(UNLIMITED),
 )
 
-LOADS = spelled(
+LOADS = render_sql(
     """
 WITH RECURSIVE <heads>, busy AS (
     SELECT lane, max(grp) AS grp, sum(running)::integer AS running, bool_or(waiting) AS waiting
@@ -78,7 +78,7 @@ ORDER BY b.lane
     heads=HEADS,
 )
 
-TAKE = spelled(
+CLAIM_WORK = render_sql(
     """
 WITH chosen AS MATERIALIZED (
     SELECT c.*, r.room
@@ -110,7 +110,7 @@ SELECT {WorkItem:t} FROM taken t ORDER BY t.deadline IS NULL, t.priority DESC, t
 )
 
 # A statement of its own: work that another gave back a moment ago is to be read with what that one left behind.
-TAKEN = spelled("""
+CLAIMED_ROWS = render_sql("""
 SELECT {Operation:o}, {Object:b}
 FROM unnest($1::row_key[]) WITH ORDINALITY AS k(ns, id, place)
 JOIN operations o ON {o.ns==k.ns} AND o.id = k.id
@@ -132,13 +132,13 @@ def loads_of(rows: Iterable[Row], locked: Collection[str]) -> tuple[list[LaneGro
     groups: dict[str, LaneGroup] = {}
     loads = []
     for group, load in map(lane_load, rows):
-        ours = group.grp in locked or is_free(load.lane)
+        ours = group.grp in locked or is_unlimited(load.lane)
         if load.running or (load.waiting and ours):
             groups[group.grp] = group
             loads.append(load if ours else LaneLoad(load.lane, load.running, waiting=False))
     return list(groups.values()), loads
 
 
-def is_free(lane: Lane) -> bool:
+def is_unlimited(lane: Lane) -> bool:
     """Tell whether a lane has no limits at all, so that nobody has to count."""
     return not lane.lane and not lane.grp and lane.capacity == UNLIMITED

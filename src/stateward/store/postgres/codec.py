@@ -14,13 +14,24 @@ from stateward.store.records import (
     Progress,
     Status,
     Timer,
-    Worker,
+    WorkerRecord,
     WorkItem,
 )
 
 RECORDS = {
     record.__name__: record.__struct_fields__
-    for record in (IdempotencyRecord, Lane, JournalEntry, Lock, Object, Operation, Progress, Timer, WorkItem, Worker)
+    for record in (
+        IdempotencyRecord,
+        Lane,
+        JournalEntry,
+        Lock,
+        Object,
+        Operation,
+        Progress,
+        Timer,
+        WorkItem,
+        WorkerRecord,
+    )
 }
 STATUS = Operation.__struct_fields__.index("status")
 OPERATION_WIDTH = len(Operation.__struct_fields__)
@@ -30,7 +41,7 @@ SETTINGS = re.compile(r"\{(\w+)=(\w+)\}")
 LOOKED_UP = re.compile(r"\{([^{}]+)==([^{}]+)\}")
 
 
-def spelled(sql: str, **pieces: str) -> str:
+def render_sql(sql: str, **pieces: str) -> str:
     """Spell out a statement.
 
     `<name>` stands for a piece; `{Record:alias}` for the columns of that record, and `{Record=alias}` for setting all
@@ -46,13 +57,13 @@ def spelled(sql: str, **pieces: str) -> str:
     return SETTINGS.sub(lambda place: ", ".join(f"{one} = {place[2]}.{one}" for one in RECORDS[place[1]][2:]), sql)
 
 
-def operation(row: Row) -> Operation:
+def operation_of(row: Row) -> Operation:
     """Make an operation of a row."""
     values = [*row]
     values[STATUS] = STATUSES[values[STATUS]]
     return Operation(*values)
 
 
-def claim(work: WorkItem, row: Row) -> Claim:
+def claim_of(work: WorkItem, row: Row) -> Claim:
     """Make a claim of the work and of a row that holds its operation and then its object."""
-    return Claim(work, operation(row[:OPERATION_WIDTH]), Object(*row[OPERATION_WIDTH:]))
+    return Claim(work, operation_of(row[:OPERATION_WIDTH]), Object(*row[OPERATION_WIDTH:]))

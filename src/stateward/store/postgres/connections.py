@@ -14,19 +14,25 @@ import asyncpg
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stateward.store.errors import TimedOut, Unavailable
-from stateward.store.postgres.errors import FAULTS, fault, is_lost, is_worth_another
-from stateward.store.postgres.failover import Favourite, Host, hosts, notice_death, wanted
+from stateward.store.errors import StoreTimeout, Unavailable
+from stateward.store.postgres.errors import DRIVER_ERRORS, is_lost, is_worth_reconnecting, translate_error
+from stateward.store.postgres.failover import (
+    DatabaseHost,
+    PreferredHost,
+    enable_keepalive,
+    hosts_of,
+    required_session_attrs,
+)
 
-CALM: Mapping[str, str] = {"jit": "off"}
+BASE_SETTINGS: Mapping[str, str] = {"jit": "off"}
 
-READING: Mapping[str, str] = {**CALM, "default_transaction_read_only": "on"}
+READER_SETTINGS: Mapping[str, str] = {**BASE_SETTINGS, "default_transaction_read_only": "on"}
 
 
-def writing(idle_within: float) -> Mapping[str, str]:
+def writer_settings(idle_within: float) -> Mapping[str, str]:
     """Return the settings of a writer, whose transactions may stand still for only so long."""
     return {
-        **CALM,
+        **BASE_SETTINGS,
         "default_transaction_isolation": "read committed",
         "idle_in_transaction_session_timeout": str(round(idle_within * 1000)),
         "plan_cache_mode": "force_generic_plan",
@@ -36,17 +42,17 @@ def writing(idle_within: float) -> Mapping[str, str]:
     }
 
 
-def begin_with(settings: Mapping[str, str], schema: str) -> str:
-    """Return the SQL that begins a transaction with settings of its own, on a schema that is spelled as SQL has it."""
+def begin_statement(settings: Mapping[str, str], schema: str) -> str:
+    """Return the SQL that begins a transaction with settings of its own, on a quoted schema."""
     local = (f"SET LOCAL {name.removeprefix('default_')} = '{value}'" for name, value in settings.items())
     return "; ".join(["BEGIN", *local, f"SET LOCAL search_path = {schema}"])
 
 
 Row: TypeAlias = Sequence[Any]
-NAMED = {"application_name": "stateward"}
+SERVER_NAME = {"application_name": "stateward"}
 
 
-class Connection(Protocol):
+class DriverConnection(Protocol):
     """What we use of the driver's connection."""
 
     async def execute(self, query: str, *args: object, timeout: float | None = None) -> str: ...
@@ -68,7 +74,7 @@ class Connection(Protocol):
     async def close(self, *, timeout: float | None = None) -> None: ...
 
 
-class Address(Struct, frozen=True):
+class DatabaseAddress(Struct, frozen=True):
     """Where the database is, how long we wait for it, and whether a pooler in transaction mode stands before it."""
 
     dsn: str
@@ -76,91 +82,95 @@ class Address(Struct, frozen=True):
     connect_within: float
     answer_within: float | None
     pooled: bool = False
-    favourite: Favourite = field(default_factory=Favourite)
+    preferred_host: PreferredHost = field(default_factory=PreferredHost)
 
-    async def connect(self, settings: Mapping[str, str]) -> Connection:
+    async def connect(self, settings: Mapping[str, str]) -> DriverConnection:
         """Open a connection to the first host that is what we need, or raise `Unavailable` (or what else is wrong)."""
-        return await self.favourite.reached(hosts(self.dsn), lambda host: self._dial(host, settings))
+        return await self.preferred_host.connect_first(hosts_of(self.dsn), lambda host: self._dial(host, settings))
 
-    async def _dial(self, host: Host, settings: Mapping[str, str]) -> Connection:
+    async def _dial(self, host: DatabaseHost, settings: Mapping[str, str]) -> DriverConnection:
         try:
-            connection: Connection = await asyncpg.connect(
+            connection: DriverConnection = await asyncpg.connect(
                 host.dsn,
                 timeout=self.connect_within,
                 command_timeout=self.answer_within,
                 statement_cache_size=0 if self.pooled else 1000,
                 max_cached_statement_lifetime=0,
                 max_cacheable_statement_size=0,
-                server_settings=NAMED if self.pooled else {**settings, "search_path": quoted(self.schema), **NAMED},
-                target_session_attrs=wanted(host.dsn, settings),
+                server_settings=SERVER_NAME
+                if self.pooled
+                else {**settings, "search_path": quote_identifier(self.schema), **SERVER_NAME},
+                target_session_attrs=required_session_attrs(host.dsn, settings),
             )
         except asyncpg.ProtocolViolationError as error:  # what PgBouncer says of settings that it cannot pass on
             raise Unavailable(f"{error} (a pooler in transaction mode needs the setting `pooler`)") from error
-        except FAULTS as error:
-            raise fault(error) from error
-        notice_death(connection)
+        except DRIVER_ERRORS as error:
+            raise translate_error(error) from error
+        enable_keepalive(connection)
         return connection
 
     def begin(self, settings: Mapping[str, str]) -> str:
         """Return the SQL that begins a transaction on a connection with these settings."""
-        return begin_with(settings, quoted(self.schema)) if self.pooled else "BEGIN"
+        return begin_statement(settings, quote_identifier(self.schema)) if self.pooled else "BEGIN"
 
 
-async def let_go(connection: Connection) -> None:
+async def close_connection(connection: DriverConnection) -> None:
     """Close a connection politely, if it can be done."""
-    with suppress(*FAULTS):
+    with suppress(*DRIVER_ERRORS):
         await connection.close(timeout=5)
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """Spell a name so that SQL takes it as it is."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @asynccontextmanager
-async def within(seconds: float | None) -> AsyncIterator[None]:
+async def time_limit(seconds: float | None) -> AsyncIterator[None]:
     """Limit all that is waited for inside: the turn, the connection, each statement."""
     try:
         async with timeout(seconds):
             yield
     except TimeoutError as error:
-        raise TimedOut(f"no answer within {seconds} seconds") from error
+        raise StoreTimeout(f"no answer within {seconds} seconds") from error
 
 
-class Connections:
+class ConnectionPool:
     """Up to `size` connections to one database, opened when needed and lent to one user at a time.
 
     Where `limits_all`, whoever is lent one limits all that it does with it, and single statements have no limit.
     """
 
-    def __init__(self, address: Address, size: int, settings: Mapping[str, str], *, limits_all: bool = False) -> None:
+    def __init__(
+        self, address: DatabaseAddress, size: int, settings: Mapping[str, str], *, limits_all: bool = False
+    ) -> None:
         self._address = replace(address, answer_within=None) if limits_all else address
         self._settings = settings
         self.begin = address.begin(settings)
         self.size = size
         self.answer_within = address.answer_within
-        self._turns = Semaphore(size)
-        self._idle: list[Connection] = []
+        self._slots = Semaphore(size)
+        self._idle: list[DriverConnection] = []
         self._closed = False
-        self._over = False  # nobody waits any more for those that come back
+        self._abandoned = False  # nobody waits any more for those that come back
 
     @asynccontextmanager
-    async def lent(self) -> AsyncIterator[Connection]:
+    async def borrow(self) -> AsyncIterator[DriverConnection]:
         """Lend a connection; one that was closed meanwhile is not taken back."""
-        async with self._turns:
+        async with self._slots:
             connection = await self._next()
             try:
                 yield connection
             finally:
-                self._take_back(connection)
+                self._give_back(connection)
 
     async def fetch(self, sql: str, *values: object) -> list[Row]:
         """Run one statement by itself, on another connection if one turns out to be lost since it was last used."""
-        if self._idle and not self._turns.locked():  # nothing to wait for but the answer: a second limit is not cheap
+        if self._idle and not self._slots.locked():  # nothing to wait for but the answer: a second limit is not cheap
             rows = await self._fetch_once(sql, values)
             if rows is not None:
                 return rows
-        async with within(self.answer_within):
+        async with time_limit(self.answer_within):
             for _ in range(self.size + 1):
                 rows = await self._fetch_once(sql, values)
                 if rows is not None:
@@ -168,20 +178,20 @@ class Connections:
         raise Unavailable("connections are lost as soon as they are made")
 
     async def _fetch_once(self, sql: str, values: Sequence[object]) -> list[Row] | None:
-        async with self.lent() as connection:
+        async with self.borrow() as connection:
             try:
                 return await self._fetch_from(connection, sql, values)
-            except FAULTS as error:
-                if is_lost(found := fault(error)):
+            except DRIVER_ERRORS as error:
+                if is_lost(found := translate_error(error)):
                     connection.terminate()
-                if not is_worth_another(found):
+                if not is_worth_reconnecting(found):
                     raise found from error
             except BaseException:
                 connection.terminate()  # its answer may be long in coming
                 raise
         return None
 
-    async def _fetch_from(self, connection: Connection, sql: str, values: Sequence[object]) -> list[Row]:
+    async def _fetch_from(self, connection: DriverConnection, sql: str, values: Sequence[object]) -> list[Row]:
         """Run a statement; through a pooler in a transaction, because each of its messages may find another session."""
         if not self._address.pooled:
             return await connection.fetch(sql, *values)
@@ -199,17 +209,17 @@ class Connections:
         self._closed = True
         try:
             for _ in range(self.size):
-                await self._turns.acquire()
+                await self._slots.acquire()
             while self._idle:
-                await let_go(self._idle.pop())
+                await close_connection(self._idle.pop())
         finally:
-            self._over = True
+            self._abandoned = True
             while self._idle:
                 self._idle.pop().terminate()
         for _ in range(self.size):
-            self._turns.release()
+            self._slots.release()
 
-    async def _next(self) -> Connection:
+    async def _next(self) -> DriverConnection:
         if self._closed:
             raise Unavailable("the store is closed")
         while self._idle:
@@ -218,8 +228,8 @@ class Connections:
                 return connection
         return await self._address.connect(self._settings)
 
-    def _take_back(self, connection: Connection) -> None:
-        if self._over:
+    def _give_back(self, connection: DriverConnection) -> None:
+        if self._abandoned:
             connection.terminate()
         elif not connection.is_closed():
             self._idle.append(connection)

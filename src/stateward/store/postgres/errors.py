@@ -3,61 +3,61 @@
 import asyncpg
 
 from stateward.store.errors import (
-    Busy,
-    Conflict,
-    Full,
     NotADatabase,
     ReadOnly,
+    StoreBusy,
     StoreError,
-    TimedOut,
+    StoreFull,
+    StoreTimeout,
     Unavailable,
-    Unfit,
+    UnstorableValue,
+    WriteConflict,
     WrongSchema,
 )
 
-FAULTS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 """Everything that the driver raises, the time-out of a command and a broken socket included."""
 
 BY_STATE: dict[str, type[StoreError]] = {
-    "0A000": Conflict,  # feature_not_supported: a prepared statement whose tables were migrated meanwhile
-    "23505": Conflict,  # unique_violation: another was first
+    "0A000": WriteConflict,  # feature_not_supported: a prepared statement whose tables were migrated meanwhile
+    "23505": WriteConflict,  # unique_violation: another was first
     "25006": ReadOnly,  # read_only_sql_transaction: a standby, or made so
     "25P03": Unavailable,  # idle_in_transaction_session_timeout: we stood still for too long
     "25P04": Unavailable,  # transaction_timeout
     "3D000": NotADatabase,  # invalid_catalog_name: no such database
-    "40001": Conflict,  # serialization_failure
-    "40P01": Conflict,  # deadlock_detected
+    "40001": WriteConflict,  # serialization_failure
+    "40P01": WriteConflict,  # deadlock_detected
     "42703": WrongSchema,  # undefined_column
     "42704": WrongSchema,  # undefined_object
     "42P01": WrongSchema,  # undefined_table
     "42P07": NotADatabase,  # duplicate_table: somebody else's tables are in our place
-    "53100": Full,  # disk_full
-    "55P03": Busy,  # lock_not_available
-    "57014": TimedOut,  # query_canceled: by statement_timeout, or by an administrator
+    "53100": StoreFull,  # disk_full
+    "55P03": StoreBusy,  # lock_not_available
+    "57014": StoreTimeout,  # query_canceled: by statement_timeout, or by an administrator
     "XX001": NotADatabase,  # data_corrupted
     "XX002": NotADatabase,  # index_corrupted
 }
 BY_CLASS: dict[str, type[StoreError]] = {
     "08": Unavailable,  # connection exceptions
-    "22": Unfit,  # data exceptions: a NUL in a text, a number that is too large; the driver finds some by itself
+    "22": UnstorableValue,  # data exceptions: a NUL in a text, a number that is too large
     "53": Unavailable,  # insufficient resources: memory, connections
     "57": Unavailable,  # operator intervention: shutting down, starting up
     "58": Unavailable,  # system errors
 }
 
 
-FOUND_BY_THE_DRIVER = "22000"  # data_exception: what the driver itself refuses to send, with the value in its text
+DRIVER_DATA_ERROR = "22000"  # data_exception: what the driver itself refuses to send, with the value in its text
 
 
-def fault(error: BaseException) -> StoreError:
+def translate_error(error: BaseException) -> StoreError:
     """Translate an error of the driver; what was to be stored may be secret, and is not repeated."""
     detail = str(error) or type(error).__name__
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
-        if state == FOUND_BY_THE_DRIVER:
-            return Unfit("a value of a kind or size that its column has not")
+        if state == DRIVER_DATA_ERROR:
+            return UnstorableValue("a value of a kind or size that its column has not")
         return BY_STATE.get(state, BY_CLASS.get(state[:2], StoreError))(detail)
-    return TimedOut("no answer within the limit") if isinstance(error, TimeoutError) else Unavailable(detail)
+    return StoreTimeout("no answer within the limit") if isinstance(error, TimeoutError) else Unavailable(detail)
 
 
 def is_lost(error: StoreError) -> bool:
@@ -65,6 +65,6 @@ def is_lost(error: StoreError) -> bool:
     return isinstance(error, Unavailable | ReadOnly)
 
 
-def is_worth_another(error: StoreError) -> bool:
+def is_worth_reconnecting(error: StoreError) -> bool:
     """Tell whether another connection may do better; after a time-out nobody waits as long once more."""
-    return is_lost(error) and not isinstance(error, TimedOut)
+    return is_lost(error) and not isinstance(error, StoreTimeout)

@@ -18,37 +18,37 @@ from stateward.store.errors import Unavailable
 
 READ_ONLY = "default_transaction_read_only"
 
-NEXT_AFTER = 1.0
+NEXT_HOST_AFTER_S = 1.0
 """How many seconds one host has to answer before the next is asked as well."""
 
 
-class Host(Struct, frozen=True):
+class DatabaseHost(Struct, frozen=True):
     """One of the hosts of a URL, as a URL of its own."""
 
     name: str
     dsn: str
 
 
-class Closing(Protocol):
+class Terminable(Protocol):
     """A connection, as far as it can be given up."""
 
     def terminate(self) -> None: ...
 
 
-C = TypeVar("C", bound=Closing)
-Dial = Callable[[Host], Coroutine[object, object, C]]
+C = TypeVar("C", bound=Terminable)
+Dial = Callable[[DatabaseHost], Coroutine[object, object, C]]
 
 
-def hosts(dsn: str) -> tuple[Host, ...]:
+def hosts_of(dsn: str) -> tuple[DatabaseHost, ...]:
     """Return the hosts that a URL names before its path; the driver sees to those that are named elsewhere."""
     parts = urlsplit(dsn)
     login, at, names = parts.netloc.rpartition("@")
     if "," not in names:
-        return (Host(names, dsn),)
-    return tuple(Host(name, parts._replace(netloc=f"{login}{at}{name}").geturl()) for name in names.split(","))
+        return (DatabaseHost(names, dsn),)
+    return tuple(DatabaseHost(name, parts._replace(netloc=f"{login}{at}{name}").geturl()) for name in names.split(","))
 
 
-def wanted(dsn: str, settings: Mapping[str, str]) -> str | None:
+def required_session_attrs(dsn: str, settings: Mapping[str, str]) -> str | None:
     """Return what a server has to be for a connection with these settings, where that is not what the URL says.
 
     A connection of ours that only reads sees a server that is read-only, and would find none that can be written to.
@@ -57,13 +57,15 @@ def wanted(dsn: str, settings: Mapping[str, str]) -> str | None:
     return "primary" if asked == ["read-write"] and settings.get(READ_ONLY) == "on" else None
 
 
-class Favourite:
+class PreferredHost:
     """Remembers who answered last."""
 
     def __init__(self) -> None:
         self._name = ""
 
-    async def reached(self, found: Sequence[Host], dial: Dial[C], next_after: float = NEXT_AFTER) -> C:
+    async def connect_first(
+        self, found: Sequence[DatabaseHost], dial: Dial[C], next_after: float = NEXT_HOST_AFTER_S
+    ) -> C:
         """Return a connection to the first host that is what we need; raises `Unavailable` where none is."""
         if len(found) == 1:
             return await dial(found[0])
@@ -71,13 +73,13 @@ class Favourite:
         self._name = host.name
         return connection
 
-    def _rank(self, host: Host) -> bool:
+    def _rank(self, host: DatabaseHost) -> bool:
         return host.name != self._name
 
 
-async def _first_of(found: Sequence[Host], dial: Dial[C], next_after: float) -> tuple[Host, C]:
+async def _first_of(found: Sequence[DatabaseHost], dial: Dial[C], next_after: float) -> tuple[DatabaseHost, C]:
     troubles: list[str] = []
-    asked: dict[asyncio.Task[C], Host] = {}
+    asked: dict[asyncio.Task[C], DatabaseHost] = {}
     unasked = list(found)
     try:
         while unasked or asked:
@@ -98,7 +100,7 @@ async def _first_of(found: Sequence[Host], dial: Dial[C], next_after: float) -> 
     raise Unavailable("; ".join(troubles))
 
 
-def _give_up(asked: Mapping[asyncio.Task[C], Host]) -> None:
+def _give_up(asked: Mapping[asyncio.Task[C], DatabaseHost]) -> None:
     """Let go of those who were too late, also of one who has answered this very moment.
 
     They are not waited for: whoever is cancelled meanwhile would lose the connection that was found.
@@ -113,13 +115,13 @@ def _let_go(task: asyncio.Task[C]) -> None:
         task.result().terminate()
 
 
-DEAD_AFTER = 10.0
+DEAD_PEER_TIMEOUT_S = 10.0
 """How many seconds of silence, where there should be none, a line is given."""
 
-PROBES = 3
+KEEPALIVE_PROBES = 3
 
 
-def notice_death(connection: Any, dead_after: float = DEAD_AFTER) -> None:  # noqa: ANN401 - the driver has no types
+def enable_keepalive(connection: Any, dead_after: float = DEAD_PEER_TIMEOUT_S) -> None:  # noqa: ANN401 - the driver has no types
     """Have a connection closed when the other side does not answer, be it in use or idle."""
     line = connection._transport.get_extra_info("socket")  # noqa: SLF001 - the driver has no word for it
     if line is None or line.family not in (socket.AF_INET, socket.AF_INET6):
@@ -132,10 +134,10 @@ def notice_death(connection: Any, dead_after: float = DEAD_AFTER) -> None:  # no
 
 
 def _options(dead_after: float) -> dict[str, int]:
-    pause = max(1, round(dead_after / (PROBES + 1)))
+    pause = max(1, round(dead_after / (KEEPALIVE_PROBES + 1)))
     return {
         "TCP_KEEPIDLE": pause,
         "TCP_KEEPINTVL": pause,
-        "TCP_KEEPCNT": PROBES,
+        "TCP_KEEPCNT": KEEPALIVE_PROBES,
         "TCP_USER_TIMEOUT": round(dead_after * 1000),
     }

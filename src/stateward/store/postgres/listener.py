@@ -16,9 +16,9 @@ from msgspec import Struct
 from stateward.aio.polling import wait_for_event
 from stateward.aio.supervise import cancel_tasks
 from stateward.store.errors import StoreError
-from stateward.store.port import EVERYTHING, Topic
-from stateward.store.postgres.connections import CALM, Address, Connection, let_go
-from stateward.store.postgres.errors import FAULTS, fault
+from stateward.store.port import ALL_TOPICS, Topic
+from stateward.store.postgres.connections import BASE_SETTINGS, DatabaseAddress, DriverConnection, close_connection
+from stateward.store.postgres.errors import DRIVER_ERRORS, translate_error
 
 
 def encode_topics(topics: Topic, sender: str) -> str:
@@ -26,17 +26,17 @@ def encode_topics(topics: Topic, sender: str) -> str:
     return f"{topics.value} {sender}"
 
 
-MAX_DIGITS = 18
+MAX_TOPIC_DIGITS = 18
 
 
 def decode_topics(payload: str) -> tuple[Topic, str]:
     """Read a payload; what cannot be read may be anything."""
     number, _, sender = payload.partition(" ")
-    known = len(number) <= MAX_DIGITS and number.isdecimal() and int(number) in range(EVERYTHING.value + 1)
-    return (Topic(int(number)) if known else EVERYTHING), sender
+    known = len(number) <= MAX_TOPIC_DIGITS and number.isdecimal() and int(number) in range(ALL_TOPICS.value + 1)
+    return (Topic(int(number)) if known else ALL_TOPICS), sender
 
 
-class Names(Struct, frozen=True):
+class SchemaNames(Struct, frozen=True):
     """The numbers of the advisory locks and the channel. Each schema has its own."""
 
     channel: str
@@ -46,7 +46,7 @@ class Names(Struct, frozen=True):
     groups_seed: int
 
     @classmethod
-    def of(cls, schema: str) -> "Names":
+    def of(cls, schema: str) -> "SchemaNames":
         """Derive the names that belong to a schema."""
         locks = (_number(f"stateward/{schema}/{what}") for what in ("journal", "migration", "groups"))
         return cls(schema, token_hex(8), *locks)
@@ -57,7 +57,7 @@ def _number(name: str) -> int:
 
 
 LOG = getLogger(__name__)
-LONGEST_PAUSE = 5.0
+RECONNECT_MAX_S = 5.0
 
 
 class Listener:
@@ -65,8 +65,8 @@ class Listener:
 
     def __init__(
         self,
-        address: Address,
-        names: Names,
+        address: DatabaseAddress,
+        names: SchemaNames,
         report: Callable[[Topic], None],
         ask_every: float,
     ) -> None:
@@ -75,7 +75,7 @@ class Listener:
         self._report = report
         self._ask_every = ask_every
         self._random = Random()  # noqa: S311 - only spreads attempts
-        self._connection: Connection | None = None
+        self._connection: DriverConnection | None = None
         self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -91,30 +91,30 @@ class Listener:
                 await cancel_tasks([self._task])  # not to swallow a cancellation of our own
         finally:
             if self._connection is not None:
-                await let_go(self._connection)
+                await close_connection(self._connection)
 
     async def _watch(self) -> None:
         while True:
-            await self._until_lost()
+            await self._wait_until_lost()
             if self._connection is not None:
                 self._connection.terminate()
             self._connection = await self._listen_again()
-            self._report(EVERYTHING)
+            self._report(ALL_TOPICS)
 
-    async def _until_lost(self) -> None:
+    async def _wait_until_lost(self) -> None:
         while not self._lost.is_set() and self._connection is not None:
             was_lost = await wait_for_event(self._lost, self._ask_every)
             if not was_lost and not await self._is_alive(self._connection):
                 return
 
-    async def _is_alive(self, connection: Connection) -> bool:
+    async def _is_alive(self, connection: DriverConnection) -> bool:
         try:
             await connection.execute("SELECT 1", timeout=self._ask_every)
-        except FAULTS:
+        except DRIVER_ERRORS:
             return False
         return True
 
-    async def _listen_again(self) -> Connection:
+    async def _listen_again(self) -> DriverConnection:
         pause = 0.05
         while True:
             try:
@@ -122,23 +122,23 @@ class Listener:
             except StoreError as error:
                 LOG.warning("cannot listen for changes, trying again: %s", error)
             await asyncio.sleep(pause * self._random.uniform(0.5, 1.0))
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, RECONNECT_MAX_S)
 
-    async def _listen(self) -> Connection:
+    async def _listen(self) -> DriverConnection:
         self._lost = lost = asyncio.Event()
-        connection = await self._address.connect(CALM)
+        connection = await self._address.connect(BASE_SETTINGS)
         connection.add_termination_listener(lambda _: lost.set())
         try:
-            await connection.add_listener(self._names.channel, self._heard)
-        except FAULTS as error:
+            await connection.add_listener(self._names.channel, self._on_notification)
+        except DRIVER_ERRORS as error:
             connection.terminate()
-            raise fault(error) from error
+            raise translate_error(error) from error
         except asyncio.CancelledError:
             connection.terminate()
             raise
         return connection
 
-    def _heard(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
+    def _on_notification(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
         about, sender = decode_topics(payload)
         if sender != self._names.sender:
             self._report(about)
@@ -164,4 +164,4 @@ class Poller:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._every)
-            self._report(EVERYTHING)
+            self._report(ALL_TOPICS)

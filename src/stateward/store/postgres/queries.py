@@ -10,11 +10,11 @@ found, which are the same, because an order that an index has is one more reason
 from msgspec import Struct, field
 
 from stateward.store.filters import JournalFilter, Selector
-from stateward.store.postgres.codec import spelled
+from stateward.store.postgres.codec import render_sql
 from stateward.store.records import UNLIMITED
 
 
-class Condition(Struct):
+class PostgresWhere(Struct):
     """What follows WHERE, and the values for its places."""
 
     parts: list[str] = field(default_factory=list)
@@ -35,39 +35,39 @@ class Condition(Struct):
         return " AND ".join(self.parts) or "true"
 
 
-def chosen_objects(selector: Selector) -> Condition:
-    """Say which objects `o` are chosen."""
-    chosen = Condition()
-    chosen.add("o.ns = ? AND NOT o.removed", selector.ns)
+def where_objects(selector: Selector) -> PostgresWhere:
+    """Say which objects `o` are where."""
+    where = PostgresWhere()
+    where.add("o.ns = ? AND NOT o.removed", selector.ns)
     if selector.kind is not None:
-        chosen.add("o.kind = ?", selector.kind)
+        where.add("o.kind = ?", selector.kind)
     if selector.parent is not None:
-        chosen.add("o.parent = ?", selector.parent)
+        where.add("o.parent = ?", selector.parent)
     if selector.states is not None:
-        chosen.add("o.state = ANY (?::text[])", list(selector.states))
+        where.add("o.state = ANY (?::text[])", list(selector.states))
     for name, value in selector.labels:
-        chosen.add("o.labels::json ->> ?::text = ?", name, value)
+        where.add("o.labels::json ->> ?::text = ?", name, value)
     if selector.name_like is not None:
-        chosen.add('position(lower(? COLLATE "C") IN lower(o.id)) > 0', selector.name_like)
-    return chosen
+        where.add('position(lower(? COLLATE "C") IN lower(o.id)) > 0', selector.name_like)
+    return where
 
 
-def chosen_lines(only: JournalFilter) -> Condition:
-    """Say which lines `j` of the journal are chosen."""
-    chosen = Condition()
+def where_journal(only: JournalFilter) -> PostgresWhere:
+    """Say which lines `j` of the journal are where."""
+    where = PostgresWhere()
     for column in ("ns", "object", "kind", "op", "actor"):
         value = getattr(only, column)
         if value is not None:
-            chosen.add(f"j.{column} = ?", value)
+            where.add(f"j.{column} = ?", value)
     if only.since is not None:
-        chosen.add("j.at >= ?", only.since)
+        where.add("j.at >= ?", only.since)
     if only.until is not None:
-        chosen.add("j.at < ?", only.until)
-    return chosen
+        where.add("j.at < ?", only.until)
+    return where
 
 
 NOW = "SELECT extract(epoch FROM clock_timestamp())::double precision"
-BEGUN = spelled(
+TX_START = render_sql(
     """
 WITH clock AS MATERIALIZED (<now> AS now)
 SELECT now, NOT EXISTS (
@@ -78,37 +78,37 @@ SELECT now, NOT EXISTS (
     unlimited=str(UNLIMITED),
 )
 
-OBJECTS = spelled("""
+OBJECTS = render_sql("""
 SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
-PEEKED = spelled("SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id")
-SELECTED = spelled("SELECT {Object:o} FROM objects o WHERE <chosen> ORDER BY o.ns, o.id FOR UPDATE OF o")
-LOCK_OBJECTS = spelled("""
+PEEKED = render_sql("SELECT {Object:o} FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id")
+SELECTED = render_sql("SELECT {Object:o} FROM objects o WHERE <where> ORDER BY o.ns, o.id FOR UPDATE OF o")
+LOCK_OBJECTS = render_sql("""
 SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
-OPERATIONS = spelled("""
+OPERATIONS = render_sql("""
 SELECT {Operation:o} FROM unnest($1::row_key[]) k JOIN operations o ON {o.ns==k.ns} AND o.id = k.id
 """)
-WORK = spelled("""
+WORK = render_sql("""
 SELECT {WorkItem:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns==k.ns} AND w.op = k.id
 ORDER BY w.seq FOR UPDATE OF w
 """)
-QUEUES = spelled("""
+QUEUES = render_sql("""
 SELECT {WorkItem:w} FROM unnest($1::row_key[]) k JOIN work w ON {w.ns || ''==k.ns} AND w.queue = k.id
 ORDER BY w.seq FOR UPDATE OF w
 """)
-ANSWERS = spelled("""
+ANSWERS = render_sql("""
 SELECT {IdempotencyRecord:a} FROM unnest($1::row_key[]) k JOIN answers a ON {a.ns==k.ns} AND a.key = k.id
 """)
 
-POPULATION = """
+COUNT_OBJECTS = """
 SELECT count(*) FROM (SELECT FROM objects WHERE ns = $1 AND kind = $2 AND NOT removed LIMIT $3) first
 """
-UNDER_WAY = "SELECT count(*) FROM (SELECT FROM work WHERE ns = $1 AND NOT fenced LIMIT $2) first"
+COUNT_OPEN_OPERATIONS = "SELECT count(*) FROM (SELECT FROM work WHERE ns = $1 AND NOT fenced LIMIT $2) first"
 
-LOCK_TREES = spelled("""
+LOCK_TREES = render_sql("""
 SELECT t.ns, t.id FROM unnest($1::row_key[]) k JOIN trees t ON {t.ns==k.ns} AND t.id = k.id
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF t
 """)
@@ -116,18 +116,18 @@ PLANT_TREES = """
 INSERT INTO trees SELECT k.ns, k.id FROM unnest($1::row_key[]) k ORDER BY k.ns COLLATE "C", k.id COLLATE "C"
 ON CONFLICT DO NOTHING
 """
-LOCKS = spelled("""
+LOCKS = render_sql("""
 SELECT {Lock:l} FROM unnest($1::row_key[]) k JOIN locks l ON {l.ns==k.ns} AND l.tree = k.id ORDER BY l.seq
 """)
 
-LOCK_DUE = spelled("""
+LOCK_DUE = render_sql("""
 SELECT o.ns, o.id FROM objects o
 JOIN (SELECT DISTINCT ns, object FROM (
     SELECT ns, object FROM timers WHERE due <= $1 ORDER BY due, rank, ns, id LIMIT $2
 ) first) d ON {o.ns==d.ns} AND o.id = d.object
 ORDER BY d.ns, d.object FOR UPDATE OF o SKIP LOCKED
 """)
-DUE = spelled("""
+DUE = render_sql("""
 SELECT {Timer:t} FROM timers t
 WHERE t.due <= $1 AND NOT EXISTS (
     SELECT FROM objects o WHERE {o.ns==t.ns} AND o.id = t.object AND (o.ns, o.id)::row_key <> ALL ($3::row_key[])
@@ -135,7 +135,7 @@ WHERE t.due <= $1 AND NOT EXISTS (
 ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2 FOR UPDATE OF t SKIP LOCKED
 """)
 
-LOCK_OVERDUE = spelled("""
+LOCK_OVERDUE = render_sql("""
 WITH late AS (
     SELECT w.ns, w.object, w.queue FROM work w
     WHERE w.deadline <= $1
@@ -146,7 +146,7 @@ SELECT o.ns, o.id FROM objects o
 JOIN (SELECT ns, object AS id FROM late UNION SELECT ns, queue FROM late) l ON {o.ns==l.ns} AND o.id = l.id
 ORDER BY l.ns, l.id FOR UPDATE OF o SKIP LOCKED
 """)
-OVERDUE = spelled("""
+OVERDUE = render_sql("""
 SELECT {WorkItem:w} FROM work w
 WHERE w.deadline <= $1
   AND NOT EXISTS (SELECT FROM workers k WHERE k.id = w.owner AND k.seen + k.lease >= $1)
@@ -161,19 +161,19 @@ WHERE w.deadline <= $1
 ORDER BY w.deadline LIMIT $2 FOR UPDATE OF w SKIP LOCKED
 """)
 
-LOCK_OWNED = spelled("""
+LOCK_OWNED = render_sql("""
 WITH mine AS MATERIALIZED (SELECT ns, object, queue FROM work WHERE owner = $1)
 SELECT FROM objects o
 JOIN (SELECT ns, object AS id FROM mine UNION SELECT ns, queue FROM mine) l ON {o.ns==l.ns} AND o.id = l.id
 ORDER BY l.ns, l.id FOR UPDATE OF o
 """)
-OWNED = spelled("SELECT {WorkItem:w} FROM work w WHERE w.owner = $1 ORDER BY w.seq FOR UPDATE OF w")
+OWNED = render_sql("SELECT {WorkItem:w} FROM work w WHERE w.owner = $1 ORDER BY w.seq FOR UPDATE OF w")
 
-SEEN = """
+HEARTBEAT = """
 INSERT INTO workers VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (id) DO UPDATE SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid
 """
-GONE = "DELETE FROM workers WHERE id = $1"
-DEAD = spelled("""
-SELECT {Worker:k} FROM workers k WHERE k.seen + k.lease < $1 ORDER BY k.id FOR UPDATE OF k SKIP LOCKED
+REMOVE_WORKER = "DELETE FROM workers WHERE id = $1"
+DEAD_WORKERS = render_sql("""
+SELECT {WorkerRecord:k} FROM workers k WHERE k.seen + k.lease < $1 ORDER BY k.id FOR UPDATE OF k SKIP LOCKED
 """)

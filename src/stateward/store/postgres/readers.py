@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import LaneLoad, LaneWork, StateCounts, StuckWork
 from stateward.store.postgres.claims import CLAIMABLE, DELAYED, lane_load
-from stateward.store.postgres.codec import operation, spelled
-from stateward.store.postgres.connections import Connections
-from stateward.store.postgres.queries import NOW, OPERATIONS, PEEKED, chosen_lines, chosen_objects
+from stateward.store.postgres.codec import operation_of, render_sql
+from stateward.store.postgres.connections import ConnectionPool
+from stateward.store.postgres.queries import NOW, OPERATIONS, PEEKED, where_journal, where_objects
 from stateward.store.records import (
     JournalEntry,
     Key,
@@ -17,31 +17,31 @@ from stateward.store.records import (
     Operation,
     Progress,
     Timer,
-    Worker,
+    WorkerRecord,
     WorkItem,
 )
 
 # An operation is stored as waiting until it has ended; that somebody works on it is known from its work.
-SHOWN_STATUS = (
+DISPLAYED_STATUS = (
     "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote)"
     " THEN 'running' ELSE o.status END"
 )
-SHOWN = spelled("SELECT {Operation:o} FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id").replace(
-    "o.status", SHOWN_STATUS
-)
+DISPLAYED = render_sql(
+    "SELECT {Operation:o} FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id"
+).replace("o.status", DISPLAYED_STATUS)
 
-OBJECT = spelled("SELECT {Object:o} FROM objects o WHERE o.ns = $1 AND o.id = $2")
-OBJECT_PAGE = spelled("SELECT {Object:o} FROM objects o WHERE <chosen> ORDER BY o.id LIMIT ")
-STATES = "SELECT o.kind, o.state, count(*) FROM objects o WHERE <chosen> GROUP BY o.kind, o.state"
-OPERATION = spelled("<shown> WHERE o.ns = $1 AND o.id = $2", shown=SHOWN)
-OPERATIONS_OF = spelled(
-    "<shown> WHERE o.ns || '' = $1 AND o.object = $2 ORDER BY o.created DESC, o.id DESC LIMIT $3", shown=SHOWN
+OBJECT = render_sql("SELECT {Object:o} FROM objects o WHERE o.ns = $1 AND o.id = $2")
+OBJECT_PAGE = render_sql("SELECT {Object:o} FROM objects o WHERE <where> ORDER BY o.id LIMIT ")
+STATES = "SELECT o.kind, o.state, count(*) FROM objects o WHERE <where> GROUP BY o.kind, o.state"
+OPERATION = render_sql("<shown> WHERE o.ns = $1 AND o.id = $2", shown=DISPLAYED)
+OPERATIONS_OF = render_sql(
+    "<shown> WHERE o.ns || '' = $1 AND o.object = $2 ORDER BY o.created DESC, o.id DESC LIMIT $3", shown=DISPLAYED
 )
-CHILDREN_OF = spelled("<shown> WHERE o.ns = $1 AND o.parent = $2 ORDER BY o.created, o.id", shown=SHOWN)
-QUEUE_OF = spelled("SELECT {WorkItem:w} FROM work w WHERE w.ns || '' = $1 AND w.queue = $2 ORDER BY w.seq")
-LINES = spelled("SELECT {JournalEntry:j} FROM journal j WHERE <chosen> ORDER BY j.seq LIMIT ")
-LAST_LINE = "SELECT coalesce(max(seq), 0) FROM journal"
-CENSUS = """
+CHILDREN_OF = render_sql("<shown> WHERE o.ns = $1 AND o.parent = $2 ORDER BY o.created, o.id", shown=DISPLAYED)
+QUEUE_OF = render_sql("SELECT {WorkItem:w} FROM work w WHERE w.ns || '' = $1 AND w.queue = $2 ORDER BY w.seq")
+LINES = render_sql("SELECT {JournalEntry:j} FROM journal j WHERE <where> ORDER BY j.seq LIMIT ")
+LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
+STATE_COUNTS = """
 SELECT l.seq, o.ns, o.kind, o.state, o.count
 FROM (SELECT coalesce(max(seq), 0) AS seq FROM journal) l
 LEFT JOIN (
@@ -49,15 +49,17 @@ LEFT JOIN (
     WHERE ns = ANY($1::text[]) AND ($2::text IS NULL OR kind = $2) AND NOT removed GROUP BY ns, kind, state
 ) o ON true
 """
-PROGRESS_OF = spelled("SELECT {Progress:p} FROM progress p WHERE p.ns = $1 AND p.op = $2 AND p.seq > $3 ORDER BY p.seq")
-WORKERS = spelled("SELECT {Worker:k} FROM workers k ORDER BY k.id")
-TIMERS = spelled("""
+PROGRESS_OF = render_sql(
+    "SELECT {Progress:p} FROM progress p WHERE p.ns = $1 AND p.op = $2 AND p.seq > $3 ORDER BY p.seq"
+)
+WORKERS = render_sql("SELECT {WorkerRecord:k} FROM workers k ORDER BY k.id")
+TIMERS = render_sql("""
 SELECT {Timer:t} FROM timers t WHERE $1::text IS NULL OR t.ns = $1 ORDER BY t.due, t.rank, t.ns, t.id LIMIT $2
 """)
-LOCKS_OF = spelled("SELECT {Lock:l} FROM locks l WHERE l.ns = $1 AND l.tree = $2 ORDER BY l.seq")
+LOCKS_OF = render_sql("SELECT {Lock:l} FROM locks l WHERE l.ns = $1 AND l.tree = $2 ORDER BY l.seq")
 GROUPS = "SELECT grp, lanes FROM lane_groups"
 
-LANES = spelled(
+LANES = render_sql(
     """
 WITH busy AS (
     SELECT lane, max(grp) AS grp,
@@ -110,7 +112,7 @@ SELECT ns FROM found WHERE ns IS NOT NULL
 """
 
 # A deadline that has passed under a live worker wakes nobody: that worker is about to answer for it.
-NEXT_WAKE = spelled(
+NEXT_DUE_TIME = render_sql(
     """
 WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::double precision AS now)
 SELECT least(
@@ -130,7 +132,7 @@ SELECT least(
 class PostgresReader:
     """Reads that never wait for a writer."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: ConnectionPool) -> None:
         self._connections = connections
 
     async def object(self, key: Key) -> Object | None:
@@ -144,23 +146,23 @@ class PostgresReader:
         return {Key(row[0], row[1]): Object(*row) for row in rows}
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
-        """Return a page of the chosen objects, in the order of their ids."""
-        chosen = chosen_objects(selector)
+        """Return a page of the where objects, in the order of their ids."""
+        where = where_objects(selector)
         if page.after is not None:
-            chosen.add("o.id > ?", page.after)
-        limit = chosen.place(page.limit)
-        rows = await self._connections.fetch(OBJECT_PAGE.replace("<chosen>", str(chosen)) + limit, *chosen.values)
+            where.add("o.id > ?", page.after)
+        limit = where.place(page.limit)
+        rows = await self._connections.fetch(OBJECT_PAGE.replace("<where>", str(where)) + limit, *where.values)
         return [Object(*row) for row in rows]
 
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
-        """Return how many of the chosen objects there are by (kind, state)."""
-        chosen = chosen_objects(selector)
-        rows = await self._connections.fetch(STATES.replace("<chosen>", str(chosen)), *chosen.values)
+        """Return how many of the where objects there are by (kind, state)."""
+        where = where_objects(selector)
+        rows = await self._connections.fetch(STATES.replace("<where>", str(where)), *where.values)
         return {(kind, state): count for kind, state, count in rows}
 
     async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
         """Count the objects of some namespaces, and of one kind or of all, at one moment of the journal."""
-        rows = await self._connections.fetch(CENSUS, list(namespaces), kind)
+        rows = await self._connections.fetch(STATE_COUNTS, list(namespaces), kind)
         return StateCounts(
             rows[0][0], {(ns, kind, state): count for _, ns, kind, state, count in rows if ns is not None}
         )
@@ -168,20 +170,20 @@ class PostgresReader:
     async def operation(self, key: Key) -> Operation | None:
         """Return one operation; one that is being worked on is shown as running."""
         rows = await self._connections.fetch(OPERATION, key.ns, key.id)
-        return operation(rows[0]) if rows else None
+        return operation_of(rows[0]) if rows else None
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         """Return the operations there are, as they are stored."""
         rows = await self._connections.fetch(OPERATIONS, list(set(keys)))
-        return {Key(row[0], row[1]): operation(row) for row in rows}
+        return {Key(row[0], row[1]): operation_of(row) for row in rows}
 
     async def operations_of(self, key: Key, limit: int) -> list[Operation]:
         """Return an object's operations, newest first."""
-        return [operation(row) for row in await self._connections.fetch(OPERATIONS_OF, key.ns, key.id, limit)]
+        return [operation_of(row) for row in await self._connections.fetch(OPERATIONS_OF, key.ns, key.id, limit)]
 
     async def children_of(self, key: Key) -> list[Operation]:
         """Return the operations that have this one as their parent."""
-        return [operation(row) for row in await self._connections.fetch(CHILDREN_OF, key.ns, key.id)]
+        return [operation_of(row) for row in await self._connections.fetch(CHILDREN_OF, key.ns, key.id)]
 
     async def queue_of(self, key: Key) -> list[WorkItem]:
         """Return the work that stands in an object's queue."""
@@ -189,15 +191,15 @@ class PostgresReader:
 
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
         """Return journal lines that follow a number, in order."""
-        chosen = chosen_lines(only)
-        chosen.add("j.seq > ?", after)
-        place = chosen.place(limit)
-        rows = await self._connections.fetch(LINES.replace("<chosen>", str(chosen)) + place, *chosen.values)
+        where = where_journal(only)
+        where.add("j.seq > ?", after)
+        place = where.place(limit)
+        rows = await self._connections.fetch(LINES.replace("<where>", str(where)) + place, *where.values)
         return [JournalEntry(*row) for row in rows]
 
     async def last_journal_seq(self) -> int:
         """Return the number of the newest line; the journal's lock makes sure that no smaller one can follow."""
-        return int((await self._connections.fetch(LAST_LINE))[0][0])
+        return int((await self._connections.fetch(LAST_JOURNAL_SEQ))[0][0])
 
     async def progress_of(self, key: Key, after: int) -> list[Progress]:
         """Return an operation's progress lines that follow a number."""
@@ -212,19 +214,19 @@ class PostgresReader:
 
     async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
         """Return what each lane has to do, for all namespaces or for some; lanes without work are left out."""
-        return [LaneWork(*row) for row in await self._connections.fetch(WORK_BY_LANE, _listed(namespaces))]
+        return [LaneWork(*row) for row in await self._connections.fetch(WORK_BY_LANE, _namespace_list(namespaces))]
 
     async def stuck(self, limit: int, namespaces: Collection[str] | None = None) -> list[StuckWork]:
         """Return the work that is stuck, of all namespaces or of some; the longest first."""
-        return [StuckWork(*row) for row in await self._connections.fetch(STUCK, _listed(namespaces), limit)]
+        return [StuckWork(*row) for row in await self._connections.fetch(STUCK, _namespace_list(namespaces), limit)]
 
     async def namespaces(self) -> list[str]:
         """Return the namespaces that have, or ever had, an object, in order."""
         return [row[0] for row in await self._connections.fetch(NAMESPACES)]
 
-    async def workers(self) -> list[Worker]:
+    async def workers(self) -> list[WorkerRecord]:
         """Return the workers that are known."""
-        return [Worker(*row) for row in await self._connections.fetch(WORKERS)]
+        return [WorkerRecord(*row) for row in await self._connections.fetch(WORKERS)]
 
     async def timers(self, ns: str | None, limit: int) -> list[Timer]:
         """Return pending timers in the order in which they fall due."""
@@ -236,7 +238,7 @@ class PostgresReader:
 
     async def next_due_time(self) -> float | None:
         """Return the earliest time at which a timer, a delayed operation or a deadline falls due."""
-        wake: float | None = (await self._connections.fetch(NEXT_WAKE))[0][0]
+        wake: float | None = (await self._connections.fetch(NEXT_DUE_TIME))[0][0]
         return wake
 
     async def time(self) -> float:
@@ -244,6 +246,6 @@ class PostgresReader:
         return float((await self._connections.fetch(NOW))[0][0])
 
 
-def _listed(namespaces: Collection[str] | None) -> list[str] | None:
+def _namespace_list(namespaces: Collection[str] | None) -> list[str] | None:
     """Return namespaces as one value; None stands for all of them."""
     return None if namespaces is None else sorted(namespaces)

@@ -5,17 +5,17 @@ The statements are planned like those of the writers: by key, whatever the plann
 
 from collections.abc import Collection, Sequence
 
-from stateward.store.postgres.codec import spelled
-from stateward.store.postgres.connections import Connections, Row, within
-from stateward.store.postgres.errors import FAULTS, fault
+from stateward.store.postgres.codec import render_sql
+from stateward.store.postgres.connections import ConnectionPool, Row, time_limit
+from stateward.store.postgres.errors import DRIVER_ERRORS, translate_error
 from stateward.store.records import Key
-from stateward.store.retention import PORTION, Old, Span, Walked, everything, walked
+from stateward.store.retention import BATCH_ROWS, JournalSpan, KeyPage, PruneCandidate, all_keys, key_page
 
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) page"
 
 # With an offset each look-up stays one; the planner would rather join, and read whole indexes of tables that it takes
 # for empty. An operation holds no other object than its own, so that only this one is asked.
-OPERATIONS = spelled("""
+OPERATIONS = render_sql("""
 WITH RECURSIVE
 named AS MATERIALIZED (
     SELECT o.ns, o.id, o.parent, bool_or(o.object = j.object AND o.created = j.at) AS begun
@@ -61,7 +61,7 @@ AND NOT EXISTS (
     SELECT FROM objects c WHERE {c.ns==o.ns} AND c.parent = o.id AND NOT (c.removed AND c.since < <before>) OFFSET 0
 )
 """
-OBJECTS = spelled(
+OBJECTS = render_sql(
     """
 SELECT o.ns, o.id, bool_or(o.since = j.at AND j.target IS NOT NULL)
 FROM journal j
@@ -71,7 +71,7 @@ WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 AND <free> GROUP BY o.ns, o.id
     free=FREE,
     before="$3",
 )
-LINES = spelled("""
+LINES = render_sql("""
 SELECT j.seq FROM journal j
 WHERE j.seq > $1 AND j.seq <= $2 AND j.at < $3 AND (
     NOT EXISTS (
@@ -102,115 +102,120 @@ SELECT DISTINCT ns, wanted, false FROM page WHERE chosen
 UNION ALL
 (SELECT ns, id, true FROM page ORDER BY ns DESC, id DESC LIMIT 1)
 """
-ANSWERS = spelled(WALK, table="answers", key="key", wanted="key", **{"if": "at < $3"})
-GUESTS = spelled(
+ANSWERS = render_sql(WALK, table="answers", key="key", wanted="key", **{"if": "at < $3"})
+GUESTS = render_sql(
     WALK,
     table="objects",
     key="id",
     wanted='queue COLLATE "C"',
     **{"if": "queue <> id AND NOT (removed AND since < $3)"},
 )
-TIMERS = spelled(WALK, table="timers", key="id", wanted="object", **{"if": "$3::double precision IS NOT NULL"})
+TIMERS = render_sql(WALK, table="timers", key="id", wanted="object", **{"if": "$3::double precision IS NOT NULL"})
 
-DROP_PROGRESS = spelled("""
+DROP_PROGRESS = render_sql("""
 DELETE FROM progress p USING (
     SELECT q.ns, q.op, q.seq FROM unnest($1::row_key[]) k
     CROSS JOIN LATERAL (SELECT r.* FROM progress r WHERE {r.ns==k.ns} AND r.op = k.id OFFSET 0) q LIMIT $2
 ) first
 WHERE {p.ns==first.ns} AND p.op = first.op AND p.seq = first.seq RETURNING 1
 """)
-DROP_OPERATIONS = spelled("""
+DROP_OPERATIONS = render_sql("""
 DELETE FROM operations o USING unnest($1::row_key[]) k WHERE {o.ns==k.ns} AND o.id = k.id RETURNING 1
 """)
-LOCK_OBJECTS = spelled("""
+LOCK_OBJECTS = render_sql("""
 SELECT FROM unnest($1::row_key[]) k JOIN objects o ON {o.ns==k.ns} AND o.id = k.id
 ORDER BY k.ns COLLATE "C", k.id COLLATE "C" FOR UPDATE OF o
 """)
-DROP_OBJECTS = spelled(
+DROP_OBJECTS = render_sql(
     """
 DELETE FROM objects o USING unnest($1::row_key[]) k WHERE {o.ns==k.ns} AND o.id = k.id AND <free> RETURNING o.ns, o.id
 """,
     free=FREE,
     before="$2",
 )
-DROP_TREES = spelled("""
+DROP_TREES = render_sql("""
 DELETE FROM trees t USING unnest($1::row_key[]) k WHERE {t.ns==k.ns} AND t.id = k.id
 """)
 DROP_LINES = "DELETE FROM journal WHERE seq = ANY ($1::bigint[]) RETURNING 1"
-DROP_ANSWERS = spelled("""
+DROP_ANSWERS = render_sql("""
 DELETE FROM answers a USING unnest($1::row_key[]) k
 WHERE {a.ns==k.ns} AND a.key = k.id AND a.at < $2 RETURNING 1
 """)
 
 
-class PostgresPruning:
+class PostgresRetention:
     """Finds what ended long ago, and drops it."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: ConnectionPool) -> None:
         self._connections = connections
 
-    async def span(self, after: int, last: int, most: int) -> Span | None:
+    async def journal_span(self, after: int, last: int, most: int) -> JournalSpan | None:
         """Return the next so many lines that follow a number and do not go beyond another."""
         upto = (await self._connections.fetch(SPAN, after, last, most))[0][0]
-        return None if upto is None else Span(after, upto)
+        return None if upto is None else JournalSpan(after, upto)
 
-    async def operations(self, span: Span, before: float) -> list[Old]:
+    async def operations(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
         """Return the operations that may go, children before parents."""
         return _old(await self._connections.fetch(OPERATIONS, *span, before))
 
-    async def objects(self, span: Span, before: float) -> list[Old]:
+    async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
         """Return the removed objects that may go."""
         return _old(await self._connections.fetch(OBJECTS, *span, before))
 
-    async def named(self, before: float) -> set[Key]:
+    async def referenced_objects(self, before: float) -> set[Key]:
         """Return the objects that a timer is for, or in whose queue another one stands."""
-        return await everything(lambda sql, after: self._page(sql, after, before, PORTION), GUESTS, TIMERS)
+        return await all_keys(lambda sql, after: self._page(sql, after, before, BATCH_ROWS), GUESTS, TIMERS)
 
-    async def lines(
-        self, span: Span, before: float, last: int, operations: Collection[Key] = (), objects: Collection[Key] = ()
+    async def journal_entries(
+        self,
+        span: JournalSpan,
+        before: float,
+        last: int,
+        operations: Collection[Key] = (),
+        objects: Collection[Key] = (),
     ) -> list[int]:
         """Return the old lines of a span that may go."""
         rows = await self._connections.fetch(LINES, *span, before, last, list(operations), list(objects))
         return [row[0] for row in rows]
 
-    async def answers(self, after: Key, before: float, most: int) -> Walked:
+    async def idempotency_records(self, after: Key, before: float, most: int) -> KeyPage:
         """Look at so many answers that follow a key."""
         return await self._page(ANSWERS, after, before, most)
 
     async def drop_operations(self, keys: Collection[Key]) -> int:
         """Drop operations with their lines of progress, these in portions."""
-        while len(await self._connections.fetch(DROP_PROGRESS, list(keys), PORTION)) == PORTION:
+        while len(await self._connections.fetch(DROP_PROGRESS, list(keys), BATCH_ROWS)) == BATCH_ROWS:
             pass
         return len(await self._connections.fetch(DROP_OPERATIONS, list(keys)))
 
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:
         """Drop removed objects, and what their trees were locked by: in the common order, and looked at when locked."""
-        async with within(self._connections.answer_within), self._connections.lent() as connection:
+        async with time_limit(self._connections.answer_within), self._connections.borrow() as connection:
             try:
                 await connection.execute(self._connections.begin)
                 await connection.fetch(LOCK_OBJECTS, list(keys))
                 dropped = await connection.fetch(DROP_OBJECTS, list(keys), before)
                 await connection.fetch(DROP_TREES, [Key(*row) for row in dropped])
                 await connection.execute("COMMIT")
-            except FAULTS as error:
+            except DRIVER_ERRORS as error:
                 connection.terminate()
-                raise fault(error) from error
+                raise translate_error(error) from error
             except BaseException:
                 connection.terminate()
                 raise
             return len(dropped)
 
-    async def drop_lines(self, numbers: Collection[int]) -> int:
+    async def drop_journal_entries(self, numbers: Collection[int]) -> int:
         """Drop lines of the journal."""
         return len(await self._connections.fetch(DROP_LINES, list(numbers)))
 
-    async def drop_answers(self, keys: Collection[Key], before: float) -> int:
+    async def drop_idempotency_records(self, keys: Collection[Key], before: float) -> int:
         """Drop answers that are older than the time."""
         return len(await self._connections.fetch(DROP_ANSWERS, list(keys), before))
 
-    async def _page(self, sql: str, after: Key, before: float, most: int) -> Walked:
-        return walked(await self._connections.fetch(sql, *after, before, most))
+    async def _page(self, sql: str, after: Key, before: float, most: int) -> KeyPage:
+        return key_page(await self._connections.fetch(sql, *after, before, most))
 
 
-def _old(rows: Sequence[Row]) -> list[Old]:
-    return [Old(Key(ns, id_), begun) for ns, id_, begun in rows]
+def _old(rows: Sequence[Row]) -> list[PruneCandidate]:
+    return [PruneCandidate(Key(ns, id_), begun) for ns, id_, begun in rows]

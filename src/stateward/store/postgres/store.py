@@ -8,26 +8,26 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from stateward.aio.closing import close_each
-from stateward.store.errors import Conflict, Unavailable
+from stateward.store.errors import Unavailable, WriteConflict
 from stateward.store.migrations import pending, require_current
 from stateward.store.port import Topic, TxFunction
 from stateward.store.postgres.connections import (
-    CALM,
-    READING,
-    Address,
-    Connection,
-    Connections,
+    BASE_SETTINGS,
+    READER_SETTINGS,
+    ConnectionPool,
+    DatabaseAddress,
+    DriverConnection,
     Row,
-    let_go,
-    quoted,
-    within,
-    writing,
+    close_connection,
+    quote_identifier,
+    time_limit,
+    writer_settings,
 )
-from stateward.store.postgres.errors import FAULTS, fault, is_lost, is_worth_another
-from stateward.store.postgres.listener import Listener, Names, Poller
-from stateward.store.postgres.queries import BEGUN
+from stateward.store.postgres.errors import DRIVER_ERRORS, is_lost, is_worth_reconnecting, translate_error
+from stateward.store.postgres.listener import Listener, Poller, SchemaNames
+from stateward.store.postgres.queries import TX_START
 from stateward.store.postgres.readers import PostgresReader
-from stateward.store.postgres.retention import PostgresPruning
+from stateward.store.postgres.retention import PostgresRetention
 from stateward.store.postgres.tx import PostgresTx
 
 VERSIONS = """
@@ -43,44 +43,44 @@ MIGRATION_ATTEMPTS = 10
 """How often it is tried where those who are at work are in the way."""
 
 
-async def migrate_schema(connection: Connection, begin: str, schema: str, names: Names) -> None:
+async def migrate_schema(connection: DriverConnection, begin: str, schema: str, names: SchemaNames) -> None:
     """Apply what is pending, all of it or nothing; whoever comes at the same time waits and finds it done."""
     for attempt in range(1, MIGRATION_ATTEMPTS):
         try:
             return await _migrate_once(connection, begin, schema, names)
-        except Conflict:
+        except WriteConflict:
             await connection.execute("ROLLBACK")
             await asyncio.sleep(0.1 * attempt)
     return await _migrate_once(connection, begin, schema, names)
 
 
-async def _migrate_once(connection: Connection, begin: str, schema: str, names: Names) -> None:
+async def _migrate_once(connection: DriverConnection, begin: str, schema: str, names: SchemaNames) -> None:
     try:
         await connection.execute(begin)
         await connection.execute("SELECT pg_advisory_xact_lock($1)", names.migration_lock)
         for one in pending("postgres", await _version_of(connection)):
-            if await connection.fetchval("SELECT to_regnamespace($1)", quoted(schema)) is None:
-                await connection.execute(f"CREATE SCHEMA {quoted(schema)}")
+            if await connection.fetchval("SELECT to_regnamespace($1)", quote_identifier(schema)) is None:
+                await connection.execute(f"CREATE SCHEMA {quote_identifier(schema)}")
             await connection.execute(VERSIONS)
             await connection.execute(one.sql)
             await connection.execute("INSERT INTO schema_versions VALUES ($1, $2)", one.version, one.name)
         await connection.execute("COMMIT")
-    except FAULTS as error:
-        raise fault(error) from error
+    except DRIVER_ERRORS as error:
+        raise translate_error(error) from error
 
 
-async def check_schema(connection: Connection, begin: str) -> None:
+async def check_schema(connection: DriverConnection, begin: str) -> None:
     """Refuse a database whose schema is not this version's."""
     try:
         await connection.execute(begin)
         version = await _version_of(connection)
         await connection.execute("COMMIT")
         require_current("postgres", version)
-    except FAULTS as error:
-        raise fault(error) from error
+    except DRIVER_ERRORS as error:
+        raise translate_error(error) from error
 
 
-async def _version_of(connection: Connection) -> int:
+async def _version_of(connection: DriverConnection) -> int:
     """Return the version of the schema; 0 where there is none."""
     if await connection.fetchval("SELECT to_regclass('schema_versions')") is None:
         return 0
@@ -92,9 +92,9 @@ T = TypeVar("T")
 ATTEMPTS = 12
 """How often a program is run that loses its race each time."""
 
-MIGRATE_WITHIN = 3600.0
+MIGRATION_TIMEOUT_S = 3600.0
 
-ROLL_BACK_WITHIN = 1.0
+ROLLBACK_TIMEOUT_S = 1.0
 """How many seconds a server has to undo a transaction; after that the connection is closed, and it does so anyway."""
 
 
@@ -129,13 +129,15 @@ class PostgresStore:
         ask_every: float = 10.0,
         poll_every: float = 1.0,
     ) -> None:
-        self._address = Address(dsn, schema, connect_within, answer_within, pooled)
-        self._direct = self._address if direct is None else Address(direct, schema, connect_within, answer_within)
-        self._names = Names.of(schema)
+        self._address = DatabaseAddress(dsn, schema, connect_within, answer_within, pooled)
+        self._direct = (
+            self._address if direct is None else DatabaseAddress(direct, schema, connect_within, answer_within)
+        )
+        self._names = SchemaNames.of(schema)
         self._migrate = migrate
         self._random = Random()  # noqa: S311 - only spreads attempts
-        self._writers = Connections(self._address, writers, writing(idle_within), limits_all=True)
-        self._readers = Connections(self._address, readers, READING)
+        self._writers = ConnectionPool(self._address, writers, writer_settings(idle_within), limits_all=True)
+        self._readers = ConnectionPool(self._address, readers, READER_SETTINGS)
         self._listener: Listener | Poller
         if self._direct.pooled:
             self._listener = Poller(self._tell, poll_every)
@@ -143,19 +145,19 @@ class PostgresStore:
             self._listener = Listener(self._direct, self._names, self._tell, ask_every)
         self._listeners: dict[object, Callable[[Topic], None]] = {}
         self.reader = PostgresReader(self._readers)
-        self._pruners = Connections(self._address, 1, writing(idle_within))
-        self.pruning = PostgresPruning(self._pruners)
+        self._pruners = ConnectionPool(self._address, 1, writer_settings(idle_within))
+        self.retention = PostgresRetention(self._pruners)
 
     async def open(self) -> None:
         """Connect and begin to listen; migrate if asked to, else refuse a schema that is not this version's."""
-        patient = replace(self._direct, answer_within=MIGRATE_WITHIN)
-        connection, begin = await patient.connect(CALM), patient.begin(CALM)
+        patient = replace(self._direct, answer_within=MIGRATION_TIMEOUT_S)
+        connection, begin = await patient.connect(BASE_SETTINGS), patient.begin(BASE_SETTINGS)
         try:
             if self._migrate:
                 await migrate_schema(connection, begin, self._address.schema, self._names)
             await check_schema(connection, begin)
         finally:
-            await let_go(connection)
+            await close_connection(connection)
         await self._listener.open()
 
     async def close(self) -> None:
@@ -164,14 +166,14 @@ class PostgresStore:
 
     async def transact(self, program: TxFunction[T]) -> T:
         """Run a program as one durable transaction, again where it lost a race, all within one limit."""
-        async with within(self._writers.answer_within):
+        async with time_limit(self._writers.answer_within):
             return await self._attempt(program)
 
     async def _attempt(self, program: TxFunction[T]) -> T:
         for attempt in range(1, ATTEMPTS):
             try:
                 return await self._once(program)
-            except Conflict:
+            except WriteConflict:
                 await asyncio.sleep(self._random.uniform(0, min(0.001 * 2**attempt, 0.25)))
         return await self._once(program)
 
@@ -191,13 +193,13 @@ class PostgresStore:
 
     async def _once(self, program: TxFunction[T]) -> T:
         for _ in range(self._writers.size + 1):
-            async with self._writers.lent() as connection:
-                begun = await _begun(connection, self._writers.begin)
+            async with self._writers.borrow() as connection:
+                begun = await _begin(connection, self._writers.begin)
                 if begun is not None:
                     return await self._run(PostgresTx(connection, self._names, *begun), connection, program)
         raise Unavailable("connections are lost as soon as they are made")
 
-    async def _run(self, tx: PostgresTx, connection: Connection, program: TxFunction[T]) -> T:
+    async def _run(self, tx: PostgresTx, connection: DriverConnection, program: TxFunction[T]) -> T:
         try:
             result = await program(tx)
             await tx.commit()
@@ -214,17 +216,17 @@ class PostgresStore:
                 loop.call_soon(listener, topics)
 
 
-async def _begun(connection: Connection, begin: str) -> Row | None:
+async def _begin(connection: DriverConnection, begin: str) -> Row | None:
     """Begin a transaction and return the time, and whether the default lane is unlimited.
 
     None if this connection was lost since it was last used.
     """
     try:
         await connection.execute(begin)
-        return await connection.fetchrow(BEGUN)
-    except FAULTS as error:
+        return await connection.fetchrow(TX_START)
+    except DRIVER_ERRORS as error:
         connection.terminate()
-        if not is_worth_another(found := fault(error)):
+        if not is_worth_reconnecting(found := translate_error(error)):
             raise found from error
         return None
     except asyncio.CancelledError:
@@ -232,16 +234,16 @@ async def _begun(connection: Connection, begin: str) -> Row | None:
         raise
 
 
-async def _roll_back(connection: Connection, tx: PostgresTx) -> None:
+async def _roll_back(connection: DriverConnection, tx: PostgresTx) -> None:
     """Undo everything; a connection on which that cannot be done is given up, and the server does it."""
     try:
-        async with asyncio.timeout(ROLL_BACK_WITHIN):
-            await tx.settle()
+        async with asyncio.timeout(ROLLBACK_TIMEOUT_S):
+            await tx.wait_for_writes()
             if tx.failed is not None and is_lost(tx.failed):
                 connection.terminate()
             else:
                 await connection.execute("ROLLBACK")
-    except FAULTS:
+    except DRIVER_ERRORS:
         connection.terminate()
     except BaseException:
         connection.terminate()

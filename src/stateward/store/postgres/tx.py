@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import astuple
 
 from stateward.store.changes import Changes
-from stateward.store.errors import Busy, Conflict, StoreError
+from stateward.store.errors import StoreBusy, StoreError, WriteConflict
 from stateward.store.filters import Selector
-from stateward.store.port import NONE, LaneLoad, Topic
+from stateward.store.port import NO_LANES, LaneLoad, Topic
 from stateward.store.postgres import claims, queries
-from stateward.store.postgres.apply import Part, parts_of, statement, waves
-from stateward.store.postgres.codec import claim, operation
-from stateward.store.postgres.connections import Connection, Row
-from stateward.store.postgres.errors import FAULTS, fault
-from stateward.store.postgres.listener import Names, encode_topics
-from stateward.store.postgres.queries import chosen_objects
+from stateward.store.postgres.apply import ClauseRows, clause_rows_of, compose_statement, split_statements
+from stateward.store.postgres.codec import claim_of, operation_of
+from stateward.store.postgres.connections import DriverConnection, Row
+from stateward.store.postgres.errors import DRIVER_ERRORS, translate_error
+from stateward.store.postgres.listener import SchemaNames, encode_topics
+from stateward.store.postgres.queries import where_objects
 from stateward.store.records import (
     Claim,
     IdempotencyRecord,
@@ -25,7 +25,7 @@ from stateward.store.records import (
     Object,
     Operation,
     Timer,
-    Worker,
+    WorkerRecord,
     WorkItem,
 )
 from stateward.store.topics import NOTHING, topics_of
@@ -34,17 +34,17 @@ from stateward.store.topics import NOTHING, topics_of
 class PostgresTx:
     """A transaction that may write. It remembers what failed: after that it can only be rolled back."""
 
-    def __init__(self, connection: Connection, names: Names, now: float, unlimited: bool) -> None:
+    def __init__(self, connection: DriverConnection, names: SchemaNames, now: float, unlimited: bool) -> None:
         self._connection = connection
         self._names = names
         self._now = now
         self._unlimited = unlimited
         self._held: set[Key] = set()  # objects that this transaction has locked, or found missing
         self._known: dict[Key, Object] = {}
-        self._past_objects = False  # something is locked that comes after the objects in the common order
-        self._ripened = False
-        self._writing: asyncio.Task[None] | None = None  # what is written while the program goes on
-        self._unsaid = NOTHING  # what that is interesting for
+        self._locked_beyond_objects = False  # something is locked that comes after the objects in the common order
+        self._promoted_due = False
+        self._early_write: asyncio.Task[None] | None = None  # what is written while the program goes on
+        self._unannounced = NOTHING  # what that is interesting for
         self.topics = Topic(NOTHING)
         self.failed: StoreError | None = None
 
@@ -54,7 +54,7 @@ class PostgresTx:
         return self._now
 
     @property
-    def unlimited(self) -> bool:
+    def is_default_lane_unlimited(self) -> bool:
         """Whether the default lane had neither limits nor a pause, at the transaction's beginning."""
         return self._unlimited
 
@@ -71,9 +71,9 @@ class PostgresTx:
         return {Key(row[0], row[1]): Object(*row) for row in rows}
 
     async def select(self, selector: Selector) -> list[Object]:
-        """Return the chosen objects in the order of their keys, locked."""
-        chosen = chosen_objects(selector)
-        rows = await self._fetch(queries.SELECTED.replace("<chosen>", str(chosen)), *chosen.values)
+        """Return the where objects in the order of their keys, locked."""
+        where = where_objects(selector)
+        rows = await self._fetch(queries.SELECTED.replace("<where>", str(where)), *where.values)
         found = {Key(row[0], row[1]): Object(*row) for row in rows}
         self._held.update(found)
         self._known.update(found)
@@ -82,7 +82,7 @@ class PostgresTx:
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
         """Return the operations there are."""
         rows = await self._fetch(queries.OPERATIONS, list(set(keys)))
-        return {Key(row[0], row[1]): operation(row) for row in rows}
+        return {Key(row[0], row[1]): operation_of(row) for row in rows}
 
     async def work(self, keys: Collection[Key]) -> dict[Key, WorkItem]:
         """Return the work there is for these operations, locked."""
@@ -103,7 +103,7 @@ class PostgresTx:
     async def locks(self, trees: Collection[Key]) -> list[Lock]:
         """Return the locks of these trees, held and waited for, in the order of asking; the trees are locked."""
         wanted = list(set(trees))
-        self._past_objects = True
+        self._locked_beyond_objects = True
         while len(await self._fetch(queries.LOCK_TREES, wanted)) < len(wanted):  # or pruned since it was planted
             await self._fetch(queries.PLANT_TREES, wanted)
         return [Lock(*row) for row in await self._fetch(queries.LOCKS, wanted)]
@@ -118,11 +118,11 @@ class PostgresTx:
 
     async def count_objects(self, ns: str, kind: str, most: int) -> int:
         """Count the objects of a kind in a namespace, up to so many."""
-        return int((await self._fetch(queries.POPULATION, ns, kind, most))[0][0])
+        return int((await self._fetch(queries.COUNT_OBJECTS, ns, kind, most))[0][0])
 
     async def count_open_operations(self, ns: str, most: int) -> int:
         """Count the operations of a namespace that have not ended, up to so many."""
-        return int((await self._fetch(queries.UNDER_WAY, ns, most))[0][0])
+        return int((await self._fetch(queries.COUNT_OPEN_OPERATIONS, ns, most))[0][0])
 
     async def due_timers(self, limit: int) -> list[Timer]:
         """Return timers that are due, in order, locked with their objects; those locked by others are passed over."""
@@ -131,39 +131,39 @@ class PostgresTx:
 
     async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         """Return the groups and lanes that have claimable or running work, locked against other claimers."""
-        self._ripened = True
-        args = (self._now, claims.RIPE_AT_ONCE, self._names.groups_seed)
+        self._promoted_due = True
+        args = (self._now, claims.DUE_BATCH_ROWS, self._names.groups_seed)
         locked = {row[0] for row in await self._fetch(claims.LOCK_GROUPS, *args)}
         return claims.loads_of(await self._fetch(claims.LOADS), locked)
 
-    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
+    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NO_LANES) -> list[Claim]:
         """Claim up to so many operations of each lane, and hold those that follow as spares."""
-        if not self._ripened:
-            await self._fetch(claims.RIPEN, self._now, claims.RIPE_AT_ONCE)
+        if not self._promoted_due:
+            await self._fetch(claims.PROMOTE_DUE, self._now, claims.DUE_BATCH_ROWS)
         lanes = list({**rooms, **spares})
         room, spare = ([wanted.get(lane, 0) for lane in lanes] for wanted in (rooms, spares))
-        taken = [WorkItem(*row) for row in await self._fetch(claims.TAKE, lanes, room, owner, self._now, spare)]
+        taken = [WorkItem(*row) for row in await self._fetch(claims.CLAIM_WORK, lanes, room, owner, self._now, spare)]
         if not taken:
             return []
-        rows = await self._fetch(claims.TAKEN, [one.key for one in taken])
-        return [claim(work, row) for work, row in zip(taken, rows, strict=True)]
+        rows = await self._fetch(claims.CLAIMED_ROWS, [one.key for one in taken])
+        return [claim_of(work, row) for work, row in zip(taken, rows, strict=True)]
 
     async def overdue(self, limit: int) -> list[WorkItem]:
         """Return work whose deadline has passed and that no live worker owns, locked with its objects."""
         held = await self._fetch(queries.LOCK_OVERDUE, self._now, limit)
         return [WorkItem(*row) for row in await self._fetch(queries.OVERDUE, self._now, limit, self._hold(held))]
 
-    async def heartbeat(self, worker: Worker) -> None:
+    async def heartbeat(self, worker: WorkerRecord) -> None:
         """Record a worker's sign of life, at the database's time."""
-        await self._fetch(queries.SEEN, worker.id, worker.lease, self._now, worker.host, worker.pid)
+        await self._fetch(queries.HEARTBEAT, worker.id, worker.lease, self._now, worker.host, worker.pid)
 
     async def remove_worker(self, worker: str) -> None:
         """Forget a worker that has stopped."""
-        await self._fetch(queries.GONE, worker)
+        await self._fetch(queries.REMOVE_WORKER, worker)
 
-    async def dead_workers(self) -> list[Worker]:
+    async def dead_workers(self) -> list[WorkerRecord]:
         """Return the workers whose lease has passed, locked; those locked by others are passed over."""
-        return [Worker(*row) for row in await self._fetch(queries.DEAD, self._now)]
+        return [WorkerRecord(*row) for row in await self._fetch(queries.DEAD_WORKERS, self._now)]
 
     async def owned(self, worker: str) -> list[WorkItem]:
         """Return the work that a worker owns, locked with its objects."""
@@ -172,45 +172,45 @@ class PostgresTx:
 
     async def flush_early(self, changes: Changes) -> bool:
         """Begin to write what is final, while the program goes on; tells whether it will be written."""
-        if self._writing is not None and not self._writing.done():
+        if self._early_write is not None and not self._early_write.done():
             await asyncio.sleep(0)  # what is large goes out piece by piece, whenever the loop has a moment
             return False
-        await self._written()
-        self._unsaid |= topics_of(changes)
-        self._writing = asyncio.create_task(self._write_ahead(parts_of(changes, self._known, self._now)))
+        await self._finish_early_write()
+        self._unannounced |= topics_of(changes)
+        self._early_write = asyncio.create_task(self._write_early(clause_rows_of(changes, self._known, self._now)))
         self._known.update((one.key, one) for one in changes.objects)
         await asyncio.sleep(0)
         return True
 
-    async def settle(self) -> None:
+    async def wait_for_writes(self) -> None:
         """Wait until nothing is being written any more, whatever became of it."""
-        if self._writing is not None:
-            await asyncio.gather(self._writing, return_exceptions=True)
+        if self._early_write is not None:
+            await asyncio.gather(self._early_write, return_exceptions=True)
 
     async def apply(self, changes: Changes) -> None:
         """Write a set of changes; a version that does not match raises `Conflict` and nothing is written.
 
         Lines of the journal hold up everybody else's until the commit: this is to be a program's last act.
         """
-        *earlier, last = waves(parts_of(changes, self._known, self._now))
+        *earlier, last = split_statements(clause_rows_of(changes, self._known, self._now))
         for parts in earlier:
             await self._write(parts, Changes(), Topic(NOTHING))
-        await self._write(last, changes, Topic(topics_of(changes) | self._unsaid))
+        await self._write(last, changes, Topic(topics_of(changes) | self._unannounced))
 
     async def commit(self) -> None:
         """Make everything durable, unless something failed, even if the program took no notice."""
-        await self._written()
+        await self._finish_early_write()
         if self.failed is not None:
             raise self.failed
         try:
             outcome = await self._connection.execute("COMMIT")
-        except FAULTS as error:
-            self.failed = fault(error)
+        except DRIVER_ERRORS as error:
+            self.failed = translate_error(error)
             raise self.failed from error
         if outcome != "COMMIT":
-            raise Conflict(f"the database answered {outcome}")
+            raise WriteConflict(f"the database answered {outcome}")
 
-    async def _write(self, parts: list[Part], changes: Changes, about: Topic) -> None:
+    async def _write(self, parts: list[ClauseRows], changes: Changes, about: Topic) -> None:
         if not (parts or changes.journal or about):
             return
         written = tuple(part.clause for part in parts)
@@ -219,14 +219,14 @@ class PostgresTx:
             values += [list(map(astuple, changes.journal)), self._names.journal_lock]
         if about:
             values += [self._names.channel, encode_topics(about, self._names.sender)]
-        sql = statement(written, journaled=bool(changes.journal), told=bool(about))
+        sql = compose_statement(written, journaled=bool(changes.journal), notified=bool(about))
         self._check(parts, (await self._fetch(sql, *values))[0])
         self.topics |= about
 
-    def _check(self, parts: list[Part], tally: Row) -> None:
+    def _check(self, parts: list[ClauseRows], tally: Row) -> None:
         for part, count in zip(parts, tally[1:], strict=False):
             if part.clause.exact and count != len(part.rows):
-                self.failed = Conflict(f"{len(part.rows) - count} of {len(part.rows)} rows of {part.clause.table}")
+                self.failed = WriteConflict(f"{len(part.rows) - count} of {len(part.rows)} rows of {part.clause.table}")
                 raise self.failed
 
     async def _lock(self, sql: str, keys: set[Key]) -> list[Row]:
@@ -234,13 +234,13 @@ class PostgresTx:
 
         Two who wait for each other are told so only after a second, and everybody behind them waits with them.
         """
-        in_order = not self._past_objects and (not self._held or not keys or max(self._held) < min(keys))
+        in_order = not self._locked_beyond_objects and (not self._held or not keys or max(self._held) < min(keys))
         try:
             rows = await self._fetch(sql if in_order else f"{sql} NOWAIT", list(keys))
-        except Busy as busy:
+        except StoreBusy as busy:
             if in_order:  # it has waited: this is the time-out that the database was given
                 raise
-            self.failed = Conflict(busy.detail)
+            self.failed = WriteConflict(busy.detail)
             raise self.failed from busy
         self._held |= keys
         return rows
@@ -250,25 +250,25 @@ class PostgresTx:
         self._held.update(held)
         return held
 
-    async def _write_ahead(self, parts: list[Part]) -> None:
+    async def _write_early(self, parts: list[ClauseRows]) -> None:
         values = [part.rows for part in parts]
-        sql = statement(tuple(part.clause for part in parts), journaled=False, told=False)
-        self._check(parts, (await self._ask(sql, *values))[0])
+        sql = compose_statement(tuple(part.clause for part in parts), journaled=False, notified=False)
+        self._check(parts, (await self._execute(sql, *values))[0])
 
-    async def _written(self) -> None:
+    async def _finish_early_write(self) -> None:
         """Wait for what was begun ahead: a connection does one thing at a time."""
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
+        if self._early_write is not None:
+            writing, self._early_write = self._early_write, None
             await writing
 
     async def _fetch(self, sql: str, *values: object) -> list[Row]:
-        if self._writing is not None:
-            await self._written()
-        return await self._ask(sql, *values)
+        if self._early_write is not None:
+            await self._finish_early_write()
+        return await self._execute(sql, *values)
 
-    async def _ask(self, sql: str, *values: object) -> list[Row]:
+    async def _execute(self, sql: str, *values: object) -> list[Row]:
         try:
             return await self._connection.fetch(sql, *values)
-        except FAULTS as error:
-            self.failed = fault(error)
+        except DRIVER_ERRORS as error:
+            self.failed = translate_error(error)
             raise self.failed from error

@@ -12,15 +12,15 @@ from msgspec.json import encode
 
 from stateward.store.port import LaneLoad
 from stateward.store.records import Claim, Lane, LaneGroup, default_group, default_lane
-from stateward.store.sqlite.codec import claim_of, fetched, is_fresh, packed, spelled
+from stateward.store.sqlite.codec import claim_of, fetch_packed, is_never_started, json_packed, render_sql
 
-FREE = "owner IS NULL AND ready = 1 AND remote = 0 AND fenced = 0 AND children = 0"
-CLAIMABLE = f"delayed = 0 AND {FREE}"
-DELAYED = f"delayed = 1 AND {FREE}"
+UNCLAIMED = "owner IS NULL AND ready = 1 AND remote = 0 AND fenced = 0 AND children = 0"
+CLAIMABLE = f"delayed = 0 AND {UNCLAIMED}"
+DELAYED = f"delayed = 1 AND {UNCLAIMED}"
 
-PROMOTE = spelled("UPDATE work SET delayed = 0 WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
+PROMOTE = render_sql("UPDATE work SET delayed = 0 WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
 RUNNING = "SELECT lane, grp, count(deadline) FROM work WHERE owner IS NOT NULL GROUP BY lane, grp"  # no spares
-WAITING = spelled(
+WAITING = render_sql(
     """
 WITH RECURSIVE waiting (lane) AS (
     SELECT min(lane) FROM work WHERE <claimable>
@@ -32,13 +32,13 @@ WHERE lane IS NOT NULL
 """,
     claimable=CLAIMABLE,
 )
-DUE = spelled("SELECT DISTINCT lane, grp FROM work WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
-LANES = spelled("SELECT {Lane} FROM lanes")
-LANES_AMONG = spelled("SELECT {Lane} FROM lanes WHERE lane IN (SELECT value FROM json_each(?))")
-GROUPS = spelled("SELECT {LaneGroup} FROM lane_groups")
-GROUPS_AMONG = spelled("SELECT {LaneGroup} FROM lane_groups WHERE grp IN (SELECT value FROM json_each(?))")
+DUE = render_sql("SELECT DISTINCT lane, grp FROM work WHERE <delayed> AND not_before <= ?", delayed=DELAYED)
+LANES = render_sql("SELECT {Lane} FROM lanes")
+LANES_AMONG = render_sql("SELECT {Lane} FROM lanes WHERE lane IN (SELECT value FROM json_each(?))")
+GROUPS = render_sql("SELECT {LaneGroup} FROM lane_groups")
+GROUPS_AMONG = render_sql("SELECT {LaneGroup} FROM lane_groups WHERE grp IN (SELECT value FROM json_each(?))")
 
-CANDIDATES = packed(
+CANDIDATES = json_packed(
     "{WorkItem:w}, {Operation:p}, {Object:o}",
     """
 FROM work w
@@ -49,13 +49,13 @@ WHERE w.lane = ? AND w.delayed = 0 AND w.owner IS NULL AND w.ready = 1 AND w.rem
 ORDER BY w.priority DESC, w.seq LIMIT ?
 """,
 )
-TAKE = """
+CLAIM_WORK = """
 UPDATE work
 SET owner = ?, epoch = epoch + 1, attempts = attempts + 1,
     deadline = coalesce(deadline, ? + (SELECT within FROM operations p WHERE p.ns = work.ns AND p.id = work.op))
 WHERE seq IN (SELECT value FROM json_each(?))
 """
-HOLD = """
+PREFETCH_WORK = """
 UPDATE work SET owner = ?, epoch = epoch + 1, attempts = attempts + 1 WHERE seq IN (SELECT value FROM json_each(?))
 """
 
@@ -85,7 +85,7 @@ def all_lanes(connection: sqlite3.Connection, now: float) -> tuple[list[LaneGrou
     return [named.get(name) or default_group(name) for name in names], _loads(lanes, running, waiting)
 
 
-def take(
+def claim_work(
     connection: sqlite3.Connection, rooms: Mapping[str, int], owner: str, now: float, spares: Mapping[str, int]
 ) -> list[Claim]:
     """Claim up to so many operations of each lane, and hold those that follow as spares."""
@@ -93,21 +93,21 @@ def take(
     held: list[Claim] = []
     for lane in {**rooms, **spares}:
         room = rooms.get(lane, 0)
-        rows = fetched(connection, CANDIDATES, (lane, room + spares.get(lane, 0)))
+        rows = fetch_packed(connection, CANDIDATES, (lane, room + spares.get(lane, 0)))
         taken += [claim_of(row, owner, now) for row in rows[:room]]
-        held += [claim_of(row, owner) for row in takewhile(is_fresh, rows[room:])]
+        held += [claim_of(row, owner) for row in takewhile(is_never_started, rows[room:])]
     if taken:
-        connection.execute(TAKE, (owner, now, _numbers(taken)))
+        connection.execute(CLAIM_WORK, (owner, now, _seqs(taken)))
     if held:
-        connection.execute(HOLD, (owner, _numbers(held)))
-    return _in_order(taken) + _in_order(held)
+        connection.execute(PREFETCH_WORK, (owner, _seqs(held)))
+    return _in_claim_order(taken) + _in_claim_order(held)
 
 
-def _numbers(claims: Iterable[Claim]) -> str:
+def _seqs(claims: Iterable[Claim]) -> str:
     return encode([claim.work.seq for claim in claims]).decode()
 
 
-def _in_order(claims: list[Claim]) -> list[Claim]:
+def _in_claim_order(claims: list[Claim]) -> list[Claim]:
     return sorted(claims, key=lambda claim: (-claim.work.priority, claim.work.seq))
 
 

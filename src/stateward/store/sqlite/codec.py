@@ -27,7 +27,7 @@ from stateward.store.records import (
     Progress,
     Status,
     Timer,
-    Worker,
+    WorkerRecord,
     WorkItem,
 )
 
@@ -35,10 +35,10 @@ Values: TypeAlias = list[Any]
 
 NO_TEXT = 0
 NO_NUMBER = ""
-PLACES = {NO_TEXT: "nullif(?, 0)", NO_NUMBER: "nullif(?, '')"}
+PLACEHOLDERS = {NO_TEXT: "nullif(?, 0)", NO_NUMBER: "nullif(?, '')"}
 
 
-class Shape(Struct, frozen=True):
+class RecordLayout(Struct, frozen=True):
     """How a record becomes a row: its columns, and at which of them a value must be replaced."""
 
     columns: tuple[str, ...]
@@ -51,14 +51,14 @@ class Shape(Struct, frozen=True):
     @property
     def places(self) -> tuple[str, ...]:
         """What stands for each value in a statement."""
-        empty = dict.fromkeys(self.texts, PLACES[NO_TEXT]) | dict.fromkeys(self.numbers, PLACES[NO_NUMBER])
+        empty = dict.fromkeys(self.texts, PLACEHOLDERS[NO_TEXT]) | dict.fromkeys(self.numbers, PLACEHOLDERS[NO_NUMBER])
         return tuple(empty.get(place, "?") for place in range(len(self.columns)))
 
 
-def shape_of(record: type[Struct]) -> Shape:
-    """Derive a record's shape from the types of its fields."""
+def layout_of(record: type[Struct]) -> RecordLayout:
+    """Derive a record's layout from the types of its fields."""
     types = [field.type for field in fields(record)]
-    return Shape(
+    return RecordLayout(
         columns=record.__struct_fields__,
         flags=tuple(at for at, kind in enumerate(types) if kind is bool),
         texts=tuple(at for at, kind in enumerate(types) if kind == str | None),
@@ -68,42 +68,42 @@ def shape_of(record: type[Struct]) -> Shape:
     )
 
 
-ANSWER = shape_of(IdempotencyRecord)
-ENDED = shape_of(Ended)
-LINE = shape_of(JournalEntry)
-LOCK = shape_of(Lock)
-OBJECT = shape_of(Object)
-OPERATION = shape_of(Operation)
-PROGRESS = shape_of(Progress)
-TIMER = shape_of(Timer)
-WORK = shape_of(WorkItem)
-WORKER = shape_of(Worker)
+IDEMPOTENCY_RECORD = layout_of(IdempotencyRecord)
+ENDED = layout_of(Ended)
+JOURNAL_ENTRY = layout_of(JournalEntry)
+LOCK = layout_of(Lock)
+OBJECT = layout_of(Object)
+OPERATION = layout_of(Operation)
+PROGRESS = layout_of(Progress)
+TIMER = layout_of(Timer)
+WORK = layout_of(WorkItem)
+WORKER = layout_of(WorkerRecord)
 
-LINE_SEQ = LINE.columns.index("seq")
+JOURNAL_SEQ = JOURNAL_ENTRY.columns.index("seq")
 LOCK_SEQ = LOCK.columns.index("seq")
 PROGRESS_SEQ = PROGRESS.columns.index("seq")
 WORK_SEQ = WORK.columns.index("seq")
 
 
-def row(record: Struct, shape: Shape) -> Values:
+def row(record: Struct, layout: RecordLayout) -> Values:
     """Return the values of a record."""
     values = list(astuple(record))
-    for at in shape.flags:
+    for at in layout.flags:
         values[at] = 1 if values[at] else 0
-    for at in shape.texts:
+    for at in layout.texts:
         if values[at] is None:
             values[at] = NO_TEXT
-    for at in shape.numbers:
+    for at in layout.numbers:
         if values[at] is None:
             values[at] = NO_NUMBER
-    for at in shape.words:
+    for at in layout.words:
         values[at] = values[at].value
     return values
 
 
-def numbered(record: Struct, shape: Shape, at: int, seq: int) -> Values:
+def numbered(record: Struct, layout: RecordLayout, at: int, seq: int) -> Values:
     """Return the values of a record that is given its number."""
-    values = row(record, shape)
+    values = row(record, layout)
     values[at] = seq
     return values
 
@@ -139,21 +139,21 @@ OPERATION_AT = len(WORK.columns)
 OBJECT_AT = OPERATION_AT + len(OPERATION.columns)
 
 
-def fetched(connection: sqlite3.Connection, packed: str, values: tuple[object, ...]) -> list[Row]:
+def fetch_packed(connection: sqlite3.Connection, packed: str, values: tuple[object, ...]) -> list[Row]:
     """Ask a packed question and return its rows."""
     (text,) = connection.execute(packed, values).fetchone()
     rows: list[Row] = [] if text is None else decode(text)
     return rows
 
 
-def answer_of(row: Row) -> IdempotencyRecord:
+def idempotency_record_of(row: Row) -> IdempotencyRecord:
     """Make an answer of a row."""
-    return IdempotencyRecord(*_unpacked(row, ANSWER))
+    return IdempotencyRecord(*_unpacked(row, IDEMPOTENCY_RECORD))
 
 
-def line_of(row: Row) -> JournalEntry:
+def journal_entry_of(row: Row) -> JournalEntry:
     """Make a line of the journal of a row."""
-    return JournalEntry(*_unpacked(row, LINE))
+    return JournalEntry(*_unpacked(row, JOURNAL_ENTRY))
 
 
 def lock_of(row: Row) -> Lock:
@@ -187,12 +187,12 @@ def work_of(row: Row) -> WorkItem:
     return WorkItem(*_unpacked(row, WORK))
 
 
-def worker_of(row: Row) -> Worker:
+def worker_of(row: Row) -> WorkerRecord:
     """Make a worker of a row."""
-    return Worker(*_unpacked(row, WORKER))
+    return WorkerRecord(*_unpacked(row, WORKER))
 
 
-def is_fresh(row: Row) -> bool:
+def is_never_started(row: Row) -> bool:
     """Tell whether a row holds work that was never begun."""
     return row[DEADLINE] is None
 
@@ -212,11 +212,11 @@ def claim_of(row: Row, owner: str, now: float | None = None) -> Claim:
     return Claim(WorkItem(*work), operation, object_of(row[OBJECT_AT:]))
 
 
-def _unpacked(row: Row, shape: Shape) -> Row:
+def _unpacked(row: Row, layout: RecordLayout) -> Row:
     """Turn what was packed back into what it was."""
-    for at in shape.flags:
+    for at in layout.flags:
         row[at] = row[at] == 1
-    for at in shape.floats:
+    for at in layout.floats:
         if row[at] is not None:
             row[at] = float(row[at])
     return row
@@ -235,26 +235,26 @@ RECORDS: dict[str, type[Struct]] = {
         Progress,
         Timer,
         WorkItem,
-        Worker,
+        WorkerRecord,
     )
 }
 COLUMNS = re.compile(r"\{(\w+)(?::(\w+))?\}")
 PACKED = "SELECT '[' || group_concat(row, ',') || ']' FROM (SELECT json_array(<columns>) AS row <rest>)"
-IN_FULL = "printf('%!.20g', <column>)"
-IN_FULL_OR_NULL = "iif(<column> IS NULL, NULL, printf('%!.20g', <column>))"
+FULL_PRECISION = "printf('%!.20g', <column>)"
+FULL_PRECISION_OR_NULL = "iif(<column> IS NULL, NULL, printf('%!.20g', <column>))"
 
 
-def spelled(sql: str, **pieces: str) -> str:
+def render_sql(sql: str, **pieces: str) -> str:
     """Spell out a statement: `<name>` is a piece, `{Record}` the columns of a record, `{Record:t}` those of table t."""
     for name, piece in pieces.items():
         sql = sql.replace(f"<{name}>", piece)
     return COLUMNS.sub(lambda place: ", ".join(_columns(place)), sql)
 
 
-def packed(columns: str, rest: str, **pieces: str) -> str:
-    """Spell out a query whose rows come as one text; `columns` names records as in `spelled`."""
+def json_packed(columns: str, rest: str, **pieces: str) -> str:
+    """Spell out a query whose rows come as one text; `columns` names records as in `render_sql`."""
     values = COLUMNS.sub(lambda place: ", ".join(_values(place)), columns)
-    return spelled(PACKED, columns=values, rest=spelled(rest, **pieces))
+    return render_sql(PACKED, columns=values, rest=render_sql(rest, **pieces))
 
 
 def _columns(place: re.Match[str]) -> list[str]:
@@ -263,7 +263,7 @@ def _columns(place: re.Match[str]) -> list[str]:
 
 
 def _values(place: re.Match[str]) -> list[str]:
-    forms = {float: IN_FULL, float | None: IN_FULL_OR_NULL}
+    forms = {float: FULL_PRECISION, float | None: FULL_PRECISION_OR_NULL}
     types = [field.type for field in fields(RECORDS[place[1]])]
     return [
         forms.get(kind, "<column>").replace("<column>", column)

@@ -11,8 +11,8 @@ from typing import Literal
 from msgspec import Struct
 
 from stateward.store.errors import NotADatabase, Unavailable
-from stateward.store.migrations import Migration, pending
-from stateward.store.sqlite.errors import fault
+from stateward.store.migrations import SchemaMigration, pending
+from stateward.store.sqlite.errors import translate_error
 
 Synchronous = Literal["FULL", "NORMAL", "OFF"]
 
@@ -20,7 +20,7 @@ MEMORY = ":memory:"
 LOG_BYTES = 16 * 2**20
 
 
-class Settings(Struct, frozen=True):
+class SqliteSettings(Struct, frozen=True):
     """Where the database is, how durable a commit is, how long to wait for other processes, and how much to keep."""
 
     path: str
@@ -47,10 +47,10 @@ class Settings(Struct, frozen=True):
         return Path(f"{self.path}.lock")
 
 
-SHORTEST, LONGEST = 0.0001, 0.001
+BUSY_PAUSE_MIN_S, BUSY_PAUSE_MAX_S = 0.0001, 0.001
 
 
-def begin(connection: sqlite3.Connection, patience: float) -> None:
+def begin_write(connection: sqlite3.Connection, patience: float) -> None:
     """Begin a transaction that writes, waiting for other processes for so many seconds and no longer."""
     retry_while_busy(connection, "BEGIN IMMEDIATE", patience)
 
@@ -66,7 +66,7 @@ def retry_while_busy(connection: sqlite3.Connection, statement: str, patience: f
                 raise
         else:
             return
-        time.sleep(uniform(SHORTEST, LONGEST))  # noqa: S311 - only spreads attempts
+        time.sleep(uniform(BUSY_PAUSE_MIN_S, BUSY_PAUSE_MAX_S))  # noqa: S311 - only spreads attempts
 
 
 @contextmanager
@@ -81,63 +81,65 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 PAGE_BYTES = 4096
-STATEMENTS = 512  # prepared ones to keep: each way of writing has one for each size of batch
-OLDEST = (3, 35, 0)
+CACHED_STATEMENTS = 512  # prepared ones to keep: each way of writing has one for each size of batch
+MIN_SQLITE_VERSION = (3, 35, 0)
 
 
-def open_writer(settings: Settings) -> sqlite3.Connection:
+def open_writer(settings: SqliteSettings) -> sqlite3.Connection:
     """Open the connection that writes; the file is made if there is none."""
     _check_place(settings)
     return _prepared(_connect(settings, timeout=settings.busy_timeout), _prepare_writer, settings)
 
 
-def open_reader(settings: Settings) -> sqlite3.Connection:
+def open_reader(settings: SqliteSettings) -> sqlite3.Connection:
     """Open a connection that only reads; it may be lent from thread to thread."""
     connection = _connect(settings, timeout=settings.busy_timeout, shared=True)
     return _prepared(connection, _prepare_reader, settings)
 
 
-def open_checkpointer(settings: Settings) -> sqlite3.Connection:
+def open_checkpointer(settings: SqliteSettings) -> sqlite3.Connection:
     """Open a connection that brings the log into the database."""
     return _prepared(_connect(settings, timeout=settings.busy_timeout), _prepare_checkpointer, settings)
 
 
-def _connect(settings: Settings, *, timeout: float, shared: bool = False) -> sqlite3.Connection:
+def _connect(settings: SqliteSettings, *, timeout: float, shared: bool = False) -> sqlite3.Connection:
     try:
         return sqlite3.connect(
             settings.path,
             timeout=timeout,
             isolation_level=None,
             check_same_thread=not shared,
-            cached_statements=STATEMENTS,
+            cached_statements=CACHED_STATEMENTS,
         )
     except sqlite3.Error as error:
-        raise fault(error) from error
+        raise translate_error(error) from error
 
 
 def _prepared(
-    connection: sqlite3.Connection, prepare: Callable[[sqlite3.Connection, Settings], None], settings: Settings
+    connection: sqlite3.Connection,
+    prepare: Callable[[sqlite3.Connection, SqliteSettings], None],
+    settings: SqliteSettings,
 ) -> sqlite3.Connection:
     try:
         prepare(connection, settings)
     except sqlite3.Error as error:
         connection.close()
-        raise fault(error) from error
+        raise translate_error(error) from error
     return connection
 
 
-def _prepare_reader(connection: sqlite3.Connection, settings: Settings) -> None:
+def _prepare_reader(connection: sqlite3.Connection, settings: SqliteSettings) -> None:
     connection.execute(f"PRAGMA cache_size = -{settings.cache_bytes // 4 // 1024}")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA query_only = ON")
 
 
-def _prepare_checkpointer(connection: sqlite3.Connection, settings: Settings) -> None:
+def _prepare_checkpointer(connection: sqlite3.Connection, settings: SqliteSettings) -> None:
     connection.execute(f"PRAGMA synchronous = {settings.synchronous}")
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # until it has read, it knows of no log
 
 
-def _prepare_writer(connection: sqlite3.Connection, settings: Settings) -> None:
+def _prepare_writer(connection: sqlite3.Connection, settings: SqliteSettings) -> None:
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # here it shows whether it is a database
     # Of two that change the mode of a new file at once, SQLite refuses one without waiting.
     retry_while_busy(connection, "PRAGMA journal_mode = WAL", settings.busy_timeout)
@@ -153,9 +155,9 @@ def _prepare_writer(connection: sqlite3.Connection, settings: Settings) -> None:
         connection.execute(f"PRAGMA max_page_count = {settings.max_bytes // PAGE_BYTES}").fetchone()
 
 
-def _check_place(settings: Settings) -> None:
-    if sqlite3.sqlite_version_info < OLDEST:
-        needed = ".".join(map(str, OLDEST))
+def _check_place(settings: SqliteSettings) -> None:
+    if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
+        needed = ".".join(map(str, MIN_SQLITE_VERSION))
         raise Unavailable(f"SQLite {needed} or newer is needed, and this is {sqlite3.sqlite_version}")
     path = Path(settings.path)
     if settings.in_memory:
@@ -170,7 +172,7 @@ APPLICATION = 0x53574444
 """Marks the file as ours, in the field of the header that SQLite keeps for this."""
 
 
-def migrate(connection: sqlite3.Connection) -> None:
+def migrate_schema(connection: sqlite3.Connection) -> None:
     """Apply what is missing, within the transaction that is open; a schema newer than this program is refused."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -181,7 +183,7 @@ def migrate(connection: sqlite3.Connection) -> None:
         _apply(connection, migration)
 
 
-def _apply(connection: sqlite3.Connection, migration: Migration) -> None:
+def _apply(connection: sqlite3.Connection, migration: SchemaMigration) -> None:
     for statement in _statements(migration.sql):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")

@@ -2,20 +2,20 @@
 
 import sqlite3
 
-from stateward.store.errors import Busy, Conflict, Full, NotADatabase, ReadOnly, StoreError, Unavailable
+from stateward.store.errors import NotADatabase, ReadOnly, StoreBusy, StoreError, StoreFull, Unavailable, WriteConflict
 
 BY_CODE: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_AUTH: ReadOnly,
-    sqlite3.SQLITE_BUSY: Busy,
+    sqlite3.SQLITE_BUSY: StoreBusy,
     sqlite3.SQLITE_CANTOPEN: Unavailable,
     sqlite3.SQLITE_CORRUPT: NotADatabase,
-    sqlite3.SQLITE_FULL: Full,
+    sqlite3.SQLITE_FULL: StoreFull,
     sqlite3.SQLITE_IOERR: Unavailable,
-    sqlite3.SQLITE_LOCKED: Busy,
+    sqlite3.SQLITE_LOCKED: StoreBusy,
     sqlite3.SQLITE_NOMEM: Unavailable,
     sqlite3.SQLITE_NOTADB: NotADatabase,
     sqlite3.SQLITE_PERM: ReadOnly,
-    sqlite3.SQLITE_PROTOCOL: Busy,
+    sqlite3.SQLITE_PROTOCOL: StoreBusy,
     sqlite3.SQLITE_READONLY: ReadOnly,
     sqlite3.SQLITE_TOOBIG: StoreError,
 }
@@ -25,12 +25,12 @@ TAKEN = frozenset(
 """The constraints that say that somebody else was first; any other is a mistake of ours and is shown as it is."""
 
 
-def fault(error: sqlite3.Error) -> Exception:
+def translate_error(error: sqlite3.Error) -> Exception:
     """Translate an error of SQLite; what is not the database's doing stays what it is."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return error
     if code in TAKEN:
-        return Conflict(str(error))
+        return WriteConflict(str(error))
     kind = BY_CODE.get(code & 0xFF)  # the upper bits tell varieties of the same trouble apart
     return error if kind is None else kind(f"{error} ({error.sqlite_errorname})")

@@ -11,20 +11,20 @@ from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.records import IdempotencyRecord, Key, Lock, Object, Operation, WorkItem
 from stateward.store.sqlite.codec import (
     Row,
-    answer_of,
-    fetched,
+    fetch_packed,
+    idempotency_record_of,
+    json_packed,
     lock_of,
     object_of,
     operation_of,
-    packed,
-    spelled,
+    render_sql,
     work_of,
 )
 
 ESCAPES = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
-class Condition(Struct):
+class SqliteWhere(Struct):
     """What follows WHERE, and the values for its places."""
 
     parts: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Condition(Struct):
         return " AND ".join(self.parts) or "true"
 
 
-def source_of(selector: Selector) -> str:
+def indexed_table(selector: Selector) -> str:
     """Return the table with the index that serves a choice; left alone, SQLite takes the one that spares it a sort."""
     if selector.states == ():
         return "objects"  # nothing will be read, and an index that must be used and cannot would be an error
@@ -48,54 +48,54 @@ def source_of(selector: Selector) -> str:
     return "objects" if selector.kind is None else "objects INDEXED BY objects_by_state"
 
 
-def chosen_objects(selector: Selector, state: str | None = None) -> Condition:
-    """Say which objects are chosen, or which of them that are in one state."""
-    chosen = Condition()
-    chosen.add("ns = ? AND removed = 0", selector.ns)
+def where_objects(selector: Selector, state: str | None = None) -> SqliteWhere:
+    """Say which objects are where, or which of them that are in one state."""
+    where = SqliteWhere()
+    where.add("ns = ? AND removed = 0", selector.ns)
     if selector.kind is not None:
-        chosen.add("kind = ?", selector.kind)
+        where.add("kind = ?", selector.kind)
     if selector.parent is not None:
-        chosen.add("parent = ?", selector.parent)
+        where.add("parent = ?", selector.parent)
     if state is not None:
-        chosen.add("state = ?", state)
+        where.add("state = ?", state)
     elif selector.states is not None:
-        chosen.add(f"state IN ({', '.join('?' * len(selector.states))})", *selector.states)
+        where.add(f"state IN ({', '.join('?' * len(selector.states))})", *selector.states)
     for name, value in selector.labels:
-        chosen.add("EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.key = ? AND l.value = ?)", name, value)
+        where.add("EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.key = ? AND l.value = ?)", name, value)
     if selector.name_like is not None:
-        chosen.add("id LIKE ? ESCAPE '\\'", f"%{selector.name_like.translate(ESCAPES)}%")
-    return chosen
+        where.add("id LIKE ? ESCAPE '\\'", f"%{selector.name_like.translate(ESCAPES)}%")
+    return where
 
 
-def chosen_lines(only: JournalFilter) -> Condition:
-    """Say which lines of the journal are chosen; they are to be walked in order, unless it is about one object."""
-    chosen = Condition()
+def where_journal(only: JournalFilter) -> SqliteWhere:
+    """Say which lines of the journal are where; they are to be walked in order, unless it is about one object."""
+    where = SqliteWhere()
     walk = "+" if only.ns is None or only.object is None else ""
     for column in ("ns", "object", "kind", "op", "actor"):
         value = getattr(only, column)
         if value is not None:
-            chosen.add(f"{walk}{column} = ?", value)
+            where.add(f"{walk}{column} = ?", value)
     if only.since is not None:
-        chosen.add("at >= ?", only.since)
+        where.add("at >= ?", only.since)
     if only.until is not None:
-        chosen.add("at < ?", only.until)
-    return chosen
+        where.add("at < ?", only.until)
+    return where
 
 
 T = TypeVar("T")
 
 AMONG = "IN (SELECT value FROM json_each(?))"
-OBJECT = spelled("SELECT {Object} FROM objects WHERE ns = ? AND id = ?")
-OBJECTS = packed("{Object}", "FROM objects WHERE ns = ? AND id <among> ORDER BY id", among=AMONG)
-SELECTED = packed("{Object}", "FROM <source> WHERE <chosen> ORDER BY id")
-OPERATIONS = packed("{Operation}", "FROM operations WHERE ns = ? AND id <among>", among=AMONG)
-WORK = packed("{WorkItem}", "FROM work WHERE ns = ? AND op <among>", among=AMONG)
-QUEUES = packed("{WorkItem}", "FROM work WHERE ns = ? AND queue <among>", among=AMONG)
-LOCKS = packed("{Lock}", "FROM locks WHERE ns = ? AND tree <among>", among=AMONG)
-ANSWERS = packed("{IdempotencyRecord}", "FROM answers WHERE ns = ? AND key <among>", among=AMONG)
+OBJECT = render_sql("SELECT {Object} FROM objects WHERE ns = ? AND id = ?")
+OBJECTS = json_packed("{Object}", "FROM objects WHERE ns = ? AND id <among> ORDER BY id", among=AMONG)
+SELECTED = json_packed("{Object}", "FROM <source> WHERE <where> ORDER BY id")
+OPERATIONS = json_packed("{Operation}", "FROM operations WHERE ns = ? AND id <among>", among=AMONG)
+WORK = json_packed("{WorkItem}", "FROM work WHERE ns = ? AND op <among>", among=AMONG)
+QUEUES = json_packed("{WorkItem}", "FROM work WHERE ns = ? AND queue <among>", among=AMONG)
+LOCKS = json_packed("{Lock}", "FROM locks WHERE ns = ? AND tree <among>", among=AMONG)
+ANSWERS = json_packed("{IdempotencyRecord}", "FROM answers WHERE ns = ? AND key <among>", among=AMONG)
 
 
-def an_object(connection: sqlite3.Connection, key: Key) -> Object | None:
+def object_by_key(connection: sqlite3.Connection, key: Key) -> Object | None:
     """Return an object if there is one; for a single row, to pack it would only be a detour."""
     row = connection.execute(OBJECT, key).fetchone()
     return None if row is None else object_of([*row])
@@ -103,53 +103,57 @@ def an_object(connection: sqlite3.Connection, key: Key) -> Object | None:
 
 def objects(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Object]:
     """Return the objects there are, in the order of their keys."""
-    return list(_asked(connection, OBJECTS, keys, object_of))
+    return list(_by_keys(connection, OBJECTS, keys, object_of))
 
 
 def selected(connection: sqlite3.Connection, selector: Selector) -> list[Object]:
-    """Return the chosen objects in the order of their ids."""
-    chosen = chosen_objects(selector)
-    rows = fetched(connection, spelled(SELECTED, source=source_of(selector), chosen=str(chosen)), tuple(chosen.values))
+    """Return the where objects in the order of their ids."""
+    where = where_objects(selector)
+    rows = fetch_packed(
+        connection, render_sql(SELECTED, source=indexed_table(selector), where=str(where)), tuple(where.values)
+    )
     return [object_of(row) for row in rows]
 
 
 def operations(connection: sqlite3.Connection, keys: Collection[Key]) -> list[Operation]:
     """Return the operations there are."""
-    return list(_asked(connection, OPERATIONS, keys, operation_of))
+    return list(_by_keys(connection, OPERATIONS, keys, operation_of))
 
 
 def work(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkItem]:
     """Return the work there is for these operations."""
-    return list(_asked(connection, WORK, keys, work_of))
+    return list(_by_keys(connection, WORK, keys, work_of))
 
 
 def queues(connection: sqlite3.Connection, keys: Collection[Key]) -> list[WorkItem]:
     """Return the work in these queues, in the order of acceptance."""
-    return sorted(_asked(connection, QUEUES, keys, work_of), key=lambda one: one.seq)
+    return sorted(_by_keys(connection, QUEUES, keys, work_of), key=lambda one: one.seq)
 
 
 def locks(connection: sqlite3.Connection, trees: Collection[Key]) -> list[Lock]:
     """Return the locks of these trees, in the order of asking."""
-    return sorted(_asked(connection, LOCKS, trees, lock_of), key=lambda one: one.seq)
+    return sorted(_by_keys(connection, LOCKS, trees, lock_of), key=lambda one: one.seq)
 
 
 def answers(connection: sqlite3.Connection, keys: Collection[Key]) -> list[IdempotencyRecord]:
     """Return what these idempotency keys were answered with."""
-    return list(_asked(connection, ANSWERS, keys, answer_of))
+    return list(_by_keys(connection, ANSWERS, keys, idempotency_record_of))
 
 
-def _asked(connection: sqlite3.Connection, sql: str, keys: Collection[Key], record: Callable[[Row], T]) -> Iterator[T]:
+def _by_keys(
+    connection: sqlite3.Connection, sql: str, keys: Collection[Key], record: Callable[[Row], T]
+) -> Iterator[T]:
     """Ask once for each namespace; all ids of one travel as one value, so that the statement is always the same."""
     names: dict[str, list[str]] = {}
     for ns, name in keys:
         names.setdefault(ns, []).append(name)
     for ns in sorted(names):
-        yield from map(record, fetched(connection, sql, (ns, encode(names[ns]).decode())))
+        yield from map(record, fetch_packed(connection, sql, (ns, encode(names[ns]).decode())))
 
 
-MOST_PARTS = 100
-PART = spelled("SELECT * FROM (SELECT {Object} FROM <source> WHERE <chosen> ORDER BY id LIMIT ?)")
-WHOLE = packed("{Object}", "FROM (<parts> ORDER BY id LIMIT ?)")
+MAX_UNION_PARTS = 100
+PART = render_sql("SELECT * FROM (SELECT {Object} FROM <source> WHERE <where> ORDER BY id LIMIT ?)")
+WHOLE = json_packed("{Object}", "FROM (<parts> ORDER BY id LIMIT ?)")
 STATES = """
 WITH RECURSIVE found (state) AS (
     SELECT min(state) FROM objects WHERE ns = ?1 AND kind = ?2 AND removed = 0
@@ -161,17 +165,17 @@ SELECT state FROM found WHERE state IS NOT NULL
 """
 
 
-def listed(connection: sqlite3.Connection, selector: Selector, page: Page) -> list[Object]:
-    """Return a page of the chosen objects in the order of their ids."""
+def object_page(connection: sqlite3.Connection, selector: Selector, page: Page) -> list[Object]:
+    """Return a page of the where objects in the order of their ids."""
     states = _states(connection, selector)
     parts, values = [], []
-    for state in states if len(states) <= MOST_PARTS else (None,):
+    for state in states if len(states) <= MAX_UNION_PARTS else (None,):
         part, places = _part(selector, page, state)
         parts.append(part)
         values += places
     if not parts:
         return []
-    rows = fetched(connection, spelled(WHOLE, parts=" UNION ALL ".join(parts)), (*values, page.limit))
+    rows = fetch_packed(connection, render_sql(WHOLE, parts=" UNION ALL ".join(parts)), (*values, page.limit))
     return [object_of(row) for row in rows]
 
 
@@ -185,7 +189,7 @@ def _states(connection: sqlite3.Connection, selector: Selector) -> tuple[str | N
 
 
 def _part(selector: Selector, page: Page, state: str | None) -> tuple[str, list[object]]:
-    chosen = chosen_objects(selector, state)
+    where = where_objects(selector, state)
     if page.after is not None:
-        chosen.add("id > ?", page.after)
-    return spelled(PART, source=source_of(selector), chosen=str(chosen)), [*chosen.values, page.limit]
+        where.add("id > ?", page.after)
+    return render_sql(PART, source=indexed_table(selector), where=str(where)), [*where.values, page.limit]

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from stateward.store.errors import Busy, Unavailable
+from stateward.store.errors import StoreBusy, Unavailable
 from stateward.store.filters import JournalFilter, Page, Selector
 from stateward.store.port import LaneLoad, LaneWork, StateCounts, StuckWork
 from stateward.store.records import (
@@ -21,71 +21,71 @@ from stateward.store.records import (
     Operation,
     Progress,
     Timer,
-    Worker,
+    WorkerRecord,
     WorkItem,
 )
 from stateward.store.sqlite import queries
 from stateward.store.sqlite.claims import DELAYED, all_lanes
 from stateward.store.sqlite.codec import (
     Row,
-    fetched,
-    line_of,
+    fetch_packed,
+    journal_entry_of,
+    json_packed,
     operation_of,
-    packed,
     progress_of,
-    spelled,
+    render_sql,
     timer_of,
     worker_of,
 )
-from stateward.store.sqlite.connections import Settings, open_reader, snapshot
-from stateward.store.sqlite.errors import fault
-from stateward.store.sqlite.queries import chosen_lines, chosen_objects, listed, source_of
+from stateward.store.sqlite.connections import SqliteSettings, open_reader, snapshot
+from stateward.store.sqlite.errors import translate_error
+from stateward.store.sqlite.queries import indexed_table, object_page, where_journal, where_objects
 from stateward.store.sqlite.shared_file import FileIdentity
 
 T = TypeVar("T")
 
 
-class Reading(Protocol):
+class ReadExecutor(Protocol):
     """Where questions are asked."""
 
-    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Answer a question."""
 
-    async def glance(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    async def run_short(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Answer a question that is answered from a page or two."""
 
     async def close(self) -> None:
         """Close the connections."""
 
 
-class Pool:
+class ReaderPool:
     """A few threads, each with a connection while it answers. Nothing stays open between two questions."""
 
-    def __init__(self, settings: Settings, size: int, files: FileIdentity) -> None:
+    def __init__(self, settings: SqliteSettings, size: int, files: FileIdentity) -> None:
         self._settings = settings
         self._files = files
         self._idle: list[sqlite3.Connection] = []
-        self._at_hand: sqlite3.Connection | None = None
+        self._loop_connection: sqlite3.Connection | None = None
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="stateward-reader")
         self._closed = False
 
-    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(self, question: Callable[[sqlite3.Connection], T]) -> T:
         self._require_open()
         return await get_running_loop().run_in_executor(self._threads, self._answer, question)
 
-    async def glance(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    async def run_short(self, question: Callable[[sqlite3.Connection], T]) -> T:
         self._require_open()
         try:
-            if self._at_hand is None:
-                self._at_hand = self._opened(replace(self._settings, busy_timeout=0.0))
-            return answer(self._at_hand, question)
-        except Busy:
-            return await self.ask(question)
+            if self._loop_connection is None:
+                self._loop_connection = self._opened(replace(self._settings, busy_timeout=0.0))
+            return run_query(self._loop_connection, question)
+        except StoreBusy:
+            return await self.run(question)
 
     async def close(self) -> None:
         self._closed = True
-        if self._at_hand is not None:
-            self._at_hand.close()
+        if self._loop_connection is not None:
+            self._loop_connection.close()
         await to_thread(self._threads.shutdown)
         while self._idle:
             self._idle.pop().close()
@@ -93,7 +93,7 @@ class Pool:
     def _answer(self, question: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._lent()
         try:
-            return answer(connection, question)
+            return run_query(connection, question)
         finally:
             self._idle.append(connection)
 
@@ -103,7 +103,7 @@ class Pool:
         except IndexError:
             return self._opened(self._settings)
 
-    def _opened(self, settings: Settings) -> sqlite3.Connection:
+    def _opened(self, settings: SqliteSettings) -> sqlite3.Connection:
         connection = open_reader(settings)
         try:
             self._files.check()  # what has just been opened may be another file
@@ -118,54 +118,54 @@ class Pool:
         self._files.require()
 
 
-class InlineReading:
+class InlineReader:
     """Answers on the spot, on the connection that writes; nothing can be under way there."""
 
     def __init__(self, connection: Callable[[], sqlite3.Connection]) -> None:
         self._connection = connection
 
-    async def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        return answer(self._connection(), question)
+    async def run(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        return run_query(self._connection(), question)
 
-    async def glance(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        return answer(self._connection(), question)
+    async def run_short(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        return run_query(self._connection(), question)
 
     async def close(self) -> None:
         pass
 
 
-def answer(connection: sqlite3.Connection, question: Callable[[sqlite3.Connection], T]) -> T:
+def run_query(connection: sqlite3.Connection, question: Callable[[sqlite3.Connection], T]) -> T:
     """Ask, and say what went wrong in the words of the store."""
     try:
         return question(connection)
     except sqlite3.Error as error:
-        raise fault(error) from error
+        raise translate_error(error) from error
 
 
 Value: TypeAlias = object
 
 # An operation is stored as waiting until it has ended; that somebody works on it is known from its work.
-SHOWN_STATUS = (
+DISPLAYED_STATUS = (
     "CASE WHEN o.status = 'waiting' AND (w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote = 1)"
     " THEN 'running' ELSE o.status END"
 )
-SHOWN = "FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id WHERE o.ns = ? AND <which>"
+DISPLAYED = "FROM operations o LEFT JOIN work w ON w.ns = o.ns AND w.op = o.id WHERE o.ns = ? AND <which>"
 
 
 def _shown(which: str) -> str:
     """Spell out a question for operations."""
-    return packed("{Operation:o}", SHOWN, which=which).replace("o.status", SHOWN_STATUS, 1)
+    return json_packed("{Operation:o}", DISPLAYED, which=which).replace("o.status", DISPLAYED_STATUS, 1)
 
 
 OPERATION = _shown("o.id = ?")
 OPERATIONS_OF = _shown("o.object = ? ORDER BY o.rowid DESC LIMIT ?")
 CHILDREN_OF = _shown("o.parent = ? ORDER BY o.rowid")
-STATES = "SELECT kind, state, count(*) FROM <source> WHERE <chosen> GROUP BY kind, state"
-LINES = packed("{JournalEntry}", "FROM journal WHERE seq > ? AND <chosen> ORDER BY seq LIMIT ?")
-LAST_LINE = "SELECT coalesce(max(seq), 0) FROM journal"
-PROGRESS_OF = packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
-WORKERS = packed("{Worker}", "FROM workers ORDER BY id")
-TIMERS = packed("{Timer}", "FROM timers WHERE ?1 IS NULL OR ns = ?1 ORDER BY due, rank, ns, id LIMIT ?2")
+STATES = "SELECT kind, state, count(*) FROM <source> WHERE <where> GROUP BY kind, state"
+LINES = json_packed("{JournalEntry}", "FROM journal WHERE seq > ? AND <where> ORDER BY seq LIMIT ?")
+LAST_JOURNAL_SEQ = "SELECT coalesce(max(seq), 0) FROM journal"
+PROGRESS_OF = json_packed("{Progress}", "FROM progress WHERE ns = ? AND op = ? AND seq > ? ORDER BY seq")
+WORKERS = json_packed("{WorkerRecord}", "FROM workers ORDER BY id")
+TIMERS = json_packed("{Timer}", "FROM timers WHERE ?1 IS NULL OR ns = ?1 ORDER BY due, rank, ns, id LIMIT ?2")
 WORK_BY_LANE = """
 SELECT w.lane, sum(w.owner IS NOT NULL AND w.deadline IS NOT NULL OR w.remote),
        sum((w.owner IS NULL OR w.deadline IS NULL) AND NOT w.remote), min(o.created)
@@ -197,7 +197,7 @@ WITH RECURSIVE found(ns) AS (
 SELECT ns FROM found WHERE ns IS NOT NULL
 """
 # A deadline that has passed under a live worker wakes nobody: that worker is about to answer for it.
-NEXT_WAKE = spelled(
+NEXT_DUE_TIME = render_sql(
     """
 SELECT min(at) FROM (
     SELECT min(due) AS at FROM timers
@@ -217,52 +217,52 @@ SELECT min(at) FROM (
 )
 
 
-FEW = 20
+SHORT_READ_KEYS = 20
 """So many rows are sooner read than a thread is woken."""
 
 
 class SqliteReader:
     """Answers questions with what was last committed."""
 
-    def __init__(self, reading: Reading, clock: Callable[[], float]) -> None:
+    def __init__(self, reading: ReadExecutor, clock: Callable[[], float]) -> None:
         self._reading = reading
         self._clock = clock
 
     async def object(self, key: Key) -> Object | None:
-        return await self._reading.glance(lambda connection: queries.an_object(connection, key))
+        return await self._reading.run_short(lambda connection: queries.object_by_key(connection, key))
 
     async def objects(self, keys: Collection[Key]) -> dict[Key, Object]:
-        look = self._reading.glance if len(keys) <= FEW else self._reading.ask
+        look = self._reading.run_short if len(keys) <= SHORT_READ_KEYS else self._reading.run
         found = await look(lambda connection: queries.objects(connection, keys))
         return {one.key: one for one in found}
 
     async def list_objects(self, selector: Selector, page: Page) -> list[Object]:
         def question(connection: sqlite3.Connection) -> list[Object]:
             with snapshot(connection):
-                return listed(connection, selector, page)
+                return object_page(connection, selector, page)
 
-        return await self._reading.ask(question)
+        return await self._reading.run(question)
 
     async def count_states(self, selector: Selector) -> dict[tuple[str, str], int]:
-        chosen = chosen_objects(selector)
-        sql = spelled(STATES, source=source_of(selector), chosen=str(chosen))
-        rows = await self._reading.ask(lambda connection: connection.execute(sql, chosen.values).fetchall())
+        where = where_objects(selector)
+        sql = render_sql(STATES, source=indexed_table(selector), where=str(where))
+        rows = await self._reading.run(lambda connection: connection.execute(sql, where.values).fetchall())
         return {(kind, state): count for kind, state, count in rows}
 
     async def count_by_namespace(self, namespaces: Sequence[str], kind: str | None = None) -> StateCounts:
         def question(connection: sqlite3.Connection) -> StateCounts:
             with snapshot(connection):
-                (seq,) = connection.execute(LAST_LINE).fetchone()
+                (seq,) = connection.execute(LAST_JOURNAL_SEQ).fetchone()
                 return StateCounts(seq, dict(states for ns in namespaces for states in _counted(connection, ns, kind)))
 
-        return await self._reading.ask(question)
+        return await self._reading.run(question)
 
     async def operation(self, key: Key) -> Operation | None:
-        found = await self._reading.glance(lambda connection: fetched(connection, OPERATION, key))
+        found = await self._reading.run_short(lambda connection: fetch_packed(connection, OPERATION, key))
         return operation_of(found[0]) if found else None
 
     async def operations(self, keys: Collection[Key]) -> dict[Key, Operation]:
-        look = self._reading.glance if len(keys) <= FEW else self._reading.ask
+        look = self._reading.run_short if len(keys) <= SHORT_READ_KEYS else self._reading.run
         found = await look(lambda connection: queries.operations(connection, keys))
         return {one.key: one for one in found}
 
@@ -273,14 +273,14 @@ class SqliteReader:
         return await self._all(operation_of, CHILDREN_OF, *key)
 
     async def queue_of(self, key: Key) -> list[WorkItem]:
-        return await self._reading.ask(lambda connection: queries.queues(connection, (key,)))
+        return await self._reading.run(lambda connection: queries.queues(connection, (key,)))
 
     async def journal(self, after: int, limit: int, only: JournalFilter) -> list[JournalEntry]:
-        chosen = chosen_lines(only)
-        return await self._all(line_of, spelled(LINES, chosen=str(chosen)), after, *chosen.values, limit)
+        where = where_journal(only)
+        return await self._all(journal_entry_of, render_sql(LINES, where=str(where)), after, *where.values, limit)
 
     async def last_journal_seq(self) -> int:
-        last: int = await self._one(LAST_LINE)
+        last: int = await self._one(LAST_JOURNAL_SEQ)
         return last
 
     async def progress_of(self, key: Key, after: int) -> list[Progress]:
@@ -291,53 +291,55 @@ class SqliteReader:
             with snapshot(connection):
                 return all_lanes(connection, self._clock())
 
-        return await self._reading.ask(question)
+        return await self._reading.run(question)
 
     async def work_by_lane(self, namespaces: Collection[str] | None = None) -> list[LaneWork]:
-        names = _listed(namespaces)
-        rows = await self._reading.ask(lambda connection: connection.execute(WORK_BY_LANE, (names,)).fetchall())
+        names = _namespace_list(namespaces)
+        rows = await self._reading.run(lambda connection: connection.execute(WORK_BY_LANE, (names,)).fetchall())
         return [LaneWork(*row) for row in rows]
 
     async def stuck(self, limit: int, namespaces: Collection[str] | None = None) -> list[StuckWork]:
-        values: tuple[Value, ...] = self._clock(), _listed(namespaces), limit
-        rows = await self._reading.ask(lambda connection: connection.execute(STUCK, values).fetchall())
+        values: tuple[Value, ...] = self._clock(), _namespace_list(namespaces), limit
+        rows = await self._reading.run(lambda connection: connection.execute(STUCK, values).fetchall())
         return [replace(StuckWork(*row), orphaned=bool(row[-1])) for row in rows]
 
     async def namespaces(self) -> list[str]:
-        rows = await self._reading.ask(lambda connection: connection.execute(NAMESPACES).fetchall())
+        rows = await self._reading.run(lambda connection: connection.execute(NAMESPACES).fetchall())
         return [ns for (ns,) in rows]
 
-    async def workers(self) -> list[Worker]:
+    async def workers(self) -> list[WorkerRecord]:
         return await self._all(worker_of, WORKERS)
 
     async def timers(self, ns: str | None, limit: int) -> list[Timer]:
         return await self._all(timer_of, TIMERS, ns, limit)
 
     async def locks_of(self, tree: Key) -> list[Lock]:
-        return await self._reading.ask(lambda connection: queries.locks(connection, (tree,)))
+        return await self._reading.run(lambda connection: queries.locks(connection, (tree,)))
 
     async def next_due_time(self) -> float | None:
-        wake: float | None = await self._one(NEXT_WAKE, self._clock())
+        wake: float | None = await self._one(NEXT_DUE_TIME, self._clock())
         return wake
 
     async def time(self) -> float:
         return self._clock()
 
     async def _all(self, record: Callable[[Row], T], sql: str, *values: Value) -> list[T]:
-        return await self._reading.ask(lambda connection: [record(row) for row in fetched(connection, sql, values)])
+        return await self._reading.run(
+            lambda connection: [record(row) for row in fetch_packed(connection, sql, values)]
+        )
 
     async def _one(self, sql: str, *values: Value) -> Any:  # noqa: ANN401 - one value of any type
-        return await self._reading.ask(lambda connection: connection.execute(sql, values).fetchone()[0])
+        return await self._reading.run(lambda connection: connection.execute(sql, values).fetchone()[0])
 
 
-def _listed(namespaces: Collection[str] | None) -> str | None:
+def _namespace_list(namespaces: Collection[str] | None) -> str | None:
     """Return namespaces as one value; None stands for all of them."""
     return None if namespaces is None else encode(sorted(namespaces)).decode()
 
 
 def _counted(connection: sqlite3.Connection, ns: str, kind: str | None) -> Iterator[tuple[tuple[str, str, str], int]]:
     selector = Selector(ns, kind)
-    chosen = chosen_objects(selector)
-    sql = spelled(STATES, source=source_of(selector), chosen=str(chosen))
-    for found, state, count in connection.execute(sql, chosen.values):
+    where = where_objects(selector)
+    sql = render_sql(STATES, source=indexed_table(selector), where=str(where))
+    for found, state, count in connection.execute(sql, where.values):
         yield (ns, found, state), count

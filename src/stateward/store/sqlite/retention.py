@@ -8,17 +8,17 @@ from msgspec.json import decode, encode
 
 from stateward.store.port import Tx, TxFunction
 from stateward.store.records import Key
-from stateward.store.retention import PORTION, Old, Span, Walked, everything, walked
-from stateward.store.sqlite.codec import spelled
-from stateward.store.sqlite.readers import Reading
+from stateward.store.retention import BATCH_ROWS, JournalSpan, KeyPage, PruneCandidate, all_keys, key_page
+from stateward.store.sqlite.codec import render_sql
+from stateward.store.sqlite.readers import ReadExecutor
 from stateward.store.sqlite.tx import SqliteTx
-from stateward.store.sqlite.writer import Writing
+from stateward.store.sqlite.writer import WriteExecutor
 
 PACKED = "SELECT coalesce(json_group_array(json_array(<columns>)), '[]') FROM (<rows>)"
 SPAN = "SELECT max(seq) FROM (SELECT seq FROM journal WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3)"
 
 # An operation holds no other object than its own, so that only this one is asked.
-OPERATIONS = spelled(
+OPERATIONS = render_sql(
     PACKED,
     columns="ns, id, begun",
     rows="""
@@ -63,7 +63,7 @@ AND NOT EXISTS (
     SELECT 1 FROM objects c WHERE c.ns = o.ns AND c.parent = o.id AND NOT (c.removed = 1 AND c.since < <before>)
 )
 """
-OBJECTS = spelled(
+OBJECTS = render_sql(
     PACKED,
     columns="ns, id, begun",
     rows="""
@@ -74,7 +74,7 @@ WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 AND <free> GROUP BY o.ns, o.id
     free=FREE,
     before="?3",
 )
-LINES = spelled(
+LINES = render_sql(
     PACKED,
     columns="seq",
     rows="""
@@ -101,7 +101,7 @@ WHERE j.seq > ?1 AND j.seq <= ?2 AND j.at < ?3 AND (
 )
 
 # So many rows that follow a key: what is wanted of them, and the last one, by which the next look begins.
-WALK = spelled(
+WALK = render_sql(
     PACKED,
     columns="ns, wanted, last",
     rows="""
@@ -114,16 +114,16 @@ UNION ALL
 SELECT * FROM (SELECT ns, id, 1 FROM page ORDER BY ns DESC, id DESC LIMIT 1)
 """,
 )
-ANSWERS = spelled(WALK, table="answers", key="key", wanted="key", **{"if": "at < ?3"})
-GUESTS = spelled(
+ANSWERS = render_sql(WALK, table="answers", key="key", wanted="key", **{"if": "at < ?3"})
+GUESTS = render_sql(
     WALK, table="objects", key="id", wanted="queue", **{"if": "queue <> id AND NOT (removed = 1 AND since < ?3)"}
 )
-TIMERS = spelled(WALK, table="timers", key="id", wanted="object", **{"if": "?3 IS NOT NULL"})
+TIMERS = render_sql(WALK, table="timers", key="id", wanted="object", **{"if": "?3 IS NOT NULL"})
 
 KEYS = "json_each(?1) k CROSS JOIN"
 KEY = "= json_extract(k.value, '$[0]') AND"
 NAME = "= json_extract(k.value, '$[1]')"
-DROP_PROGRESS = spelled(
+DROP_PROGRESS = render_sql(
     """
 DELETE FROM progress WHERE seq IN (SELECT p.seq FROM <keys> progress p ON p.ns <key> p.op <name> LIMIT ?2)
 """,
@@ -131,13 +131,13 @@ DELETE FROM progress WHERE seq IN (SELECT p.seq FROM <keys> progress p ON p.ns <
     key=KEY,
     name=NAME,
 )
-DROP_OPERATIONS = spelled(
+DROP_OPERATIONS = render_sql(
     "DELETE FROM operations WHERE rowid IN (SELECT o.rowid FROM <keys> operations o ON o.ns <key> o.id <name>)",
     keys=KEYS,
     key=KEY,
     name=NAME,
 )
-DROP_OBJECTS = spelled(
+DROP_OBJECTS = render_sql(
     "DELETE FROM objects WHERE rowid IN (SELECT o.rowid FROM <keys> objects o ON o.ns <key> o.id <name> WHERE <free>)",
     keys=KEYS,
     key=KEY,
@@ -146,7 +146,7 @@ DROP_OBJECTS = spelled(
     before="?2",
 )
 DROP_LINES = "DELETE FROM journal WHERE seq IN (SELECT value FROM json_each(?1))"
-DROP_ANSWERS = spelled(
+DROP_ANSWERS = render_sql(
     """
 DELETE FROM answers WHERE at < ?2 AND (ns, key) IN (
     SELECT json_extract(k.value, '$[0]'), json_extract(k.value, '$[1]') FROM json_each(?1) k
@@ -155,58 +155,65 @@ DELETE FROM answers WHERE at < ?2 AND (ns, key) IN (
 )
 
 
-class SqlitePruning:
+class SqliteRetention:
     """Finds what ended long ago, and drops it."""
 
-    def __init__(self, reading: Reading, writing: Writing) -> None:
+    def __init__(self, reading: ReadExecutor, writing: WriteExecutor) -> None:
         self._reading = reading
         self._writing = writing
 
-    async def span(self, after: int, last: int, most: int) -> Span | None:
+    async def journal_span(self, after: int, last: int, most: int) -> JournalSpan | None:
         upto = await self._one(SPAN, after, last, most)
-        return None if upto is None else Span(after, upto)
+        return None if upto is None else JournalSpan(after, upto)
 
-    async def operations(self, span: Span, before: float) -> list[Old]:
-        return [Old(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OPERATIONS, *span, before)]
+    async def operations(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
+        return [
+            PruneCandidate(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OPERATIONS, *span, before)
+        ]
 
-    async def objects(self, span: Span, before: float) -> list[Old]:
-        return [Old(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OBJECTS, *span, before)]
+    async def objects(self, span: JournalSpan, before: float) -> list[PruneCandidate]:
+        return [PruneCandidate(Key(ns, id_), bool(begun)) for ns, id_, begun in await self._all(OBJECTS, *span, before)]
 
-    async def named(self, before: float) -> set[Key]:
-        return await everything(lambda sql, after: self._page(sql, after, before, PORTION), GUESTS, TIMERS)
+    async def referenced_objects(self, before: float) -> set[Key]:
+        return await all_keys(lambda sql, after: self._page(sql, after, before, BATCH_ROWS), GUESTS, TIMERS)
 
-    async def lines(
-        self, span: Span, before: float, last: int, operations: Collection[Key] = (), objects: Collection[Key] = ()
+    async def journal_entries(
+        self,
+        span: JournalSpan,
+        before: float,
+        last: int,
+        operations: Collection[Key] = (),
+        objects: Collection[Key] = (),
     ) -> list[int]:
         rows = await self._all(LINES, *span, before, last, _packed(operations), _packed(objects))
         return [seq for (seq,) in rows]
 
-    async def answers(self, after: Key, before: float, most: int) -> Walked:
+    async def idempotency_records(self, after: Key, before: float, most: int) -> KeyPage:
         return await self._page(ANSWERS, after, before, most)
 
     async def drop_operations(self, keys: Collection[Key]) -> int:
-        while await self._drop(DROP_PROGRESS, _packed(keys), PORTION) == PORTION:
+        while await self._drop(DROP_PROGRESS, _packed(keys), BATCH_ROWS) == BATCH_ROWS:
             pass
         return await self._drop(DROP_OPERATIONS, _packed(keys))
 
     async def drop_objects(self, keys: Collection[Key], before: float) -> int:
         return await self._drop(DROP_OBJECTS, _packed(keys), before)
 
-    async def drop_lines(self, numbers: Collection[int]) -> int:
+    async def drop_journal_entries(self, numbers: Collection[int]) -> int:
         return await self._drop(DROP_LINES, encode(numbers).decode())
 
-    async def drop_answers(self, keys: Collection[Key], before: float) -> int:
+    async def drop_idempotency_records(self, keys: Collection[Key], before: float) -> int:
         return await self._drop(DROP_ANSWERS, _packed(keys), before)
 
-    async def _page(self, sql: str, after: Key, before: float, most: int) -> Walked:
-        return walked(await self._all(sql, *after, before, most))
+    async def _page(self, sql: str, after: Key, before: float, most: int) -> KeyPage:
+        return key_page(await self._all(sql, *after, before, most))
 
     async def _all(self, sql: str, *values: object) -> list[list[Any]]:
         rows: list[list[Any]] = decode(await self._one(sql, *values))
         return rows
 
     async def _one(self, sql: str, *values: object) -> Any:  # noqa: ANN401 - one value of any type
-        return await self._reading.ask(lambda connection: _answer(connection, sql, values))
+        return await self._reading.run(lambda connection: _answer(connection, sql, values))
 
     async def _drop(self, sql: str, *values: object) -> int:
         return await self._writing.run(_dropping(sql, values))

@@ -17,8 +17,8 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Lock
 
-from stateward.store.errors import ReadOnly, Replaced, Unavailable
-from stateward.store.sqlite.connections import Settings
+from stateward.store.errors import DatabaseReplaced, ReadOnly, Unavailable
+from stateward.store.sqlite.connections import SqliteSettings
 
 MARK_BYTES = 64
 
@@ -34,63 +34,63 @@ class LockFile:
         except OSError as error:
             raise Unavailable(str(error)) from error
         self._mark = f"{os.getpid()} {token_hex(8)}\n".encode().ljust(MARK_BYTES)
-        self._alone = False
+        self._was_exclusive = False
 
-    def enter(self) -> bool:
+    def join(self) -> bool:
         """Join those who use the database and tell whether there are none; call it holding the write lock."""
-        alone = self.test()
-        self._leave_mark()
+        alone = self.test_exclusive()
+        self._write_mark()
         return alone
 
-    def test(self) -> bool:
+    def test_exclusive(self) -> bool:
         """Find out whether others use the database; call it holding the write lock."""
         try:
             flock(self._file, LOCK_EX | LOCK_NB)
         except BlockingIOError:
-            self._alone = False
+            self._was_exclusive = False
         else:
-            self._alone = True
-            self._leave_mark()
+            self._was_exclusive = True
+            self._write_mark()
         flock(self._file, LOCK_SH)
-        return self._alone
+        return self._was_exclusive
 
-    def undisturbed(self) -> bool:
+    def is_undisturbed(self) -> bool:
         """Tell whether this store was alone and nobody has come since; takes no lock."""
-        return self._alone and os.pread(self._file, MARK_BYTES, 0) == self._mark
+        return self._was_exclusive and os.pread(self._file, MARK_BYTES, 0) == self._mark
 
     def close(self) -> None:
         """Leave; the file stays, because removing it could pull it from under somebody who is just coming."""
         os.close(self._file)
 
-    def _leave_mark(self) -> None:
+    def _write_mark(self) -> None:
         os.pwrite(self._file, self._mark, 0)
 
 
-LOOK_EVERY = 0.02
-LOOK_WHEN_ALONE_EVERY = 0.25
-TEST_EVERY = 50  # looks: about once a second, see whether the others have left
+POLL_INTERVAL_S = 0.02
+SOLE_USER_POLL_INTERVAL_S = 0.25
+POLLS_PER_LOCK_TEST = 50  # looks: about once a second, see whether the others have left
 
 
-class Others:
+class ExternalChanges:
     """The other users of a database file, as seen from the connection that writes."""
 
     def __init__(self, connection: sqlite3.Connection, lock: LockFile) -> None:
         self._connection = connection
         self._lock = lock
         self._version = self._data_version()
-        self._looks = 0
-        self.every = LOOK_EVERY
+        self._polls = 0
+        self.every = POLL_INTERVAL_S
         """How often to look while there is nothing else to do."""
 
-    def have_written(self) -> bool:
+    def detect(self) -> bool:
         """Look, and tell whether somebody else may have committed something since the last look."""
-        if self._lock.undisturbed():
-            self.every = LOOK_WHEN_ALONE_EVERY
+        if self._lock.is_undisturbed():
+            self.every = SOLE_USER_POLL_INTERVAL_S
             return False
-        self.every = LOOK_EVERY
-        self._looks += 1
+        self.every = POLL_INTERVAL_S
+        self._polls += 1
         try:
-            if self._looks % TEST_EVERY == 0:
+            if self._polls % POLLS_PER_LOCK_TEST == 0:
                 self._test()
             before, self._version = self._version, self._data_version()
         except sqlite3.OperationalError:
@@ -105,7 +105,7 @@ class Others:
     def _test(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")  # without waiting: who is kept out is not alone
         try:
-            self._lock.test()
+            self._lock.test_exclusive()
         finally:
             self._connection.execute("ROLLBACK")
 
@@ -116,7 +116,7 @@ log = logging.getLogger("stateward.store")
 class FileIdentity:
     """The files of one open database: itself, its log, its index of the log, and the lock file."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SqliteSettings) -> None:
         self._settings = settings
         self._known: Mapping[str, tuple[int, int]] = {}
         self._database = str(Path(settings.path).absolute())
@@ -140,7 +140,7 @@ class FileIdentity:
     def require(self) -> None:
         """Raise `Replaced` if a difference was found before; looks at no file."""
         if self._finding:
-            raise Replaced(self._finding)
+            raise DatabaseReplaced(self._finding)
 
     def check(self) -> None:
         """Compare the files with those that were opened; raises `Replaced`, from then on always. Takes a few µs."""
@@ -174,7 +174,7 @@ class FileIdentity:
                     self._settings.path,
                     finding,
                 )
-        raise Replaced(self._finding)
+        raise DatabaseReplaced(self._finding)
 
 
 def _identity_at(path: str) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""The store in an SQLite file: nothing to install, one writer, readers beside it, any number of processes."""
+"""The store in an SQLite file: one writer, readers beside it, any number of processes."""
 
 import time
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from functools import partial
 from os import PathLike, fspath
 from typing import TypeAlias, TypeVar
 
-from stateward.store.errors import Busy
+from stateward.store.errors import StoreBusy
 from stateward.store.port import Reader, Topic, Tx, TxFunction
-from stateward.store.retention import Pruning
-from stateward.store.sqlite.connections import LOG_BYTES, Settings, Synchronous
-from stateward.store.sqlite.readers import InlineReading, Pool, Reading, SqliteReader
-from stateward.store.sqlite.retention import SqlitePruning
+from stateward.store.retention import Retention
+from stateward.store.sqlite.connections import LOG_BYTES, SqliteSettings, Synchronous
+from stateward.store.sqlite.readers import InlineReader, ReaderPool, ReadExecutor, SqliteReader
+from stateward.store.sqlite.retention import SqliteRetention
 from stateward.store.sqlite.shared_file import FileIdentity
-from stateward.store.sqlite.wal import Checkpoints
-from stateward.store.sqlite.writer import InlineWriting, Writer, Writing, open_writer_connection
+from stateward.store.sqlite.wal import Checkpointer
+from stateward.store.sqlite.writer import InlineWriter, WriteExecutor, WriterThread, open_writer_connection
 
 TopicListener: TypeAlias = Callable[[Topic], None]
 
@@ -35,7 +35,7 @@ class Listeners:
 
         return stop
 
-    def tell(self, topics: int) -> None:
+    def notify(self, topics: int) -> None:
         """Call everybody, if there is anything to tell."""
         if topics:
             for listener in tuple(self._listeners):
@@ -53,7 +53,7 @@ class SqliteStore:
     """
 
     reader: Reader
-    pruning: Pruning
+    retention: Retention
     serializes_writes = True
 
     def __init__(
@@ -68,43 +68,43 @@ class SqliteStore:
         inline: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.settings = Settings(fspath(path), synchronous, busy_timeout, max_bytes, log_bytes=log_bytes)
+        self.settings = SqliteSettings(fspath(path), synchronous, busy_timeout, max_bytes, log_bytes=log_bytes)
         self._listeners = Listeners()
         files = FileIdentity(self.settings)
-        desk = partial(open_writer_connection, self.settings, clock, files)
-        self._writing: Writing
-        self._reading: Reading
+        opened = partial(open_writer_connection, self.settings, clock, files)
+        self._writer: WriteExecutor
+        self._read_executor: ReadExecutor
         if inline or self.settings.in_memory:
-            self._writing = InlineWriting(desk, self._listeners.tell)
-            self._reading = InlineReading(lambda: self._writing.writer_connection.connection)
+            self._writer = InlineWriter(opened, self._listeners.notify)
+            self._read_executor = InlineReader(lambda: self._writer.writer_connection.connection)
         else:
-            self._writing = Writer(desk, self._listeners.tell, Checkpoints(self.settings, files), files)
-            self._reading = Pool(self.settings, readers, files)
-        self.reader = SqliteReader(self._reading, clock)
-        self.pruning = SqlitePruning(self._reading, self._writing)
+            self._writer = WriterThread(opened, self._listeners.notify, Checkpointer(self.settings, files), files)
+            self._read_executor = ReaderPool(self.settings, readers, files)
+        self.reader = SqliteReader(self._read_executor, clock)
+        self.retention = SqliteRetention(self._read_executor, self._writer)
 
     async def open(self) -> None:
-        await self._writing.start()
+        await self._writer.start()
 
     async def close(self) -> None:
-        await self._writing.stop()
-        await self._reading.close()
+        await self._writer.stop()
+        await self._read_executor.close()
 
     async def transact(self, program: TxFunction[T]) -> T:
-        return await self._writing.run(program)
+        return await self._writer.run(program)
 
     def subscribe(self, listener: Callable[[Topic], None]) -> Callable[[], None]:
         return self._listeners.add(listener)
 
     async def is_sole_user(self) -> bool:
-        lock = self._writing.writer_connection.lock
-        if lock is None or lock.undisturbed():
+        lock = self._writer.writer_connection.lock
+        if lock is None or lock.is_undisturbed():
             return True
 
         async def test(_: Tx) -> bool:
-            return lock.test()
+            return lock.test_exclusive()
 
         try:
             return await self.transact(test)
-        except Busy:
+        except StoreBusy:
             return False

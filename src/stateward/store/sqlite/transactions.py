@@ -10,22 +10,22 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from stateward.store.errors import Conflict, Full
+from stateward.store.errors import StoreFull, WriteConflict
 from stateward.store.port import TxFunction
-from stateward.store.sqlite.apply import Numbers
-from stateward.store.sqlite.connections import begin
-from stateward.store.sqlite.errors import fault
+from stateward.store.sqlite.apply import Sequences
+from stateward.store.sqlite.connections import begin_write
+from stateward.store.sqlite.errors import translate_error
 from stateward.store.sqlite.shared_file import FileIdentity
 from stateward.store.sqlite.tx import SqliteTx
 from stateward.store.topics import NOTHING
 
-ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 """How often a program is run that finds its rows changed; it sees them as they are, so a second time should do."""
 
-AnyProgram: TypeAlias = TxFunction[Any]
+AnyTxFunction: TypeAlias = TxFunction[Any]
 
 
-class Outcome(Struct, frozen=True):
+class TxOutcome(Struct, frozen=True):
     """How a program ended: with a value, or with an error and as if it had never run."""
 
     value: object = None
@@ -39,7 +39,7 @@ class Outcome(Struct, frozen=True):
         return self.value
 
 
-class Lost(Exception):
+class TransactionLost(Exception):
     """SQLite has given the whole transaction up, the work of all its programs included."""
 
     def __init__(self, error: BaseException) -> None:
@@ -47,15 +47,15 @@ class Lost(Exception):
         self.error = error
 
 
-class Entangled(Exception):
+class PartlyWritten(Exception):
     """A program failed after it had written something, and there was no savepoint to go back to."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: TxOutcome) -> None:
         super().__init__(outcome)
         self.outcome = outcome
 
 
-class Transactions:
+class TransactionRunner:
     """Runs programs on the connection that writes."""
 
     def __init__(
@@ -65,38 +65,38 @@ class Transactions:
         self._files = files
         self._patience = patience
         self._clock = clock
-        self._numbers = Numbers(connection)
+        self._sequences = Sequences(connection)
 
-    def run(self, programs: Sequence[AnyProgram]) -> list[Outcome]:
+    def run(self, programs: Sequence[AnyTxFunction]) -> list[TxOutcome]:
         """Run programs and commit them together; returns when that is durable."""
         error: BaseException
         try:
             self._files.require()
-            return self._together(programs)
-        except Lost as lost:
+            return self._run_together(programs)
+        except TransactionLost as lost:
             error = lost.error
         except Exception as raised:
-            error = fault(raised) if isinstance(raised, sqlite3.Error) else raised
-        if isinstance(error, Full) and len(programs) > 1:
+            error = translate_error(raised) if isinstance(raised, sqlite3.Error) else raised
+        if isinstance(error, StoreFull) and len(programs) > 1:
             # There may be room for some of them: let each learn its own fate.
             return [self.run([program])[0] for program in programs]
-        return [Outcome(error=error) for _ in programs]
+        return [TxOutcome(error=error) for _ in programs]
 
-    def _together(self, programs: Sequence[AnyProgram]) -> list[Outcome]:
+    def _run_together(self, programs: Sequence[AnyTxFunction]) -> list[TxOutcome]:
         """Run programs without savepoints first: few fail, and most that do have not written anything by then."""
         try:
-            return self._committed(programs, careful=False)
-        except Entangled as entangled:
-            if len(programs) == 1 and not isinstance(entangled.outcome.error, Conflict):
+            return self._run_and_commit(programs, careful=False)
+        except PartlyWritten as entangled:
+            if len(programs) == 1 and not isinstance(entangled.outcome.error, WriteConflict):
                 return [entangled.outcome]
-        return self._committed(programs, careful=True)
+        return self._run_and_commit(programs, careful=True)
 
-    def _committed(self, programs: Sequence[AnyProgram], *, careful: bool) -> list[Outcome]:
-        begin(self._connection, self._patience)
-        self._numbers.forget()
+    def _run_and_commit(self, programs: Sequence[AnyTxFunction], *, careful: bool) -> list[TxOutcome]:
+        begin_write(self._connection, self._patience)
+        self._sequences.reset()
         try:
-            outcomes = [self._one(program, careful) for program in programs]
-            self._numbers.keep()
+            outcomes = [self._run_one(program, careful) for program in programs]
+            self._sequences.save()
             self._connection.execute("COMMIT")
         finally:
             if self._connection.in_transaction:
@@ -104,49 +104,49 @@ class Transactions:
         self._files.check()  # after the commit: a file that was replaced meanwhile does not have it
         return outcomes
 
-    def _one(self, program: AnyProgram, careful: bool) -> Outcome:
-        outcome = Outcome()
-        for _ in range(ATTEMPTS):
-            outcome = self._between_savepoints(program) if careful else self._hoping(program)
-            if not isinstance(outcome.error, Conflict):
+    def _run_one(self, program: AnyTxFunction, careful: bool) -> TxOutcome:
+        outcome = TxOutcome()
+        for _ in range(MAX_ATTEMPTS):
+            outcome = self._run_in_savepoint(program) if careful else self._run_without_savepoint(program)
+            if not isinstance(outcome.error, WriteConflict):
                 break
         return outcome
 
-    def _between_savepoints(self, program: AnyProgram) -> Outcome:
+    def _run_in_savepoint(self, program: AnyTxFunction) -> TxOutcome:
         """Run a program such that it can be undone alone. This costs a copy of every page that it changes."""
         self._connection.execute("SAVEPOINT program")
-        outcome = self._driven(program)
+        outcome = self._drive(program)
         if outcome.error is not None:
             self._check(outcome.error)
             self._connection.execute("ROLLBACK TO program")
         self._connection.execute("RELEASE program")
         return outcome
 
-    def _hoping(self, program: AnyProgram) -> Outcome:
+    def _run_without_savepoint(self, program: AnyTxFunction) -> TxOutcome:
         """Run a program that can be undone only if it fails before it writes."""
         before = self._connection.total_changes
-        outcome = self._driven(program)
+        outcome = self._drive(program)
         if outcome.error is not None:
             self._check(outcome.error)
             if self._connection.total_changes != before:
-                raise Entangled(outcome)
+                raise PartlyWritten(outcome)
         return outcome
 
     def _check(self, error: BaseException) -> None:
         if not self._connection.in_transaction:
-            raise Lost(error)
+            raise TransactionLost(error)
 
-    def _driven(self, program: AnyProgram) -> Outcome:
+    def _drive(self, program: AnyTxFunction) -> TxOutcome:
         """Run a program to its end in one go: nothing that it may await ever waits."""
-        tx = SqliteTx(self._connection, self._numbers, self._clock())
+        tx = SqliteTx(self._connection, self._sequences, self._clock())
         try:
             steps = program(tx).__await__()
             next(steps)
             steps.close()
         except StopIteration as end:
-            return Outcome(error=tx.spoiled) if tx.spoiled else Outcome(end.value, topics=tx.topics)
+            return TxOutcome(error=tx.failure) if tx.failure else TxOutcome(end.value, topics=tx.topics)
         except sqlite3.Error as error:
-            return Outcome(error=fault(error))
+            return TxOutcome(error=translate_error(error))
         except BaseException as error:
-            return Outcome(error=error)
-        return Outcome(error=RuntimeError("a program may await nothing but its transaction"))
+            return TxOutcome(error=error)
+        return TxOutcome(error=RuntimeError("a program may await nothing but its transaction"))

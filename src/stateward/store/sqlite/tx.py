@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from stateward.store.changes import Changes
 from stateward.store.filters import Selector
-from stateward.store.port import NONE, LaneLoad
+from stateward.store.port import NO_LANES, LaneLoad
 from stateward.store.records import (
     UNLIMITED,
     Claim,
@@ -16,17 +16,17 @@ from stateward.store.records import (
     Object,
     Operation,
     Timer,
-    Worker,
+    WorkerRecord,
     WorkItem,
 )
 from stateward.store.sqlite import claims, queries
-from stateward.store.sqlite.apply import Numbers, Pen
-from stateward.store.sqlite.codec import fetched, packed, timer_of, work_of, worker_of
-from stateward.store.sqlite.errors import fault
+from stateward.store.sqlite.apply import ChangeWriter, Sequences
+from stateward.store.sqlite.codec import fetch_packed, json_packed, timer_of, work_of, worker_of
+from stateward.store.sqlite.errors import translate_error
 from stateward.store.topics import NOTHING, topics_of
 
-TIMERS = packed("{Timer}", "FROM timers WHERE due <= ? ORDER BY due, rank, ns, id LIMIT ?")
-LATE = packed(
+TIMERS = json_packed("{Timer}", "FROM timers WHERE due <= ? ORDER BY due, rank, ns, id LIMIT ?")
+OVERDUE = json_packed(
     "{WorkItem}",
     """
 FROM work
@@ -35,36 +35,38 @@ WHERE deadline <= ?1
 ORDER BY deadline, seq LIMIT ?2
 """,
 )
-SEEN = """
+HEARTBEAT = """
 INSERT INTO workers (id, lease, seen, host, pid) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET lease = excluded.lease, seen = excluded.seen, host = excluded.host, pid = excluded.pid
 """
-POPULATION = """
+COUNT_OBJECTS = """
 SELECT count(*) FROM (
     SELECT 1 FROM objects INDEXED BY objects_by_state WHERE ns = ? AND kind = ? AND removed = 0 LIMIT ?
 )
 """
-UNDER_WAY = "SELECT count(*) FROM (SELECT 1 FROM work INDEXED BY work_by_queue WHERE ns = ? AND fenced = 0 LIMIT ?)"
+COUNT_OPEN_OPERATIONS = (
+    "SELECT count(*) FROM (SELECT 1 FROM work INDEXED BY work_by_queue WHERE ns = ? AND fenced = 0 LIMIT ?)"
+)
 LIMITED = f"SELECT 1 FROM lanes WHERE lane = '' AND (grp <> '' OR capacity <> {UNLIMITED} OR back_off > ?)"  # noqa: S608
-GONE = "DELETE FROM workers WHERE id = ?"
-DEAD = packed("{Worker}", "FROM workers WHERE seen + lease < ? ORDER BY id")
-OWNED = packed("{WorkItem}", "FROM work INDEXED BY work_owned WHERE owner = ? ORDER BY seq")
+REMOVE_WORKER = "DELETE FROM workers WHERE id = ?"
+DEAD_WORKERS = json_packed("{WorkerRecord}", "FROM workers WHERE seen + lease < ? ORDER BY id")
+OWNED = json_packed("{WorkItem}", "FROM work INDEXED BY work_owned WHERE owner = ? ORDER BY seq")
 
 
 class SqliteTx:
     """One program's transaction. Its methods never wait: they are coroutines because the port's are."""
 
-    def __init__(self, connection: sqlite3.Connection, numbers: Numbers, now: float) -> None:
+    def __init__(self, connection: sqlite3.Connection, sequences: Sequences, now: float) -> None:
         self.now = now
         self.topics = NOTHING
-        self.spoiled: Exception | None = None
+        self.failure: Exception | None = None
         self._connection = connection
-        self._numbers = numbers
+        self._sequences = sequences
         self._known: dict[tuple[str, str], Object] = {}
         self._unlimited: bool | None = None
 
     @property
-    def unlimited(self) -> bool:
+    def is_default_lane_unlimited(self) -> bool:
         if self._unlimited is None:
             self._unlimited = not self._connection.execute(LIMITED, (self.now,)).fetchone()
         return self._unlimited
@@ -98,36 +100,36 @@ class SqliteTx:
         return {Key(one.ns, one.key): one for one in queries.answers(self._connection, keys)}
 
     async def count_objects(self, ns: str, kind: str, most: int) -> int:
-        return self._count(POPULATION, ns, kind, most)
+        return self._count(COUNT_OBJECTS, ns, kind, most)
 
     async def count_open_operations(self, ns: str, most: int) -> int:
-        return self._count(UNDER_WAY, ns, most)
+        return self._count(COUNT_OPEN_OPERATIONS, ns, most)
 
     async def due_timers(self, limit: int) -> list[Timer]:
-        return [timer_of(row) for row in fetched(self._connection, TIMERS, (self.now, limit))]
+        return [timer_of(row) for row in fetch_packed(self._connection, TIMERS, (self.now, limit))]
 
     async def lane_loads(self) -> tuple[list[LaneGroup], list[LaneLoad]]:
         claims.promote(self._connection, self.now)
         return claims.busy_lanes(self._connection)
 
-    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NONE) -> list[Claim]:
+    async def claim(self, rooms: Mapping[str, int], owner: str, spares: Mapping[str, int] = NO_LANES) -> list[Claim]:
         claims.promote(self._connection, self.now)
-        return claims.take(self._connection, rooms, owner, self.now, spares)
+        return claims.claim_work(self._connection, rooms, owner, self.now, spares)
 
     async def overdue(self, limit: int) -> list[WorkItem]:
-        return [work_of(row) for row in fetched(self._connection, LATE, (self.now, limit))]
+        return [work_of(row) for row in fetch_packed(self._connection, OVERDUE, (self.now, limit))]
 
-    async def heartbeat(self, worker: Worker) -> None:
-        self._connection.execute(SEEN, (worker.id, worker.lease, self.now, worker.host, worker.pid))
+    async def heartbeat(self, worker: WorkerRecord) -> None:
+        self._connection.execute(HEARTBEAT, (worker.id, worker.lease, self.now, worker.host, worker.pid))
 
     async def remove_worker(self, worker: str) -> None:
-        self._connection.execute(GONE, (worker,))
+        self._connection.execute(REMOVE_WORKER, (worker,))
 
-    async def dead_workers(self) -> list[Worker]:
-        return [worker_of(row) for row in fetched(self._connection, DEAD, (self.now,))]
+    async def dead_workers(self) -> list[WorkerRecord]:
+        return [worker_of(row) for row in fetch_packed(self._connection, DEAD_WORKERS, (self.now,))]
 
     async def owned(self, worker: str) -> list[WorkItem]:
-        return [work_of(row) for row in fetched(self._connection, OWNED, (worker,))]
+        return [work_of(row) for row in fetch_packed(self._connection, OWNED, (worker,))]
 
     async def flush_early(self, changes: Changes) -> bool:
         """Say no: a program and its statements are on one thread."""
@@ -136,12 +138,12 @@ class SqliteTx:
 
     async def apply(self, changes: Changes) -> None:
         try:
-            Pen(self._connection, self._numbers, self.now).write(changes, self._known)
+            ChangeWriter(self._connection, self._sequences, self.now).write(changes, self._known)
         except sqlite3.Error as error:
-            self.spoiled = fault(error)
-            raise self.spoiled from error
+            self.failure = translate_error(error)
+            raise self.failure from error
         except Exception as error:
-            self.spoiled = error
+            self.failure = error
             raise
         self.topics |= topics_of(changes)
 

@@ -33,7 +33,7 @@ async def parked(house: House) -> WorkItem:
     async with asyncio.timeout(PATIENT):
         while True:
             (work,) = await house.engine.store.reader.queue_of(Key(NS, C1))
-            if work.parked and (await house.get(C1)).state == "Creating":
+            if work.is_parked and (await house.get(C1)).state == "Creating":
                 return work
             await asyncio.sleep(0.005)
 

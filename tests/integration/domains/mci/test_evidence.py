@@ -42,7 +42,7 @@ STORMS = {
 
 def under_way(world: World) -> int:
     """Return how many operations have not ended."""
-    (number,) = world.store._writing.writer_connection.connection.execute("SELECT count(*) FROM work").fetchone()
+    (number,) = world.store._writer.writer_connection.connection.execute("SELECT count(*) FROM work").fetchone()
     return int(number)
 
 

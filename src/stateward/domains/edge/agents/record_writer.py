@@ -76,7 +76,7 @@ def renew(uow: UnitOfWork, operation: Operation, within: float) -> None:
     if work is None:
         return
     deadline = uow.now + within
-    uow.update_work(replace(work, deadline=deadline, not_before=deadline if work.parked else work.not_before))
+    uow.update_work(replace(work, deadline=deadline, not_before=deadline if work.is_parked else work.not_before))
 
 
 def put_seen(uow: UnitOfWork, found: Object, seen: str) -> Object:
