@@ -1,18 +1,82 @@
-"""The errors of the house: each carries its facts as fields, and its text is built from them in one place."""
+"""The base of all errors, and the errors of input.
 
-from collections.abc import Iterable
+An error carries its facts as fields, and its text is built from them in one place. Most errors need no more than that,
+so they are declared like a record:
+
+    class NotReady(Denied, code="not_ready", retry=True):
+        cluster: str
+        state: str
+        text = "cluster {cluster} is {state}, and has to be Ready"
+
+    raise NotReady("k8s", state="Creating")
+
+The annotated fields, in their order, are the parameters of the constructor and the facts for a machine; a field with a
+value has it as its default. `text` is a format string of the fields, in which a list is shown with commas. An error
+whose text depends on more than its fields defines `__str__`, and one whose fields are computed defines `__init__`.
+"""
+
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from inspect import get_annotations
+from typing import Any, ClassVar, dataclass_transform, get_origin
+
+_MISSING = object()
 
 
+@dataclass_transform()
 class StatewardError(Exception):
     """The base of every error that Stateward raises on purpose."""
 
     retry = False
     """Whether the same request may succeed later without being changed."""
 
+    text: ClassVar[str] = ""
+    """The message of a declared error, as a format string of its fields."""
+
+    _fields: ClassVar[Mapping[str, object]] = {}
+
+    def __init_subclass__(cls, *, code: str | None = None, retry: bool | None = None) -> None:
+        super().__init_subclass__()
+        if code is not None:
+            cls.code = code  # type: ignore[attr-defined]
+        if retry is not None:
+            cls.retry = retry
+        own = [name for name, of in get_annotations(cls).items() if not _is_class_variable(of)]
+        if own and "__init__" not in vars(cls):
+            cls._fields = {**cls._fields, **{name: vars(cls).get(name, _MISSING) for name in own}}
+            cls.__init__ = _init_from_fields  # type: ignore[method-assign, assignment]
+
+    def __str__(self) -> str:
+        if not self.text:
+            return super().__str__()
+        return self.text.format(**{name: _shown(value) for name, value in vars(self).items()})
+
     def facts(self) -> dict[str, object]:
         """Return the error's public fields, for a machine to read."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+
+def _init_from_fields(self: StatewardError, *given: object, **named: object) -> None:
+    """Set the fields of a declared error, from arguments in their order or by name."""
+    fields, name = type(self)._fields, type(self).__name__
+    if len(given) > len(fields):
+        raise TypeError(f"{name} has {len(fields)} fields, but {len(given)} values were given")
+    ordered = dict(zip(fields, given, strict=False))
+    if wrong := (named.keys() - fields.keys()) | (named.keys() & ordered.keys()):
+        raise TypeError(f"{name} was given an unknown field, or a field twice: {', '.join(sorted(wrong))}")
+    values = {**fields, **ordered, **named}
+    if missing := [field for field, value in values.items() if value is _MISSING]:
+        raise TypeError(f"{name} needs {', '.join(missing)}")
+    Exception.__init__(self, *values.values())
+    vars(self).update(values)
+
+
+def _is_class_variable(annotation: Any) -> bool:  # noqa: ANN401 - annotations have no type in common
+    return get_origin(annotation) is ClassVar
+
+
+def _shown(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 class UnknownName(StatewardError):

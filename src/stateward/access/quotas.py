@@ -49,18 +49,14 @@ class Quota(Struct, frozen=True):
     operations: Most | None
 
 
-class QuotaExceeded(Denied):
-    """The namespace holds, or has under way, as much as it may."""
+class QuotaExceeded(Denied, code="quota"):
+    """The namespace has as many objects of a kind, or operations in progress, as its quota allows."""
 
-    code = "quota"
-
-    def __init__(self, ns: str, what: str, limit: int, *, retry: bool) -> None:
-        super().__init__(ns, what, limit)
-        self.ns, self.what, self.limit = ns, what, limit
-        self.retry = retry
-
-    def __str__(self) -> str:
-        return f"namespace {self.ns!r} may have no more than {self.limit} {self.what}"
+    ns: str
+    what: str
+    limit: int
+    retry: bool = False
+    text = "namespace {ns!r} may have no more than {limit} {what}"
 
 
 class QuotaGuard:

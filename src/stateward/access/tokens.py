@@ -90,20 +90,14 @@ class Grant(Struct, frozen=True):
         return ANY in self.namespaces or ns in self.namespaces
 
 
-class LastAdministrator(Denied):
-    """Without this token, nobody could administer the deployment any more."""
+class LastAdministrator(Denied, code="last_administrator"):
+    """Without this token, nobody could administer the deployment."""
 
-    code = "last_administrator"
-
-    def __init__(self, token: str) -> None:
-        super().__init__(token)
-        self.token = token
-
-    def __str__(self) -> str:
-        return (
-            f"token {self.token} is the last one that administers all namespaces and lasts so long; make another one "
-            f"first: `stateward token create NAME --role {Role.ADMIN} --ns '{ANY}'`"
-        )
+    token: str
+    text = (
+        "token {token} is the last one that administers all namespaces and lasts so long; make another one first: "
+        f"`stateward token create NAME --role {Role.ADMIN} --ns '{ANY}'`"
+    )
 
 
 def token_kind() -> Kind:

@@ -31,15 +31,12 @@ class ServerFile(Struct, frozen=True):
 class FolderInUse(StatewardError):
     """Another process works on the data folder."""
 
-    def __init__(self, path: str, pid: str) -> None:
-        super().__init__(path, pid)
-        self.path, self.pid = path, pid
-
-    def __str__(self) -> str:
-        return (
-            f"the data folder {self.path} is used by process {self.pid}, which has a worker; stop that process, start "
-            "this one with --no-worker, or let both share a PostgreSQL (--database)"
-        )
+    path: str
+    pid: str
+    text = (
+        "the data folder {path} is used by process {pid}, which has a worker; stop that process, start "
+        "this one with --no-worker, or let both share a PostgreSQL (--database)"
+    )
 
 
 class DataFolder:

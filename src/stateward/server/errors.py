@@ -1,26 +1,24 @@
-"""The server's own refusals: who is not known, who may not, who comes too often, and a server that is not ready."""
+"""The errors of the server itself: authentication, authorization, rate limits, readiness."""
 
 from stateward.access import Right
 from stateward.errors import StatewardError
 
 
 class NotAuthenticated(StatewardError):
-    """There is no token, or it opens nothing."""
+    """The request has no token, or one that is not valid."""
 
-    def __init__(self, *, given: bool) -> None:
-        super().__init__(given)
-        self.given = given
+    given: bool
 
     def __str__(self) -> str:
         return "the token is not valid, or no longer" if self.given else "a token is needed"
 
 
 class Forbidden(StatewardError):
-    """The token is known and does not open this."""
+    """The token is valid, but does not give the right."""
 
-    def __init__(self, right: Right, ns: str | None = None, *, why: str = "") -> None:
-        super().__init__(right, ns)
-        self.right, self.ns, self.why = right, ns, why
+    right: Right
+    ns: str | None = None
+    why: str = ""
 
     def __str__(self) -> str:
         if self.why:
@@ -30,7 +28,7 @@ class Forbidden(StatewardError):
 
 
 class PriorityForbidden(Forbidden):
-    """A token that does not administer the deployment asks for a priority before the work of other namespaces."""
+    """A caller who does not administer the deployment asks for a priority above the work of other namespaces."""
 
     def __init__(self, field: str, priority: int) -> None:
         super().__init__(Right.GOVERN)
@@ -43,27 +41,16 @@ class PriorityForbidden(Forbidden):
         )
 
 
-class TooMany(StatewardError):
-    """The token calls more often than it may, or too many wrong tokens were tried."""
+class TooMany(StatewardError, retry=True):
+    """The token is over its rate limit, or too many wrong tokens were tried."""
 
-    retry = True
-
-    def __init__(self, after: float, why: str = "too many requests with this token") -> None:
-        super().__init__(after)
-        self.after, self.why = after, why
-
-    def __str__(self) -> str:
-        return self.why
+    after: float
+    why: str = "too many requests with this token"
+    text = "{why}"
 
 
-class NotReady(StatewardError):
-    """Something that the server needs is missing."""
+class NotReady(StatewardError, retry=True):
+    """The server lacks a part that the request needs."""
 
-    retry = True
-
-    def __init__(self, missing: str) -> None:
-        super().__init__(missing)
-        self.missing = missing
-
-    def __str__(self) -> str:
-        return self.missing
+    missing: str
+    text = "{missing}"

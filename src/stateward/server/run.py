@@ -62,14 +62,12 @@ FIRST_WORD_LIMIT = 64 * 1024
 
 
 class CannotListen(StatewardError):
-    """The address is taken, or not ours."""
+    """The address is in use, or does not belong to this host."""
 
-    def __init__(self, host: str, port: int, why: str) -> None:
-        super().__init__(host, port)
-        self.host, self.port, self.why = host, port, why
-
-    def __str__(self) -> str:
-        return f"cannot listen on {self.host}:{self.port}: {self.why}"
+    host: str
+    port: int
+    why: str
+    text = "cannot listen on {host}:{port}: {why}"
 
 
 class Opened(Struct, frozen=True):

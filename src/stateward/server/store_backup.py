@@ -33,14 +33,11 @@ class Copied(Struct, frozen=True):
 
 
 class CannotCopy(StatewardError):
-    """A copy cannot be made or put back, and why."""
+    """A backup cannot be made or restored, and why."""
 
-    def __init__(self, file: str, why: str) -> None:
-        super().__init__(file, why)
-        self.file, self.why = file, why
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.why}"
+    file: str
+    why: str
+    text = "{file}: {why}"
 
 
 def embedded(store_url: str) -> Path:

@@ -26,14 +26,11 @@ STEP = re.compile(r"([^.\[\]]+)|(\[\.\.\.\])")
 
 
 class BadBody(StatewardError):
-    """A request's body that cannot be read; names the field if it is about one."""
+    """A request's body cannot be decoded; `field` is the place in it, if the reason concerns one."""
 
-    def __init__(self, field: str, why: str) -> None:
-        super().__init__(field, why)
-        self.field, self.why = field, why
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.why}"
+    field: str
+    why: str
+    text = "{field}: {why}"
 
 
 class StrictJson(AbstractDTO[Any]):
