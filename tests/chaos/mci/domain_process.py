@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from stateward.domains.mci.handlers import mci_handlers
-from stateward.domains.mci.handlers.post_commands import Ran, run_post_command
+from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_command
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec
 from stateward.domains.mci.plugin import MciPlugin
@@ -103,7 +103,7 @@ def make_mortal(plugin: MciPlugin, death: Death) -> None:
         driver: Driver = ON_HOST[name](plugin.drivers._at_home(place, name), meter, death.at)
         return Mortal(driver, death)
 
-    async def commanded(*asked: Any) -> Ran:
+    async def commanded(*asked: Any) -> PostCommandResults:
         death.at("post-command sent")
         ran = await run_post_command(*asked)
         death.at("post-command answered")
@@ -147,7 +147,7 @@ async def until_it_rests(plugin: MciPlugin, name: str, *, go_on: bool) -> None:
 
 async def live(folder: Path, options: argparse.Namespace) -> None:
     """Make an MCI, or go on with it."""
-    provider_client.ABSENT_AFTER = 0.2
+    provider_client.ABSENT_AFTER_S = 0.2
     plan = msgspec.json.decode((folder / "plan.json").read_bytes(), type=Plan)
     death = Death(options.die)
     plugin = MciPlugin(ProcessContext(folder), tick=0.02, every=3600.0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stateward.domains.mci.handlers.post_commands import NO_WAY_IN
+from stateward.domains.mci.handlers.post_commands import NO_SHELL_OUTPUT
 from stateward.domains.mci.model import (
     CommandRun,
     Connection,
@@ -61,8 +61,8 @@ async def look(lives: Lives, connection: str) -> tuple[House, dict[str, Observat
         assert await house.state() == "Running"
         vms = await house.service.vms(NS, "m1")
         assert [one.state for one in vms] == ["Running"] * SIZE
-        assert await house.plugin.upkeep.look_around() == []
-        listing = await (await house.plugin.clouds.of(connection)).listing_anew()
+        assert await house.plugin.reconciler.reconcile_all() == []
+        listing = await (await house.plugin.clients.of(connection)).listing_anew()
         assert {one.key for one in listing.machines} == {vm_of(one).uid for one in vms}
         assert len(listing.machines) == SIZE
         await check_history(house)
@@ -119,7 +119,7 @@ async def check_this_host(lives: Lives, kind: str) -> None:
     assert {one.details["boots"] for one in seen.values()} == {"1"}
     written = await results(lives)
     assert written.keys() == {"g1-1", "g1-2", "g1-3"}
-    run = CommandRun("done\n", 0) if kind == "process" else CommandRun(NO_WAY_IN)
+    run = CommandRun("done\n", 0) if kind == "process" else CommandRun(NO_SHELL_OUTPUT)
     assert set(written.values()) == {(run,)}
 
 

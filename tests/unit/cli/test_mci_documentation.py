@@ -8,7 +8,7 @@ from stateward.cli.mci.commands import Action
 from stateward.cli.mci.file import GROUP, HEAD, POLICIES
 from stateward.domains.mci.deployment_records import LIMITS, OTHERS
 from stateward.domains.mci.lifecycle import VM, VmState
-from stateward.domains.mci.service import ON_ALL
+from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.lifecycle import USER, Move, decide
 
 PAGE = (Path(__file__).parents[3] / "docs" / "mci.md").read_text("utf-8")
@@ -39,7 +39,7 @@ def test_the_matrix_is_that_of_the_table() -> None:
     for state in VmState:
         row = next(line for line in PAGE.splitlines() if re.match(rf"\| ([A-Za-z, ]+, )?{state}(,[^|]*)? \|", line))
         said = [cell.strip() == "yes" for cell in row.split("|")[2:-1]]
-        assert said == [isinstance(decide(VM, state, action, USER), Move) for action in ON_ALL], state
+        assert said == [isinstance(decide(VM, state, action, USER), Move) for action in GROUP_ACTIONS], state
 
 
 @pytest.mark.parametrize("word", [*POLICIES, *sorted(set(HEAD) | set(GROUP))])

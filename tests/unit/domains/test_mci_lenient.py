@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateward.domains.mci.api.lenient_json import Fields, flag, read
-from stateward.domains.mci.api.mci_bodies import Wish, group_wish, mci_wish, scale_wish
+from stateward.domains.mci.api.mci_bodies import Wish, parse_mci, parse_scale, parse_subgroup
 from stateward.domains.mci.api.resource_bodies import (
-    connection_wish,
-    group_part_wish,
-    image_wish,
-    key_wish,
-    network_wish,
-    rule_wish,
-    spec_wish,
-    subnet_wish,
+    parse_connection,
+    parse_image,
+    parse_key,
+    parse_network,
+    parse_rule,
+    parse_security_group,
+    parse_spec,
+    parse_subnet,
 )
-from stateward.domains.mci.api.route_params import id_form, id_of, name_of, one_of
-from stateward.domains.mci.guards.spec_validation import MOST_VMS
+from stateward.domains.mci.api.route_params import check_id, name_of, normalize_id, one_of
+from stateward.domains.mci.guards.spec_validation import MAX_VMS
 from stateward.domains.mci.model import Connection, MciSpec, PostCommand, Rule, Subnet
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.errors import BadInput
@@ -35,24 +35,27 @@ trees = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dict
 
 READERS: dict[str, tuple[Any, set[str]]] = {
     "mci": (
-        lambda body: mci_wish(body, "u", dynamic=True),
+        lambda body: parse_mci(body, "u", dynamic=True),
         {"name", "subGroups", "vm", "label", "policyOnPartialFailure", "postCommand", "installMonAgent"},
     ),
-    "group": (lambda body: group_wish(body, dynamic=False), {*STATIC, "rootDiskSize", "rootDiskType", "label", "zone"}),
-    "scale": (scale_wish, {"numVMsToAdd", "numVMsToRemove", "size"}),
-    "network": (lambda body: network_wish(body, AWS, "u"), {"name", "cidrBlock", "subnetInfoList"}),
-    "subnet": (subnet_wish, {"name", "ipv4_CIDR", "zone"}),
-    "security group": (lambda body: group_part_wish(body, AWS, "u"), {"name", "vNetId", "firewallRules"}),
-    "rule": (rule_wish, {"Ports", "Protocol", "Direction", "CIDR", "FromPort", "ToPort", "IPProtocol"}),
-    "key": (lambda body: key_wish(body, AWS, "u"), {"name", "publicKey"}),
-    "spec": (lambda body: spec_wish(body, AWS), {"name", "cspSpecName", "vCPU", "memoryGiB", "costPerHour"}),
-    "image": (lambda body: image_wish(body, AWS), {"name", "cspImageName", "osType"}),
-    "connection": (connection_wish, {"name", "provider", "region", "driver", "credential", "options"}),
+    "group": (
+        lambda body: parse_subgroup(body, dynamic=False),
+        {*STATIC, "rootDiskSize", "rootDiskType", "label", "zone"},
+    ),
+    "scale": (parse_scale, {"numVMsToAdd", "numVMsToRemove", "size"}),
+    "network": (lambda body: parse_network(body, AWS, "u"), {"name", "cidrBlock", "subnetInfoList"}),
+    "subnet": (parse_subnet, {"name", "ipv4_CIDR", "zone"}),
+    "security group": (lambda body: parse_security_group(body, AWS, "u"), {"name", "vNetId", "firewallRules"}),
+    "rule": (parse_rule, {"Ports", "Protocol", "Direction", "CIDR", "FromPort", "ToPort", "IPProtocol"}),
+    "key": (lambda body: parse_key(body, AWS, "u"), {"name", "publicKey"}),
+    "spec": (lambda body: parse_spec(body, AWS), {"name", "cspSpecName", "vCPU", "memoryGiB", "costPerHour"}),
+    "image": (lambda body: parse_image(body, AWS), {"name", "cspImageName", "osType"}),
+    "connection": (parse_connection, {"name", "provider", "region", "driver", "credential", "options"}),
 }
 
 
 def wanted(body: dict[str, Any], *, dynamic: bool = True) -> MciSpec:
-    return mci_wish(Fields(body), "u", dynamic=dynamic)
+    return parse_mci(Fields(body), "u", dynamic=dynamic)
 
 
 # --- keys and values -------------------------------------------------------------------------------------------------
@@ -118,12 +121,12 @@ def test_names_are_a_letter_then_letters_digits_and_signs(name: str) -> None:
 
 
 def test_ids_of_subgroups_are_lower_cased_and_words_are_joined() -> None:
-    assert id_of("name", " My Sub_Group ") == "my-sub-group"
+    assert check_id("name", " My Sub_Group ") == "my-sub-group"
 
 
 @given(st.text())
 def test_the_form_of_an_id_is_reached_in_one_step(text: str) -> None:
-    assert id_form(id_form(text)) == id_form(text) or not text.isascii()
+    assert normalize_id(normalize_id(text)) == normalize_id(text) or not text.isascii()
 
 
 def test_a_word_of_a_few_is_found_in_any_case() -> None:
@@ -146,11 +149,11 @@ def test_the_spec_and_the_image_are_known_by_older_names_too() -> None:
 
 @pytest.mark.parametrize(("given_size", "size"), [("", 1), (0, 1), ("0", 1), (None, 1), (30, 30)])
 def test_a_disk_and_a_group_without_a_size_have_the_default(given_size: object, size: int) -> None:
-    assert group_wish(Fields({**GROUP, "subGroupSize": given_size}), dynamic=True).size == size
+    assert parse_subgroup(Fields({**GROUP, "subGroupSize": given_size}), dynamic=True).size == size
 
 
 def test_a_disk_has_the_size_that_is_asked_for() -> None:
-    assert group_wish(Fields({**GROUP, "rootDiskSize": "42"}), dynamic=True).disk_gib == 42
+    assert parse_subgroup(Fields({**GROUP, "rootDiskSize": "42"}), dynamic=True).disk_gib == 42
 
 
 def test_a_static_subgroup_names_what_it_stands_on_and_null_is_the_first_subnet() -> None:
@@ -175,7 +178,7 @@ def test_a_dynamic_subgroup_stands_on_what_all_share_whatever_it_names() -> None
     [
         ([], "subGroups"),
         ([GROUP, GROUP], "subGroups"),
-        ([{**GROUP, "subGroupSize": MOST_VMS}, {**GROUP, "name": "g2"}], "subGroups"),
+        ([{**GROUP, "subGroupSize": MAX_VMS}, {**GROUP, "name": "g2"}], "subGroups"),
         ([{**GROUP, "subGroupSize": -1}], "subGroups[0].subGroupSize"),
         ([{**GROUP, "name": "1x"}], "subGroups[0].name"),
         ([7], "subGroups[0]"),
@@ -209,13 +212,13 @@ def test_a_post_command_is_a_text_or_a_list() -> None:
     ],
 )
 def test_a_subgroup_is_scaled_by_a_number_or_to_a_size(body: dict[str, Any], wish: Wish) -> None:
-    assert scale_wish(Fields(body)) == wish
+    assert parse_scale(Fields(body)) == wish
 
 
 @pytest.mark.parametrize("body", [{}, {"numVMsToAdd": 0}, {"size": 1, "numVMsToAdd": 1}, {"numVMsToAdd": -1}])
 def test_a_scaling_that_says_nothing_or_two_things_is_bad_input(body: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        scale_wish(Fields(body))
+        parse_scale(Fields(body))
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
@@ -233,7 +236,7 @@ def test_a_scaling_that_says_nothing_or_two_things_is_bad_input(body: dict[str, 
     ],
 )
 def test_rules_are_read_in_newer_and_in_older_words(body: dict[str, Any], rule: Rule) -> None:
-    assert rule_wish(Fields(body)) == rule
+    assert parse_rule(Fields(body)) == rule
 
 
 @pytest.mark.parametrize(
@@ -242,12 +245,12 @@ def test_rules_are_read_in_newer_and_in_older_words(body: dict[str, Any], rule: 
 )
 def test_rules_that_cannot_be_are_bad_input(body: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        rule_wish(Fields(body))
+        parse_rule(Fields(body))
 
 
 def test_a_network_has_subnets_within_it_that_do_not_overlap() -> None:
     subnets = [{"name": "a", "ipv4_CIDR": "10.0.1.0/24"}, {"Name": "b", "IPv4_CIDR": "10.0.2.0/24", "zone": "z"}]
-    found = network_wish(Fields({"name": "v", "subnetInfoList": subnets}), AWS, "u")
+    found = parse_network(Fields({"name": "v", "subnetInfoList": subnets}), AWS, "u")
     assert (found.cidr, found.subnets[1]) == ("10.0.0.0/16", Subnet("b", "10.0.2.0/24", "z"))
 
 
@@ -255,12 +258,12 @@ def test_a_network_has_subnets_within_it_that_do_not_overlap() -> None:
 def test_a_subnet_outside_or_on_top_of_another_is_bad_input(cidr: str) -> None:
     subnets = [{"name": "a", "ipv4_CIDR": "10.0.1.0/24"}, {"name": "b", "ipv4_CIDR": cidr}]
     with pytest.raises(BadInput) as error:
-        network_wish(Fields({"name": "v", "subnetInfoList": subnets}), AWS, "u")
+        parse_network(Fields({"name": "v", "subnetInfoList": subnets}), AWS, "u")
     assert error.value.field == "subnetInfoList[1].ipv4_CIDR"
 
 
 def test_a_private_key_that_somebody_sends_is_not_kept() -> None:
-    found = key_wish(Fields({"name": "k", "publicKey": new_pair().public, "privateKey": "SECRET"}), AWS, "u")
+    found = parse_key(Fields({"name": "k", "publicKey": new_pair().public, "privateKey": "SECRET"}), AWS, "u")
     assert "SECRET" not in msgspec.json.encode(found).decode()
 
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stateward.domains.mci.guards.spec_validation import MOST_VMS, check_wish
-from stateward.domains.mci.guards.subgroups import SIGNS, scaled
+from stateward.domains.mci.guards.spec_validation import MAX_VMS, check_mci_spec
+from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, scaled
 from stateward.domains.mci.lifecycle import MCI
 from stateward.domains.mci.model import MciSpec, SubGroup, text
 from stateward.engine import Request
@@ -30,16 +30,16 @@ def after(request: Request) -> MciSpec:
     return msgspec.json.decode(request.spec, type=MciSpec)
 
 
-@given(st.sampled_from(sorted(SIGNS)), st.sampled_from([WEB, DB]), st.integers(1, 10_000))
+@given(st.sampled_from(sorted(SCALE_DIRECTIONS)), st.sampled_from([WEB, DB]), st.integers(1, 10_000))
 def test_the_record_follows_from_the_arguments(action: str, group: SubGroup, count: int) -> None:
     want = after(scaled(asked(action, {"group": group.name, "count": count}), record()))
     sizes = {one.name: one.size for one in SHOP.groups}
-    sizes[group.name] = max(0, group.size + SIGNS[action] * count)
+    sizes[group.name] = max(0, group.size + SCALE_DIRECTIONS[action] * count)
     assert {one.name: one.size for one in want.groups} == sizes
     assert replace(want, groups=()) == replace(SHOP, groups=())
 
 
-@pytest.mark.parametrize("action", SIGNS)
+@pytest.mark.parametrize("action", SCALE_DIRECTIONS)
 @pytest.mark.parametrize(
     ("args", "field"),
     [
@@ -49,7 +49,7 @@ def test_the_record_follows_from_the_arguments(action: str, group: SubGroup, cou
         ({"group": "web", "count": "two"}, "args"),
         ({"group": "web", "count": 0}, "args.count"),
         ({"group": "web", "count": -1}, "args.count"),
-        ({"group": "web", "count": MOST_VMS + 1}, "args.count"),
+        ({"group": "web", "count": MAX_VMS + 1}, "args.count"),
         ({"group": "cache", "count": 1}, "args.group"),
     ],
 )
@@ -103,12 +103,12 @@ def test_a_new_subgroup_whose_vms_could_not_be_found_again_is_refused(name: str)
         (replace(SHOP, groups=(WEB, WEB)), "spec.groups"),
         (replace(SHOP, groups=(WEB, replace(DB, size=0))), "spec.groups[1].size"),
         (replace(SHOP, groups=(WEB, replace(DB, size=-2))), "spec.groups[1].size"),
-        (replace(SHOP, groups=(WEB, replace(DB, size=MOST_VMS))), "spec.groups"),
+        (replace(SHOP, groups=(WEB, replace(DB, size=MAX_VMS))), "spec.groups"),
         (replace(SHOP, groups=(WEB, replace(DB, name="d/b"))), "spec.groups[1].name"),
     ],
 )
 def test_an_mci_that_could_not_be_made_or_handled_is_refused_with_the_field(wrong: MciSpec, field: str) -> None:
-    check_wish(SHOP)
+    check_mci_spec(SHOP)
     with pytest.raises(BadInput) as refused:
-        check_wish(wrong)
+        check_mci_spec(wrong)
     assert refused.value.field == field

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateward.domains.mci.control.status_rollup import ORDER, StatusCount, adds_up_to, count, roll_up, status_text
+from stateward.domains.mci.control.status_rollup import ORDER, StatusCount, count, roll_up, rollup_state, status_text
 from stateward.domains.mci.lifecycle import MciState, VmState
 from stateward.errors import UnknownName
 
@@ -111,7 +111,7 @@ def test_status_agrees_with_ranking_the_states(states: list[VmState]) -> None:
 @given(VMS)
 def test_mci_is_what_its_vms_are_when_they_agree(states: list[VmState]) -> None:
     expected = "Empty" if not states else states[0].word if len(set(states)) == 1 else "Partial"
-    assert adds_up_to(count(states)) == expected
+    assert rollup_state(count(states)) == expected
 
 
 def test_counts_of_nothing_are_all_zero() -> None:

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.guards.connection_grants import with_granted, without_revoked
 from stateward.domains.mci.lifecycle import CONNECTION
-from stateward.domains.mci.model import HOME, Connection, part_id, plain
+from stateward.domains.mci.model import HOME, Connection, plain, record_id
 from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue
-from stateward.domains.mci.provider.provider_pool import Clouds
-from stateward.domains.mci.resource_usage import guard_connection
+from stateward.domains.mci.provider.provider_pool import ProviderClients
+from stateward.domains.mci.resource_usage import check_connection_unused
 from stateward.engine import AlreadyExists, Engine
 from stateward.engine.errors import VersionMismatch
 from stateward.lifecycle import CONTROLLER
@@ -63,19 +63,19 @@ class Caller(Struct, frozen=True):
     who: str = ""
 
 
-class ConnectionRecords:
+class DeploymentRecords:
     """Reads and writes the records of connections."""
 
-    def __init__(self, engine: Engine, catalogue: Catalogue, clouds: Clouds) -> None:
-        self.engine, self.catalogue, self.clouds = engine, catalogue, clouds
+    def __init__(self, engine: Engine, catalogue: Catalogue, clients: ProviderClients) -> None:
+        self.engine, self.catalogue, self.clients = engine, catalogue, clients
 
     async def add_connection(self, connection: Connection, by: Caller) -> Connection:
         """Add a connection, or change one; its driver must be one there is.
 
         One that is changed without naming namespaces keeps those it has, unless it gets another driver.
         """
-        await guard_connection(self.catalogue, self.engine.store.reader, connection.name, connection)
-        await self.clouds.at(connection)  # a driver or an option that is not known is refused here
+        await check_connection_unused(self.catalogue, self.engine.store.reader, connection.name, connection)
+        await self.clients.at(connection)  # a driver or an option that is not known is refused here
 
         def changed(was: Connection | None) -> Connection:
             if connection.namespaces is None and was is not None and was.driver == connection.driver:
@@ -107,16 +107,16 @@ class ConnectionRecords:
     async def remove_connection(self, name: str, by: Caller) -> None:
         """Remove a connection at which nothing stands; a built-in one stays as a record that is not enabled."""
         known = await self.catalogue.connection(name)
-        await guard_connection(self.catalogue, self.engine.store.reader, name, None)
+        await check_connection_unused(self.catalogue, self.engine.store.reader, name, None)
         if name in BUILT_IN:
             await self._change_connection(name, lambda _: replace(known, enabled=False, namespaces=None), by)
         else:
-            await self.engine.act(HOME, part_id("connection", name), "remove", actor=CONTROLLER, who=by.who)
-        await self.clouds.let_go(name)
+            await self.engine.act(HOME, record_id("connection", name), "remove", actor=CONTROLLER, who=by.who)
+        await self.clients.let_go(name)
 
     async def _change_connection(self, name: str, change: Change, by: Caller) -> Connection:
         """Write the record that follows from the one before, whoever else changes it meanwhile."""
-        key = Key(HOME, part_id("connection", name))
+        key = Key(HOME, record_id("connection", name))
         for last in (*[False] * (TRIES - 1), True):
             found = await self.engine.store.reader.object(key)
             was = self.catalogue.read_connection(name, found)
@@ -138,7 +138,7 @@ class ConnectionRecords:
                     raise
                 continue
             break
-        self.clouds.read_anew(name)
+        self.clients.read_anew(name)
         made = self.catalogue.read_connection(name, done.object)
         assert made is not None
         return made

@@ -3,7 +3,7 @@
 from stateward.engine import Denied, NotFound
 
 
-class Meanwhile(Denied):
+class VmsAdded(Denied):
     """VMs have come since the MCI was looked at."""
 
     code = "meanwhile"
@@ -17,7 +17,7 @@ class Meanwhile(Denied):
         return f"MCI {self.mci!r} has got VMs meanwhile"
 
 
-class StillAlive(Denied):
+class VmsAlive(Denied):
     """VMs of the MCI live, or may live, at their providers."""
 
     code = "still_alive"

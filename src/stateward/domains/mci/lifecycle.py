@@ -144,7 +144,7 @@ VM  = declare("mci.vm",  VmState,  VM_ROWS,  USER | CONTROLLER | PROVIDER, unkno
 MCI = declare("mci.mci", MciState, MCI_ROWS, USER | CONTROLLER | CLOCK,                               about="a group of VMs over many clouds, controlled as one")
 
 
-class PartState(State):
+class ResourceState(State):
     """The states of what VMs stand on: networks, security groups, keys."""
 
     CONFIGURING = "Configuring", TRANSITIONAL, "being made at the provider"
@@ -153,7 +153,7 @@ class PartState(State):
     ERROR       = "Error",       STABLE,       "could not be made, is no longer there, or nobody knows"
 
 
-P = PartState
+P = ResourceState
 ANYONE = USER | CONTROLLER
 
 PART_ROWS = (
@@ -172,9 +172,9 @@ NETWORK_ROWS = (
 )
 PARTIES = USER | CONTROLLER | PROVIDER
 
-VNET           = declare("mci.vnet",          PartState, NETWORK_ROWS, PARTIES, unknown=P.ERROR, about="a virtual network with its subnets")
-SECURITY_GROUP = declare("mci.securitygroup", PartState, PART_ROWS,    PARTIES, unknown=P.ERROR, about="a group of firewall rules")
-SSH_KEY        = declare("mci.sshkey",        PartState, PART_ROWS,    PARTIES, unknown=P.ERROR, about="a key pair to reach VMs with")
+VNET           = declare("mci.vnet",          ResourceState, NETWORK_ROWS, PARTIES, unknown=P.ERROR, about="a virtual network with its subnets")
+SECURITY_GROUP = declare("mci.securitygroup", ResourceState, PART_ROWS,    PARTIES, unknown=P.ERROR, about="a group of firewall rules")
+SSH_KEY        = declare("mci.sshkey",        ResourceState, PART_ROWS,    PARTIES, unknown=P.ERROR, about="a key pair to reach VMs with")
 
 
 class RecordState(State):

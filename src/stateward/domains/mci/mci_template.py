@@ -11,13 +11,13 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.lenient_json import Fields
-from stateward.domains.mci.api.mci_bodies import mci_wish
-from stateward.domains.mci.guards.spec_validation import check_wish
+from stateward.domains.mci.api.mci_bodies import parse_mci
+from stateward.domains.mci.guards.spec_validation import check_mci_spec
 from stateward.domains.mci.guards.subgroups import WITH_MCI
 from stateward.domains.mci.lifecycle import MCI, TERMINATE_FIRST, VM, MciState
 from stateward.domains.mci.model import MciSpec
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
-from stateward.domains.mci.vm_placement import find_plan
+from stateward.domains.mci.vm_placement import place_subgroup
 from stateward.engine import Request
 from stateward.errors import BadInput, StatewardError
 from stateward.lifecycle import FORCE, USER
@@ -65,7 +65,7 @@ class MciTemplate:
     def read(self, name: str, uid: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the spec of an MCI: of a fleet, or of a spec with a `uid` as this domain itself keeps it."""
         wanted = replace(_converted(given), name=name, uid=uid) if "uid" in given else _wanted(name, uid, given)
-        check_wish(wanted)
+        check_mci_spec(wanted)
         plain: dict[str, Any] = msgspec.to_builtins(wanted)
         return plain
 
@@ -73,7 +73,7 @@ class MciTemplate:
         """Refuse subgroups whose spec, image or connection is not there, or not for this namespace."""
         for number, group in enumerate(_converted(spec).groups):
             try:
-                await find_plan(self._catalogue, ns, group)
+                await place_subgroup(self._catalogue, ns, group)
             except StatewardError as error:
                 raise BadInput(f"groups[{number}]", group.name, f"a subgroup that can be made: {error}") from error
 
@@ -104,7 +104,7 @@ def _wanted(name: str, uid: str, given: Mapping[str, Any]) -> MciSpec:
     written: dict[str, str] = {}
     fleet = _fleet(given, written)
     try:
-        return mci_wish(Fields({**fleet, "name": name}), uid, dynamic=True, least=1)
+        return parse_mci(Fields({**fleet, "name": name}), uid, dynamic=True, least=1)
     except BadInput as error:
         raise BadInput(_as_written(error.field, written), error.value, error.allowed) from error
 

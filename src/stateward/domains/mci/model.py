@@ -101,7 +101,7 @@ class NetworkSpec(Struct, frozen=True, omit_defaults=True):
     description: str = ""
 
 
-class GroupSpec(Struct, frozen=True, omit_defaults=True):
+class SecurityGroupSpec(Struct, frozen=True, omit_defaults=True):
     """A security group that is wanted."""
 
     name: str
@@ -136,7 +136,7 @@ class Where(Struct, frozen=True):
     region: str
 
 
-class PartSeen(Struct, frozen=True, omit_defaults=True):
+class ResourceSeen(Struct, frozen=True, omit_defaults=True):
     """A part as the provider knows it."""
 
     native_id: str = ""
@@ -245,7 +245,7 @@ class VmSpec(Struct, frozen=True, omit_defaults=True):
     description: str = ""
 
 
-class Errand(Struct, frozen=True):
+class VmTarget(Struct, frozen=True):
     """What is read of a VM when something is done to it: an action may be for 10,000."""
 
     uid: str
@@ -268,7 +268,7 @@ def vm_id(mci: str, name: str) -> str:
     return f"{mci}.{name}"
 
 
-def part_id(kind: str, name: str) -> str:
+def record_id(kind: str, name: str) -> str:
     """Return the id of a preparation resource's object: they share a namespace with MCIs, whose names have no colon."""
     return f"{kind}:{name}"
 
@@ -278,7 +278,7 @@ def subnet_key(uid: str, name: str) -> str:
     return f"{uid}-{name}"
 
 
-def where_of(found: Object) -> Where:
+def resource_identity(found: Object) -> Where:
     """Return what all parts have in common, of one of them."""
     return msgspec.json.decode(found.spec, type=Where)
 
@@ -288,19 +288,19 @@ def network_of(found: Object) -> NetworkSpec:
     return msgspec.json.decode(found.spec, type=NetworkSpec)
 
 
-def part_seen(found: Object) -> PartSeen:
+def resource_seen(found: Object) -> ResourceSeen:
     """Return what was seen of a part."""
-    return msgspec.json.decode(found.seen, type=PartSeen)
+    return msgspec.json.decode(found.seen, type=ResourceSeen)
 
 
 def native_ids(subnet: str, network: Object | None, groups: Iterable[Object], key: Object | None) -> dict[str, str]:
     """Return the provider's ids of the parts that a VM uses, by the kind of the part."""
-    net = PartSeen() if network is None else part_seen(network)
+    net = ResourceSeen() if network is None else resource_seen(network)
     found = {
         ResourceKind.NETWORK: net.native_id,
         ResourceKind.SUBNET: net.subnets.get(subnet) or next(iter(net.subnets.values()), ""),
-        ResourceKind.SECURITY_GROUP: ",".join(part_seen(one).native_id for one in groups),
-        ResourceKind.SSH_KEY: "" if key is None else part_seen(key).native_id,
+        ResourceKind.SECURITY_GROUP: ",".join(resource_seen(one).native_id for one in groups),
+        ResourceKind.SSH_KEY: "" if key is None else resource_seen(key).native_id,
     }
     return {str(kind): native for kind, native in found.items() if native}
 
@@ -310,9 +310,9 @@ def vm_of(found: Object) -> VmSpec:
     return msgspec.json.decode(found.spec, type=VmSpec)
 
 
-def errand_of(found: Object) -> Errand:
+def vm_target(found: Object) -> VmTarget:
     """Return which machine a VM is, and at which connection."""
-    return msgspec.json.decode(found.spec, type=Errand)
+    return msgspec.json.decode(found.spec, type=VmTarget)
 
 
 def vm_seen(found: Object) -> VmSeen:

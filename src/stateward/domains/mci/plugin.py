@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from stateward.aio.supervise import background
 from stateward.domains.mci.api import routes
-from stateward.domains.mci.api.request_log_store import keep_forgetting
-from stateward.domains.mci.control.reconciler import EVERY, Upkeep
+from stateward.domains.mci.api.request_log_store import prune_requests_loop
+from stateward.domains.mci.control.reconciler import EVERY, Reconciler
 from stateward.domains.mci.demo import MciDemo
 from stateward.domains.mci.deployment_records import lanes_of
 from stateward.domains.mci.guards.connection_grants import GrantGuard
-from stateward.domains.mci.guards.new_object_guard import BirthGuard
+from stateward.domains.mci.guards.new_object_guard import NewObjectGuard
 from stateward.domains.mci.guards.object_guards import guard_mci, guard_vm
-from stateward.domains.mci.guards.spec_validation import FORMS, guard_form
+from stateward.domains.mci.guards.spec_validation import SPEC_FORMS, guard_spec
 from stateward.domains.mci.handlers.mci_handlers import Mcis
 from stateward.domains.mci.handlers.resource_handlers import Parts
 from stateward.domains.mci.handlers.vm_handlers import Vms
@@ -21,8 +21,8 @@ from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESP
 from stateward.domains.mci.mci_template import MciTemplate
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.provider_client import TICK
-from stateward.domains.mci.provider.provider_pool import Clouds
-from stateward.domains.mci.service import ON_ALL, Service
+from stateward.domains.mci.provider.provider_pool import ProviderClients
+from stateward.domains.mci.service import GROUP_ACTIONS, Service
 from stateward.domains.plugin import CompositeParts, DomainPlugin, ProcessContext
 from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import SimulatedCloud
@@ -43,8 +43,8 @@ class MciPlugin(DomainPlugin):
     """The mci domain in a process."""
 
     service: Service
-    upkeep: Upkeep
-    parts_of: ClassVar[CompositeParts] = {(MCI.kind, action): VM.kind for action in ON_ALL}
+    reconciler: Reconciler
+    parts_of: ClassVar[CompositeParts] = {(MCI.kind, action): VM.kind for action in GROUP_ACTIONS}
 
     def __init__(
         self, context: ProcessContext, *, cloud: SimulatedCloud | None = None, tick: float = TICK, every: float = EVERY
@@ -54,12 +54,12 @@ class MciPlugin(DomainPlugin):
         self.drivers = Drivers(context.data_dir / "machines", lambda: self.cloud, context.confinement)
         self.catalogue = Catalogue(self.drivers.is_on_host, local=context.offers_local)
         context.templates["mci"] = MciTemplate(self.catalogue)
-        grants, births = GrantGuard(self.catalogue), BirthGuard(self.catalogue)
-        self.clouds = Clouds(self.drivers, self.catalogue, context.on_provider_call, tick=tick)
-        self._vms = Vms(self.clouds.of, self.clouds.granted)
-        self._mcis = Mcis(self.clouds.granted, self.clouds.driver, self.catalogue)
-        parts = Parts(self.clouds.of, self.clouds.granted, self.catalogue)
-        records = [_record(one, grants.after(guard_form)) for one in RECORDS]
+        grants, births = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue)
+        self.clients = ProviderClients(self.drivers, self.catalogue, context.on_provider_call, tick=tick)
+        self._vms = Vms(self.clients.of, self.clients.granted)
+        self._mcis = Mcis(self.clients.granted, self.clients.driver, self.catalogue)
+        parts = Parts(self.clients.of, self.clients.granted, self.catalogue)
+        records = [_record(one, grants.after(guard_spec)) for one in RECORDS]
         super().__init__(
             [
                 self._mcis.kind(births.after(grants.after(guard_mci))),
@@ -85,9 +85,9 @@ class MciPlugin(DomainPlugin):
     def bind_engine(self, engine: Engine) -> None:
         """Create the parts of the domain that need the engine."""
         self._vms.engine, self.catalogue.reader = engine, engine.store.reader
-        self.service = Service(engine, self.catalogue, self.clouds)
-        self.upkeep = Upkeep(
-            engine, self.catalogue, self.clouds, self._context.random, self._context.on_calls_saved, every=self._every
+        self.service = Service(engine, self.catalogue, self.clients)
+        self.reconciler = Reconciler(
+            engine, self.catalogue, self.clients, self._context.random, self._context.on_calls_saved, every=self._every
         )
 
     @asynccontextmanager
@@ -95,13 +95,17 @@ class MciPlugin(DomainPlugin):
         """Set up namespaces and lane limits; where there is a worker, reconcile with the providers."""
         await self.service.ensure_namespaces(FIRST_NAMESPACES)
         await self._set_limits(engine)
-        loops = [self.upkeep.settling.follow(), self.upkeep.keep_looking(), keep_forgetting(engine)] if works else []
+        loops = (
+            [self.reconciler.status_updater.follow(), self.reconciler.run(), prune_requests_loop(engine)]
+            if works
+            else []
+        )
         try:
             async with background(*loops):
                 yield
         finally:
-            await self.upkeep.settling.close()
-            await self.clouds.close()
+            await self.reconciler.status_updater.close()
+            await self.clients.close()
             if self._cloud is not None:
                 self._cloud.close()
 
@@ -126,5 +130,5 @@ def create_plugin(context: ProcessContext) -> DomainPlugin:
 
 def _record(lifecycle: Lifecycle, of_namespaces: Guard) -> Kind:
     general, privacy = lifecycle in OF_NAMESPACES, INTERNAL.get(lifecycle.kind, PUBLIC)
-    guard = of_namespaces if general else guard_form if lifecycle.kind in FORMS else None
+    guard = of_namespaces if general else guard_spec if lifecycle.kind in SPEC_FORMS else None
     return Kind(lifecycle, guard=guard, privacy=privacy, general=general)

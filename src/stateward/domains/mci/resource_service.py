@@ -6,7 +6,7 @@ from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, plain, vm_of
 from stateward.domains.mci.provider.catalogue import objects
-from stateward.domains.mci.service import Caller, Service, as_it_is
+from stateward.domains.mci.service import Caller, Service, retry_on_change
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.store.filters import Selector
 from stateward.store.records import Object
@@ -22,7 +22,7 @@ async def add_subnet(service: Service, ns: str, network: str, subnet: Subnet, by
             raise AlreadyExists(ns, f"{network}/{subnet.name}", found.state)
         return await _reshape(service, found, replace(want, subnets=(*want.subnets, subnet)), by)
 
-    return await as_it_is(added)
+    return await retry_on_change(added)
 
 
 async def remove_subnet(
@@ -41,7 +41,7 @@ async def remove_subnet(
             raise InUse(f"subnet {subnet!r} of vNet {network!r}", users)
         return await _reshape(service, found, replace(want, subnets=left), by)
 
-    return await as_it_is(removed)
+    return await retry_on_change(removed)
 
 
 async def _reshape(service: Service, found: Object, want: NetworkSpec, by: Caller) -> Accepted:

@@ -6,27 +6,27 @@ import msgspec
 
 from stateward.domains.mci.errors import InUse
 from stateward.domains.mci.lifecycle import SECURITY_GROUP, VM, VmState
-from stateward.domains.mci.model import KINDS, Connection, GroupSpec, vm_of, where_of
+from stateward.domains.mci.model import KINDS, Connection, SecurityGroupSpec, resource_identity, vm_of
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.store.filters import Selector
 from stateward.store.port import Reader
 
 
-async def guard_connection(catalogue: Catalogue, reader: Reader, name: str, becomes: Connection | None) -> None:
+async def check_connection_unused(catalogue: Catalogue, reader: Reader, name: str, becomes: Connection | None) -> None:
     """Refuse to take a connection away from what stands at it."""
     was = next((one for one in await catalogue.all_connections() if one.name == name), None)
-    if was is not None and leads_elsewhere(was, becomes):
-        users = await standing_at(reader, name)
+    if was is not None and changes_target(was, becomes):
+        users = await objects_at_connection(reader, name)
         if users:
             raise InUse(f"connection {name!r}", users)
 
 
-def leads_elsewhere(was: Connection, becomes: Connection | None) -> bool:
+def changes_target(was: Connection, becomes: Connection | None) -> bool:
     """Tell whether what stands at a connection would not be found any more after a change of it."""
     return becomes is None or (was.lane, was.driver) != (becomes.lane, becomes.driver)
 
 
-async def standing_at(reader: Reader, connection: str) -> list[str]:
+async def objects_at_connection(reader: Reader, connection: str) -> list[str]:
     """Return what stands at a connection, in all namespaces: VMs that are not terminated, networks, groups, keys."""
     found: list[str] = []
     for ns in await reader.namespaces():
@@ -34,7 +34,7 @@ async def standing_at(reader: Reader, connection: str) -> list[str]:
         found += [f"{ns}/{one.id}" async for one in vms if one.state != VmState.TERMINATED]
         for lifecycle in KINDS.values():
             parts = objects(reader, Selector(ns, lifecycle.kind))
-            found += [f"{ns}/{one.id}" async for one in parts if where_of(one).connection == connection]
+            found += [f"{ns}/{one.id}" async for one in parts if resource_identity(one).connection == connection]
     return found
 
 
@@ -54,6 +54,6 @@ async def usage_of(reader: Reader, ns: str) -> Usage:
         for resource in (*used, *(("securityGroup", name) for name in vm.groups)):
             usage[resource].append(where)
     async for found in objects(reader, Selector(ns, SECURITY_GROUP.kind)):
-        group = msgspec.json.decode(found.spec, type=GroupSpec)
+        group = msgspec.json.decode(found.spec, type=SecurityGroupSpec)
         usage["vNet", group.network].append(f"/ns/{ns}/resources/securityGroup/{group.name}")
     return usage

@@ -7,10 +7,10 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.control.orphan_machines import Remain, gone_fact, remains_of
+from stateward.domains.mci.control.orphan_machines import PossibleOrphan, known_gone_fact, possible_orphans
 from stateward.domains.mci.control.status_updater import settle
-from stateward.domains.mci.deployment_records import Caller, ConnectionRecords
-from stateward.domains.mci.errors import InUse, Meanwhile, NoNamespace, StillAlive
+from stateward.domains.mci.deployment_records import Caller, DeploymentRecords
+from stateward.domains.mci.errors import InUse, NoNamespace, VmsAdded, VmsAlive
 from stateward.domains.mci.guards.object_guards import SETTLED
 from stateward.domains.mci.guards.subgroups import WITH_MCI
 from stateward.domains.mci.lifecycle import (
@@ -28,24 +28,24 @@ from stateward.domains.mci.lifecycle import (
 from stateward.domains.mci.model import (
     HOME,
     KINDS,
-    GroupSpec,
     Image,
     KeySpec,
     MciSpec,
     NetworkSpec,
     Scale,
+    SecurityGroupSpec,
     Spec,
     SubGroup,
     mci_of,
-    part_id,
     plain,
+    record_id,
+    resource_identity,
     vm_id,
     vm_of,
-    where_of,
 )
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.provider.key_pairs import new_pair
-from stateward.domains.mci.vm_placement import check_plans
+from stateward.domains.mci.vm_placement import check_placement
 from stateward.engine import Accepted, AlreadyExists, NotFound
 from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.errors import NoneAllowed, VersionMismatch
@@ -59,11 +59,11 @@ T = TypeVar("T")
 TRIES = 10
 """How often an MCI is read anew that others change at the same time."""
 
-ON_ALL = ("suspend", "resume", "reboot", "terminate")
+GROUP_ACTIONS = ("suspend", "resume", "reboot", "terminate")
 """The actions of an MCI that are done to all of its VMs at once."""
 
 
-class Service(ConnectionRecords):
+class Service(DeploymentRecords):
     """The mci domain, for its API, its commands and its demo."""
 
     # --- MCIs --------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class Service(ConnectionRecords):
     async def create(self, ns: str, mci: MciSpec, by: Caller) -> Accepted:
         """Make an MCI; it prepares, and goes on by itself unless it is to hold."""
         await self.namespace(ns)
-        await check_plans(self.catalogue, ns, mci.groups, "subGroups[{}].")
+        await check_placement(self.catalogue, ns, mci.groups, "subGroups[{}].")
         return await self.engine.create(
             ns, mci.name, MCI.kind, "create", spec=plain(mci), labels=mci.label, actor=by.actor, who=by.who
         )
@@ -81,8 +81,8 @@ class Service(ConnectionRecords):
 
         With force, an MCI that has no VMs yet is terminated all the same: its creation is given up.
         """
-        if action not in ON_ALL:
-            raise BadInput("action", action, ", ".join(ON_ALL))
+        if action not in GROUP_ACTIONS:
+            raise BadInput("action", action, ", ".join(GROUP_ACTIONS))
         found = await self.mci(ns, mci)
         facts = {FORCE} if force else NO_FACTS
         whole = self.engine.request(ns, found.id, action, actor=by.actor, who=by.who, facts=facts)
@@ -99,8 +99,8 @@ class Service(ConnectionRecords):
 
     async def control_vm(self, ns: str, mci: str, vm: str, action: str, by: Caller, *, force: bool = False) -> Accepted:
         """Do something to one VM."""
-        if action not in ON_ALL:
-            raise BadInput("action", action, ", ".join(ON_ALL))
+        if action not in GROUP_ACTIONS:
+            raise BadInput("action", action, ", ".join(GROUP_ACTIONS))
         found = await self.vm(ns, mci, vm)
         facts = {FORCE} if force else NO_FACTS
         return await self.engine.act(ns, found.id, action, actor=by.actor, who=by.who, facts=facts)
@@ -117,13 +117,13 @@ class Service(ConnectionRecords):
 
     async def refine(self, ns: str, mci: str, by: Caller) -> Accepted:
         """Remove VMs that have failed, or of which nobody can say anything, at their providers first."""
-        return await self._plainly(ns, mci, "refine", by)
+        return await self._act_on_mci(ns, mci, "refine", by)
 
     async def reconcile(self, ns: str, mci: str, by: Caller) -> Accepted:
         """Take over what the providers show of VMs that have failed, or of which nobody can say anything."""
-        return await self._plainly(ns, mci, "reconcile", by)
+        return await self._act_on_mci(ns, mci, "reconcile", by)
 
-    async def _plainly(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
+    async def _act_on_mci(self, ns: str, mci: str, action: str, by: Caller) -> Accepted:
         return await self.engine.act(ns, (await self.mci(ns, mci)).id, action, actor=by.actor, who=by.who)
 
     async def scale(self, ns: str, mci: str, group: str, by_count: int, by: Caller) -> Accepted:
@@ -138,7 +138,7 @@ class Service(ConnectionRecords):
     async def add_group(self, ns: str, mci: str, group: SubGroup, by: Caller) -> Accepted:
         """Add a subgroup."""
         await self.mci(ns, mci)
-        await check_plans(self.catalogue, ns, [group], "")
+        await check_placement(self.catalogue, ns, [group], "")
 
         async def added() -> Accepted:
             found = await self.mci(ns, mci)
@@ -157,12 +157,12 @@ class Service(ConnectionRecords):
                 who=by.who,
             )
 
-        return await as_it_is(added)
+        return await retry_on_change(added)
 
-    async def delete(self, ns: str, mci: str, option: str, by: Caller) -> tuple[Accepted, list[Remain]]:
+    async def delete(self, ns: str, mci: str, option: str, by: Caller) -> tuple[Accepted, list[PossibleOrphan]]:
         """Delete an MCI; returns also the machines that may be left at their providers."""
 
-        async def deleted() -> tuple[Accepted, list[Remain]]:
+        async def deleted() -> tuple[Accepted, list[PossibleOrphan]]:
             await settle(self.engine, ns, mci)  # its VMs may have changed a moment ago
             found = await self.mci(ns, mci)
             if option != "terminate" or found.state == MciState.TERMINATED or not await self.vms(ns, mci):
@@ -172,15 +172,15 @@ class Service(ConnectionRecords):
                 ns, mci, "delete", actor=by.actor, who=by.who, facts=facts, version=found.version
             ), []
 
-        return await as_it_is(deleted)
+        return await retry_on_change(deleted)
 
-    async def _forget(self, found: Object, by: Caller, *, force: bool) -> tuple[Accepted, list[Remain]]:
+    async def _forget(self, found: Object, by: Caller, *, force: bool) -> tuple[Accepted, list[PossibleOrphan]]:
         """Delete an MCI with all its VMs at once; what comes meanwhile is noticed by the guard, and looked at anew."""
         facts = {FORGET} if force else NO_FACTS
         whole = self.engine.request(found.ns, found.id, "delete", actor=by.actor, who=by.who, facts=facts)
         vms = await self.vms(found.ns, found.id)
         alive = {one.id: one.state for one in vms if one.state not in SETTLED}
-        remains, of_each = ([], set[str]()) if alive and not force else await self._look_for_remains(vms)
+        remains, of_each = ([], set[str]()) if alive and not force else await self._find_possible_orphans(vms)
         of_each |= {FORCE, WITH_MCI} if force else {WITH_MCI}
         each = self.engine.request(found.ns, "", "remove", actor=by.actor, who=by.who, facts=of_each)
         try:
@@ -188,20 +188,20 @@ class Service(ConnectionRecords):
         except NoneAllowed as error:
             if error.skipped:
                 alive = {one.id: one.state for one in await self.vms(found.ns, found.id)}
-                raise StillAlive(found.id, alive) from error
+                raise VmsAlive(found.id, alive) from error
             return await self.engine.submit(whole), []
         assert verdict.whole is not None
         return verdict.whole, remains
 
-    async def _look_for_remains(self, vms: Sequence[Object]) -> tuple[list[Remain], set[str]]:
+    async def _find_possible_orphans(self, vms: Sequence[Object]) -> tuple[list[PossibleOrphan], set[str]]:
         """Return the machines of VMs that may be left, and as facts which are known to be gone."""
-        remains = await remains_of(self.clouds, vms)
+        remains = await possible_orphans(self.clients, vms)
         left = {one.key for one in remains}
-        return remains, {gone_fact(uid) for uid in (vm_of(one).uid for one in vms) if uid not in left}
+        return remains, {known_gone_fact(uid) for uid in (vm_of(one).uid for one in vms) if uid not in left}
 
     async def delete_vm(
         self, ns: str, mci: str, vm: str, by: Caller, *, force: bool = False
-    ) -> tuple[Accepted, list[Remain]]:
+    ) -> tuple[Accepted, list[PossibleOrphan]]:
         """Remove the record of a VM that is terminated or failed; with force, any.
 
         Returns also its machine, if that may be left at the provider.
@@ -212,7 +212,7 @@ class Service(ConnectionRecords):
         (verdict,) = await self.engine.plan([request])
         if isinstance(verdict, StatewardError):
             raise verdict
-        remains, gone = await self._look_for_remains([found])
+        remains, gone = await self._find_possible_orphans([found])
         return await self.engine.submit(replace(request, facts=request.facts | gone)), remains
 
     async def terminate_and_delete_vm(self, ns: str, mci: str, vm: str, by: Caller) -> Accepted:
@@ -245,8 +245,8 @@ class Service(ConnectionRecords):
 
     # --- what VMs stand on -------------------------------------------------------------------------------------------
 
-    async def make_part(
-        self, ns: str, word: str, want: NetworkSpec | GroupSpec | KeySpec, by: Caller, wait: float = 30.0
+    async def create_resource(
+        self, ns: str, word: str, want: NetworkSpec | SecurityGroupSpec | KeySpec, by: Caller, wait: float = 30.0
     ) -> tuple[Object, str]:
         """Make a part and wait a while for it to be there; returns it, and the private key if one was made."""
         await self.namespace(ns)
@@ -255,13 +255,13 @@ class Service(ConnectionRecords):
             pair = new_pair(want.name)
             want, secret = replace(want, public_key=pair.public), pair.private
         accepted = await self.engine.create(
-            ns, part_id(word, want.name), KINDS[word].kind, spec=plain(want), actor=by.actor, who=by.who
+            ns, record_id(word, want.name), KINDS[word].kind, spec=plain(want), actor=by.actor, who=by.who
         )
         with suppress(TimeoutError):
             await self.engine.wait(ns, accepted.op.id, wait)
         return await self.part(ns, word, want.name), secret
 
-    async def remove_part(self, ns: str, word: str, name: str, by: Caller, *, force: bool = False) -> Accepted:
+    async def delete_resource(self, ns: str, word: str, name: str, by: Caller, *, force: bool = False) -> Accepted:
         """Remove a part that nothing stands on; with force, only forget it."""
         found = await self.part(ns, word, name)
         if force:
@@ -283,13 +283,13 @@ class Service(ConnectionRecords):
             users += [
                 one.id
                 async for one in objects(self.engine.store.reader, groups)
-                if msgspec.json.decode(one.spec, type=GroupSpec).network == name
+                if msgspec.json.decode(one.spec, type=SecurityGroupSpec).network == name
             ]
         return users
 
     async def part(self, ns: str, word: str, name: str) -> Object:
         """Return a part, or raise."""
-        return await self.engine.get(ns, part_id(word, name))
+        return await self.engine.get(ns, record_id(word, name))
 
     async def parts(self, ns: str, word: str) -> list[Object]:
         """Return the parts of a sort."""
@@ -304,12 +304,12 @@ class Service(ConnectionRecords):
         if what.connection:
             await self.catalogue.connection(what.connection)
         return await self.engine.create(
-            ns, part_id(word, what.id), kind, "register", spec=plain(what), actor=by.actor, who=by.who
+            ns, record_id(word, what.id), kind, "register", spec=plain(what), actor=by.actor, who=by.who
         )
 
     async def unregister(self, ns: str, word: str, name: str, by: Caller) -> None:
         """Forget a spec or an image that no VM is made of."""
-        found = await self.engine.get(ns, part_id(word, name))
+        found = await self.engine.get(ns, record_id(word, name))
         users = await self.users_of(ns, word, name)
         if users:
             raise InUse(f"{word} {name!r}", users)
@@ -321,7 +321,7 @@ class Service(ConnectionRecords):
         """Make a namespace."""
         made = await self.engine.create(
             HOME,
-            part_id("ns", ns),
+            record_id("ns", ns),
             NAMESPACE.kind,
             "register",
             spec={"name": ns, "description": description},
@@ -334,20 +334,20 @@ class Service(ConnectionRecords):
         """Change what is said of a namespace."""
         await self.namespace(ns)
         spec = {"name": ns, "description": description}
-        done = await self.engine.act(HOME, part_id("ns", ns), "change", spec=spec, actor=CONTROLLER, who=by.who)
+        done = await self.engine.act(HOME, record_id("ns", ns), "change", spec=spec, actor=CONTROLLER, who=by.who)
         return done.object
 
     async def namespace(self, ns: str) -> Object:
         """Return a namespace, or raise."""
         try:
-            return await self.engine.get(HOME, part_id("ns", ns))
+            return await self.engine.get(HOME, record_id("ns", ns))
         except NotFound:
             raise NoNamespace(HOME, ns) from None
 
     async def namespaces(self) -> list[Object]:
         """Return all namespaces."""
         chosen = objects(self.engine.store.reader, Selector(HOME, NAMESPACE.kind))
-        return [one async for one in chosen if one.id.startswith(part_id("ns", ""))]
+        return [one async for one in chosen if one.id.startswith(record_id("ns", ""))]
 
     async def remove_namespace(self, ns: str, by: Caller) -> None:
         """Remove a namespace that has nothing in it."""
@@ -355,7 +355,7 @@ class Service(ConnectionRecords):
         counts = await self.engine.store.reader.count_states(Selector(ns))
         if counts:
             raise InUse(f"namespace {ns!r}", sorted({kind for kind, _ in counts}))
-        await self.engine.act(HOME, part_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
+        await self.engine.act(HOME, record_id("ns", ns), "remove", actor=CONTROLLER, who=by.who)
 
     async def ensure_namespaces(self, names: Iterable[str]) -> None:
         """Make namespaces that are not there."""
@@ -366,10 +366,10 @@ class Service(ConnectionRecords):
                 continue
 
 
-async def as_it_is(attempt: Callable[[], Awaitable[T]]) -> T:
+async def retry_on_change(attempt: Callable[[], Awaitable[T]]) -> T:
     """Try again where an MCI has changed since it was read: what is in the way, if anything is, is told then."""
     for _ in range(TRIES):
-        with suppress(VersionMismatch, Meanwhile):
+        with suppress(VersionMismatch, VmsAdded):
             return await attempt()
     return await attempt()
 
@@ -380,4 +380,4 @@ def _stands_on(word: str, found: Object) -> tuple[str, ...]:
     return (parts | {"spec": (vm.spec,), "image": (vm.image,)})[word]
 
 
-__all__ = ["Caller", "InUse", "Service", "as_it_is", "where_of"]
+__all__ = ["Caller", "InUse", "Service", "resource_identity", "retry_on_change"]

@@ -17,8 +17,8 @@ from stateward.domains.mci.model import (
     SubGroup,
     VmSpec,
     network_of,
-    part_id,
-    where_of,
+    record_id,
+    resource_identity,
 )
 from stateward.domains.mci.provider.catalogue import BUILT_IN, Catalogue, find_known_spec, login_user
 from stateward.drivers import CallRefused, Driver, Inconclusive, SpecRegistrar
@@ -28,11 +28,11 @@ from stateward.store.records import Key, Object
 
 DriverOf = Callable[[Connection], Awaitable[Driver]]
 
-QUESTIONS_AT_ONCE = 8
+CHECKS_PER_CONNECTION = 8
 """How many questions about sizes and images one connection is asked at the same time."""
 
 
-class Planned(Struct, frozen=True):
+class PlacedSubGroup(Struct, frozen=True):
     """A subgroup with all that it names."""
 
     group: SubGroup
@@ -41,7 +41,7 @@ class Planned(Struct, frozen=True):
     image: Image
 
 
-async def find_plan(catalogue: Catalogue, ns: str, group: SubGroup) -> Planned:
+async def place_subgroup(catalogue: Catalogue, ns: str, group: SubGroup) -> PlacedSubGroup:
     """Find what a subgroup names, without asking its provider; what is not there or does not fit is bad input."""
     spec = await catalogue.spec(ns, group.spec)
     connection = await connection_of(catalogue, ns, group, spec)
@@ -49,7 +49,7 @@ async def find_plan(catalogue: Catalogue, ns: str, group: SubGroup) -> Planned:
         home = await _home_of(catalogue, spec)
         if not _fits(spec, home, connection):
             raise BadInput("specId", group.spec, f"a spec of connection {connection.name}: it is one of {home.name}")
-    return Planned(group, connection, spec, await catalogue.image(ns, group.image, connection))
+    return PlacedSubGroup(group, connection, spec, await catalogue.image(ns, group.image, connection))
 
 
 def _fits(spec: Spec, home: Connection, connection: Connection) -> bool:
@@ -82,19 +82,19 @@ async def _home_of(catalogue: Catalogue, spec: Spec) -> Connection:
         raise BadInput("specId", spec.id, f"a spec of a known connection, not of {spec.connection!r}") from error
 
 
-async def find_plans(
+async def place_subgroups(
     catalogue: Catalogue, driver_of: DriverOf, ns: str, groups: Iterable[SubGroup]
-) -> tuple[list[Planned], list[str]]:
+) -> tuple[list[PlacedSubGroup], list[str]]:
     """Find what subgroups name; returns those that can be, and what is wrong with the others.
 
     What several subgroups name is read once. Drivers that take any name learn the new ones.
     """
     known = catalogue.snapshot()
-    planned: list[Planned] = []
+    planned: list[PlacedSubGroup] = []
     troubles: list[str] = []
     for group in groups:
         try:
-            one = await find_plan(known, ns, group)
+            one = await place_subgroup(known, ns, group)
             driver = await driver_of(one.connection)
         except Temporary:
             raise  # that is no trouble of the subgroup's
@@ -107,15 +107,17 @@ async def find_plans(
     return planned, troubles
 
 
-async def ask_providers(driver_of: DriverOf, planned: Sequence[Planned]) -> list[CallRefused | Inconclusive | None]:
+async def check_offers(
+    driver_of: DriverOf, planned: Sequence[PlacedSubGroup]
+) -> list[CallRefused | Inconclusive | None]:
     """Return what the provider of each subgroup says of its size and image; nothing means that it has them.
 
     A question that several subgroups have is asked once. A provider is asked a few questions at a time, and all
     providers at the same time: one question after the other would take a minute for 400 subgroups.
     """
-    rooms: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(QUESTIONS_AT_ONCE))
+    rooms: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(CHECKS_PER_CONNECTION))
 
-    async def ask(one: Planned) -> CallRefused | Inconclusive | None:
+    async def ask(one: PlacedSubGroup) -> CallRefused | Inconclusive | None:
         driver = await driver_of(one.connection)
         async with rooms[one.connection.name]:
             return await driver.check(one.spec.csp_name, one.image.csp_name)
@@ -126,17 +128,17 @@ async def ask_providers(driver_of: DriverOf, planned: Sequence[Planned]) -> list
     return [found[_question(one)] for one in planned]
 
 
-def _question(one: Planned) -> tuple[str, str, str]:
+def _question(one: PlacedSubGroup) -> tuple[str, str, str]:
     return one.connection.name, one.spec.csp_name, one.image.csp_name
 
 
-async def refusals_of(driver_of: DriverOf, planned: Sequence[Planned]) -> list[str]:
+async def provider_refusals(driver_of: DriverOf, planned: Sequence[PlacedSubGroup]) -> list[str]:
     """Return why providers refuse subgroups; one that cannot say so now refuses nothing: its VMs will show."""
-    answers = zip(planned, await ask_providers(driver_of, planned), strict=True)
+    answers = zip(planned, await check_offers(driver_of, planned), strict=True)
     return [f"{one.group.name}: {refusal(one, said)}" for one, said in answers if isinstance(said, CallRefused)]
 
 
-def refusal(one: Planned, said: CallRefused) -> BadInput:
+def refusal(one: PlacedSubGroup, said: CallRefused) -> BadInput:
     """Return the error of a subgroup that its provider refuses."""
     return BadInput("specId", one.group.spec, f"what {one.connection.name} offers: {said.message}")
 
@@ -149,17 +151,19 @@ def free_numbers(taken: Collection[str], group: str, count: int) -> list[int]:
     return list(range(first, first + count))
 
 
-def uid_of(op: str, name: str) -> str:
+def deterministic_uid(op: str, name: str) -> str:
     """Return the uid of a VM that an operation makes: the same however often the operation is repeated."""
     return blake2b(f"{op}/{name}".encode(), digest_size=10).hexdigest()
 
 
-def vm_spec(mci: MciSpec, one: Planned, number: int, op: str, parts: dict[str, str], names: SubGroup) -> VmSpec:
+def make_vm_spec(
+    mci: MciSpec, one: PlacedSubGroup, number: int, op: str, parts: dict[str, str], names: SubGroup
+) -> VmSpec:
     """Return what is wanted of a subgroup's VM; `parts` are the provider's ids of what it stands on."""
     name = f"{one.group.name}-{number}"
     return VmSpec(
         name=name,
-        uid=uid_of(op, name),
+        uid=deterministic_uid(op, name),
         mci=mci.name,
         group=one.group.name,
         connection=one.connection.name,
@@ -188,13 +192,15 @@ FIELDS = {"vNet": "vNetId", "securityGroup": "securityGroupIds", "sshKey": "sshK
 """The fields of a request that name existing resources, by the type of the resource."""
 
 
-async def check_plans(catalogue: Catalogue, ns: str, groups: Sequence[SubGroup], field: str) -> list[Planned]:
+async def check_placement(
+    catalogue: Catalogue, ns: str, groups: Sequence[SubGroup], field: str
+) -> list[PlacedSubGroup]:
     """Return what subgroups name, or raise bad input with the field; `field` is formatted with a subgroup's number."""
     known = catalogue.snapshot()
-    planned: list[Planned] = []
+    planned: list[PlacedSubGroup] = []
     for number, group in enumerate(groups):
         try:
-            one = await find_plan(known, ns, group)
+            one = await place_subgroup(known, ns, group)
             await check_resources(known, ns, one)
         except BadInput as error:
             raise BadInput(f"{field.format(number)}{error.field}", error.value, error.allowed) from error
@@ -202,7 +208,7 @@ async def check_plans(catalogue: Catalogue, ns: str, groups: Sequence[SubGroup],
     return planned
 
 
-async def check_resources(known: Catalogue, ns: str, one: Planned) -> None:
+async def check_resources(known: Catalogue, ns: str, one: PlacedSubGroup) -> None:
     """Refuse a subgroup that names resources which are not there, or are at another place."""
     group = one.group
     if group.network:
@@ -218,12 +224,12 @@ async def check_resources(known: Catalogue, ns: str, one: Planned) -> None:
         await _resource(known, ns, "sshKey", group.key, one)
 
 
-async def _resource(known: Catalogue, ns: str, word: str, name: str, one: Planned) -> Object:
+async def _resource(known: Catalogue, ns: str, word: str, name: str, one: PlacedSubGroup) -> Object:
     """Return a resource that a subgroup names, or raise: it is not there, or at another place."""
-    found = await known.record(Key(ns, part_id(word, name)))
+    found = await known.record(Key(ns, record_id(word, name)))
     if found is None or found.removed or found.kind != KINDS[word].kind:
         raise BadInput(FIELDS[word], name, f"the name of a {word} of namespace {ns!r}")
-    place = where_of(found)
+    place = resource_identity(found)
     if (place.provider, place.region) != (one.connection.provider, one.connection.region):
         allowed = f"a {word} of connection {one.connection.name}: it is one of {place.connection}"
         raise BadInput(FIELDS[word], name, allowed)

@@ -48,7 +48,7 @@ def delete(option: str) -> Racer:
     return lambda house: house.service.delete(NS, "m1", option, ANN)
 
 
-def operation_of(won: Any) -> Accepted:
+def operation_id(won: Any) -> Accepted:
     """Return the MCI's own operation of whatever was accepted."""
     found = won[0] if isinstance(won, tuple) else won.whole if isinstance(won, GroupVerdict) else won
     assert isinstance(found, Accepted)

@@ -54,7 +54,7 @@ async def test_a_connection_is_not_taken_away_from_what_stands_at_it(api: ApiHou
 async def test_a_change_that_is_refused_leaves_a_connection_as_it_works(api: ApiHouse) -> None:
     body = {"name": "mine", "provider": "aws", "region": "us-east-1", "driver": "simulated"}
     await api.post(f"{OWN}/connections", body)
-    cloud = await api.plugin.service.clouds.of("mine")
+    cloud = await api.plugin.service.clients.of("mine")
     looks = asyncio.Queue[Look]()
 
     def goes_on(look: Look) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from stateward.domains.mci.api.request_log_store import all_kept
+from stateward.domains.mci.api.request_log_store import all_stored_requests
 from stateward.domains.mci.provider.key_pairs import new_pair
 from stateward.drivers import CloudResource, ResourceKind
 from stateward.drivers.simulated import SimulatedDriver
@@ -121,7 +121,7 @@ async def test_a_security_group_has_its_rules_in_the_newer_words(api: ApiHouse) 
 async def test_a_private_key_is_told_once_and_nowhere_else(api: ApiHouse) -> None:
     answer = await api.post(f"{BASE}/sshKey", KEY, headers={"x-request-id": "mine-1"})
     assert "PRIVATE KEY" in answer.json()["privateKey"]
-    assert "PRIVATE KEY" not in str(await all_kept(api.engine))
+    assert "PRIVATE KEY" not in str(await all_stored_requests(api.engine))
     for path in (
         f"{BASE}/sshKey",
         f"{BASE}/sshKey/k1",

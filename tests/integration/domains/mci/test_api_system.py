@@ -11,7 +11,7 @@ import pytest
 from stateward.access import Role, Tokens
 from stateward.domains.mci.api import request_log_store
 from stateward.domains.mci.api.request_log import NO_ANSWER, Past
-from stateward.domains.mci.api.request_log_store import all_kept, forget, keep, kept
+from stateward.domains.mci.api.request_log_store import all_stored_requests, forget, keep, kept
 from stateward.domains.mci.model import HOME
 from stateward.drivers.simulated.faults import CALM
 from stateward.store import open_store
@@ -148,9 +148,9 @@ async def test_a_call_is_known_after_its_process_has_ended_and_to_other_processe
 async def test_what_only_reads_is_not_kept_and_what_has_no_id_of_its_own_neither(api: ApiHouse) -> None:
     await api.get("/ns", headers={"x-request-id": "mine-1"})
     await api.post("/ns", {"name": "ns01"})
-    assert await all_kept(api.engine) == []
+    assert await all_stored_requests(api.engine) == []
     await api.get(f"/ns/{NS}/control/mci/m1?action=suspend", headers={"x-request-id": "mine-2"})
-    assert [one.id for one in await all_kept(api.engine)] == ["mine-2"]
+    assert [one.id for one in await all_stored_requests(api.engine)] == ["mine-2"]
 
 
 async def test_another_callers_call_of_the_same_id_is_a_record_of_its_own(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ async def test_another_callers_call_of_the_same_id_is_a_record_of_its_own(tmp_pa
         await first.get("/ns/other/mci", "stranger", headers=mine)
         assert await urls(first) == [f"/tumblebug{M1}?action=suspend", "/tumblebug/ns/other/mci/m2?action=resume"]
     async with open_api(tmp_path / "b", new_store()) as second:
-        found = {one.url: one.token for one in await all_kept(second.engine)}
+        found = {one.url: one.token for one in await all_stored_requests(second.engine)}
         assert len(set(found.values())) == 2
         second.texts["local admin"] = (await Tokens(second.engine).issue("liz", Role.ADMIN, [NS]))[0]
         viewed = (await second.get("/request/mine-1", "local admin")).json()
@@ -205,9 +205,9 @@ async def test_old_calls_are_forgotten_and_so_are_the_oldest_of_too_many(api: Ap
     for number in range(5):
         await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, now - number * 1000.0))
     await forget(api.engine, kept_for=3500.0, most=3)
-    assert sorted(one.id for one in await all_kept(api.engine)) == ["mine-0", "mine-1", "mine-2"]
+    assert sorted(one.id for one in await all_stored_requests(api.engine)) == ["mine-0", "mine-1", "mine-2"]
     await forget(api.engine, kept_for=1500.0)
-    assert sorted(one.id for one in await all_kept(api.engine)) == ["mine-0", "mine-1"]
+    assert sorted(one.id for one in await all_stored_requests(api.engine)) == ["mine-0", "mine-1"]
 
 
 async def records_of_calls(api: ApiHouse) -> int:
@@ -230,7 +230,7 @@ async def test_where_no_place_is_free_the_oldest_call_goes(api: ApiHouse, monkey
     monkeypatch.setattr(request_log_store, "PLACES", 1)
     for number in range(3):
         await keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, float(number)))
-    assert [one.id for one in await all_kept(api.engine)] == ["mine-2"]
+    assert [one.id for one in await all_stored_requests(api.engine)] == ["mine-2"]
     assert await kept(api.engine, "mine-1") == []
 
 
@@ -241,7 +241,9 @@ async def test_calls_that_come_at_once_into_one_place_are_all_kept(
     await asyncio.gather(
         *(keep(api.engine, Past(f"mine-{number}", "POST", "/", NS, "", {}, 0.0)) for number in range(CROWD))
     )
-    assert sorted(one.id for one in await all_kept(api.engine)) == [f"mine-{number}" for number in range(CROWD)]
+    assert sorted(one.id for one in await all_stored_requests(api.engine)) == [
+        f"mine-{number}" for number in range(CROWD)
+    ]
 
 
 async def test_no_secret_of_a_call_is_kept(api: ApiHouse) -> None:

@@ -6,7 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, SSH_KEY, VM, VNET
-from stateward.domains.mci.model import KeySpec, NetworkSpec, Subnet, mci_of, part_seen, plain, vm_of, where_of
+from stateward.domains.mci.model import (
+    KeySpec,
+    NetworkSpec,
+    Subnet,
+    mci_of,
+    plain,
+    resource_identity,
+    resource_seen,
+    vm_of,
+)
 from stateward.drivers import ProviderRegion
 from stateward.errors import BadInput
 from stateward.store.records import Key, Status
@@ -24,9 +33,9 @@ A_VM = {
 
 async def victim(house: House) -> tuple[str, str]:
     """Make a network and a key in a namespace; return their uids."""
-    network, _ = await house.service.make_part(NS, "vNet", NET, ANN, PATIENT)
-    key, _ = await house.service.make_part(NS, "sshKey", KeySpec("key", "", **PLACE), ANN, PATIENT)
-    return where_of(network).uid, where_of(key).uid
+    network, _ = await house.service.create_resource(NS, "vNet", NET, ANN, PATIENT)
+    key, _ = await house.service.create_resource(NS, "sshKey", KeySpec("key", "", **PLACE), ANN, PATIENT)
+    return resource_identity(network).uid, resource_identity(key).uid
 
 
 def at_provider(house: House) -> set[str]:
@@ -56,8 +65,8 @@ async def test_a_part_with_the_uid_of_another_namespaces_part_is_one_of_its_own(
         ("sshKey:key", SSH_KEY.kind, {"name": "key", "uid": key, **PLACE}),
     ):
         made = await forged(house, id_, kind, spec)
-        assert where_of(made).uid not in ("", network, key)
-        assert part_seen(made).native_id != part_seen(await house.engine.get(NS, id_)).native_id
+        assert resource_identity(made).uid not in ("", network, key)
+        assert resource_seen(made).native_id != resource_seen(await house.engine.get(NS, id_)).native_id
         deleted = await house.engine.act(MALLORY, id_, "delete")
         assert (await house.engine.wait(MALLORY, deleted.op.id, PATIENT)).status is Status.SUCCEEDED
     assert at_provider(house) == theirs
@@ -68,15 +77,15 @@ async def test_a_security_group_belongs_to_a_network_of_its_namespace(house: Hou
     spec = {"name": "wall", "uid": "u", "network": "net", **PLACE}
     assert await refused(house, "securityGroup:wall", SECURITY_GROUP.kind, spec) == "spec.network"
     await forged(house, "vNet:net", VNET.kind, plain(NET))
-    assert where_of(await forged(house, "securityGroup:wall", SECURITY_GROUP.kind, spec)).uid not in ("", "u")
+    assert resource_identity(await forged(house, "securityGroup:wall", SECURITY_GROUP.kind, spec)).uid not in ("", "u")
 
 
 async def test_a_vm_is_never_made_in_the_network_of_another_namespace(house: House) -> None:
     await victim(house)
-    seen = part_seen(await house.engine.get(NS, "vNet:net"))
+    seen = resource_seen(await house.engine.get(NS, "vNet:net"))
     spec = A_VM | {"parts": {"vNet": seen.native_id, "subnet": seen.subnets["a"]}}
     assert vm_of(await forged(house, "m.g-1", VM.kind, spec, "m")).parts == {}
-    own = part_seen(await forged(house, "vNet:net", VNET.kind, plain(NET)))
+    own = resource_seen(await forged(house, "vNet:net", VNET.kind, plain(NET)))
     spec |= {"name": "g-2", "network": "net", "subnet": "a"}
     assert vm_of(await forged(house, "m.g-2", VM.kind, spec, "m")).parts == {
         "vNet": own.native_id,
@@ -128,7 +137,7 @@ async def test_a_part_is_at_a_known_connection_and_in_its_lane(house: House) -> 
     spec = {"name": "key", "uid": "u", **PLACE}
     assert await refused(house, "sshKey:key", SSH_KEY.kind, spec | {"connection": "no"}) == "spec.connection"
     made = await forged(house, "sshKey:key", SSH_KEY.kind, spec | {"provider": "gcp", "region": "elsewhere"})
-    assert (where_of(made).provider, where_of(made).region) == ("aws", "ap-northeast-2")
+    assert (resource_identity(made).provider, resource_identity(made).region) == ("aws", "ap-northeast-2")
 
 
 async def test_an_action_changes_nothing_of_a_vm_or_an_mci_that_was_accepted(house: House) -> None:

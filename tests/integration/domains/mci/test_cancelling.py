@@ -40,7 +40,7 @@ FAIR = Temper()
 async def shown(house: House, vm: str = "p-1") -> Observation:
     """Return a machine as the process driver shows it."""
     uid = vm_of(await house.service.vm(NS, "m1", vm)).uid
-    listing = await (await house.plugin.clouds.of("local")).listing_anew()
+    listing = await (await house.plugin.clients.of("local")).listing_anew()
     return next(one for one in listing.machines if one.key == uid)
 
 
@@ -400,7 +400,7 @@ def test_after_a_storm_in_which_users_cancel_all_is_at_rest_and_true(storm: str,
         await trouble(world, Random(f"{storm}/{seed}"), kills=seed == 2)
         cancelling.cancel()
         await calm(world)
-        assert await world.house.plugin.upkeep.look_around() == []  # no machine without a record
+        assert await world.house.plugin.reconciler.reconcile_all() == []  # no machine without a record
         await end(world)
 
     live(seed, STORMS[storm], course)

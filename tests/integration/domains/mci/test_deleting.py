@@ -26,8 +26,8 @@ VM = f"{M1}/vm/g1-1"
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.02)
-    monkeypatch.setattr(orphan_machines, "LOOK_WITHIN", 1.0)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.02)
+    monkeypatch.setattr(orphan_machines, "PROVIDER_TIMEOUT_S", 1.0)
 
 
 @pytest.fixture

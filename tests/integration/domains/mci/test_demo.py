@@ -45,7 +45,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def processes(house: House) -> list[MachineState]:
-    listing = await (await house.plugin.clouds.at(LOCAL)).driver.observe()
+    listing = await (await house.plugin.clients.at(LOCAL)).driver.observe()
     return [one.state for one in listing.machines if one.state is not MachineState.TERMINATED]
 
 
@@ -76,7 +76,7 @@ async def test_vms_that_broke_down_are_replaced(house: House) -> None:
     await at_rest(house, "lab")
     first = vm_of((await house.service.vms(NS, "lab"))[0])
     house.cloud.kill(ProviderRegion(first.provider, first.region), first.uid)
-    await house.plugin.upkeep.look_around()
+    await house.plugin.reconciler.reconcile_all()
 
     async def mended() -> bool:
         await show(house).look_after(LAB)

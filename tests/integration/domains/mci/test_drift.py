@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci.control.drift import take_over
+from stateward.domains.mci.control.drift import apply_vm_drift
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import vm_of, vm_seen
 from stateward.domains.mci.provider import provider_client
-from stateward.domains.mci.provider.provider_client import Cloud
+from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.drivers import Driver, MachineListing, MachineSpec, MachineState, ProviderRegion
 from stateward.drivers.simulated import SimulatedCloud
 from stateward.drivers.simulated.faults import CALM
@@ -32,7 +32,7 @@ NewStore = Callable[[], Store]
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.0)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.0)
 
 
 async def states(house: House, name: str = "m1") -> dict[str, str]:
@@ -64,7 +64,7 @@ async def test_a_vm_that_changed_behind_our_back_is_found_and_its_mci_follows(ho
     happen, state, event = MISHAPS[mishap]
     await house.created(mci())
     happen(house.cloud, SEOUL, await uid(house, "g1-1"))
-    assert await house.plugin.upkeep.look_around() == []
+    assert await house.plugin.reconciler.reconcile_all() == []
     assert await states(house) == {"g1-1": state, "g1-2": "Running"}
     line = await last_line(house, "g1-1")
     assert (line.actor, line.event, line.source, line.target) == (PROVIDER, event, "Running", state)
@@ -76,7 +76,7 @@ async def test_when_all_vms_are_stopped_behind_our_back_the_mci_is_suspended_and
     await house.created(mci())
     for vm in ("g1-1", "g1-2"):
         house.cloud.stop(SEOUL, await uid(house, vm))
-    await house.plugin.upkeep.look_around()
+    await house.plugin.reconciler.reconcile_all()
     await house.until(lambda now: now == MciState.SUSPENDED)
     verdict = await house.service.control(NS, "m1", "resume", ANN)
     assert (await house.ended(verdict.whole)).status is Status.SUCCEEDED
@@ -86,8 +86,8 @@ async def test_when_all_vms_are_stopped_behind_our_back_the_mci_is_suspended_and
 async def test_a_vm_that_is_shown_no_longer_is_undefined(house: House) -> None:
     await house.created(mci())
     del house.cloud.region(SEOUL).machines[await uid(house, "g1-1")]
-    await house.plugin.upkeep.look_around()
-    await house.plugin.upkeep.look_around()
+    await house.plugin.reconciler.reconcile_all()
+    await house.plugin.reconciler.reconcile_all()
     assert await states(house) == {"g1-1": "Undefined", "g1-2": "Running"}
     assert (await last_line(house, "g1-1")).actor == PROVIDER
 
@@ -96,14 +96,14 @@ async def test_a_look_around_where_nothing_changed_writes_nothing(house: House) 
     await house.created(mci())
     before = await house.engine.store.reader.last_journal_seq()
     for _ in range(3):
-        assert await house.plugin.upkeep.look_around() == []
+        assert await house.plugin.reconciler.reconcile_all() == []
     assert await house.engine.store.reader.last_journal_seq() == before
 
 
 async def test_what_is_terminated_or_failed_is_not_looked_at(house: House) -> None:
     await house.created(mci())
     await house.ended(await house.service.control_vm(NS, "m1", "g1-1", "terminate", ANN))
-    await house.plugin.upkeep.look_around()
+    await house.plugin.reconciler.reconcile_all()
     assert await states(house) == {"g1-1": "Terminated", "g1-2": "Running"}
 
 
@@ -133,10 +133,10 @@ async def test_an_observation_that_is_older_than_an_action_does_not_count(house:
 async def test_a_listing_that_is_older_than_an_action_does_not_count(house: House) -> None:
     await house.created(mci())
     await house.ended(await house.service.control_vm(NS, "m1", "g1-1", "suspend", ANN))
-    cloud = await house.plugin.clouds.of("aws-ap-northeast-2")
+    cloud = await house.plugin.clients.of("aws-ap-northeast-2")
     old = await cloud.listing_anew()
     await house.ended(await house.service.control_vm(NS, "m1", "g1-1", "resume", ANN))
-    await take_over(house.engine, cloud, old, await house.service.vms(NS, "m1"))
+    await apply_vm_drift(house.engine, cloud, old, await house.service.vms(NS, "m1"))
     assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
 
 
@@ -169,7 +169,7 @@ async def test_what_a_listing_shows_of_many_is_one_transaction_and_keeps_the_rea
 async def test_a_machine_that_no_record_knows_is_reported_and_left_alone(house: House) -> None:
     await house.created(mci())
     house.cloud.orphan(SEOUL, MachineSpec("stray", "stray", "t3.nano", "ubuntu22.04"))
-    (found,) = await house.plugin.upkeep.look_around()
+    (found,) = await house.plugin.reconciler.reconcile_all()
     assert (found.connection, found.key, found.name) == ("aws-ap-northeast-2", "stray", "stray")
     assert truth(house)["stray"] is MachineState.RUNNING
 
@@ -178,22 +178,22 @@ async def test_a_machine_that_is_made_while_the_provider_is_asked_is_no_orphan(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await house.created(mci())
-    list_now = Cloud.listing_anew
+    list_now = ProviderClient.listing_anew
 
-    async def meanwhile(cloud: Cloud) -> MachineListing:
+    async def meanwhile(cloud: ProviderClient) -> MachineListing:
         monkeypatch.undo()
         await house.ended(await house.service.scale(NS, "m1", "g1", 2, ANN))
         return await list_now(cloud)
 
-    monkeypatch.setattr(Cloud, "listing_anew", meanwhile)
-    assert await house.plugin.upkeep.look_around() == []
+    monkeypatch.setattr(ProviderClient, "listing_anew", meanwhile)
+    assert await house.plugin.reconciler.reconcile_all() == []
 
 
 async def test_machines_that_can_be_seen_over_two_connections_are_no_orphans(house: House) -> None:
     known = await house.service.catalogue.connection("aws-ap-northeast-2")
     await house.service.add_connection(replace(known, name="side-door"), ANN)
     await house.created(mci("m1", group(size=1), group("g2", 1, connection="side-door")))
-    assert await house.plugin.upkeep.look_around() == []
+    assert await house.plugin.reconciler.reconcile_all() == []
 
 
 # --- restarts --------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ async def test_one_vm_of_an_mci_is_terminated_and_after_a_restart_the_others_are
         await house.ended(await house.service.control_vm(NS, "m1", "g1-2", "terminate", ANN))
         before = {one.id: one for one in await house.service.vms(NS, "m1")}
     async with open_house(new_store(), tmp_path, cloud=cloud) as house:
-        await house.plugin.upkeep.look_around()
+        await house.plugin.reconciler.reconcile_all()
         assert {one.id: one for one in await house.service.vms(NS, "m1")} == before
         assert await states(house) == {"g1-1": "Running", "g1-2": "Terminated", "g1-3": "Running"}
         assert sorted(map(str, truth(house).values())) == ["running", "running", "terminated"]
@@ -224,7 +224,7 @@ async def test_an_mci_is_brought_in_step_though_whoever_saw_its_vm_change_has_di
     async with open_house(new_store(), tmp_path, cloud=house.cloud) as house:
         house.cloud.stop(SEOUL, await uid(house, "g1-1"))
         assert await house.state() == MciState.RUNNING
-        await house.plugin.upkeep.look_around()
+        await house.plugin.reconciler.reconcile_all()
         await house.until(lambda now: now == MciState.PARTIAL)
 
 
@@ -266,7 +266,7 @@ async def test_what_the_provider_shows_is_kept_with_the_vm(house: House) -> None
     assert (shown.native_state, shown.name) == ("running", "m1-g1-1")
     assert shown.native_id.startswith("i-")
     house.cloud.stop(SEOUL, await uid(house, "g1-1"))
-    await house.plugin.upkeep.look_around()
+    await house.plugin.reconciler.reconcile_all()
     assert vm_seen(await house.service.vm(NS, "m1", "g1-1")).native_state == "stopped"
 
 
@@ -283,6 +283,6 @@ async def test_a_connection_whose_driver_cannot_be_made_here_does_not_hold_up_th
         return make(name, place, *how)
 
     monkeypatch.setattr(house.plugin.drivers, "make", refuse_tokyo)
-    await house.plugin.clouds.let_go("aws-ap-northeast-1")
-    assert await house.plugin.upkeep.look_around() == []
+    await house.plugin.clients.let_go("aws-ap-northeast-1")
+    assert await house.plugin.reconciler.reconcile_all() == []
     assert await states(house) == {"g1-1": "Suspended", "g1-2": "Running", "g2-1": "Running"}

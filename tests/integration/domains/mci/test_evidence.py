@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci.handlers.vm_handlers import YOUNG
+from stateward.domains.mci.handlers.vm_handlers import APPEARS_WITHIN_S
 from stateward.domains.mci.lifecycle import MciState
 from stateward.domains.mci.model import VmSpec, vm_of
 from stateward.drivers import MachineState, ProviderRegion
@@ -79,7 +79,7 @@ async def wish(house: House, chance: Random) -> None:
         case 2:
             await service.refine(NS, "m1", ANN)
         case 3:
-            await house.plugin.upkeep.look_around()
+            await house.plugin.reconciler.reconcile_all()
         case _ if vms:
             await service.control_vm(NS, "m1", vm_of(chance.choice(vms)).name, action, ANN, force=force)
 
@@ -104,7 +104,7 @@ async def calm(world: World) -> None:
     await settled(world)
     for _ in range(3):
         await asyncio.sleep(10.0)
-        await world.house.plugin.upkeep.look_around()
+        await world.house.plugin.reconciler.reconcile_all()
     assert await world.doubtful() == []
 
 
@@ -254,7 +254,7 @@ def test_a_throttled_region_is_left_alone_for_a_while_and_no_other_is() -> None:
 def test_a_region_whose_listing_is_throttled_is_not_asked_again_before_it_likes() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 1))
-        cloud = await world.house.plugin.clouds.of("aws-ap-northeast-2")
+        cloud = await world.house.plugin.clients.of("aws-ap-northeast-2")
         world.cloud.region(SEOUL).gate.foretell(Fate.THROTTLED)
         first = await cloud.listing_anew()
         again = await cloud.listing_anew()
@@ -285,7 +285,7 @@ def test_a_dead_region_makes_its_vms_undefined_and_no_others_and_they_come_back(
         assert Counter((await states(world.house)).values()) == {"Suspended": 6, "Undefined": 3}
         assert await world.house.state() == MciState.PARTIAL
         world.cloud.set_temper(SEOUL, FAIR)
-        await world.house.plugin.upkeep.look_around()
+        await world.house.plugin.reconciler.reconcile_all()
         assert Counter((await states(world.house)).values()) == {"Suspended": 6, "Running": 3}
 
     live(3, FAIR, course)
@@ -300,7 +300,7 @@ def test_in_a_dead_region_nothing_is_called_terminated() -> None:
         assert Counter((await states(world.house)).values()) == {"Terminated": 6, "Undefined": 3}
         for _ in range(5):
             await asyncio.sleep(60.0)
-            await world.house.plugin.upkeep.look_around()
+            await world.house.plugin.reconciler.reconcile_all()
         assert Counter((await states(world.house)).values()) == {"Terminated": 6, "Undefined": 3}
         world.cloud.set_temper(SEOUL, FAIR)
         await end(world)
@@ -325,7 +325,7 @@ def test_a_machine_that_disappears_without_a_word_is_undefined_and_not_terminate
         world.cloud.terminate(SEOUL, gone.uid)
         for _ in range(3):
             await asyncio.sleep(5.0)
-            await world.house.plugin.upkeep.look_around()
+            await world.house.plugin.reconciler.reconcile_all()
         assert await states(world.house) == {"a-1": "Undefined", "a-2": "Running"}
         await end(world)
 
@@ -338,7 +338,7 @@ def test_a_listing_that_is_cut_short_proves_nothing() -> None:
         world.cloud.set_temper(SEOUL, replace(FAIR, cut_short=1.0, page=1))
         for _ in range(10):
             await asyncio.sleep(5.0)
-            await world.house.plugin.upkeep.look_around()
+            await world.house.plugin.reconciler.reconcile_all()
         assert set((await states(world.house)).values()) == {"Running"}
         world.cloud.set_temper(SEOUL, replace(FAIR, cut_short=1.0, page=1, forgotten=0.0))
         verdict = await world.house.service.control(NS, "m1", "terminate", ANN)
@@ -394,7 +394,7 @@ def test_a_machine_that_was_made_at_last_and_is_not_shown_yet_is_not_taken_for_t
             await asyncio.sleep(0.1)
         vm = vm_of(await world.house.service.vm(NS, "m1", "a-1"))
         world.cloud.set_temper(SEOUL, replace(FAIR, late=20.0, request_lost=1.0))
-        await asyncio.sleep(2 * YOUNG)  # its create is lost again and again
+        await asyncio.sleep(2 * APPEARS_WITHIN_S)  # its create is lost again and again
         world.cloud.set_temper(SEOUL, replace(FAIR, late=20.0))
         while world.truth(vm) is None:
             await asyncio.sleep(0.01)
@@ -408,7 +408,7 @@ def test_a_machine_that_was_made_at_last_and_is_not_shown_yet_is_not_taken_for_t
 
 async def seen_of(world: World, vm: VmSpec) -> MachineState | None:
     """Return what a listing shows of a VM now."""
-    cloud = await world.house.plugin.clouds.of(vm.connection)
+    cloud = await world.house.plugin.clients.of(vm.connection)
     return next((one.state for one in (await cloud.listing_anew()).machines if one.key == vm.uid), None)
 
 
@@ -420,7 +420,7 @@ def test_a_connection_that_is_changed_under_way_holds_nobody_up() -> None:
         await asyncio.sleep(5.0)
         service = world.house.service
         await service.add_connection(replace(await service.catalogue.connection("aws-ap-northeast-2"), zone="a"), ANN)
-        await world.house.plugin.upkeep.look_around()
+        await world.house.plugin.reconciler.reconcile_all()
         ended = await world.house.engine.wait(NS, accepted.op.id, 120.0)
         assert ended.status is Status.SUCCEEDED
 
@@ -434,7 +434,7 @@ def test_machines_that_are_just_being_made_are_no_orphans() -> None:
         for _ in range(20):
             growing = asyncio.create_task(house.service.scale(NS, "m1", "a", 1, ANN))
             while not growing.done() or under_way(world):
-                assert await house.plugin.upkeep.look_around() == []
+                assert await house.plugin.reconciler.reconcile_all() == []
             await growing
 
     live(10, replace(FAIR, pending=0.0), course)

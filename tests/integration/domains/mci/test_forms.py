@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
-from stateward.domains.mci.model import HOME, KeySpec, NetworkSpec, Subnet, mci_of, network_of, part_id, plain, vm_of
+from stateward.domains.mci.model import HOME, KeySpec, NetworkSpec, Subnet, mci_of, network_of, plain, record_id, vm_of
 from stateward.errors import BadInput
 from stateward.server.routes.objects import relabel
 from stateward.store.records import Key, Object, Status
@@ -114,7 +114,7 @@ async def test_an_object_goes_by_the_name_in_its_spec(house: House) -> None:
 
 
 async def test_a_connection_cannot_be_changed_into_what_nobody_can_read(house: House) -> None:
-    key = HOME, part_id("connection", "seoul")
+    key = HOME, record_id("connection", "seoul")
     spec = {"name": "seoul", "provider": "aws", "region": "ap-northeast-2"}
     await house.engine.create(*key, CONNECTION.kind, "register", spec=spec)
     for wrong in ({}, spec | {"options": 7}, spec | {"name": "tokyo"}):
@@ -124,7 +124,7 @@ async def test_a_connection_cannot_be_changed_into_what_nobody_can_read(house: H
 
 
 async def test_a_network_is_reshaped_into_something_and_stays_itself(house: House) -> None:
-    found, _ = await house.service.make_part(NS, "vNet", NET, ANN, 60.0)
+    found, _ = await house.service.create_resource(NS, "vNet", NET, ANN, 60.0)
     uid = network_of(found).uid
     error = await refused(house, "reshape", "vNet:net")
     assert (error.field, error.state) == ("spec", "Available")

@@ -13,12 +13,12 @@ from stateward.drivers.simulated.faults import CALM
 from stateward.engine.errors import NoneAllowed
 from stateward.store.records import Status
 from tests.integration.domains.mci.conftest import ANN, NS, House, group, mci
-from tests.integration.domains.mci.racing import SEOUL, alive, control, go_on, operation_of, quiet, race, states
+from tests.integration.domains.mci.racing import SEOUL, alive, control, go_on, operation_id, quiet, race, states
 
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.02)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.02)
 
 
 @pytest.mark.parametrize("hold", [False, True], ids=["under way", "held"])
@@ -30,7 +30,7 @@ async def test_a_create_that_has_no_vms_yet_is_given_up_by_force(houses: list[Ho
     won, lost = await race(houses, *[control("terminate", force=True)] * 2)
     assert won
     assert {type(one) for one in lost} <= {NoneAllowed}  # whoever comes when it is given up finds nothing to do
-    assert {(await house.ended(operation_of(one))).status for one in won} <= {Status.SUCCEEDED, Status.CANCELLED}
+    assert {(await house.ended(operation_id(one))).status for one in won} <= {Status.SUCCEEDED, Status.CANCELLED}
     assert (await house.ended(created)).status is Status.CANCELLED
     assert (await house.state(), await states(house), alive(house)) == (MciState.EMPTY, {}, [])
     go_on(house)
@@ -43,7 +43,7 @@ async def test_a_create_that_is_forced_away_at_any_moment_leaves_no_machine(
     houses: list[House], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Machines are shown at once here: a machine that was never requested must not count as late.
-    monkeypatch.setattr(vm_handlers, "YOUNG", 0.1)
+    monkeypatch.setattr(vm_handlers, "APPEARS_WITHIN_S", 0.1)
     house, chance = houses[0], Random(seed)
     house.cloud.set_temper(SEOUL, replace(CALM, latency=0.002))
     await house.service.create(NS, mci("m1", group(size=4)), ANN)

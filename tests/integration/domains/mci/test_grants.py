@@ -119,13 +119,13 @@ async def test_many_who_grant_at_once_lose_no_grant(house: House) -> None:
 async def revoked_before_use(house: House, monkeypatch: pytest.MonkeyPatch, handlers: object) -> None:
     """Grant this host to a namespace, and revoke it at the moment when handlers are about to use it."""
     await house.grant_host()
-    granted = house.plugin.clouds.granted
+    granted = house.plugin.clients.granted
 
     async def revoked_first(name: str, ns: str) -> Any:
         await house.service.revoke("local", [NS], ANN)
         return await granted(name, ns)
 
-    monkeypatch.setattr(handlers, "_granted_cloud_of", revoked_first)
+    monkeypatch.setattr(handlers, "_granted_client_of", revoked_first)
 
 
 async def test_what_was_accepted_before_a_grant_was_revoked_is_not_made_and_says_why(
@@ -136,7 +136,7 @@ async def test_what_was_accepted_before_a_grant_was_revoked_is_not_made_and_says
     (vm,) = await house.service.vms(NS, "m1")
     assert vm.state == "Failed"
     assert "not granted" in (vm.error or "")
-    seen = (await (await house.plugin.clouds.of("local")).driver.observe()).machines
+    seen = (await (await house.plugin.clients.of("local")).driver.observe()).machines
     assert vm_of(vm).uid not in [one.key for one in seen]
 
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.control import drift
 from stateward.domains.mci.guards import object_guards
-from stateward.domains.mci.lifecycle import PartState
-from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, part_seen, subnet_key
+from stateward.domains.mci.lifecycle import ResourceState
+from stateward.domains.mci.model import NetworkSpec, Subnet, network_of, resource_seen, subnet_key
 from stateward.domains.mci.provider import provider_client
 from stateward.domains.mci.resource_service import add_subnet
 from stateward.drivers import CloudResource, ProviderRegion, ResourceKind
@@ -37,15 +37,15 @@ def leave_behind(house: House, key: str = LEFT) -> None:
 
 
 async def made(house: House) -> Object:
-    found, _ = await house.service.make_part(NS, "vNet", NET, ANN, PATIENT)
-    assert found.state == PartState.AVAILABLE
+    found, _ = await house.service.create_resource(NS, "vNet", NET, ANN, PATIENT)
+    assert found.state == ResourceState.AVAILABLE
     return found
 
 
 async def until_gone(house: House) -> None:
     async with asyncio.timeout(PATIENT):
         while LEFT in shown(house):
-            await house.plugin.upkeep.look_around()
+            await house.plugin.reconciler.reconcile_all()
             await asyncio.sleep(0.01)
 
 
@@ -63,7 +63,7 @@ async def test_a_subnet_that_a_change_left_behind_is_taken_away(house: House) ->
     assert LEFT in shown(house)
     await until_gone(house)
     found = await house.service.part(NS, "vNet", "net")
-    assert [one.name for one in network_of(found).subnets] == list(part_seen(found).subnets) == ["front"]
+    assert [one.name for one in network_of(found).subnets] == list(resource_seen(found).subnets) == ["front"]
     assert shown(house) == {subnet_key("uid-net", "front")}
 
 
@@ -83,7 +83,7 @@ async def test_subnets_of_others_are_left_alone(house: House) -> None:
     assert other is not None
     region.ensure(CloudResource(ResourceKind.SUBNET, "uid-net-2-a", "a", other.native_id))
     leave_behind(house, "of-somebody-else")
-    await house.plugin.upkeep.look_around()
+    await house.plugin.reconciler.reconcile_all()
     assert {"uid-net-2-a", "of-somebody-else"} <= shown(house)
     assert (await house.service.part(NS, "vNet", "net")).op is None
 
@@ -95,7 +95,7 @@ async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, mo
     assert inside is not None
     house.cloud.region(SEOUL).ensure(CloudResource(ResourceKind.SECURITY_GROUP, "in-it", "x", inside.native_id))
     for _ in range(3):
-        await house.plugin.upkeep.look_around()
+        await house.plugin.reconciler.reconcile_all()
         async with asyncio.timeout(PATIENT):
             while (await house.service.part(NS, "vNet", "net")).op is not None:
                 await asyncio.sleep(0.005)
@@ -104,14 +104,14 @@ async def test_one_that_would_not_go_is_not_tried_again_at_once(house: House, mo
     accepted = await add_subnet(house.service, NS, "net", Subnet("side", "10.0.3.0/24"), ANN)  # it is in nobody's way
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
     house.cloud.lose(SEOUL, ResourceKind.SECURITY_GROUP, "in-it")
-    monkeypatch.setattr(drift, "TRY_AGAIN", 0.0)
+    monkeypatch.setattr(drift, "RETRY_REMOVAL_S", 0.0)
     await until_gone(house)
 
 
 async def test_a_network_is_removed_with_what_was_left_behind_in_it(house: House) -> None:
     await made(house)
     leave_behind(house)
-    accepted = await house.service.remove_part(NS, "vNet", "net", ANN)
+    accepted = await house.service.delete_resource(NS, "vNet", "net", ANN)
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
     assert house.cloud.region(SEOUL).shelf.all() == []
 
@@ -122,14 +122,14 @@ async def test_a_subnet_that_is_asked_for_again_is_the_one_that_was_left_behind(
     native = getattr(house.cloud.region(SEOUL).shelf.get(ResourceKind.SUBNET, LEFT), "native_id", "")
     accepted = await add_subnet(house.service, NS, "net", BACK, ANN)
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
-    assert part_seen(await house.service.part(NS, "vNet", "net")).subnets["back"] == native
+    assert resource_seen(await house.service.part(NS, "vNet", "net")).subnets["back"] == native
 
 
 @pytest.fixture(autouse=True)
 def _absent_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 3600.0)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 3600.0)
 
 
 @pytest.fixture(autouse=True)
 def _known_uid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_guards, "uid_of", lambda _op, _name: NET.uid)
+    monkeypatch.setattr(object_guards, "deterministic_uid", lambda _op, _name: NET.uid)

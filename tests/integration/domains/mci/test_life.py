@@ -2,7 +2,7 @@
 
 import pytest
 
-from stateward.domains.mci.errors import StillAlive
+from stateward.domains.mci.errors import VmsAlive
 from stateward.domains.mci.lifecycle import MciState
 from stateward.engine import AlreadyExists, Refused
 from stateward.engine.errors import NoneAllowed
@@ -57,7 +57,7 @@ async def test_a_name_is_given_once(house: House) -> None:
 
 async def test_an_mci_is_terminated_and_deleted(house: House) -> None:
     await house.created(mci())
-    with pytest.raises((StillAlive, Refused)):
+    with pytest.raises((VmsAlive, Refused)):
         await house.service.delete(NS, "m1", "", ANN)
     verdict = await house.service.control(NS, "m1", "terminate", ANN)
     assert (await house.ended(verdict.whole)).status is Status.SUCCEEDED

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stateward.domains.mci.lifecycle import PartState
-from stateward.domains.mci.model import KINDS, KeySpec, part_id, part_seen, where_of
+from stateward.domains.mci.lifecycle import ResourceState
+from stateward.domains.mci.model import KINDS, KeySpec, record_id, resource_identity, resource_seen
 from stateward.domains.mci.provider import provider_client
 from stateward.drivers import ProviderRegion, ResourceKind
 from stateward.drivers.simulated.faults import CALM, Fate
@@ -21,7 +21,7 @@ SHARED = "default-shared-aws-ap-northeast-2"
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.0)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.0)
 
 
 async def part(house: House, word: str) -> Object:
@@ -30,39 +30,39 @@ async def part(house: House, word: str) -> Object:
 
 async def lose(house: House, word: str) -> None:
     """Remove a part at the provider."""
-    house.cloud.lose(SEOUL, ResourceKind(word), where_of(await part(house, word)).uid)
+    house.cloud.lose(SEOUL, ResourceKind(word), resource_identity(await part(house, word)).uid)
 
 
 @pytest.mark.parametrize("word", list(KINDS))
 async def test_a_part_that_is_lost_is_an_error_that_tells_what_is_missing(house: House, word: str) -> None:
     await house.created(mci())
     await lose(house, word)
-    await house.plugin.upkeep.look_around()
+    await house.plugin.reconciler.reconcile_all()
     found = await part(house, word)
-    assert (found.state, part_seen(found).missing) == (PartState.ERROR, (f"{word} {SHARED}",))
-    line = (await house.engine.history(NS, part_id(word, SHARED)))[-1]
+    assert (found.state, resource_seen(found).missing) == (ResourceState.ERROR, (f"{word} {SHARED}",))
+    line = (await house.engine.history(NS, record_id(word, SHARED)))[-1]
     assert (line.actor, line.event) == (PROVIDER, "shows none")
     others = [await part(house, other) for other in KINDS if other != word]
-    assert {one.state for one in others} == {PartState.AVAILABLE}
+    assert {one.state for one in others} == {ResourceState.AVAILABLE}
 
 
 async def test_a_network_without_one_of_its_subnets_is_an_error(house: House) -> None:
     await house.created(mci())
-    uid = where_of(await part(house, "vNet")).uid
+    uid = resource_identity(await part(house, "vNet")).uid
     house.cloud.lose(SEOUL, ResourceKind.SUBNET, f"{uid}-{SHARED}")
-    await house.plugin.upkeep.look_around()
-    assert part_seen(await part(house, "vNet")).missing == (f"subnet {SHARED}",)
+    await house.plugin.reconciler.reconcile_all()
+    assert resource_seen(await part(house, "vNet")).missing == (f"subnet {SHARED}",)
 
 
 async def test_the_next_mci_finds_what_was_lost_repaired(house: House) -> None:
     await house.created(mci("m1"))
-    before = part_seen(await part(house, "sshKey")).native_id
+    before = resource_seen(await part(house, "sshKey")).native_id
     await lose(house, "sshKey")
-    await house.plugin.upkeep.look_around()
+    await house.plugin.reconciler.reconcile_all()
     assert (await house.created(mci("m2"))).status is Status.SUCCEEDED
     found = await part(house, "sshKey")
-    assert (found.state, part_seen(found).missing) == (PartState.AVAILABLE, ())
-    assert part_seen(found).native_id != before
+    assert (found.state, resource_seen(found).missing) == (ResourceState.AVAILABLE, ())
+    assert resource_seen(found).native_id != before
 
 
 async def test_a_listing_that_fails_proves_no_loss(house: House) -> None:
@@ -70,30 +70,30 @@ async def test_a_listing_that_fails_proves_no_loss(house: House) -> None:
     house.cloud.set_temper(SEOUL, CALM)
     for fate in (Fate.TRANSIENT, Fate.THROTTLED):
         house.cloud.region(SEOUL).gate.foretell(Fate.DONE, fate)  # the listing of machines comes first
-        await house.plugin.upkeep.look_around()
-    assert {(await part(house, word)).state for word in KINDS} == {PartState.AVAILABLE}
+        await house.plugin.reconciler.reconcile_all()
+    assert {(await part(house, word)).state for word in KINDS} == {ResourceState.AVAILABLE}
 
 
 async def test_a_part_that_is_not_shown_once_is_not_lost(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 3600.0)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 3600.0)
     await house.created(mci())
     await lose(house, "sshKey")
-    await house.plugin.upkeep.look_around()
-    assert (await part(house, "sshKey")).state == PartState.AVAILABLE
+    await house.plugin.reconciler.reconcile_all()
+    assert (await part(house, "sshKey")).state == ResourceState.AVAILABLE
 
 
 async def test_a_part_that_is_shown_again_is_available_again(house: House) -> None:
     await house.created(mci())
-    wanted = where_of(await part(house, "sshKey"))
+    wanted = resource_identity(await part(house, "sshKey"))
     kept = house.cloud.region(SEOUL).shelf.get(ResourceKind.SSH_KEY, wanted.uid)
     assert kept is not None
     await lose(house, "sshKey")
-    await house.plugin.upkeep.look_around()
-    assert (await part(house, "sshKey")).state == PartState.ERROR
+    await house.plugin.reconciler.reconcile_all()
+    assert (await part(house, "sshKey")).state == ResourceState.ERROR
     house.cloud.region(SEOUL).ensure(kept)
-    await house.plugin.upkeep.look_around()
+    await house.plugin.reconciler.reconcile_all()
     found = await part(house, "sshKey")
-    assert (found.state, part_seen(found).missing) == (PartState.AVAILABLE, ())
+    assert (found.state, resource_seen(found).missing) == (ResourceState.AVAILABLE, ())
 
 
 async def test_a_process_without_a_worker_tells_the_private_key_that_it_has_made(
@@ -102,7 +102,7 @@ async def test_a_process_without_a_worker_tells_the_private_key_that_it_has_made
     want = KeySpec("k1", "uid-k1", "aws-ap-northeast-2", "aws", "ap-northeast-2")
     async with open_house(new_store(), tmp_path / "a") as working:
         async with open_house(new_store(), tmp_path / "b", works=False, cloud=working.cloud) as asking:
-            found, secret = await asking.service.make_part(NS, "sshKey", want, ANN, 60.0)
-        assert (found.state, "PRIVATE KEY" in secret) == (PartState.AVAILABLE, True)
+            found, secret = await asking.service.create_resource(NS, "sshKey", want, ANN, 60.0)
+        assert (found.state, "PRIVATE KEY" in secret) == (ResourceState.AVAILABLE, True)
         lines = await working.engine.history(NS, found.id)
         assert "PRIVATE" not in f"{lines}{await working.engine.get(NS, found.id)}"

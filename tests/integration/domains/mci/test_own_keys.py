@@ -147,7 +147,7 @@ async def test_keys_go_when_their_mci_is_gone_and_not_before(api: ApiHouse) -> N
     await remove_ownerless_keys(api.engine)
     assert len((await api.get(KEYS)).json()["sshKey"]) == 3
     assert (await api.delete(f"{M1}?option=terminate")).status_code == 200
-    await api.plugin.upkeep.look_around()
+    await api.plugin.reconciler.reconcile_all()
     for one in await api.plugin.service.parts(NS, "sshKey"):
         if one.op is not None:
             await api.engine.wait(NS, one.op, 60.0)

@@ -14,7 +14,6 @@ from stateward.domains.mci.model import (
     KINDS,
     CommandRun,
     Connection,
-    GroupSpec,
     Image,
     KeySpec,
     MciSeen,
@@ -24,15 +23,16 @@ from stateward.domains.mci.model import (
     PostCommand,
     Rule,
     Runs,
+    SecurityGroupSpec,
     SubGroup,
     Subnet,
     VmSpec,
     mci_of,
     mci_seen,
-    part_seen,
     plain,
+    resource_identity,
+    resource_seen,
     vm_of,
-    where_of,
 )
 from stateward.domains.mci.provider import provider_client
 from stateward.domains.mci.provider.catalogue import LOCAL_IMAGE
@@ -56,7 +56,7 @@ GOOD, BAD = group("good", 2), group("bad", 2, "aws+ap-northeast-1+t3.nano")
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.02)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.02)
 
 
 def machines(house: House, place: ProviderRegion) -> list[MachineState | None]:
@@ -100,7 +100,7 @@ async def test_a_rollback_terminates_every_vm_at_its_provider_and_removes_it(hou
 
 async def test_an_mci_that_was_rolled_back_stays_failed(house: House) -> None:
     await half_broken(house, "rollback")
-    await house.plugin.upkeep.settling.settle(NS, "m1")
+    await house.plugin.reconciler.status_updater.settle(NS, "m1")
     assert await house.state() == MciState.FAILED
     assert (await house.status()).status == "Failed"
 
@@ -150,7 +150,7 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_looked_at(
         return vm_of(found)
 
     monkeypatch.setattr(reconciler, "vm_of", read_or_fail)
-    assert await house.plugin.upkeep.look_around() == []  # the machine of the bad record is no orphan
+    assert await house.plugin.reconciler.reconcile_all() == []  # the machine of the bad record is no orphan
     assert (await house.service.vm(NS, "m2", "g2-1")).state == VmState.FAILED
 
 
@@ -163,8 +163,8 @@ async def test_an_error_at_one_connection_keeps_no_other_from_being_looked_at(
         looked.append(connection.name)
         raise ValueError("broken")
 
-    monkeypatch.setattr(house.plugin.upkeep, "_look_at", look_or_fail)
-    assert await house.plugin.upkeep.look_around() == []
+    monkeypatch.setattr(house.plugin.reconciler, "_look_at", look_or_fail)
+    assert await house.plugin.reconciler.reconcile_all() == []
     assert len(looked) > 1
 
 
@@ -172,7 +172,7 @@ async def test_a_growth_does_not_refine_what_has_failed_before(house: House) -> 
     await half_broken(house, "refine")
     await house.ended(await house.service.control_vm(NS, "m1", "good-2", "suspend", ANN))
     house.cloud.kill(SEOUL, vm_of(await house.service.vm(NS, "m1", "good-1")).uid)
-    await house.plugin.upkeep.look_around()
+    await house.plugin.reconciler.reconcile_all()
     await house.ended(await house.service.scale(NS, "m1", "good", 1, ANN))
     assert await states(house) == {"good-1": "Failed", "good-2": "Suspended", "good-3": "Running"}
 
@@ -319,16 +319,16 @@ async def test_a_post_command_is_not_run_where_nothing_runs(house: House) -> Non
 AWS = "aws-ap-northeast-2"
 COMMON = {"connection": AWS, "provider": "aws", "region": "ap-northeast-2"}
 NET = NetworkSpec("net", "uid-net", cidr="10.1.0.0/16", subnets=(Subnet("a", "10.1.1.0/24"),), **COMMON)
-WALL = GroupSpec("wall", "uid-wall", network="net", rules=(Rule("22"),), **COMMON)
+WALL = SecurityGroupSpec("wall", "uid-wall", network="net", rules=(Rule("22"),), **COMMON)
 KEY = KeySpec("key", "uid-key", **COMMON)
 STATIC = group("g1", 2, network="net", subnet="a", groups=("wall",), key="key")
 
 
 async def with_parts(house: House) -> str:
     """Make the parts that an MCI is to name; returns the private key that was told."""
-    await house.service.make_part(NS, "vNet", NET, ANN)
-    await house.service.make_part(NS, "securityGroup", WALL, ANN)
-    return (await house.service.make_part(NS, "sshKey", KEY, ANN))[1]
+    await house.service.create_resource(NS, "vNet", NET, ANN)
+    await house.service.create_resource(NS, "securityGroup", WALL, ANN)
+    return (await house.service.create_resource(NS, "sshKey", KEY, ANN))[1]
 
 
 async def test_a_static_mci_stands_on_the_parts_that_it_names(house: House) -> None:
@@ -337,7 +337,7 @@ async def test_a_static_mci_stands_on_the_parts_that_it_names(house: House) -> N
     assert (await house.created(mci("m1", STATIC, dynamic=False))).status is Status.SUCCEEDED
     vm = vm_of(await house.service.vm(NS, "m1", "g1-1"))
     assert (vm.network, vm.subnet, vm.groups, vm.key) == ("net", "a", ("wall",), "key")
-    network = part_seen(await house.service.part(NS, "vNet", "net"))
+    network = resource_seen(await house.service.part(NS, "vNet", "net"))
     assert (vm.parts["vNet"], vm.parts["subnet"]) == (network.native_id, network.subnets["a"])
     assert len(await house.service.parts(NS, "vNet")) == 1
 
@@ -369,11 +369,13 @@ async def test_a_part_that_vms_stand_on_is_not_removed(house: House, word: str, 
     await with_parts(house)
     await house.created(mci("m1", STATIC, dynamic=False))
     with pytest.raises(InUse, match=r"m1\.g1-1"):
-        await house.service.remove_part(NS, word, name, ANN)
+        await house.service.delete_resource(NS, word, name, ANN)
     verdict = await house.service.control(NS, "m1", "terminate", ANN)
     await house.ended(verdict.whole)
     for each, called in (("sshKey", "key"), ("securityGroup", "wall"), ("vNet", "net")):
-        assert (await house.ended(await house.service.remove_part(NS, each, called, ANN))).status is Status.SUCCEEDED
+        assert (
+            await house.ended(await house.service.delete_resource(NS, each, called, ANN))
+        ).status is Status.SUCCEEDED
     assert await house.service.parts(NS, word) == []
 
 
@@ -421,7 +423,7 @@ async def test_a_deletion_by_force_tells_what_may_remain_and_it_is_found_as_orph
     _, remains = await house.service.delete(NS, "m1", "force", ANN)
     assert {one.key for one in remains} == uids
     await house.created(mci("m2"))
-    assert {one.key for one in await house.plugin.upkeep.look_around()} == uids
+    assert {one.key for one in await house.plugin.reconciler.reconcile_all()} == uids
 
 
 async def test_a_subgroup_that_cannot_be_made_leaves_the_mci_as_it_was(
@@ -459,7 +461,9 @@ async def test_what_a_held_mci_is_to_stand_on_is_made_anew_if_it_was_removed_mea
     words = ["securityGroup", "vNet"] if word == "vNet" else [word]  # a network goes after what is in it
     for one in words:
         (found,) = await house.service.parts(NS, one)
-        assert (await house.ended(await house.service.remove_part(NS, one, where_of(found).name, ANN))).error is None
+        assert (
+            await house.ended(await house.service.delete_resource(NS, one, resource_identity(found).name, ANN))
+        ).error is None
     await house.service.go_on(NS, "m1", "continue", ANN)
     assert (await house.ended(accepted)).status is Status.SUCCEEDED
     assert (await house.status()).status == "Running:2 (R:2/2)"
@@ -469,7 +473,7 @@ async def test_a_held_mci_whose_parts_were_removed_meanwhile_and_are_its_own_say
     await with_parts(house)
     accepted = await house.service.create(NS, mci("m1", STATIC, dynamic=False, hold=True), ANN)
     await house.until(lambda state: state == MciState.PREPARED)
-    assert (await house.ended(await house.service.remove_part(NS, "sshKey", "key", ANN))).error is None
+    assert (await house.ended(await house.service.delete_resource(NS, "sshKey", "key", ANN))).error is None
     await house.service.go_on(NS, "m1", "continue", ANN)
     assert (await house.ended(accepted)).status is Status.FAILED
     assert await house.state() == MciState.FAILED

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci.errors import StillAlive
+from stateward.domains.mci.errors import VmsAlive
 from stateward.domains.mci.lifecycle import MciState, VmState
 from stateward.domains.mci.provider import provider_client
 from stateward.drivers import MachineState
@@ -31,7 +31,7 @@ from tests.integration.domains.mci.racing import (
     delete,
     go_on,
     names,
-    operation_of,
+    operation_id,
     quiet,
     race,
     scale,
@@ -45,7 +45,7 @@ ENDS = {"suspend": MciState.SUSPENDED, "terminate": MciState.TERMINATED, "reboot
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.02)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.02)
 
 
 # --- control against control -----------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ async def test_of_racing_actions_on_an_mci_one_wins_and_the_others_are_told_whic
     house.cloud.set_temper(SEOUL, SLOW)
     won, lost = await race(houses, *map(control, islice(cycle(pair), RACERS)))
     assert (len(won), len(lost)) == (1, RACERS - 1)
-    winner = operation_of(won[0]).op
+    winner = operation_id(won[0]).op
     assert {names(one) for one in lost} == {winner.id}
     assert {f"({winner.action} by user of ann)" in str(one) for one in lost} == {True}
     go_on(house)
@@ -89,7 +89,7 @@ async def test_an_action_on_the_mci_leaves_alone_a_vm_that_was_quicker(houses: l
     won, lost = await race(houses, control_vm("suspend"), control("terminate"))
     go_on(house)
     for one in won:
-        await house.ended(operation_of(one))
+        await house.ended(operation_id(one))
     if len(won) == 2:  # the VM was first: the MCI has skipped it, and says so
         assert won[1].skipped.keys() == {"m1.g1-1"}
         assert await states(house) == {"g1-1": "Suspended", "g1-2": "Terminated"}
@@ -111,7 +111,7 @@ async def test_an_mci_is_scaled_or_controlled_and_never_both(houses: list[House]
     Random(f"{count}{action}").shuffle(racers)
     won, lost = await race(houses, *racers)
     assert len(won) == 1
-    winner = operation_of(won[0])
+    winner = operation_id(won[0])
     assert {names(one) for one in lost} == {winner.op.id}
     go_on(house)
     await house.ended(winner)
@@ -193,7 +193,7 @@ async def test_an_mci_that_is_being_created_is_not_deleted(houses: list[House], 
         await house.until(lambda state: state == MciState.CREATING)
     won, lost = await race(houses, *[delete(option)] * RACERS)
     assert won == []
-    refused = [one for one in lost if not isinstance(one, StillAlive)]
+    refused = [one for one in lost if not isinstance(one, VmsAlive)]
     assert {names(one) for one in refused} <= {created.op.id}
     assert await house.state() in (MciState.PREPARING, MciState.PREPARED, MciState.CREATING)
     await house.service.delete(NS, "m1", "force", ANN)
@@ -282,7 +282,7 @@ async def test_of_many_forced_actions_the_last_one_counts(houses: list[House]) -
     await house.created(mci())
     won, lost = await race(houses, *(control(one, force=True) for one in islice(cycle(("suspend", "resume")), RACERS)))
     assert not lost
-    ended = [await house.ended(operation_of(one)) for one in won]
+    ended = [await house.ended(operation_id(one)) for one in won]
     assert sum(one.status is not Status.CANCELLED for one in ended) == 1
     last = max(ended, key=lambda one: one.ended or 0.0)
     await quiet(houses)

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import MciState
-from stateward.domains.mci.model import Connection, Image, Spec, SubGroup, part_id, part_seen, vm_of, vm_seen
+from stateward.domains.mci.model import Connection, Image, Spec, SubGroup, record_id, resource_seen, vm_of, vm_seen
 from stateward.drivers import Observation
 from stateward.engine.errors import AlreadyEnded
 from stateward.lifecycle import PROVIDER
@@ -50,7 +50,7 @@ async def done(house: House, action: str) -> Operation:
 
 async def shown(house: House, connection: str) -> dict[str, Observation]:
     """Return all machines of a connection as its driver shows them."""
-    listing = await (await house.plugin.clouds.of(connection)).listing_anew()
+    listing = await (await house.plugin.clients.of(connection)).listing_anew()
     assert listing.complete, listing.problem
     return {one.key: one for one in listing.machines}
 
@@ -98,7 +98,7 @@ def words(ec2: Any) -> Counter[str]:
 async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(house: House, ec2: Any, ec2_cloud: Cloud) -> None:
     assert (await house.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
     assert words(ec2) == {"running": 3}
-    network = part_seen((await house.service.parts(NS, "vNet"))[0])
+    network = resource_seen((await house.service.parts(NS, "vNet"))[0])
     assert {one["VpcId"] for one in described(ec2)} == {network.native_id}
     vms = await house.service.vms(NS, "m1")
     natives = {one["InstanceId"]: one for one in described(ec2)}
@@ -121,7 +121,7 @@ async def test_an_mci_lives_on_ec2_from_its_network_to_its_end(house: House, ec2
     await house.service.delete(NS, "m1", "", ANN)
     for word in ("sshKey", "securityGroup", "vNet"):
         (part,) = await house.service.parts(NS, word)
-        removed = await house.service.remove_part(NS, word, part.id.removeprefix(part_id(word, "")), ANN)
+        removed = await house.service.delete_resource(NS, word, part.id.removeprefix(record_id(word, "")), ANN)
         assert (await house.ended(removed)).status is Status.SUCCEEDED
     assert network.native_id not in {one["VpcId"] for one in ec2.describe_vpcs()["Vpcs"]}
 
@@ -133,7 +133,7 @@ async def test_what_happens_on_ec2_behind_our_back_is_found(house: House, ec2: A
     ec2_cloud.life.kill(vm_of(await house.service.vm(NS, "m1", "g1-2")).uid)
 
     async def found() -> bool:
-        await house.plugin.upkeep.look_around()
+        await house.plugin.reconciler.reconcile_all()
         return await states(house) == {"Running": 1, "Suspended": 1, "Terminated": 1}
 
     await until(found)
@@ -166,7 +166,7 @@ async def test_a_cancelled_reboot_on_ec2_is_done_or_unknown_and_never_told_as_no
 async def test_a_launch_on_ec2_whose_answer_is_lost_makes_one_machine_for_each_vm(
     house: House, ec2: Any, ec2_cloud: Cloud, monkeypatch: pytest.MonkeyPatch, harm: Harm
 ) -> None:
-    monkeypatch.setattr("stateward.domains.mci.provider.provider_client.ABSENT_AFTER", 0.1)
+    monkeypatch.setattr("stateward.domains.mci.provider.provider_client.ABSENT_AFTER_S", 0.1)
     code = {"code": "InternalError", "status": 500} if harm is Harm.DONE_BUT_ERROR else {}
     ec2_cloud.harm(Fault(harm, "RunInstances", times=2, **code))  # type: ignore[arg-type]
     assert (await house.created(mci("m1", ON_EC2))).status is Status.SUCCEEDED
@@ -212,7 +212,7 @@ async def whole_life(house: House, wanted: SubGroup, connection: str, folder: Pa
     os.kill(int((await shown(house, connection))[vm_of(victim).uid].details["pid"]), signal.SIGKILL)
 
     async def found() -> bool:
-        await house.plugin.upkeep.look_around()
+        await house.plugin.reconciler.reconcile_all()
         return await states(house) == {"Running": size - 1, "Terminated": 1}
 
     await until(found)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stateward.domains.mci.control import status_updater
-from stateward.domains.mci.control.status_updater import Settling
+from stateward.domains.mci.control.status_updater import MciStatusUpdater
 from stateward.domains.mci.lifecycle import MciState
 from stateward.store.errors import Unavailable
 from stateward.store.records import Key
@@ -50,7 +50,7 @@ async def no_time(_seconds: float) -> None:
 @pytest.mark.parametrize("trouble", [Unavailable("away"), ValueError("broken")], ids=["store", "fault"])
 async def test_the_journal_is_read_on_after_a_failure_and_no_line_is_missed(house: House, trouble: Exception) -> None:
     engine = Unwell(house, watch=[trouble, trouble], later=[trouble])
-    follower = Settling(engine, Random(1))  # type: ignore[arg-type]
+    follower = MciStatusUpdater(engine, Random(1))  # type: ignore[arg-type]
     noted: list[Key] = []
     follower.note = lambda mci, after=0.0: noted.append(mci)  # type: ignore[method-assign]
     task = asyncio.create_task(follower.follow(no_time))
@@ -71,7 +71,7 @@ async def test_the_journal_is_read_on_after_a_failure_and_no_line_is_missed(hous
 async def test_pauses_grow_while_nothing_works_and_are_short_again_after(house: House) -> None:
     away = Unavailable("away")
     engine = Unwell(house, watch=[away] * 5)
-    follower = Settling(engine, Random(1))  # type: ignore[arg-type]
+    follower = MciStatusUpdater(engine, Random(1))  # type: ignore[arg-type]
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -91,13 +91,13 @@ async def test_an_mci_that_could_not_be_settled_is_looked_at_again(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(status_updater, "LATER", 0.01)
-    await house.plugin.upkeep.settling.close()
+    await house.plugin.reconciler.status_updater.close()
     await house.created(mci())
     verdict = await house.service.control(NS, "m1", "suspend", ANN)
     await house.ended(verdict.whole)
     await house.engine.act(NS, "m1", "mixed", actor="controller")  # as if somebody had told it wrongly
     engine = Unwell(house, act=[Unavailable("away"), Unavailable("away")])
-    follower = Settling(engine, Random(1))  # type: ignore[arg-type]
+    follower = MciStatusUpdater(engine, Random(1))  # type: ignore[arg-type]
     follower.note(Key(NS, "m1"), 0.0)
     await house.until(lambda now: now == MciState.SUSPENDED)
     await follower.close()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stateward.domains.mci.api.target_status import troubles_of
+from stateward.domains.mci.api.target_status import waiting_problems
 from stateward.domains.mci.lifecycle import MciState
-from stateward.domains.mci.provider.provider_client import SILENT_AFTER
+from stateward.domains.mci.provider.provider_client import SILENT_AFTER_S
 from stateward.drivers import ProviderRegion
 from stateward.drivers.simulated.faults import Temper
 from stateward.engine.troubles import is_worth_telling
@@ -43,7 +43,7 @@ def test_vms_of_a_dead_region_are_undefined_after_a_while_and_come_back_as_what_
         suspended = await world.house.service.control_vm(NS, "m1", "a-1", "suspend", ANN)
         await world.house.engine.wait(NS, suspended.op.id, LONGEST)
         world.cloud.set_temper(SEOUL, DEAD)
-        await asyncio.sleep(SILENT_AFTER - 20.0)
+        await asyncio.sleep(SILENT_AFTER_S - 20.0)
         assert Counter((await states(world.house)).values()) == {"Running": 4, "Suspended": 1}
         await asyncio.sleep(5 * ROUND)
         assert Counter((await states(world.house)).values()) == {"Undefined": 3, "Running": 2}
@@ -100,7 +100,7 @@ def test_whoever_waits_for_a_dead_region_is_told_why_and_not_with_every_attempt(
         assert 2 <= len(whole) <= 10
         assert str(whole[0].reason).startswith("m1.a-")
         found = await world.house.service.mci(NS, "m1")
-        shown = await troubles_of(world.store.reader, found, await world.house.service.vms(NS, "m1"))
+        shown = await waiting_problems(world.store.reader, found, await world.house.service.vms(NS, "m1"))
         assert 1 <= len(shown) <= 2
         assert all("the listing is missing" in one for one in shown)
         logged = [one for one in caplog.records if "is tried again" in one.getMessage()]
@@ -138,7 +138,7 @@ def test_a_preparation_that_waits_for_a_dead_region_says_so() -> None:
         created = await world.house.service.create(NS, mci("m1", group("a", 1)), ANN)
         await asyncio.sleep(300.0)
         found = await world.house.service.mci(NS, "m1")
-        shown = await troubles_of(world.store.reader, found, [])
+        shown = await waiting_problems(world.store.reader, found, [])
         assert (found.state, len(shown), shown[0].startswith("vNet:")) == ("Preparing", 1, True)
         assert [line for line in await history(world, "m1") if line.event == "waits"]
         world.cloud.set_temper(SEOUL, FAIR)

@@ -27,7 +27,7 @@ M1 = f"/ns/{NS}/mci/m1"
 
 @pytest.fixture(autouse=True)
 def _absent_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider_client, "ABSENT_AFTER", 0.02)
+    monkeypatch.setattr(provider_client, "ABSENT_AFTER_S", 0.02)
 
 
 async def subgroups(house: House) -> list[str]:

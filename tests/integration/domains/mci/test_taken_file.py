@@ -25,7 +25,7 @@ async def test_while_another_process_has_the_file_vms_wait_and_none_is_called_go
         house = House(engine, plugin)
         verdict = await house.service.control(NS, "m1", "suspend", ANN)
         await tried(engine, [one.object.id for one in verdict.begun])
-        await plugin.upkeep.look_around()
+        await plugin.reconciler.reconcile_all()
         assert {one.state for one in await house.service.vms(NS, "m1")} == {"Suspending"}
         other.close()
         assert (await house.ended(verdict.whole)).status is Status.SUCCEEDED

@@ -10,10 +10,10 @@ from stateward.domains.mci.api.schemas import (
 )
 from stateward.domains.mci.model import Connection, Image, Spec
 
-HOLDER = "admin"
+CREDENTIAL_HOLDER = "admin"
 """Whose credentials connections use."""
 
-TOWNS = {
+LOCATIONS = {
     #               display          latitude  longitude
     "Seoul":     Location("Seoul",       37.57,   126.98),
     "Tokyo":     Location("Tokyo",       35.68,   139.69),
@@ -29,7 +29,7 @@ TOWNS = {
     "Belgium":   Location("Belgium",     50.45,     3.82),
 }  # fmt: skip
 
-TOWN_OF = {
+LOCATION_OF_REGION = {
     ("aws", "ap-northeast-2"): "Seoul",
     ("aws", "ap-northeast-1"): "Tokyo",
     ("aws", "ap-southeast-1"): "Singapore",
@@ -61,8 +61,8 @@ TOWN_OF = {
 
 def location_of(provider: str, region: str) -> Location:
     """Return where a region is."""
-    town = TOWN_OF.get((provider, region))
-    return Location(region, 0.0, 0.0) if town is None else TOWNS[town]
+    town = LOCATION_OF_REGION.get((provider, region))
+    return Location(region, 0.0, 0.0) if town is None else LOCATIONS[town]
 
 
 def region_view(connection: Connection) -> RegionDetail:
@@ -79,7 +79,7 @@ def connection_view(connection: Connection, *, credential: bool = False) -> Conn
         provider_name=connection.provider,
         driver_name=connection.driver,
         credential_name=connection.credential if credential else "",
-        credential_holder=HOLDER,
+        credential_holder=CREDENTIAL_HOLDER,
         region_zone_info_name=f"{connection.provider}-{connection.region}",
         region_zone_info=RegionZoneInfo(connection.region, connection.zone),
         region_detail=region_view(connection),

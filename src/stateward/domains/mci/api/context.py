@@ -17,13 +17,13 @@ from msgspec import Struct
 from stateward.access import Grant
 from stateward.domains.mci.api.lenient_json import Fields, read
 from stateward.domains.mci.api.live_status import Fresh
-from stateward.domains.mci.api.request_log import Diary, Entry
+from stateward.domains.mci.api.request_log import Entry, RequestLog
 from stateward.domains.mci.api.request_log_store import keep
-from stateward.domains.mci.api.route_params import id_form
+from stateward.domains.mci.api.route_params import normalize_id
 from stateward.domains.mci.guards.connection_grants import check_grant, is_granted, unknown_connection
-from stateward.domains.mci.model import Connection, part_id, vm_id
+from stateward.domains.mci.model import Connection, record_id, vm_id
 from stateward.domains.mci.provider.catalogue import Catalogue
-from stateward.domains.mci.provider.provider_pool import Clouds
+from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.service import Caller, Service
 from stateward.domains.plugin import actor_of, grant_of
 from stateward.errors import BadInput, UnknownName
@@ -40,28 +40,28 @@ class House(Protocol):
     """The domain in this process, as far as its API needs it."""
 
     catalogue: Catalogue
-    clouds: Clouds
+    clients: ProviderClients
 
     @property
     def service(self) -> Service:
         """What can be asked; it is there when the engine is."""
 
 
-class Hall(Struct, frozen=True):
+class ApiContext(Struct, frozen=True):
     """What all calls share."""
 
     house: House
     fresh: Fresh
-    diary: Diary
+    diary: RequestLog
 
 
 class Call(Request[Any, Grant, State]):
     """A request to this API."""
 
     @property
-    def hall(self) -> Hall:
+    def hall(self) -> ApiContext:
         """What all calls share."""
-        hall: Hall = self.scope[HALL]  # type: ignore[literal-required]
+        hall: ApiContext = self.scope[HALL]  # type: ignore[literal-required]
         return hall
 
     @property
@@ -83,7 +83,7 @@ class Call(Request[Any, Grant, State]):
         """Return the body, to be read leniently."""
         return read(await self.body())
 
-    def works_on(self, ns: str, op: str | None) -> None:
+    def link_operation(self, ns: str, op: str | None) -> None:
         """Note the operation that the call has led to, for whoever asks later."""
         entry: Entry | None = self.scope.get(ENTRY)  # type: ignore[assignment]
         if entry is not None and op is not None:
@@ -114,10 +114,10 @@ class Call(Request[Any, Grant, State]):
         return found
 
 
-class Reception:
+class RequestLogMiddleware:
     """A layer around the routes: hands out what they share, and keeps the diary."""
 
-    def __init__(self, app: ASGIApp, hall: Hall) -> None:
+    def __init__(self, app: ASGIApp, hall: ApiContext) -> None:
         self._app, self._hall = app, hall
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -164,15 +164,15 @@ def of_mci(path: Mapping[str, str]) -> str:
 
 def of_vm(path: Mapping[str, str]) -> str:
     """Return the id of the VM that a call is about."""
-    return vm_id(path["mci"], id_form(path["vm"]))
+    return vm_id(path["mci"], normalize_id(path["vm"]))
 
 
-def of_part(word: str) -> Meant:
+def resource_in_path(word: str) -> Meant:
     """Return what gives the id of the network, security group or key that a call is about."""
-    return lambda path: part_id(word, path["name"])
+    return lambda path: record_id(word, path["name"])
 
 
-def tells_state(meant: Meant) -> Callable[[Route[P, T]], Route[P, T]]:
+def adds_object_state(meant: Meant) -> Callable[[Route[P, T]], Route[P, T]]:
     """Let a route tell the state of what it is about with the bad input that it refuses."""
 
     def telling(route: Route[P, T]) -> Route[P, T]:

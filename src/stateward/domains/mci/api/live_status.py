@@ -19,24 +19,24 @@ from time import monotonic
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.control.drift import take_over
+from stateward.domains.mci.control.drift import apply_vm_drift
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.model import VmSeen, seen_of, vm_of, vm_seen
-from stateward.domains.mci.provider.provider_client import Cloud
-from stateward.domains.mci.provider.provider_pool import Clouds
+from stateward.domains.mci.provider.provider_client import ProviderClient
+from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.drivers import MachineListing
 from stateward.engine import Engine
 from stateward.errors import StatewardError
 from stateward.lifecycle import TRANSITIONAL
 from stateward.store.records import Object
 
-FRESH_FOR = 1.0
+FRESH_LISTING_S = 1.0
 """For how many seconds a listing serves those who ask for a fresh status, where the connection does not say."""
 
 RECENT = 10.0
 """For how many seconds at least a listing serves those who ask for a plain status."""
 
-PATIENCE, LONG_PATIENCE = 1.0, 10.0
+PATIENCE, FRESH_WAIT_S = 1.0, 10.0
 """For how many seconds the answer to a plain status, and to a fresh one, waits for providers at most."""
 
 SETTLED = frozenset({VmState.TERMINATED, VmState.FAILED, VmState.SUSPENDED})
@@ -46,7 +46,7 @@ NOT_LISTED, UNKNOWN = "not listed", "unknown"
 Saved = Callable[[str, int], None]
 
 
-class Looked(Struct, frozen=True):
+class LiveResult(Struct, frozen=True):
     """What a look at VMs has brought: what is shown of each, by its id, and how many records have changed by it."""
 
     shown: dict[str, VmSeen]
@@ -80,16 +80,16 @@ class Patience:
 
     def left(self, *, fresh: bool) -> float:
         """Return for how many seconds the answer may still wait."""
-        return max(0.0, self._began + (LONG_PATIENCE if fresh else PATIENCE) - self._clock())
+        return max(0.0, self._began + (FRESH_WAIT_S if fresh else PATIENCE) - self._clock())
 
 
 class Fresh:
     """Looks at providers for readers."""
 
-    def __init__(self, clouds: Clouds, saved: Saved, *, serves: float = FRESH_FOR) -> None:
-        self._clouds, self._saved, self._serves = clouds, saved, serves
+    def __init__(self, clients: ProviderClients, saved: Saved, *, serves: float = FRESH_LISTING_S) -> None:
+        self._clouds, self._saved, self._serves = clients, saved, serves
 
-    async def look_at(self, engine: Engine, vms: Sequence[Object], patience: float, *, fresh: bool) -> Looked:
+    async def look_at(self, engine: Engine, vms: Sequence[Object], patience: float, *, fresh: bool) -> LiveResult:
         """Compare VMs with what their providers show."""
         places: dict[str, list[Object]] = defaultdict(list)
         for one in vms:
@@ -97,35 +97,35 @@ class Fresh:
         look = Look(engine, await engine.store.reader.time(), patience, fresh)
         found = await asyncio.gather(*(self._at(look, name, known) for name, known in places.items()))
         shown = {id_: seen for one in found for id_, seen in one.shown.items()}
-        return Looked(shown, sum(one.changed for one in found))
+        return LiveResult(shown, sum(one.changed for one in found))
 
-    async def _at(self, look: Look, connection: str, known: Sequence[Object]) -> Looked:
+    async def _at(self, look: Look, connection: str, known: Sequence[Object]) -> LiveResult:
         asked = [one for one in known if look.is_about(one)]
         listing, calls, changed = None, 0, 0
         if asked:
             try:
-                cloud = await self._clouds.of(connection)
-                listing, calls = await self._listing(cloud, look, max(one.since for one in asked))
-                changed = 0 if listing is None else await take_over(look.engine, cloud, listing, asked)
+                client = await self._clouds.of(connection)
+                listing, calls = await self._listing(client, look, max(one.since for one in asked))
+                changed = 0 if listing is None else await apply_vm_drift(look.engine, client, listing, asked)
             except StatewardError:  # the connection is gone, or its driver is: nothing is known of it
                 listing = None
         self._saved(vm_of(known[0]).provider, len(known) - calls)
-        return Looked(_shown(asked, listing) if look.fresh else {}, changed)
+        return LiveResult(_shown(asked, listing) if look.fresh else {}, changed)
 
-    async def _listing(self, cloud: Cloud, look: Look, since: float) -> tuple[MachineListing | None, int]:
+    async def _listing(self, client: ProviderClient, look: Look, since: float) -> tuple[MachineListing | None, int]:
         """Return a listing that is new enough, if there is one in time, and how many calls it has cost.
 
         One from before the last change of a VM (`since`) tells nothing of it.
         """
-        serves = self._serves if cloud.serves is None else cloud.serves
-        recent = cloud.recent(min(look.now - since, serves if look.fresh else max(serves, RECENT)))
+        serves = self._serves if client.serves is None else client.serves
+        recent = client.recent(min(look.now - since, serves if look.fresh else max(serves, RECENT)))
         if recent is not None:
             return recent, 0
-        calls = int(not cloud.is_listing)
+        calls = int(not client.is_listing)
         try:
             # A provider that did not answer last time is asked again, but only who wants to know it waits for that.
-            async with asyncio.timeout(look.patience if look.fresh or cloud.is_answering else 0.0):
-                return await cloud.listing(), calls
+            async with asyncio.timeout(look.patience if look.fresh or client.is_answering else 0.0):
+                return await client.listing(), calls
         except TimeoutError:
             return None, calls
 

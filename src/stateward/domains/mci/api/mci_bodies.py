@@ -7,8 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.lenient_json import Fields
-from stateward.domains.mci.api.route_params import id_of, name_of, one_of, reference
-from stateward.domains.mci.guards.spec_validation import MOST_VMS
+from stateward.domains.mci.api.route_params import check_id, name_of, one_of, reference
+from stateward.domains.mci.guards.spec_validation import MAX_VMS
 from stateward.domains.mci.model import MciSpec, Policy, PostCommand, SubGroup
 from stateward.domains.mci.provider.key_pairs import check_public_key, needs_key
 from stateward.errors import BadInput
@@ -37,7 +37,7 @@ class Wish(Struct, frozen=True):
     count: int
 
 
-def mci_wish(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, least: int = 0) -> MciSpec:
+def parse_mci(body: Fields, uid: str, *, dynamic: bool, hold: bool = False, least: int = 0) -> MciSpec:
     """Read what MCI is wanted; `least` is the smallest size of a subgroup that may be given."""
     groups = with_public_key(body, _groups(body.each("subGroups", "vm"), dynamic=dynamic, least=least))
     return MciSpec(
@@ -66,25 +66,27 @@ def with_public_key(body: Fields, groups: tuple[SubGroup, ...]) -> tuple[SubGrou
 
 
 def _groups(wishes: Sequence[Fields], *, dynamic: bool, least: int) -> tuple[SubGroup, ...]:
-    groups = tuple(group_wish(one, f"g{number}", dynamic=dynamic, least=least) for number, one in enumerate(wishes, 1))
+    groups = tuple(
+        parse_subgroup(one, f"g{number}", dynamic=dynamic, least=least) for number, one in enumerate(wishes, 1)
+    )
     if not groups:
         raise BadInput("subGroups", [], "a list of at least one subgroup")
     names = [one.name for one in groups]
     if len(set(names)) < len(names):
         raise BadInput("subGroups", names, "a list of subgroups with different names")
-    if sum(one.size for one in groups) > MOST_VMS:
-        raise BadInput("subGroups", names, f"a list of subgroups with at most {MOST_VMS} VMs together")
+    if sum(one.size for one in groups) > MAX_VMS:
+        raise BadInput("subGroups", names, f"a list of subgroups with at most {MAX_VMS} VMs together")
     return groups
 
 
-def group_wish(body: Fields, otherwise: str = "g1", *, dynamic: bool, least: int = 0) -> SubGroup:
+def parse_subgroup(body: Fields, otherwise: str = "g1", *, dynamic: bool, least: int = 0) -> SubGroup:
     """Read what subgroup is wanted; one that has no name is called otherwise.
 
     A size of 0 stands for one VM: the clients of this API send it for a VM without companions.
     """
     group = SubGroup(
-        name=id_of(body.field("name"), body.text("name") or otherwise),
-        size=body.number("subGroupSize", "vmGroupSize", default=1, low=least, high=MOST_VMS) or 1,
+        name=check_id(body.field("name"), body.text("name") or otherwise),
+        size=body.number("subGroupSize", "vmGroupSize", default=1, low=least, high=MAX_VMS) or 1,
         spec=_needed(body, "specId", "commonSpec"),
         image=_needed(body, "imageId", "commonImage"),
         connection=reference(body.field("connectionName"), body.text("connectionName")),
@@ -138,12 +140,12 @@ WAYS_TO_SCALE = {"numVMsToAdd": 1, "numVMsToRemove": -1, "size": 0}
 """The fields by which a subgroup is scaled, and in which direction each counts."""
 
 
-def scale_wish(body: Fields) -> Wish:
+def parse_scale(body: Fields) -> Wish:
     """Read by how much a subgroup is to change: more, fewer, or to a size."""
     given = [name for name in WAYS_TO_SCALE if body.raw(name) not in (None, "")]
     if len(given) != 1:
         raise BadInput("numVMsToAdd", given, "one of numVMsToAdd, numVMsToRemove and size")
     name = given[0]
     low = 0 if name == "size" else 1
-    count = body.number(name, default=0, low=low, high=MOST_VMS)
+    count = body.number(name, default=0, low=low, high=MAX_VMS)
     return Wish("to", count) if name == "size" else Wish("by", WAYS_TO_SCALE[name] * count)

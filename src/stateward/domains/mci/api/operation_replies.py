@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from stateward.domains.mci.control.orphan_machines import Remain
+from stateward.domains.mci.control.orphan_machines import PossibleOrphan
 from stateward.engine import Accepted, Engine
 from stateward.store.records import Operation
 
 
-class Begun(Struct, frozen=True, rename="camel", omit_defaults=True):
+class OperationReply(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a request has begun: the operation, and where it is."""
 
     message: str
@@ -29,7 +29,7 @@ class Skipped(Struct, frozen=True):
     reason: str
 
 
-def operation_of(accepted: Accepted) -> str | None:
+def operation_id(accepted: Accepted) -> str | None:
     """Return the operation that works on what was accepted: its own, or the one that was waiting for it."""
     return accepted.object.op if accepted.operation is None else accepted.operation.id
 
@@ -49,6 +49,6 @@ async def ended(engine: Engine, ns: str, op: str | None, seconds: float | None) 
         return None  # the engine stops and wakes whoever waits: what was accepted stays accepted
 
 
-def with_remains(answer: dict[str, object], left: Sequence[Remain]) -> dict[str, object]:
+def with_possible_orphans(answer: dict[str, object], left: Sequence[PossibleOrphan]) -> dict[str, object]:
     """Return an answer with the machines that may be left, if there are any."""
     return {**answer, "remains": [one.key for one in left], "left": list(left)} if left else answer

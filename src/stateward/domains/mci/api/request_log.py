@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from stateward.access import Grant, Role
 from stateward.store.records import Key, Operation, Status
 
-MOST_CALLS = 1000
-MOST_BYTES = 16_384
+MAX_REQUESTS = 1000
+MAX_BODY_BYTES = 16_384
 """How much is kept of a body."""
 
 SHOWN_HEADERS = frozenset({"content-type", "user-agent", "x-request-id", "x-credential-holder"})
@@ -137,12 +137,12 @@ class Entry(Struct):
     def heard(self, part: bytes) -> None:
         """Keep a part of the body."""
         self.lengths[0] += len(part)
-        self.body = self.body + part if self.lengths[0] <= MOST_BYTES else b""
+        self.body = self.body + part if self.lengths[0] <= MAX_BODY_BYTES else b""
 
     def said(self, part: bytes, now: float) -> None:
         """Keep a part of the answer."""
         self.lengths[1] += len(part)
-        self.answer = self.answer + part if self.lengths[1] <= MOST_BYTES else b""
+        self.answer = self.answer + part if self.lengths[1] <= MAX_BODY_BYTES else b""
         self.ended = now
 
     def past(self) -> Past:
@@ -163,10 +163,10 @@ class Entry(Struct):
         )
 
 
-class Diary:
+class RequestLog:
     """Keeps the latest calls."""
 
-    def __init__(self, most: int = MOST_CALLS) -> None:
+    def __init__(self, most: int = MAX_REQUESTS) -> None:
         self._most = most
         self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()  # by the token and the id
 

@@ -14,7 +14,7 @@ import msgspec
 from stateward.aio.supervise import repeat
 from stateward.domains.mci.api.request_log import Past
 from stateward.domains.mci.lifecycle import CALL
-from stateward.domains.mci.model import HOME, part_id, plain
+from stateward.domains.mci.model import HOME, plain, record_id
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.errors import VersionMismatch
@@ -25,10 +25,10 @@ from stateward.store.records import Key, Object
 
 log = logging.getLogger("stateward.mci")
 
-KEPT_FOR = 86_400.0
+RETENTION_S = 86_400.0
 """For how many seconds calls are kept."""
 
-MOST_KEPT = 5000
+MAX_STORED = 5000
 PLACES, CHOICES = 32_768, 4
 """How many places there are for calls, and how many of them each call has to choose from.
 
@@ -37,7 +37,7 @@ free, one that was forgotten before included, and there are never more records t
 """
 
 TRIES = 5
-BETWEEN_LOOKS = 3600.0
+PRUNE_INTERVAL_S = 3600.0
 
 
 async def keep(engine: Engine, past: Past) -> None:
@@ -69,12 +69,12 @@ async def kept(engine: Engine, id_: str) -> list[Past]:
     return [one for one in found if one.id == id_]
 
 
-async def all_kept(engine: Engine) -> list[Past]:
+async def all_stored_requests(engine: Engine) -> list[Past]:
     """Return all calls that are kept."""
     return [_past(one) async for one in objects(engine.store.reader, Selector(HOME, CALL.kind))]
 
 
-async def forget(engine: Engine, kept_for: float = KEPT_FOR, most: int = MOST_KEPT) -> None:
+async def forget(engine: Engine, kept_for: float = RETENTION_S, most: int = MAX_STORED) -> None:
     """Forget calls that are old, and the oldest of too many; nothing of them stays in their places."""
     found = [one async for one in objects(engine.store.reader, Selector(HOME, CALL.kind))]
     calls = sorted(((_past(one).began, one) for one in found), key=lambda call: -call[0])
@@ -85,9 +85,9 @@ async def forget(engine: Engine, kept_for: float = KEPT_FOR, most: int = MOST_KE
                 await engine.act(*one.key, "remove", actor=CONTROLLER, version=one.version, spec={})
 
 
-async def keep_forgetting(engine: Engine) -> None:
+async def prune_requests_loop(engine: Engine) -> None:
     """Forget old calls from time to time, for as long as the process lives."""
-    run_once, interval_s = partial(forget, engine), lambda: BETWEEN_LOOKS
+    run_once, interval_s = partial(forget, engine), lambda: PRUNE_INTERVAL_S
     await repeat("retention of the request log", run_once, interval_s, log, transient=StoreError)
 
 
@@ -102,7 +102,7 @@ def places(id_: str) -> list[Key]:
     """Return the places that a call may be kept in: always the same, and hardly ever all taken."""
     digest = blake2b(id_.encode(), digest_size=4 * CHOICES).digest()
     numbers = [int.from_bytes(digest[at : at + 4]) % PLACES for at in range(0, len(digest), 4)]
-    return [Key(HOME, part_id("call", str(number))) for number in dict.fromkeys(numbers)]
+    return [Key(HOME, record_id("call", str(number))) for number in dict.fromkeys(numbers)]
 
 
 def _past(found: Object) -> Past:

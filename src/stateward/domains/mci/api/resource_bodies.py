@@ -8,7 +8,7 @@ from stateward import naming
 from stateward.domains.mci.api.lenient_json import Fields, whole
 from stateward.domains.mci.api.route_params import name_of, one_of, record_name, reference
 from stateward.domains.mci.guards.connection_grants import ALL
-from stateward.domains.mci.model import Connection, GroupSpec, Image, KeySpec, NetworkSpec, Rule, Spec, Subnet
+from stateward.domains.mci.model import Connection, Image, KeySpec, NetworkSpec, Rule, SecurityGroupSpec, Spec, Subnet
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.errors import BadInput
 
@@ -18,10 +18,10 @@ PROTOCOLS = {"tcp": "tcp", "udp": "udp", "icmp": "icmp", "all": "all", "any": "a
 DIRECTIONS = {"inbound": "inbound", "ingress": "inbound", "outbound": "outbound", "egress": "outbound", "": "inbound"}
 
 
-def network_wish(body: Fields, place: Connection, uid: str) -> NetworkSpec:
+def parse_network(body: Fields, place: Connection, uid: str) -> NetworkSpec:
     """Read what network is wanted."""
     cidr = _network("cidrBlock", body.text("cidrBlock", "cidr") or CIDR)
-    subnets = tuple(subnet_wish(one) for one in body.each("subnetInfoList", "subnetReqInfoList"))
+    subnets = tuple(parse_subnet(one) for one in body.each("subnetInfoList", "subnetReqInfoList"))
     fit(cidr, subnets)
     return NetworkSpec(
         name_of("name", body.text("name").strip()),
@@ -35,7 +35,7 @@ def network_wish(body: Fields, place: Connection, uid: str) -> NetworkSpec:
     )
 
 
-def subnet_wish(body: Fields) -> Subnet:
+def parse_subnet(body: Fields) -> Subnet:
     """Read what subnet is wanted."""
     cidr = _network(body.field("ipv4_CIDR"), body.text("ipv4_CIDR", "cidrBlock", "cidr"))
     name = name_of(body.field("name"), body.text("name").strip())
@@ -59,21 +59,21 @@ def _network(field: str, text: str) -> IPv4Network:
         raise BadInput(field, text, "a range of IPv4 addresses such as 10.0.0.0/16") from None
 
 
-def group_part_wish(body: Fields, place: Connection, uid: str) -> GroupSpec:
+def parse_security_group(body: Fields, place: Connection, uid: str) -> SecurityGroupSpec:
     """Read what security group is wanted."""
-    return GroupSpec(
+    return SecurityGroupSpec(
         name_of("name", body.text("name").strip()),
         uid,
         place.name,
         place.provider,
         place.region,
         reference("vNetId", body.text("vNetId").strip(), needed=True),
-        tuple(rule_wish(one) for one in body.each("firewallRules")),
+        tuple(parse_rule(one) for one in body.each("firewallRules")),
         body.text("description"),
     )
 
 
-def rule_wish(body: Fields) -> Rule:
+def parse_rule(body: Fields) -> Rule:
     """Read a rule, in the newer words or in the older ones."""
     protocol = PROTOCOLS[one_of(body.field("Protocol"), body.text("Protocol", "IPProtocol").strip(), *PROTOCOLS)]
     direction = DIRECTIONS[one_of(body.field("Direction"), body.text("Direction").strip(), *DIRECTIONS)]
@@ -102,7 +102,7 @@ def _range(field: str, text: str) -> str:
         raise BadInput(field, text, "a range of addresses such as 0.0.0.0/0") from None
 
 
-def key_wish(body: Fields, place: Connection, uid: str) -> KeySpec:
+def parse_key(body: Fields, place: Connection, uid: str) -> KeySpec:
     """Read what key is wanted; a private half that somebody sends along is passed over."""
     name, public = name_of("name", body.text("name").strip()), body.text("publicKey").strip()
     if public:
@@ -110,7 +110,7 @@ def key_wish(body: Fields, place: Connection, uid: str) -> KeySpec:
     return KeySpec(name, uid, place.name, place.provider, place.region, public, body.text("description"))
 
 
-def spec_wish(body: Fields, place: Connection) -> Spec:
+def parse_spec(body: Fields, place: Connection) -> Spec:
     """Read what spec is to be known."""
     csp_name = reference("cspSpecName", body.text("cspSpecName", "cspResourceId", "cspResourceName"), needed=True)
     return Spec(
@@ -124,7 +124,7 @@ def spec_wish(body: Fields, place: Connection) -> Spec:
     )
 
 
-def image_wish(body: Fields, place: Connection) -> Image:
+def parse_image(body: Fields, place: Connection) -> Image:
     """Read what image is to be known."""
     csp_name = reference("cspImageName", body.text("cspImageName", "cspImageId", "cspResourceId"), needed=True)
     name = record_name("name", body.text("name").strip() or f"{place.provider}+{place.region}+{csp_name}")
@@ -141,7 +141,7 @@ OF_CONNECTION = (
 """
 
 
-def connection_wish(body: Fields) -> Connection:
+def parse_connection(body: Fields) -> Connection:
     """Read what connection is to be known."""
     options = body.within("options")
     return Connection(
@@ -152,11 +152,11 @@ def connection_wish(body: Fields) -> Connection:
         body.text("driver", "driverName", default="simulated").strip(),
         reference("credential", body.text("credential", "credentialName").strip()),
         {} if options is None else body.labels("options"),
-        namespaces_wish(body),
+        parse_namespaces(body),
     )
 
 
-def namespaces_wish(body: Fields, *, needed: bool = False) -> tuple[str, ...] | None:
+def parse_namespaces(body: Fields, *, needed: bool = False) -> tuple[str, ...] | None:
     """Read which namespaces may use a connection; None where nothing is said of them."""
     if body.raw("namespaces") is None and not needed:
         return None

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from stateward.domains.mci.lifecycle import PartState
-from stateward.domains.mci.model import GroupSpec, KeySpec, NetworkSpec, Rule, Subnet, part_seen
+from stateward.domains.mci.lifecycle import ResourceState
+from stateward.domains.mci.model import KeySpec, NetworkSpec, Rule, SecurityGroupSpec, Subnet, resource_seen
 from stateward.store.records import Object
 
 IN_USE = "InUse"
@@ -35,7 +35,7 @@ class RuleView(Struct, frozen=True, rename="pascal"):
     cidr: str = field(name="CIDR")
 
 
-class PartView(Struct, frozen=True, rename="camel", kw_only=True):
+class ResourceView(Struct, frozen=True, rename="camel", kw_only=True):
     """What all parts show."""
 
     resource_type: str
@@ -51,28 +51,28 @@ class PartView(Struct, frozen=True, rename="camel", kw_only=True):
     associated_object_list: list[str]
 
 
-class NetworkView(PartView, frozen=True, rename="camel", kw_only=True):
+class NetworkView(ResourceView, frozen=True, rename="camel", kw_only=True):
     """A network."""
 
     cidr_block: str
     subnet_info_list: list[SubnetView]
 
 
-class GroupView(PartView, frozen=True, rename="camel", kw_only=True):
+class GroupView(ResourceView, frozen=True, rename="camel", kw_only=True):
     """A security group."""
 
     v_net_id: str
     firewall_rules: list[RuleView]
 
 
-class KeyView(PartView, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
+class KeyView(ResourceView, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
     """A key pair."""
 
     public_key: str
     private_key: str = ""
 
 
-def part_view(word: str, found: Object, users: Sequence[str] = (), secret: str = "") -> PartView:
+def resource_view(word: str, found: Object, users: Sequence[str] = (), secret: str = "") -> ResourceView:
     """Return a part as it is shown; `secret` is the private key, for whoever asked for the pair."""
     match word:
         case "vNet":
@@ -80,7 +80,7 @@ def part_view(word: str, found: Object, users: Sequence[str] = (), secret: str =
             shown = _shown(word, found, network, users)
             return NetworkView(**shown, cidr_block=network.cidr, subnet_info_list=subnet_views(found))
         case "securityGroup":
-            group = msgspec.json.decode(found.spec, type=GroupSpec)
+            group = msgspec.json.decode(found.spec, type=SecurityGroupSpec)
             rules = [_rule(one) for one in group.rules]
             return GroupView(**_shown(word, found, group, users), v_net_id=group.network, firewall_rules=rules)
         case _:
@@ -90,7 +90,7 @@ def part_view(word: str, found: Object, users: Sequence[str] = (), secret: str =
 
 def subnet_views(found: Object) -> list[SubnetView]:
     """Return the subnets of a network as they are shown."""
-    network, natives = msgspec.json.decode(found.spec, type=NetworkSpec), part_seen(found).subnets
+    network, natives = msgspec.json.decode(found.spec, type=NetworkSpec), resource_seen(found).subnets
     return [_subnet(one, found.state, natives.get(one.name, "")) for one in network.subnets]
 
 
@@ -107,7 +107,7 @@ def _subnet(one: Subnet, state: str, native: str) -> SubnetView:
 
 
 def _missing(found: Object) -> str:
-    missing = part_seen(found).missing
+    missing = resource_seen(found).missing
     return f"the provider does not show {', '.join(missing)} any more" if missing else ""
 
 
@@ -115,8 +115,10 @@ def _rule(one: Rule) -> RuleView:
     return RuleView(one.ports, one.protocol.upper(), one.direction, one.cidr)
 
 
-def _shown(word: str, found: Object, spec: NetworkSpec | GroupSpec | KeySpec, users: Sequence[str]) -> dict[str, Any]:
-    used = bool(users) and found.state == PartState.AVAILABLE
+def _shown(
+    word: str, found: Object, spec: NetworkSpec | SecurityGroupSpec | KeySpec, users: Sequence[str]
+) -> dict[str, Any]:
+    used = bool(users) and found.state == ResourceState.AVAILABLE
     return {
         "resource_type": word,
         "id": spec.name,
@@ -124,7 +126,7 @@ def _shown(word: str, found: Object, spec: NetworkSpec | GroupSpec | KeySpec, us
         "name": spec.name,
         "connection_name": spec.connection,
         "csp_resource_name": spec.uid,
-        "csp_resource_id": part_seen(found).native_id,
+        "csp_resource_id": resource_seen(found).native_id,
         "status": IN_USE if used else found.state,
         "description": spec.description,
         "system_message": found.error or _missing(found),

@@ -40,12 +40,12 @@ def name_of(field: str, text: str) -> str:
     return text
 
 
-def id_of(field: str, text: str) -> str:
+def check_id(field: str, text: str) -> str:
     """Return the id that a subgroup or a VM of this name has, or raise."""
-    return name_of(field, id_form(text))
+    return name_of(field, normalize_id(text))
 
 
-def id_form(text: str) -> str:
+def normalize_id(text: str) -> str:
     """Return a name in the form that ids have."""
     return text.strip().lower().translate(BETWEEN)
 

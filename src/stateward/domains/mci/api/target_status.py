@@ -71,7 +71,7 @@ MOST_CHILDREN = 50
 """How many operations are looked at, at most, that an MCI without VMs waits for."""
 
 
-async def troubles_of(reader: Reader, mci: Object, vms: Sequence[Object]) -> list[str]:
+async def waiting_problems(reader: Reader, mci: Object, vms: Sequence[Object]) -> list[str]:
     """Return what keeps an MCI waiting, in the words of its providers."""
     waiting = [one for one in vms if VM.state(one.state).state_class is TRANSITIONAL]
     if mci.op is not None and not waiting:

@@ -23,7 +23,7 @@ from stateward.domains.mci.api.schemas import (
     VmInfo,
     VmStatusInfo,
 )
-from stateward.domains.mci.api.target_status import AT_REST, Target, Targets, troubles_of
+from stateward.domains.mci.api.target_status import AT_REST, Target, Targets, waiting_problems
 from stateward.domains.mci.control.status_rollup import MciStatus, roll_up
 from stateward.domains.mci.lifecycle import VM, MciState, VmState
 from stateward.domains.mci.model import (
@@ -80,7 +80,7 @@ class Views:
             install_mon_agent=wanted.install_mon_agent,
             label=wanted.label,
             system_label=wanted.system_label,
-            system_message=[*_messages(found, seen), *await troubles_of(self._reader, found, vms)],
+            system_message=[*_messages(found, seen), *await waiting_problems(self._reader, found, vms)],
             description=wanted.description,
             vm=await self.vm_infos(found, vms),
             new_vm_list=list(new),
@@ -94,7 +94,7 @@ class Views:
         """Return an MCI in short, with its VMs as their providers show them: now, or a moment ago."""
         vms, sights = await self._look_at(found, await self.vms(found), fresh=fresh)
         short = await self._short(found, _status(found, vms), await self._vm_statuses(found, vms, sights))
-        troubles = await troubles_of(self._reader, found, vms)
+        troubles = await waiting_problems(self._reader, found, vms)
         return replace(short, system_message=[*short.system_message, *troubles]) if troubles else short
 
     async def counted(self, found: Object) -> MciStatusInfo:

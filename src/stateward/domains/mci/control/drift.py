@@ -11,22 +11,22 @@ from collections.abc import Collection, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.lifecycle import VNET, PartState, VmState
+from stateward.domains.mci.lifecycle import VNET, ResourceState, VmState
 from stateward.domains.mci.model import (
     KINDS,
     WORDS,
     NetworkSpec,
-    errand_of,
     network_of,
-    part_seen,
+    resource_identity,
+    resource_seen,
     seen_of,
     subnet_key,
     text,
-    where_of,
+    vm_target,
 )
 from stateward.domains.mci.provider.catalogue import objects
 from stateward.domains.mci.provider.evidence import CANNOT_SAY, Look, Sight, drift
-from stateward.domains.mci.provider.provider_client import Cloud
+from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.drivers import CloudResource, MachineListing, ResourceKind, ResourceListing
 from stateward.engine import Engine
 from stateward.engine.external_reports import Sighting
@@ -34,22 +34,22 @@ from stateward.store.filters import Selector
 from stateward.store.port import Reader
 from stateward.store.records import Object
 
-WATCHED = frozenset({VmState.RUNNING, VmState.SUSPENDED, VmState.UNDEFINED})
+DRIFTING_STATES = frozenset({VmState.RUNNING, VmState.SUSPENDED, VmState.UNDEFINED})
 """The states of VMs that follow what their providers show."""
 
 
-async def take_over(engine: Engine, cloud: Cloud, listing: MachineListing, vms: Iterable[Object]) -> int:
+async def apply_vm_drift(engine: Engine, client: ProviderClient, listing: MachineListing, vms: Iterable[Object]) -> int:
     """Bring VMs at rest to what a listing shows of them; returns how many records are to be read again.
 
     A record that differs from the listing has changed now, by this call or by another one that has the same listing.
     """
-    watched = {errand_of(one).uid: one for one in vms if one.state in WATCHED and one.op is None}
-    looks = cloud.read(listing, watched)
+    watched = {vm_target(one).uid: one for one in vms if one.state in DRIFTING_STATES and one.op is None}
+    looks = client.read(listing, watched)
     events = {uid: event for uid, one in watched.items() if (event := drift(one.state, looks[uid])) is not None}
     if not events:
         return 0
     now = await engine.store.reader.time()  # before the age is taken: a store that answers late must not make it newer
-    at = now - (cloud.clock() - listing.requested_at + cloud.driver.caps.listing_lag_s)
+    at = now - (client.clock() - listing.requested_at + client.driver.caps.listing_lag_s)
     await engine.observe([_sighting(watched[uid], event, looks[uid], at) for uid, event in events.items()])
     return len(events)
 
@@ -67,36 +67,36 @@ def _sighting(vm: Object, event: str, look: Look, at: float) -> Sighting:
 NONE, AGAIN = "shows none", "shows again"
 
 
-async def parts_by_connection(reader: Reader) -> dict[str, list[Object]]:
+async def resources_by_connection(reader: Reader) -> dict[str, list[Object]]:
     """Return all parts that were there when somebody last looked, by connection."""
     found: dict[str, list[Object]] = defaultdict(list)
     for ns in await reader.namespaces():
         for lifecycle in KINDS.values():
             async for one in objects(reader, Selector(ns, lifecycle.kind)):
-                if one.op is None and (one.state == PartState.AVAILABLE or part_seen(one).missing):
-                    found[where_of(one).connection].append(one)
+                if one.op is None and (one.state == ResourceState.AVAILABLE or resource_seen(one).missing):
+                    found[resource_identity(one).connection].append(one)
     return found
 
 
-def losses(
-    cloud: Cloud, parts: Iterable[Object], listing: ResourceListing
+def resource_drift(
+    client: ProviderClient, parts: Iterable[Object], listing: ResourceListing
 ) -> list[tuple[Object, str, tuple[str, ...]]]:
     """Return what parts are to be told that a listing shows, or does not; with what of each is missing."""
     named = [(one, _keys(one)) for one in parts]
-    sights = cloud.part_sights(listing, [key for _, keys in named for key in keys])
+    sights = client.part_sights(listing, [key for _, keys in named for key in keys])
     told: list[tuple[Object, str, tuple[str, ...]]] = []
     for one, keys in named:
         missing = tuple(name for key, name in keys.items() if sights[key] is Sight.ABSENT)
-        if missing and one.state == PartState.AVAILABLE:
+        if missing and one.state == ResourceState.AVAILABLE:
             told.append((one, NONE, missing))
-        elif one.state == PartState.ERROR and all(sights[key] is Sight.PRESENT for key in keys):
+        elif one.state == ResourceState.ERROR and all(sights[key] is Sight.PRESENT for key in keys):
             told.append((one, AGAIN, ()))
     return told
 
 
 def _keys(found: Object) -> dict[str, str]:
     """Return the keys of all that a part consists of, with what each is called."""
-    where, word = where_of(found), WORDS[found.kind]
+    where, word = resource_identity(found), WORDS[found.kind]
     keys = {where.uid: f"{word} {where.name}"}
     if word == "vNet":
         subnets = network_of(found).subnets
@@ -106,15 +106,15 @@ def _keys(found: Object) -> dict[str, str]:
 
 def noted(found: Object, missing: tuple[str, ...]) -> dict[str, object]:
     """Return what is seen of a part, with what is missing of it."""
-    seen: dict[str, object] = msgspec.to_builtins(replace(part_seen(found), missing=missing))
+    seen: dict[str, object] = msgspec.to_builtins(replace(resource_seen(found), missing=missing))
     return seen
 
 
-TRY_AGAIN = 600.0
+RETRY_REMOVAL_S = 600.0
 """How many seconds pass before a leftover is tried again that would not go."""
 
 
-def leftovers(network: NetworkSpec, native: str, shown: Iterable[CloudResource]) -> list[CloudResource]:
+def orphan_subnets(network: NetworkSpec, native: str, shown: Iterable[CloudResource]) -> list[CloudResource]:
     """Return the subnets within a network that it is not to have."""
     wanted = {subnet_key(network.uid, one.name) for one in network.subnets}
     return [
@@ -128,21 +128,21 @@ def leftovers(network: NetworkSpec, native: str, shown: Iterable[CloudResource])
     ]
 
 
-class Leftovers:
-    """Finds networks that have leftovers, and lets each rest a while when they would not go."""
+class OrphanSubnetFinder:
+    """Finds networks that have orphan_subnets, and lets each rest a while when they would not go."""
 
     def __init__(self) -> None:
         self._tried: dict[str, float] = {}  # keys of subnets, and when their network was last reshaped for them
 
     def find(self, networks: Iterable[Object], shown: Collection[CloudResource], now: float) -> list[Object]:
         """Return the networks at rest that are to be reshaped now."""
-        self._tried = {key: at for key, at in self._tried.items() if now - at < TRY_AGAIN}
+        self._tried = {key: at for key, at in self._tried.items() if now - at < RETRY_REMOVAL_S}
         return [one for one in networks if self._is_due(one, shown, now)]
 
     def _is_due(self, found: Object, shown: Collection[CloudResource], now: float) -> bool:
-        if found.kind != VNET.kind or found.state != PartState.AVAILABLE:
+        if found.kind != VNET.kind or found.state != ResourceState.AVAILABLE:
             return False
-        left = leftovers(network_of(found), part_seen(found).native_id, shown)
+        left = orphan_subnets(network_of(found), resource_seen(found).native_id, shown)
         keys = [one.key for one in left if one.key not in self._tried]
         self._tried.update(dict.fromkeys(keys, now))
         return bool(keys)

@@ -1,4 +1,4 @@
-"""Upkeep: VMs at rest follow what their providers show, and so does what they stand on; orphans are found.
+"""Reconciler: VMs at rest follow what their providers show, and so does what they stand on; orphans are found.
 
 Every process with a worker does this; whoever is first tells, and what the others say then is refused and does no harm.
 A round over all connections is done by one process at a time: it takes its turn by a compare-and-set on a record.
@@ -16,14 +16,20 @@ from msgspec import Struct
 
 from stateward.aio.backoff import GrowingIntervals
 from stateward.aio.supervise import repeat
-from stateward.domains.mci.control.drift import Leftovers, losses, noted, parts_by_connection, take_over
-from stateward.domains.mci.control.status_rollup import MEANING, told
-from stateward.domains.mci.control.status_updater import Settling
+from stateward.domains.mci.control.drift import (
+    OrphanSubnetFinder,
+    apply_vm_drift,
+    noted,
+    resource_drift,
+    resources_by_connection,
+)
+from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, told
+from stateward.domains.mci.control.status_updater import MciStatusUpdater
 from stateward.domains.mci.lifecycle import MCI, NAMESPACE, VM, VmState
 from stateward.domains.mci.model import HOME, Connection, network_of, plain, vm_of, vm_seen
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.provider.key_pairs import remove_ownerless_keys
-from stateward.domains.mci.provider.provider_pool import Clouds
+from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.drivers import Observation
 from stateward.engine import AlreadyExists, Denied, Engine
 from stateward.engine.troubles import FaultIsolation
@@ -57,42 +63,42 @@ class Orphan(Struct, frozen=True):
     name: str
 
 
-class Upkeep:
+class Reconciler:
     """Looks after what changes without being asked to."""
 
     def __init__(
         self,
         engine: Engine,
         catalogue: Catalogue,
-        clouds: Clouds,
+        clients: ProviderClients,
         chance: Random,
         saved: Callable[[str, int], None],
         *,
         every: float = EVERY,
     ) -> None:
-        self._engine, self._catalogue, self._clouds = engine, catalogue, clouds
+        self._engine, self._catalogue, self._clouds = engine, catalogue, clients
         self._chance, self._saved, self._every = chance, saved, every
-        self.settling = Settling(engine, chance)
-        self._leftovers = Leftovers()
+        self.status_updater = MciStatusUpdater(engine, chance)
+        self._orphan_subnets = OrphanSubnetFinder()
         self._told = GrowingIntervals(monotonic)
         self._faults = FaultIsolation(log)
-        self._unread = False  # the record of a VM could not be read
+        self._has_unreadable_records = False  # the record of a VM could not be read
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
-    async def keep_looking(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Go round all connections from time to time, for as long as the process lives."""
 
         def interval_s() -> float:
             return self._every * self._chance.uniform(0.7, 1.3)
 
         async def run_once() -> None:
-            if await self._my_turn():
-                await self.look_around()
+            if await self._claim_round():
+                await self.reconcile_all()
 
         await repeat("reconciler of VMs", run_once, interval_s, log, transient=StoreError, sleep=sleep)
 
-    async def _my_turn(self) -> bool:
+    async def _claim_round(self) -> bool:
         """Take the turn, if nobody has since the last one was due."""
         reader = self._engine.store.reader
         found = await reader.object(ROUND)
@@ -107,9 +113,9 @@ class Upkeep:
             return False
         return True
 
-    async def look_around(self) -> list[Orphan]:
+    async def reconcile_all(self) -> list[Orphan]:
         """Compare all VMs with what their providers show; returns machines that no record knows."""
-        records, parts = await self._records(), await parts_by_connection(self._engine.store.reader)
+        records, parts = await self._records(), await resources_by_connection(self._engine.store.reader)
         at_once = asyncio.Semaphore(AT_ONCE)  # a connection that does not answer is not to hold up the others
 
         async def look_at(connection: Connection) -> list[Orphan]:
@@ -123,11 +129,11 @@ class Upkeep:
         strangers = [orphan for orphans in looks for orphan in orphans]
         with self._faults.isolate("removal of keys without an MCI"):
             await remove_ownerless_keys(self._engine)
-        await self._note_those_out_of_step(vm for known in records.values() for vm in known.values())
+        await self._mark_stale_mcis(vm for known in records.values() for vm in known.values())
         if not strangers:
             return []
         newer = await self._records()  # what came while the providers were asked is no orphan
-        if self._unread:  # one of these machines may be its own
+        if self._has_unreadable_records:  # one of these machines may be its own
             return []
         ours = {uid for known in newer.values() for uid in known}  # several connections may lead to one place
         return [one for one in strangers if one.key not in ours]
@@ -138,7 +144,7 @@ class Upkeep:
             if known or (connection.enabled and connection.driver != "simulated"):
                 strangers = await self._compare(connection, known)
             if parts:
-                await self._compare_parts(connection, parts)
+                await self._reconcile_resources(connection, parts)
         except StoreError:
             raise
         except StatewardError as error:  # another process has it, or its driver cannot be made here
@@ -157,10 +163,10 @@ class Upkeep:
                     vm = vm_of(found)
                     records[vm.connection][vm.uid] = found
                     read_all += 1
-        self._unread = read_all < found_all
+        self._has_unreadable_records = read_all < found_all
         return records
 
-    async def _note_those_out_of_step(self, vms: Iterable[Object]) -> None:
+    async def _mark_stale_mcis(self, vms: Iterable[Object]) -> None:
         """Note MCIs that nobody has brought in step: whoever was to do it may have died."""
         states: dict[Key, list[str]] = defaultdict(list)
         for vm in vms:
@@ -168,29 +174,29 @@ class Upkeep:
         for ns in await self._engine.store.reader.namespaces():
             async for found in objects(self._engine.store.reader, Selector(ns, MCI.kind)):
                 rests = MCI.state(found.state).state_class is not TRANSITIONAL
-                if rests and MEANING[told(states.get(found.key, ()))] != found.state:
-                    self.settling.note(found.key)
+                if rests and STATE_OF_EVENT[told(states.get(found.key, ()))] != found.state:
+                    self.status_updater.note(found.key)
 
     async def _compare(self, connection: Connection, known: dict[str, Object]) -> list[Orphan]:
-        cloud = await self._clouds.at(connection)
+        client = await self._clouds.at(connection)
         for _ in range(TRIES):  # one that loses every second page is no silent one
-            listing = await cloud.listing_anew()
+            listing = await client.listing_anew()
             if listing.complete:
                 break
         self._saved(connection.provider, max(0, len(known) - 1))
-        await take_over(self._engine, cloud, listing, known.values())
+        await apply_vm_drift(self._engine, client, listing, known.values())
         if not listing.complete and self._told.is_due((connection.name, listing.problem)):
             log.warning("connection %s was not listed in full: %s", connection.name, listing.problem)
         return [_orphan(connection, one) for one in listing.machines if one.key not in known and _lives(one)]
 
-    async def _compare_parts(self, connection: Connection, parts: list[Object]) -> None:
-        cloud = await self._clouds.at(connection)
+    async def _reconcile_resources(self, connection: Connection, parts: list[Object]) -> None:
+        client = await self._clouds.at(connection)
         now = await self._engine.store.reader.time()
-        settled = [one for one in parts if one.since <= now - cloud.driver.caps.listing_lag_s]
-        if not settled or not cloud.driver.caps.has_resources:
+        settled = [one for one in parts if one.since <= now - client.driver.caps.listing_lag_s]
+        if not settled or not client.driver.caps.has_resources:
             return
-        listing = await cloud.driver.list_resources()
-        for found in self._leftovers.find(settled, listing.resources, now):
+        listing = await client.driver.list_resources()
+        for found in self._orphan_subnets.find(settled, listing.resources, now):
             with suppress(Denied):  # somebody has begun something with it: that will do it
                 await self._engine.act(
                     found.ns,
@@ -200,7 +206,7 @@ class Upkeep:
                     version=found.version,
                     spec=plain(network_of(found)),
                 )
-        for found, event, missing in losses(cloud, settled, listing):
+        for found, event, missing in resource_drift(client, settled, listing):
             with suppress(Denied):
                 await self._engine.act(
                     found.ns,
@@ -225,4 +231,4 @@ def calls_saved(states: Iterable[str]) -> int:
     return sum(state in (VmState.TERMINATED, VmState.FAILED, VmState.SUSPENDED) for state in states)
 
 
-__all__ = ["Orphan", "Upkeep", "calls_saved", "vm_seen"]
+__all__ = ["Orphan", "Reconciler", "calls_saved", "vm_seen"]

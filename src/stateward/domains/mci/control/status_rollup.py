@@ -32,7 +32,7 @@ WITHOUT_VMS = frozenset({MciState.PREPARING, MciState.PREPARED, MciState.CREATIN
 """What an MCI may be that has no VMs yet; any other without VMs is Empty."""
 
 
-SUMS = {
+EVENT_OF_STATE = {
     MciState.RUNNING: "all running",
     MciState.SUSPENDED: "all suspended",
     MciState.TERMINATED: "all terminated",
@@ -42,7 +42,7 @@ SUMS = {
 }
 """What an MCI is told of VMs that are all in one state; anything else is mixed."""
 
-MEANING = {
+STATE_OF_EVENT = {
     "all running": MciState.RUNNING,
     "all suspended": MciState.SUSPENDED,
     "all terminated": MciState.TERMINATED,
@@ -106,7 +106,7 @@ def status_text(mci: MciState, counts: StatusCount) -> str:
     return f"{prefix}{most.status}:{most.count} (R:{counts.count_running}/{most.total})"
 
 
-def adds_up_to(counts: StatusCount) -> MciState:
+def rollup_state(counts: StatusCount) -> MciState:
     """Return the state of an MCI that follows from its VMs alone."""
     most = _dominant(counts)
     if most is None:
@@ -116,7 +116,7 @@ def adds_up_to(counts: StatusCount) -> MciState:
 
 def told(states: Sequence[str]) -> str:
     """Return what an MCI is told of the states of its VMs."""
-    return SUMS.get(adds_up_to(count(states)), "mixed")
+    return EVENT_OF_STATE.get(rollup_state(count(states)), "mixed")
 
 
 def _dominant(counts: StatusCount) -> Dominant[VmState] | None:

@@ -1,4 +1,4 @@
-"""Settling: an MCI at rest is told what its VMs add up to, whenever one of them has changed.
+"""MciStatusUpdater: an MCI at rest is told what its VMs add up to, whenever one of them has changed.
 
 The journal tells which MCIs have news. Whoever reads it must not tire: should the store be away, or anything else go
 wrong, the reader goes on from the line that it saw last, a while later.
@@ -12,7 +12,7 @@ from random import Random
 
 from stateward.aio.backoff import backoff_delay
 from stateward.aio.supervise import cancel_tasks
-from stateward.domains.mci.control.status_rollup import MEANING, told
+from stateward.domains.mci.control.status_rollup import STATE_OF_EVENT, told
 from stateward.domains.mci.lifecycle import MCI, VM, MciState
 from stateward.engine import Denied, Engine
 from stateward.engine.maintenance.horizon import EntriesPruned
@@ -33,13 +33,13 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 """How many seconds pass before the journal is read again: after one failure, and after one failure upon another."""
 
 
-class Settling:
+class MciStatusUpdater:
     """Brings MCIs in step with their VMs."""
 
     def __init__(self, engine: Engine, chance: Random) -> None:
         self._engine, self._chance = engine, chance
         self._last: int | None = None  # the line of the journal that was read last
-        self._restless: set[Key] = set()
+        self._dirty: set[Key] = set()
         self._soon: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -69,17 +69,17 @@ class Settling:
 
     def note(self, mci: Key, after: float = SOON) -> None:
         """See to it that an MCI is looked at soon, however many of its VMs have news."""
-        if not self._restless:
+        if not self._dirty:
             self._soon = asyncio.get_running_loop().call_later(after, self._begin)
-        self._restless.add(mci)
+        self._dirty.add(mci)
 
     def _begin(self) -> None:
-        task = asyncio.ensure_future(self._settle_all())
+        task = asyncio.ensure_future(self._update_dirty())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _settle_all(self) -> None:
-        restless, self._restless = self._restless, set()
+    async def _update_dirty(self) -> None:
+        restless, self._dirty = self._dirty, set()
         for mci in sorted(restless):
             try:
                 await self.settle(*mci)
@@ -112,7 +112,7 @@ async def settle(engine: Engine, ns: str, mci: str) -> None:
     if any(VM.state(state).state_class is TRANSITIONAL for state in states):
         return  # more news will follow
     event = told(states)
-    if MEANING[event] == found.state or (not states and found.state == MciState.FAILED):
+    if STATE_OF_EVENT[event] == found.state or (not states and found.state == MciState.FAILED):
         return
     with suppress(Denied):
         await engine.act(ns, mci, event, actor=CONTROLLER, version=found.version)

@@ -16,7 +16,7 @@ import msgspec
 from stateward.domains.mci.errors import NotGranted
 from stateward.domains.mci.guards.spec_validation import read
 from stateward.domains.mci.lifecycle import MCI, SPEC
-from stateward.domains.mci.model import HOME, Connection, MciSpec, Scale, Spec, SubGroup, part_id
+from stateward.domains.mci.model import HOME, Connection, MciSpec, Scale, Spec, SubGroup, record_id
 from stateward.domains.mci.provider.catalogue import Catalogue, find_known_spec
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
@@ -87,7 +87,7 @@ class GrantGuard:
     async def _check(self, uow: UnitOfWork, request: Request, found: Object) -> None:
         wanted = read(found.kind, request.spec or found.spec)
         names = await self._used(uow, request, wanted) if found.kind == MCI.kind else [wanted.connection]
-        keys = [Key(HOME, part_id("connection", name)) for name in names]
+        keys = [Key(HOME, record_id("connection", name)) for name in names]
         for name, record in zip(names, await uow.peek(keys), strict=True):
             connection = self._catalogue.read_connection(name, record)
             if connection is not None:  # nothing can be made at one that nobody knows
@@ -100,7 +100,7 @@ class GrantGuard:
             scale = msgspec.json.decode(request.args, type=Scale)
             groups = tuple(one for one in groups if one.name == scale.group)
         unnamed = [one.spec for one in groups if not one.connection]
-        records = await uow.peek([Key(request.ns, part_id("spec", id_)) for id_ in unnamed])
+        records = await uow.peek([Key(request.ns, record_id("spec", id_)) for id_ in unnamed])
         homes = {id_: _home_of(id_, record) for id_, record in zip(unnamed, records, strict=True)}
         return list(dict.fromkeys(filter(None, (_connection_of(one, homes) for one in groups))))
 

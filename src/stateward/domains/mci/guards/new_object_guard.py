@@ -14,10 +14,19 @@ from msgspec.structs import replace
 
 from stateward.domains.mci.guards.object_guards import with_own_uid
 from stateward.domains.mci.guards.spec_validation import read
-from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, VM, VNET, PartState
-from stateward.domains.mci.model import HOME, MciSpec, SubGroup, VmSpec, mci_of, native_ids, part_id, where_of
+from stateward.domains.mci.lifecycle import MCI, SECURITY_GROUP, VM, VNET, ResourceState
+from stateward.domains.mci.model import (
+    HOME,
+    MciSpec,
+    SubGroup,
+    VmSpec,
+    mci_of,
+    native_ids,
+    record_id,
+    resource_identity,
+)
 from stateward.domains.mci.provider.catalogue import Catalogue
-from stateward.domains.mci.vm_placement import check_plans, check_resources, find_plan
+from stateward.domains.mci.vm_placement import check_placement, check_resources, place_subgroup
 from stateward.engine import Request
 from stateward.engine.kinds import Guard
 from stateward.engine.requests import EMPTY
@@ -32,7 +41,7 @@ FIELDS = {
 """The fields of a VM's or a subgroup's spec, by the fields of the domain's own API."""
 
 
-class BirthGuard:
+class NewObjectGuard:
     """Completes the spec of a new VM or part, or refuses it; refuses new subgroups that name what is not there."""
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -65,7 +74,7 @@ class BirthGuard:
         groups, field = wanted.groups[first:], "spec.groups[{}]." if born else f"spec.groups[{first}]."  # one is new
         await uow.peek(list(dict.fromkeys(key for one in groups for key in _named_records(request.ns, one))))
         try:
-            await check_plans(self._catalogue.within(uow), request.ns, groups, field)
+            await check_placement(self._catalogue.within(uow), request.ns, groups, field)
         except BadInput as error:
             place, _, name = error.field.rpartition(".")
             state = None if born else found.state
@@ -80,15 +89,15 @@ class BirthGuard:
         keys = _named_resources(ns, names)
         known = self._catalogue.within(uow)
         try:
-            planned = await find_plan(known, ns, names)
+            planned = await place_subgroup(known, ns, names)
             await check_resources(known, ns, planned)
         except BadInput as error:
             raise BadInput(f"spec.{FIELDS.get(error.field, error.field)}", error.value, error.allowed) from error
         found = dict(zip(keys, await uow.peek(list(keys.values())), strict=True))
         for (word, name), one in found.items():
-            if one is None or one.state != PartState.AVAILABLE:
+            if one is None or one.state != ResourceState.AVAILABLE:
                 field = {"vNet": "network", "securityGroup": "groups", "sshKey": "key"}[word]
-                raise BadInput(f"spec.{field}", name, f"a {word} that is {PartState.AVAILABLE}")
+                raise BadInput(f"spec.{field}", name, f"a {word} that is {ResourceState.AVAILABLE}")
         groups = [one for name in vm.groups if (one := found["securityGroup", name]) is not None]
         place = planned.connection
         return replace(
@@ -104,15 +113,15 @@ class BirthGuard:
 
     async def _complete_part(self, uow: UnitOfWork, ns: str, kind: str, part: Any) -> Any:  # noqa: ANN401 - the record
         """Return a part at the place of its connection; a security group belongs to a network of its namespace."""
-        network = Key(ns, part_id("vNet", part.network if kind == SECURITY_GROUP.kind else ""))
-        record, of_group = await uow.peek([Key(HOME, part_id("connection", part.connection)), network])
+        network = Key(ns, record_id("vNet", part.network if kind == SECURITY_GROUP.kind else ""))
+        record, of_group = await uow.peek([Key(HOME, record_id("connection", part.connection)), network])
         place = self._catalogue.read_connection(part.connection, record)
         if place is None:
             raise BadInput("spec.connection", part.connection, "a known connection")
         if kind == SECURITY_GROUP.kind:
             if of_group is None or of_group.removed or of_group.kind != VNET.kind:
                 raise BadInput("spec.network", part.network, f"the name of a vNet of namespace {ns!r}")
-            there = where_of(of_group)
+            there = resource_identity(of_group)
             if (there.provider, there.region) != (place.provider, place.region):
                 allowed = f"a vNet of connection {place.name}: it is one of {there.connection}"
                 raise BadInput("spec.network", part.network, allowed)
@@ -122,10 +131,10 @@ class BirthGuard:
 def _named_resources(ns: str, group: SubGroup) -> dict[tuple[str, str], Key]:
     """Return the networks, security groups and keys that a subgroup names, by type and name."""
     resources = [("vNet", group.network), *(("securityGroup", one) for one in group.groups), ("sshKey", group.key)]
-    return {(word, name): Key(ns, part_id(word, name)) for word, name in resources if name}
+    return {(word, name): Key(ns, record_id(word, name)) for word, name in resources if name}
 
 
 def _named_records(ns: str, group: SubGroup) -> list[Key]:
     """Return the keys of all records that a subgroup names: one read finds them together."""
-    records = [Key(ns, part_id("spec", group.spec)), Key(ns, part_id("image", group.image))]
-    return [*_named_resources(ns, group).values(), *records, Key(HOME, part_id("connection", group.connection))]
+    records = [Key(ns, record_id("spec", group.spec)), Key(ns, record_id("image", group.image))]
+    return [*_named_resources(ns, group).values(), *records, Key(HOME, record_id("connection", group.connection))]

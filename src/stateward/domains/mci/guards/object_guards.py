@@ -4,14 +4,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stateward.domains.mci.control.orphan_machines import note_remains
-from stateward.domains.mci.errors import Meanwhile, StillAlive
-from stateward.domains.mci.guards.spec_validation import check_form, check_wish, read
-from stateward.domains.mci.guards.subgroups import SIGNS, WITH_MCI, drop_empty_subgroup, scaled
+from stateward.domains.mci.control.orphan_machines import journal_possible_orphan
+from stateward.domains.mci.errors import VmsAdded, VmsAlive
+from stateward.domains.mci.guards.spec_validation import check_mci_spec, check_spec, read
+from stateward.domains.mci.guards.subgroups import SCALE_DIRECTIONS, WITH_MCI, drop_empty_subgroup, scaled
 from stateward.domains.mci.lifecycle import FORGET, TERMINATE_FIRST, VM, MciState, VmState
 from stateward.domains.mci.model import mci_of, text, vm_id
 from stateward.domains.mci.provider.key_pairs import check_public_key
-from stateward.domains.mci.vm_placement import uid_of
+from stateward.domains.mci.vm_placement import deterministic_uid
 from stateward.engine import Request
 from stateward.engine.requests import EMPTY
 from stateward.engine.unit_of_work import UnitOfWork
@@ -24,17 +24,19 @@ SETTLED = (VmState.TERMINATED, VmState.FAILED)
 
 async def guard_mci(uow: UnitOfWork, request: Request, found: Object) -> Request | None:
     """Refuse what could not be done, and what would leave VMs behind."""
-    check_form(request, found)
+    check_spec(request, found)
     if request.creates is not None:
         want = read(found.kind, request.spec or EMPTY)
-        check_wish(want)
+        check_mci_spec(want)
         return with_own_uid(request, want) if request.parent is None else None
     if request.action == "delete":
         await _guard_delete(uow, request, found)
-    if request.action in SIGNS:
+    if request.action in SCALE_DIRECTIONS:
         return scaled(request, found)
     if request.spec is not None and read(found.kind, request.spec).groups != mci_of(found).groups:
-        raise BadInput("spec.groups", None, f"what they are: only {' and '.join(SIGNS)} change them", state=found.state)
+        raise BadInput(
+            "spec.groups", None, f"what they are: only {' and '.join(SCALE_DIRECTIONS)} change them", state=found.state
+        )
     return None
 
 
@@ -43,7 +45,7 @@ def with_own_uid(request: Request, want: Any) -> Request:  # noqa: ANN401 - the 
 
     The provider finds machines, networks and keys by their uid: an object with the uid of another would take them over.
     """
-    return replace(request, spec=text(replace(want, uid=uid_of(request.op, request.object))))
+    return replace(request, spec=text(replace(want, uid=deterministic_uid(request.op, request.object))))
 
 
 async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> None:
@@ -54,16 +56,16 @@ async def _guard_delete(uow: UnitOfWork, request: Request, found: Object) -> Non
     left = [one for one in vms if not uow.objects.get(one.key, one).removed]
     alive = {one.id: one.state for one in left if one.state not in SETTLED}
     if alive and FORGET not in request.facts:
-        raise StillAlive(found.id, alive)
+        raise VmsAlive(found.id, alive)
     if left:
-        raise Meanwhile(found.id)
+        raise VmsAdded(found.id)
 
 
 async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse a VM that is not part of the MCI which it says it is: nobody would see it there, nor end it with it."""
-    check_form(request, found)
+    check_spec(request, found)
     if request.action == "remove":
-        note_remains(uow, request, found)
+        journal_possible_orphan(uow, request, found)
         if WITH_MCI not in request.facts:
             await drop_empty_subgroup(uow, request.who, found)
     if request.creates is None:
@@ -77,7 +79,7 @@ async def guard_vm(uow: UnitOfWork, request: Request, found: Object) -> None:
 
 async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse a key whose public half nobody can read: its VMs could not be logged in to."""
-    check_form(request, found)
+    check_spec(request, found)
     if request.spec is not None:
         public = read(found.kind, request.spec, found.state).public_key
         if public:
@@ -86,7 +88,7 @@ async def guard_key(_uow: UnitOfWork, request: Request, found: Object) -> None:
 
 async def guard_network(_uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse to reshape a network without saying into what."""
-    check_form(request, found)
+    check_spec(request, found)
     if request.action == "reshape" and request.spec is None:
         allowed = f"given: the subnets that {found.id!r}, which is {found.state}, is to have"
         raise BadInput("spec", None, allowed, state=found.state)

@@ -14,15 +14,15 @@ from msgspec import Struct
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, MCI, SECURITY_GROUP, SPEC, SSH_KEY, VM, VNET
 from stateward.domains.mci.model import (
     Connection,
-    GroupSpec,
     Image,
     KeySpec,
     MciSpec,
     NetworkSpec,
+    SecurityGroupSpec,
     Spec,
     SubGroup,
     VmSpec,
-    part_id,
+    record_id,
 )
 from stateward.domains.mci.provider.key_pairs import check_public_key
 from stateward.engine import Request
@@ -44,12 +44,12 @@ class Form(Struct, frozen=True):
     fixed: tuple[str, ...] = PLACE
 
 
-FORMS = {
+SPEC_FORMS = {
     #                         record       before the name   the name   what never changes
     MCI.kind:            Form(MciSpec,     "",               "name",    ("name", "uid")),
     VM.kind:             Form(VmSpec,      None,             "name",    OF_VM),
     VNET.kind:           Form(NetworkSpec, "vNet",           "name",    PLACE),
-    SECURITY_GROUP.kind: Form(GroupSpec,   "securityGroup",  "name",    (*PLACE, "network")),
+    SECURITY_GROUP.kind: Form(SecurityGroupSpec,   "securityGroup",  "name",    (*PLACE, "network")),
     SSH_KEY.kind:        Form(KeySpec,     "sshKey",         "name",    PLACE),
     CONNECTION.kind:     Form(Connection,  "connection",     "name",    ("name",)),
     SPEC.kind:           Form(Spec,        "spec",           "id",      ("id",)),
@@ -57,17 +57,17 @@ FORMS = {
 }  # fmt: skip
 
 
-async def guard_form(_uow: UnitOfWork, request: Request, found: Object) -> None:
+async def guard_spec(_uow: UnitOfWork, request: Request, found: Object) -> None:
     """Refuse a spec that is none, or is that of something else."""
-    check_form(request, found)
+    check_spec(request, found)
 
 
-def check_form(request: Request, found: Object) -> None:
+def check_spec(request: Request, found: Object) -> None:
     """Refuse a spec that is none, or is that of something else; most requests have no spec."""
     if request.creates is not None:
-        _check_name(FORMS[found.kind], read(found.kind, request.spec or EMPTY), found)
+        _check_name(SPEC_FORMS[found.kind], read(found.kind, request.spec or EMPTY), found)
     elif request.spec is not None:
-        _check_fixed(FORMS[found.kind], read(found.kind, request.spec, found.state), found)
+        _check_fixed(SPEC_FORMS[found.kind], read(found.kind, request.spec, found.state), found)
 
 
 def read(kind: str, spec: str, state: str | None = None) -> Any:  # noqa: ANN401 - the record of the kind
@@ -76,7 +76,7 @@ def read(kind: str, spec: str, state: str | None = None) -> Any:  # noqa: ANN401
     `state` is that of the object which it is to become the spec of, if there is one.
     """
     try:
-        return msgspec.json.decode(spec, type=FORMS[kind].record)
+        return msgspec.json.decode(spec, type=SPEC_FORMS[kind].record)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at `$")
         raise BadInput(f"spec{place.rstrip('`')}", spec, f"what {kind} expects: {what}", state=state) from error
@@ -84,7 +84,7 @@ def read(kind: str, spec: str, state: str | None = None) -> Any:  # noqa: ANN401
 
 def _check_name(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
     name = getattr(want, form.named)
-    wanted = found.id if form.before is None else part_id(form.before, name) if form.before else name
+    wanted = found.id if form.before is None else record_id(form.before, name) if form.before else name
     if found.id != wanted:
         raise BadInput("id", found.id, f"{wanted!r}, by which its spec goes")
 
@@ -97,21 +97,21 @@ def _check_fixed(form: Form, want: Any, found: Object) -> None:  # noqa: ANN401
             raise BadInput(f"spec.{name}", after, f"{before!r}, which it always was", state=found.state)
 
 
-MOST_VMS = 10_000
+MAX_VMS = 10_000
 """How many VMs one request may ask for."""
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]{0,99}\Z")
 NAMED = "a letter, then at most 99 letters, digits, - and +"
 
 
-def check_wish(wanted: MciSpec) -> None:
+def check_mci_spec(wanted: MciSpec) -> None:
     """Refuse an MCI that could not be made, or not be handled afterwards."""
     if NAME.match(wanted.name) is None:
         raise BadInput("spec.name", wanted.name, NAMED)
-    check_groups(wanted.groups)
+    check_new_subgroups(wanted.groups)
 
 
-def check_groups(groups: Sequence[SubGroup], state: str | None = None) -> None:
+def check_new_subgroups(groups: Sequence[SubGroup], state: str | None = None) -> None:
     """Refuse new subgroups that could not be made; `state` is that of the MCI which they are to join."""
     for number, one in enumerate(groups):
         if NAME.match(one.name) is None or one.name != one.name.lower():
@@ -123,5 +123,5 @@ def check_groups(groups: Sequence[SubGroup], state: str | None = None) -> None:
     names = [one.name for one in groups]
     if not names or len(set(names)) < len(names):
         raise BadInput("spec.groups", names, "a list of subgroups with different names", state=state)
-    if sum(one.size for one in groups) > MOST_VMS:
-        raise BadInput("spec.groups", names, f"subgroups with at most {MOST_VMS} VMs together", state=state)
+    if sum(one.size for one in groups) > MAX_VMS:
+        raise BadInput("spec.groups", names, f"subgroups with at most {MAX_VMS} VMs together", state=state)

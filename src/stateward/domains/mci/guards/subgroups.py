@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.guards.spec_validation import MOST_VMS, check_groups, read
+from stateward.domains.mci.guards.spec_validation import MAX_VMS, check_new_subgroups, read
 from stateward.domains.mci.lifecycle import MCI, VM
 from stateward.domains.mci.model import MciSpec, Scale, mci_of, text, vm_of
 from stateward.engine import Request
@@ -23,7 +23,7 @@ from stateward.store.changes import Ended
 from stateward.store.filters import Selector
 from stateward.store.records import Key, Object, Operation, Status
 
-SIGNS = {"scale out": 1, "scale in": -1}
+SCALE_DIRECTIONS = {"scale out": 1, "scale in": -1}
 
 
 def scaled(request: Request, found: Object) -> Request:
@@ -33,7 +33,7 @@ def scaled(request: Request, found: Object) -> Request:
     """
     scale, was = _scale(request, found), mci_of(found)
     given: MciSpec | None = None if request.spec is None else read(found.kind, request.spec, found.state)
-    want = _scaled(was, given, scale, SIGNS[request.action])
+    want = _scaled(was, given, scale, SCALE_DIRECTIONS[request.action])
     if want is None:
         names = ", ".join(one.name for one in was.groups) or "none"
         allowed = f"a subgroup of {found.id!r}, which is {found.state} and has {names}"
@@ -42,7 +42,7 @@ def scaled(request: Request, found: Object) -> Request:
         allowed = f"{found.id!r} as it is, but for {scale.count} VMs of {scale.group!r}"
         raise BadInput("spec", request.spec, allowed, state=found.state)
     if len(want.groups) > len(was.groups):
-        check_groups(want.groups[len(was.groups) :], found.state)
+        check_new_subgroups(want.groups[len(was.groups) :], found.state)
     return replace(request, spec=text(want))
 
 
@@ -52,8 +52,8 @@ def _scale(request: Request, found: Object) -> Scale:
         scale = msgspec.json.decode(request.args, type=Scale)
     except msgspec.ValidationError as error:
         raise BadInput("args", request.args, f"{how} ({error})", state=found.state) from error
-    if not 1 <= scale.count <= MOST_VMS:
-        raise BadInput("args.count", scale.count, f"from 1 to {MOST_VMS} in {how}", state=found.state)
+    if not 1 <= scale.count <= MAX_VMS:
+        raise BadInput("args.count", scale.count, f"from 1 to {MAX_VMS} in {how}", state=found.state)
     return scale
 
 
@@ -70,13 +70,13 @@ WITH_MCI = "with its MCI"
 """The fact of a removal that goes for all VMs of an MCI, and for the MCI itself: its record stays as it is."""
 
 
-def mci_beside(request: Request, found: Object | None) -> Iterable[Key]:
+def mci_lock_set(request: Request, found: Object | None) -> Iterable[Key]:
     """Name the MCI whose record changes when a VM is removed."""
     removed = found is not None and request.action == "remove" and WITH_MCI not in request.facts
     return (Key(found.ns, found.parent),) if removed and found is not None and found.parent else ()
 
 
-async def after_delete(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
+async def drop_subgroup_on_end(uow: UnitOfWork, operation: Operation, ended: Ended) -> None:
     """Take the subgroup of a VM that was deleted out of the MCI's record, if it was the last one."""
     vm = uow.objects.get(Key(operation.ns, operation.object)) if operation.action == "delete" else None
     if vm is None or not vm.removed or ended.status is not Status.SUCCEEDED:

@@ -11,13 +11,20 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.control.status_rollup import told
-from stateward.domains.mci.handlers.post_commands import Ran, run_post_command
+from stateward.domains.mci.handlers.post_commands import PostCommandResults, run_post_command
 from stateward.domains.mci.handlers.prerequisites import Preparation, named
-from stateward.domains.mci.handlers.vm_handlers import GrantedCloudOf
+from stateward.domains.mci.handlers.vm_handlers import GrantedClientOf
 from stateward.domains.mci.lifecycle import HOLD, MCI, VM, MciState, VmState
 from stateward.domains.mci.model import MciSeen, MciSpec, Scale, SubGroup, mci_of, plain, text, vm_id, vm_of
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
-from stateward.domains.mci.vm_placement import DriverOf, Planned, find_plans, free_numbers, refusals_of, vm_spec
+from stateward.domains.mci.vm_placement import (
+    DriverOf,
+    PlacedSubGroup,
+    free_numbers,
+    make_vm_spec,
+    place_subgroups,
+    provider_refusals,
+)
 from stateward.engine import Ending, Handler, Job, Kind, Request
 from stateward.engine.handlers import Parked
 from stateward.engine.kinds import Guard
@@ -28,7 +35,7 @@ from stateward.store.port import Reader
 from stateward.store.records import Key, Object, Status
 
 BAD = (VmState.FAILED, VmState.UNDEFINED)
-ONE_STEP = ("suspend", "resume", "reboot", "terminate")
+VM_ONLY_ACTIONS = ("suspend", "resume", "reboot", "terminate")
 """What is done when it is done to the VMs: nothing follows."""
 
 FORCED = frozenset({FORCE})
@@ -37,8 +44,8 @@ FORCED = frozenset({FORCE})
 class Mcis:
     """The handlers of MCIs."""
 
-    def __init__(self, granted_cloud_of: GrantedCloudOf, driver_of: DriverOf, catalogue: Catalogue) -> None:
-        self._granted_cloud_of, self._driver_of = granted_cloud_of, driver_of
+    def __init__(self, granted_client_of: GrantedClientOf, driver_of: DriverOf, catalogue: Catalogue) -> None:
+        self._granted_client_of, self._driver_of = granted_client_of, driver_of
         self._catalogue = catalogue
         self._preparation = Preparation(catalogue)
 
@@ -53,7 +60,7 @@ class Mcis:
             "withdraw": self._withdraw,
             "delete": self._delete,
         }
-        handlers |= dict.fromkeys(ONE_STEP, self._sum) | {"terminate": self._terminate}
+        handlers |= dict.fromkeys(VM_ONLY_ACTIONS, self._sum) | {"terminate": self._terminate}
         made = {action: Handler(run, cancelled=self._cancelled) for action, run in handlers.items()}
         return Kind(MCI, made, guard=guard, general=True)
 
@@ -61,9 +68,9 @@ class Mcis:
 
     async def _create(self, job: Job) -> Ending:
         mci = mci_of(job.claim.object)
-        planned, troubles = await find_plans(self._catalogue, self._driver_of, job.ns, mci.groups)
+        planned, troubles = await place_subgroups(self._catalogue, self._driver_of, job.ns, mci.groups)
         if job.state == MciState.PREPARING:
-            refused = await job.once("refused", lambda: refusals_of(self._driver_of, planned))
+            refused = await job.once("refused", lambda: provider_refusals(self._driver_of, planned))
             trouble = "; ".join([*troubles, *refused]) or await self._preparation.prepare(job, mci, planned)
             if trouble:
                 await self._preparation.undo(job, mci)
@@ -78,9 +85,11 @@ class Mcis:
             troubles, planned = [*troubles, trouble], []
         denied = await self._provision(job, mci, [(one, list(range(1, one.group.size + 1))) for one in planned])
         made = [vm_id(mci.name, f"{one.name}-{number + 1}") for one in mci.groups for number in range(one.size)]
-        return await self._judged(job, mci, made, denied, troubles)
+        return await self._apply_policy(job, mci, made, denied, troubles)
 
-    async def _provision(self, job: Job, mci: MciSpec, wanted: Sequence[tuple[Planned, list[int]]]) -> dict[str, str]:
+    async def _provision(
+        self, job: Job, mci: MciSpec, wanted: Sequence[tuple[PlacedSubGroup, list[int]]]
+    ) -> dict[str, str]:
         """Have VMs made; returns which were denied, with the reasons."""
         requests: list[Request] = []
         known: dict[tuple[object, ...], dict[str, str]] = {}
@@ -93,16 +102,16 @@ class Mcis:
         return await job.spawn("vms", requests)
 
     def _new_vm(
-        self, job: Job, mci: MciSpec, one: Planned, number: int, parts: dict[str, str], names: SubGroup
+        self, job: Job, mci: MciSpec, one: PlacedSubGroup, number: int, parts: dict[str, str], names: SubGroup
     ) -> Request:
-        vm = vm_spec(mci, one, number, job.key.id, parts, names)
+        vm = make_vm_spec(mci, one, number, job.key.id, parts, names)
         labels = {"mci": mci.name, "subgroup": vm.group, "provider": vm.provider, "region": vm.region}
         labels |= {"connection": vm.connection}
         birth = Creation(VM.kind, job.object, msgspec.json.encode(labels).decode())
         operation = job.claim.operation
         return Request(job.ns, vm_id(mci.name, vm.name), "create", "", who=operation.who, spec=text(vm), creates=birth)
 
-    async def _judged(
+    async def _apply_policy(
         self, job: Job, mci: MciSpec, made: Sequence[str], denied: dict[str, str], troubles: Sequence[str] = ()
     ) -> Ending:
         """Do what the policy says about VMs made here that failed, run what is to be run on the others, and add up."""
@@ -114,12 +123,12 @@ class Mcis:
             await self._refined(job, made)
         left: dict[str, str] = await job.once("left", lambda: self._left(job, made))
         if all(state in BAD for state in left.values()):
-            return await self._in_vain(job, mci, left, MciSeen(tuple(errors), asked=asked))
+            return await self._end_without_vms(job, mci, left, MciSeen(tuple(errors), asked=asked))
         noted = await job.once("post-command", lambda: self._post_command(job, mci, made))
-        ran, ending = msgspec.convert(noted, Ran), await self._sum(job)
+        ran, ending = msgspec.convert(noted, PostCommandResults), await self._sum(job)
         return replace(ending, seen=text(MciSeen(tuple(errors), ran.written, ran.failed, asked)))
 
-    async def _in_vain(self, job: Job, mci: MciSpec, left: dict[str, str], seen: MciSeen) -> Ending:
+    async def _end_without_vms(self, job: Job, mci: MciSpec, left: dict[str, str], seen: MciSeen) -> Ending:
         """End work of which nothing good has come: an MCI that was to grow is what it was before."""
         undone = Ending("all failed" if job.action == "create" else "undone", CONTROLLER)
         ending = await self._sum(job) if left else undone
@@ -140,7 +149,7 @@ class Mcis:
 
     async def _post_command(self, job: Job, mci: MciSpec, made: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
         running = [one for one in await self._among(job, made) if one.state == VmState.RUNNING]
-        return plain(await run_post_command(self._granted_cloud_of, mci.post_command, running))
+        return plain(await run_post_command(self._granted_client_of, mci.post_command, running))
 
     async def _withdraw(self, job: Job) -> Ending:
         await self._preparation.undo(job, mci_of(job.claim.object))
@@ -151,15 +160,15 @@ class Mcis:
     async def _scale_out(self, job: Job) -> Ending:
         mci, scale = mci_of(job.claim.object), msgspec.json.decode(job.claim.operation.args, type=Scale)
         group = next(one for one in mci.groups if one.name == scale.group)
-        planned, troubles = await find_plans(self._catalogue, self._driver_of, job.ns, [group])
-        refused = await job.once("refused", lambda: refusals_of(self._driver_of, planned))
+        planned, troubles = await place_subgroups(self._catalogue, self._driver_of, job.ns, [group])
+        refused = await job.once("refused", lambda: provider_refusals(self._driver_of, planned))
         trouble = "; ".join([*troubles, *refused]) or await self._preparation.prepare(job, mci, planned)
         if trouble:
             return Ending("undone", CONTROLLER, error=trouble)
         numbers = await job.once("numbers", lambda: self._numbers(job, scale))
         denied = await self._provision(job, mci, [(one, numbers) for one in planned])
         made = [vm_id(mci.name, f"{scale.group}-{number}") for number in numbers]
-        return await self._judged(job, mci, made, denied)
+        return await self._apply_policy(job, mci, made, denied)
 
     async def _numbers(self, job: Job, scale: Scale) -> list[int]:
         return free_numbers([vm_of(one).name for one in await self._vms(job)], scale.group, scale.count)
@@ -248,7 +257,7 @@ class Mcis:
         ending = await self._sum(job)
         if undone == len(statuses):
             return replace(ending, error="cancelled", status=Status.CANCELLED)
-        if done == len(statuses) and job.action in ONE_STEP:
+        if done == len(statuses) and job.action in VM_ONLY_ACTIONS:
             return ending
         failed = len(statuses) - done - undone
         why = f"cancelled: {done} of {len(statuses)} operations on VMs were done, {undone} were not, {failed} failed"

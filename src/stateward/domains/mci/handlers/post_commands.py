@@ -10,40 +10,42 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stateward.domains.mci.handlers.vm_handlers import GrantedCloudOf
+from stateward.domains.mci.handlers.vm_handlers import GrantedClientOf
 from stateward.domains.mci.model import CommandRun, PostCommand, Runs, vm_of, vm_seen
 from stateward.drivers import CommandFailed, MachineRef
 from stateward.engine import Permanent
 from stateward.store.records import Object
 
 AT_ONCE = 20
-NO_WAY_IN = "(the driver offers no way in)"
+NO_SHELL_OUTPUT = "(the driver offers no way in)"
 
-LONGEST, SHORTEST, ALTOGETHER = 65_536, 500, 4_000_000
+LONGEST, SHORTEST, MAX_TOTAL_OUTPUT_CHARS = 65_536, 500, 4_000_000
 """How many signs are kept: of a VM's output, of each of its commands in any case, and of all VMs."""
 
 
-class Ran(Struct, frozen=True):
+class PostCommandResults(Struct, frozen=True):
     """The results of the commands, one for each that was run, and why the last one failed where it did; by VM."""
 
     written: dict[str, Runs] = {}
     failed: dict[str, str] = {}
 
 
-async def run_post_command(granted_cloud_of: GrantedCloudOf, command: PostCommand | None, vms: Sequence[Object]) -> Ran:
+async def run_post_command(
+    granted_client_of: GrantedClientOf, command: PostCommand | None, vms: Sequence[Object]
+) -> PostCommandResults:
     """Run the commands on every VM, some at once."""
     if command is None or not command.commands:
-        return Ran()
+        return PostCommandResults()
     room = asyncio.Semaphore(AT_ONCE)
-    most = max(SHORTEST, min(LONGEST, ALTOGETHER // max(1, len(vms))) // len(command.commands))
+    most = max(SHORTEST, min(LONGEST, MAX_TOTAL_OUTPUT_CHARS // max(1, len(vms))) // len(command.commands))
 
     async def one(vm: Object) -> tuple[str, list[CommandRun], str]:
         async with room:
-            return vm_of(vm).name, *(await _run(granted_cloud_of, command, vm))
+            return vm_of(vm).name, *(await _run(granted_client_of, command, vm))
 
     ran = await asyncio.gather(*(one(vm) for vm in vms))
     written: dict[str, Runs] = {name: tuple(_shortened(run, most) for run in runs) for name, runs, _ in ran}
-    return Ran(written, {name: why for name, _, why in ran if why})
+    return PostCommandResults(written, {name: why for name, _, why in ran if why})
 
 
 def _shortened(run: CommandRun, most: int) -> CommandRun:
@@ -56,15 +58,15 @@ def shortened(text: str, most: int) -> str:
     return text if left_out <= 0 else f"({left_out} signs left out)\n{text[left_out:]}"
 
 
-async def _run(granted_cloud_of: GrantedCloudOf, command: PostCommand, found: Object) -> tuple[list[CommandRun], str]:
+async def _run(granted_client_of: GrantedClientOf, command: PostCommand, found: Object) -> tuple[list[CommandRun], str]:
     """Return the results of the commands on a VM, in order, and why the last one failed, if it did."""
     vm = vm_of(found)
     try:
-        driver = (await granted_cloud_of(vm.connection, found.ns)).driver
+        driver = (await granted_client_of(vm.connection, found.ns)).driver
     except Permanent as error:  # the grant was revoked since the VM was made: it stays, and nothing is run on it
         return [], str(error)
     if not driver.caps.runs_commands:
-        return [CommandRun(NO_WAY_IN)], ""
+        return [CommandRun(NO_SHELL_OUTPUT)], ""
     ref = MachineRef(vm.uid, vm_seen(found).native_id or None)
     runs: list[CommandRun] = []
     for line in command.commands:

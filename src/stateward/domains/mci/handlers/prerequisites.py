@@ -11,28 +11,28 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.lifecycle import MCI, MciState, PartState
+from stateward.domains.mci.lifecycle import MCI, MciState, ResourceState
 from stateward.domains.mci.model import (
     KINDS,
     MADE_FOR,
     SHARED,
-    GroupSpec,
     KeySpec,
     MciSpec,
     NetworkSpec,
     Rule,
+    SecurityGroupSpec,
     SubGroup,
     Subnet,
     mci_of,
     native_ids,
-    part_id,
-    part_seen,
+    record_id,
+    resource_identity,
+    resource_seen,
     text,
-    where_of,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue, objects
 from stateward.domains.mci.provider.key_pairs import OWNED_BY, own_key_name, owner_of
-from stateward.domains.mci.vm_placement import Planned, uid_of
+from stateward.domains.mci.vm_placement import PlacedSubGroup, deterministic_uid
 from stateward.engine import Job, Request, Temporary
 from stateward.engine.requests import Creation
 from stateward.errors import StatewardError
@@ -64,7 +64,7 @@ class Preparation:
         assert self._catalogue.reader is not None
         return self._catalogue.reader
 
-    async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[Planned], when: str = "") -> str | None:
+    async def prepare(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup], when: str = "") -> str | None:
         """See to it that everything is there; returns what is wrong, if something is."""
         for word in KINDS:
             trouble = await self._see_to(job, mci, word, planned, when)
@@ -72,14 +72,16 @@ class Preparation:
                 return trouble
         return None
 
-    async def still_there(self, job: Job, mci: MciSpec, planned: Sequence[Planned]) -> str | None:
+    async def still_there(self, job: Job, mci: MciSpec, planned: Sequence[PlacedSubGroup]) -> str | None:
         """See to it once more, right before VMs are made: what others have removed since is made anew."""
         for word in KINDS:
             if await self._check(job.ns, mci, word, planned) is not None:
                 return await self.prepare(job, mci, planned, " for VMs")
         return None
 
-    async def _see_to(self, job: Job, mci: MciSpec, word: str, planned: Sequence[Planned], when: str) -> str | None:
+    async def _see_to(
+        self, job: Job, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup], when: str
+    ) -> str | None:
         """See to the parts of a sort: what another MCI has made, and takes back just now, is made anew."""
         made = self._to_make(job.ns, mci, word, planned)
         for times in range(TRIES):
@@ -90,7 +92,9 @@ class Preparation:
                 break
         return await self._check(job.ns, mci, word, planned)
 
-    def _to_make(self, ns: str, mci: MciSpec, word: str, planned: Sequence[Planned]) -> dict[str, Planned]:
+    def _to_make(
+        self, ns: str, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup]
+    ) -> dict[str, PlacedSubGroup]:
         """Return the parts of a sort that are to be made: their names, each with a subgroup that stands on it."""
         dynamic = [one for one in planned if not one.group.network and not (word == "sshKey" and one.group.key)]
         return {name: one for one in dynamic for name in _names(word, named(ns, mci, one))}
@@ -102,11 +106,11 @@ class Preparation:
             await job.spawn(f"repair {word}s{when}", repairs)
 
     async def _lost(self, ns: str, word: str, names: Sequence[str]) -> list[str]:
-        found = await self._reader.objects([Key(ns, part_id(word, name)) for name in names])
-        return sorted(one.id for one in found.values() if not one.removed and part_seen(one).missing)
+        found = await self._reader.objects([Key(ns, record_id(word, name)) for name in names])
+        return sorted(one.id for one in found.values() if not one.removed and resource_seen(one).missing)
 
     async def _gone(self, ns: str, word: str, names: Sequence[str]) -> bool:
-        keys = {Key(ns, part_id(word, name)) for name in names}
+        keys = {Key(ns, record_id(word, name)) for name in names}
         found = await self._reader.objects(keys)
         return len(found) < len(keys) or any(one.removed for one in found.values())
 
@@ -120,7 +124,7 @@ class Preparation:
         chosen = Selector(job.ns, KINDS[word].kind, labels=((MADE_FOR, uid),))
         made = [one async for one in objects(self._reader, chosen)]
         needed = await self._needed(job) if made else set()
-        return [one.id for one in made if owner_of(one) or where_of(one).connection not in needed]
+        return [one.id for one in made if owner_of(one) or resource_identity(one).connection not in needed]
 
     async def _needed(self, job: Job) -> set[str]:
         """Return the connections where other MCIs of the namespace share what is there."""
@@ -142,45 +146,45 @@ class Preparation:
         return native_ids(names.subnet, network, groups, key)
 
     async def _there(self, ns: str, word: str, name: str) -> Object:
-        found = await self._reader.object(Key(ns, part_id(word, name)))
+        found = await self._reader.object(Key(ns, record_id(word, name)))
         assert found is not None
         return found
 
-    async def _check(self, ns: str, mci: MciSpec, word: str, planned: Sequence[Planned]) -> str | None:
+    async def _check(self, ns: str, mci: MciSpec, word: str, planned: Sequence[PlacedSubGroup]) -> str | None:
         wanted = {(name, one.connection.name): one for one in planned for name in _names(word, named(ns, mci, one))}
-        parts = await self._reader.objects({Key(ns, part_id(word, name)) for name, _ in wanted})
+        parts = await self._reader.objects({Key(ns, record_id(word, name)) for name, _ in wanted})
         for (name, _), one in sorted(wanted.items(), key=lambda item: item[0]):
-            found = parts.get(Key(ns, part_id(word, name)))
+            found = parts.get(Key(ns, record_id(word, name)))
             if found is None or found.removed:
                 return f"there is no {word} {name!r}"
-            if found.state in (PartState.CONFIGURING, PartState.DELETING):
+            if found.state in (ResourceState.CONFIGURING, ResourceState.DELETING):
                 raise Temporary(f"{word} {name!r} is {found.state}", after=PATIENCE)
-            if found.state != PartState.AVAILABLE:
+            if found.state != ResourceState.AVAILABLE:
                 return f"{word} {name!r} is {found.state}: {found.error or 'no reason is known'}"
-            place = where_of(found)
+            place = resource_identity(found)
             if (place.provider, place.region) != (one.connection.provider, one.connection.region):
                 return f"{word} {name!r} is at {place.connection}, not at {one.connection.name}"
         return None
 
-    def _request(self, job: Job, mci: MciSpec, word: str, one: Planned) -> Request:
+    def _request(self, job: Job, mci: MciSpec, word: str, one: PlacedSubGroup) -> Request:
         names, place = named(job.ns, mci, one), one.connection
         own = word == "sshKey" and one.group.public_key != ""
-        uid = uid_of(job.key.id, f"{word} {names.key if own else place.name}")
+        uid = deterministic_uid(job.key.id, f"{word} {names.key if own else place.name}")
         common = {"uid": uid, "connection": place.name, "provider": place.provider, "region": place.region}
-        want: NetworkSpec | GroupSpec | KeySpec
+        want: NetworkSpec | SecurityGroupSpec | KeySpec
         if word == "vNet":
             subnets = (Subnet(names.subnet, SUBNET_CIDR, place.zone),)
             want = NetworkSpec(name=names.network, cidr=CIDR, subnets=subnets, **common)
         elif word == "securityGroup":
-            want = GroupSpec(name=names.groups[0], network=names.network, rules=OPEN, **common)
+            want = SecurityGroupSpec(name=names.groups[0], network=names.network, rules=OPEN, **common)
         else:
             want = KeySpec(name=names.key, public_key=one.group.public_key, **common)
         labels = {MADE_FOR: mci.uid, SHARED: "yes"} | ({OWNED_BY: mci.uid} if own else {})
         birth = Creation(KINDS[word].kind, labels=msgspec.json.encode(labels).decode())
-        return Request(job.ns, part_id(word, want.name), "create", "", CONTROLLER, spec=text(want), creates=birth)
+        return Request(job.ns, record_id(word, want.name), "create", "", CONTROLLER, spec=text(want), creates=birth)
 
 
-def named(ns: str, mci: MciSpec, one: Planned) -> SubGroup:
+def named(ns: str, mci: MciSpec, one: PlacedSubGroup) -> SubGroup:
     """Return a subgroup with the names of what it stands on: its own, its MCI's, or those that all share."""
     group, connection = one.group, one.connection.name
     if group.network:

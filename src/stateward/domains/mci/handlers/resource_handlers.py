@@ -10,26 +10,26 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
-from stateward.domains.mci.control.drift import leftovers
+from stateward.domains.mci.control.drift import orphan_subnets
 from stateward.domains.mci.guards.object_guards import guard_key, guard_network
-from stateward.domains.mci.guards.spec_validation import guard_form
-from stateward.domains.mci.handlers.vm_handlers import CloudOf, GrantedCloudOf
-from stateward.domains.mci.lifecycle import PartState
+from stateward.domains.mci.guards.spec_validation import guard_spec
+from stateward.domains.mci.handlers.vm_handlers import ClientOf, GrantedClientOf
+from stateward.domains.mci.lifecycle import ResourceState
 from stateward.domains.mci.model import (
     KINDS,
     MADE_FOR,
     SHARED,
     WORDS,
-    GroupSpec,
     KeySpec,
     NetworkSpec,
-    PartSeen,
+    ResourceSeen,
+    SecurityGroupSpec,
     network_of,
-    part_id,
-    part_seen,
+    record_id,
+    resource_identity,
+    resource_seen,
     subnet_key,
     text,
-    where_of,
 )
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.provider.key_pairs import OWNED_BY
@@ -54,14 +54,14 @@ log = logging.getLogger("stateward.mci")
 class Parts:
     """The handlers of networks, security groups and keys."""
 
-    def __init__(self, cloud_of: CloudOf, granted_cloud_of: GrantedCloudOf, catalogue: Catalogue) -> None:
-        self._cloud_of, self._granted_cloud_of = cloud_of, granted_cloud_of
+    def __init__(self, client_of: ClientOf, granted_client_of: GrantedClientOf, catalogue: Catalogue) -> None:
+        self._client_of, self._granted_client_of = client_of, granted_client_of
         self._catalogue = catalogue
 
     def kinds(self, complete: Callable[[Guard], Guard]) -> list[Kind]:
         """Return the kinds, with their handlers; `complete` adds to a guard what all kinds of the domain check."""
         make = {"vNet": self._network, "securityGroup": self._group, "sshKey": self._key}
-        guards: dict[str, Guard] = {"vNet": guard_network, "securityGroup": guard_form, "sshKey": guard_key}
+        guards: dict[str, Guard] = {"vNet": guard_network, "securityGroup": guard_spec, "sshKey": guard_key}
         return [
             Kind(
                 lifecycle,
@@ -78,12 +78,12 @@ class Parts:
         runs = {"create": make, "repair": make, "delete": self._delete}
         handlers = {action: Handler(run, self._observe) for action, run in runs.items()}
         if word == "vNet":
-            handlers["reshape"] = Handler(make)  # one that is cancelled is taken back: see `leftovers`
+            handlers["reshape"] = Handler(make)  # one that is cancelled is taken back: see `orphan_subnets`
         return handlers
 
     async def _observe(self, job: Job) -> ObservedOutcome:
         """Say that no look tells how far it got, unless it never began; whatever is done to a part can be repeated."""
-        driver = await self._driver(where_of(job.claim.object).connection)
+        driver = await self._driver(resource_identity(job.claim.object).connection)
         return (
             ObservedOutcome.NOT_DONE if job.is_untried or not driver.caps.has_resources else ObservedOutcome.REPEATABLE
         )
@@ -100,18 +100,18 @@ class Parts:
             facts = {"cidr": one.cidr, "zone": one.zone}
             part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, one.name), one.name, native, facts)
             subnets[one.name] = await self._ensure(job, driver, part)
-        return Ending(seen=text(PartSeen(native, subnets)))
+        return Ending(seen=text(ResourceSeen(native, subnets)))
 
     async def _remove_subnets(self, driver: Driver, job: Job, want: NetworkSpec, native: str) -> None:
         """Remove the subnets that a network is not to have: those it had, and those that nobody knows of."""
         wanted = {one.name for one in want.subnets}
-        for name, id_ in part_seen(job.claim.object).subnets.items():
+        for name, id_ in resource_seen(job.claim.object).subnets.items():
             if name not in wanted:
                 part = CloudResource(ResourceKind.SUBNET, subnet_key(want.uid, name), name, native_id=id_)
                 gone(await job.call(driver.remove(part)))
         if job.action == "create" or not driver.caps.has_resources:
             return
-        for part in leftovers(want, native, (await driver.list_resources()).resources):
+        for part in orphan_subnets(want, native, (await driver.list_resources()).resources):
             outcome = await job.call(driver.remove(part))
             if isinstance(outcome, CallRefused):  # that is no reason not to do what was asked for
                 log.warning("subnet %s stays in network %s: %s", part.native_id, native, outcome.message)
@@ -119,23 +119,23 @@ class Parts:
                 gone(outcome)
 
     async def _group(self, job: Job) -> Ending:
-        want = msgspec.json.decode(job.claim.object.spec, type=GroupSpec)
+        want = msgspec.json.decode(job.claim.object.spec, type=SecurityGroupSpec)
         network = await self._seen(job.ns, "vNet", want.network)
         rules = msgspec.json.encode(want.rules).decode()
         part = CloudResource(ResourceKind.SECURITY_GROUP, want.uid, want.name, network.native_id, {"rules": rules})
         driver = await self._granted_driver(job, want.connection)
-        return Ending(seen=text(PartSeen(await self._ensure(job, driver, part))))
+        return Ending(seen=text(ResourceSeen(await self._ensure(job, driver, part))))
 
     async def _key(self, job: Job) -> Ending:
         want = msgspec.json.decode(job.claim.object.spec, type=KeySpec)
         facts = {"public_key": want.public_key} if want.public_key else {}
         part = CloudResource(ResourceKind.SSH_KEY, want.uid, want.name, facts=facts)
         driver = await self._granted_driver(job, want.connection)
-        return Ending(seen=text(PartSeen(await self._ensure(job, driver, part))))
+        return Ending(seen=text(ResourceSeen(await self._ensure(job, driver, part))))
 
     async def _delete(self, job: Job) -> None:
         found = job.claim.object
-        where, seen = where_of(found), part_seen(found)
+        where, seen = resource_identity(found), resource_seen(found)
         driver, kind = await self._driver(where.connection), ResourceKind(WORDS[found.kind])
         if kind is ResourceKind.NETWORK:
             await self._remove_subnets(driver, job, replace(network_of(found), subnets=()), seen.native_id)
@@ -150,24 +150,24 @@ class Parts:
         assert isinstance(outcome, CallAccepted | AlreadyDone)
         return outcome.native_id
 
-    async def _seen(self, ns: str, word: str, name: str) -> PartSeen:
+    async def _seen(self, ns: str, word: str, name: str) -> ResourceSeen:
         assert self._catalogue.reader is not None
-        found = await self._catalogue.reader.object(Key(ns, part_id(word, name)))
+        found = await self._catalogue.reader.object(Key(ns, record_id(word, name)))
         if found is None or found.removed:
             raise Permanent(f"there is no {word} {name!r}")
-        if found.state != PartState.AVAILABLE:
+        if found.state != ResourceState.AVAILABLE:
             raise Temporary(f"{word} {name!r} is {found.state}")
-        return part_seen(found)
+        return resource_seen(found)
 
     async def _granted_driver(self, job: Job, connection: str) -> Driver:
-        return (await self._granted_cloud_of(connection, job.ns)).driver
+        return (await self._granted_client_of(connection, job.ns)).driver
 
     async def _driver(self, connection: str) -> Driver:
-        return (await self._cloud_of(connection)).driver
+        return (await self._client_of(connection)).driver
 
 
 def _route(found: Object, _action: str) -> Route:
-    where = where_of(found)
+    where = resource_identity(found)
     return Route(where.provider, f"{where.provider}/{where.region}")
 
 

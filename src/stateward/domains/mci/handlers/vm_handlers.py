@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec import Struct
 
-from stateward.domains.mci.guards.subgroups import after_delete, mci_beside
+from stateward.domains.mci.guards.subgroups import drop_subgroup_on_end, mci_lock_set
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
-from stateward.domains.mci.model import Errand, VmSpec, errand_of, plain, seen_of, text, vm_of, vm_seen
+from stateward.domains.mci.model import VmSpec, VmTarget, plain, seen_of, text, vm_of, vm_seen, vm_target
 from stateward.domains.mci.provider.evidence import EVENTS, Look, Sight, conclude, hopeless, proven, reached
 from stateward.domains.mci.provider.evidence import SHOWN as EXPECTED
-from stateward.domains.mci.provider.provider_client import Cloud
+from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.domains.outcomes import raise_for_outcome
 from stateward.drivers import (
     AlreadyDone,
@@ -35,30 +35,30 @@ from stateward.engine.kinds import Guard
 from stateward.lifecycle import CONTROLLER, PROVIDER
 from stateward.store.records import Object
 
-CloudOf = Callable[[str], Awaitable[Cloud]]
-"""Returns the cloud of a connection."""
+ClientOf = Callable[[str], Awaitable[ProviderClient]]
+"""Returns the client of a connection."""
 
-GrantedCloudOf = Callable[[str, str], Awaitable[Cloud]]
-"""Returns the cloud of a connection for what a namespace makes there, if it may."""
+GrantedClientOf = Callable[[str, str], Awaitable[ProviderClient]]
+"""Returns the client of a connection for what a namespace makes there, if it may."""
 
-YOUNG = 30.0
+APPEARS_WITHIN_S = 30.0
 """How many seconds a new machine may take to appear in listings: until then its absence proves nothing."""
 
-RELAPSED = 60.0
+RELAPSE_AFTER_S = 60.0
 """How many seconds a machine may be shown at rest in another state than it is to have, before the action has failed."""
 
-TOLD_AFTER, LONGEST_PAUSE = 10.0, 3_600.0
+REPORT_FIRST_S, LONGEST_PAUSE = 10.0, 3_600.0
 """How many seconds pass before it is told that a provider does not answer: the first time, and at most."""
 
-SETTLES = 15.0
+CONCLUDE_WITHIN_S = 15.0
 """How many seconds a look that ends an operation waits, at most, for the end of what the provider has taken."""
 
-FOUND_BY = ("mci", "subgroup", "provider", "region", "connection")
+VM_LABELS = ("mci", "subgroup", "provider", "region", "connection")
 """The labels that a VM gets from its MCI."""
 
 AT_REST = (MachineState.RUNNING, MachineState.SUSPENDED)
 
-DEEDS = {
+MACHINE_ACTIONS = {
     "suspend": MachineAction.SUSPEND,
     "resume": MachineAction.RESUME,
     "reboot": MachineAction.REBOOT,
@@ -77,46 +77,46 @@ class Place(Struct, frozen=True):
 class Vms:
     """The handlers of VMs."""
 
-    def __init__(self, cloud_of: CloudOf, granted_cloud_of: GrantedCloudOf) -> None:
-        self._cloud_of, self._granted_cloud_of = cloud_of, granted_cloud_of
+    def __init__(self, client_of: ClientOf, granted_client_of: GrantedClientOf) -> None:
+        self._client_of, self._granted_client_of = client_of, granted_client_of
         self.engine: Engine | None = None
 
     def kind(self, guard: Guard) -> Kind:
         """Return the kind of VMs, with its handlers."""
         handlers = {"create": Handler(self._create, self._observe), "reconcile": Handler(self._reconcile)}
-        handlers |= {action: Handler(self._act, self._observe) for action in DEEDS}
+        handlers |= {action: Handler(self._act, self._observe) for action in MACHINE_ACTIONS}
         return Kind(
             VM,
             handlers,
             _route,
             guard=guard,
-            lock_set=mci_beside,
-            on_end=after_delete,
-            reserved_labels=FOUND_BY,
+            lock_set=mci_lock_set,
+            on_end=drop_subgroup_on_end,
+            reserved_labels=VM_LABELS,
             general=True,
         )
 
     async def _create(self, job: Job) -> Ending:
         vm = vm_of(job.claim.object)
-        cloud = await self._granted_cloud_of(vm.connection, job.ns)
-        raise_for_outcome(await cloud.create(_want(vm), job))
-        return await self._wait(cloud, job, vm.uid)
+        client = await self._granted_client_of(vm.connection, job.ns)
+        raise_for_outcome(await client.create(_want(vm), job))
+        return await self._wait(client, job, vm.uid)
 
     async def _act(self, job: Job) -> Ending:
-        vm = errand_of(job.claim.object)
-        cloud = await self._cloud_of(vm.connection)
-        outcome = await cloud.act(DEEDS[job.action], _ref(job, vm), job)
+        vm = vm_target(job.claim.object)
+        client = await self._client_of(vm.connection)
+        outcome = await client.act(MACHINE_ACTIONS[job.action], _ref(job, vm), job)
         if isinstance(outcome, CallRefused) and outcome.why in (RefusalReason.NOT_FOUND, RefusalReason.CONFLICT):
-            return await self._despite(cloud, job, vm, outcome)
+            return await self._after_refusal(client, job, vm, outcome)
         raise_for_outcome(outcome)
-        return await self._wait(cloud, job, vm.uid)
+        return await self._wait(client, job, vm.uid)
 
-    async def _despite(self, cloud: Cloud, job: Job, vm: Errand, refused: CallRefused) -> Ending:
+    async def _after_refusal(self, client: ProviderClient, job: Job, vm: VmTarget, refused: CallRefused) -> Ending:
         """Look whether what was refused is so already: then it is done, and else it has failed."""
-        look = proven(job.action, await cloud.look(vm.uid), await self._since(cloud, job))
+        look = proven(job.action, await client.look(vm.uid), await self._since(client, job))
         if look.sight is Sight.UNKNOWN:
             raise Temporary(f"{refused.message}; and {look.trouble}")
-        if look.sight is Sight.ABSENT and job.origin == VmState.CREATING and await self._is_young(job):
+        if look.sight is Sight.ABSENT and job.origin == VmState.CREATING and await self._may_be_unlisted(job):
             raise Temporary(f"{refused.message}; but it may be about to appear")
         if reached(job.action, look) and job.action != "reboot":
             return _done(job, look)
@@ -124,16 +124,20 @@ class Vms:
             raise Temporary(refused.message)  # it is on its way from one state to another
         raise Permanent(refused.message)
 
-    async def _wait(self, cloud: Cloud, job: Job, uid: str) -> Ending:
-        look = await self._patiently(cloud, job, uid, last_look(job.action, await self._since(cloud, job), cloud.clock))
+    async def _wait(self, client: ProviderClient, job: Job, uid: str) -> Ending:
+        look = await self._wait_reporting(
+            client, job, uid, final_evidence_check(job.action, await self._since(client, job), client.clock)
+        )
         if reached(job.action, look):
             return _done(job, look)
         assert look.shown is not None
         raise Permanent(f"the provider shows {look.shown.native_state!r} after {job.action}")
 
-    async def _patiently(self, cloud: Cloud, job: Job, uid: str, is_last: Callable[[Look], bool]) -> Look:
+    async def _wait_reporting(
+        self, client: ProviderClient, job: Job, uid: str, is_last: Callable[[Look], bool]
+    ) -> Look:
         """Wait for the last look; whoever waits is told, at growing distance, why the provider does not answer."""
-        pause, trouble = TOLD_AFTER, ""
+        pause, trouble = REPORT_FIRST_S, ""
 
         def watch(look: Look) -> bool:
             nonlocal trouble
@@ -143,7 +147,7 @@ class Vms:
         while True:
             try:
                 async with asyncio.timeout(pause) as limit:
-                    return await cloud.until(uid, watch)
+                    return await client.until(uid, watch)
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -152,67 +156,67 @@ class Vms:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _observe(self, job: Job) -> ObservedOutcome | Ending:
-        vm = errand_of(job.claim.object)
-        cloud = await self._cloud_of(vm.connection)
+        vm = vm_target(job.claim.object)
+        client = await self._client_of(vm.connection)
         if job.is_ending:
-            return await self._conclude(cloud, job, vm)
-        look = proven(job.action, await cloud.look(vm.uid), await self._since(cloud, job))
+            return await self._conclude(client, job, vm)
+        look = proven(job.action, await client.look(vm.uid), await self._since(client, job))
         if look.sight is Sight.UNKNOWN:
             raise Unknown(look.trouble)
-        if look.sight is Sight.ABSENT and await self._is_young(job):
+        if look.sight is Sight.ABSENT and await self._may_be_unlisted(job):
             return ObservedOutcome.REPEATABLE  # it may not be shown yet: that proves no termination
         if reached(job.action, look) and job.action != "reboot":
             return _done(job, look)
         return ObservedOutcome.REPEATABLE  # a deed is known by its token: to ask again does it no second time
 
-    async def _conclude(self, cloud: Cloud, job: Job, vm: Errand) -> ObservedOutcome | Ending:
+    async def _conclude(self, client: ProviderClient, job: Job, vm: VmTarget) -> ObservedOutcome | Ending:
         """Say how an operation ends that ends now: what the provider has taken is waited for, within bounds."""
         if job.is_untried or (job.attempt <= 1 and not job.claim.work.observe and _denied(job)):
             return ObservedOutcome.NOT_DONE
         if job.is_calling:
             return ObservedOutcome.UNKNOWN
         taken = any(isinstance(one, CallAccepted | AlreadyDone) for one in job.answers)
-        since, shows_tokens = cloud.clock() + cloud.driver.caps.listing_lag_s, cloud.driver.caps.lists_reboot_tokens
+        since, shows_tokens = client.clock() + client.driver.caps.listing_lag_s, client.driver.caps.lists_reboot_tokens
 
         def read(look: Look) -> ObservedOutcome:
             return conclude(job.action, job.key.id, look, since, taken=taken, shows_tokens=shows_tokens)
 
         try:
-            async with asyncio.timeout(SETTLES):
+            async with asyncio.timeout(CONCLUDE_WITHIN_S):
                 if not job.sent:
-                    await self._resume_reboot(cloud, job, vm)
-                look = await cloud.until(vm.uid, lambda look: read(look) is not ObservedOutcome.UNKNOWN)
+                    await self._resume_reboot(client, job, vm)
+                look = await client.until(vm.uid, lambda look: read(look) is not ObservedOutcome.UNKNOWN)
         except TimeoutError:
             return ObservedOutcome.UNKNOWN
-        if look.sight is Sight.ABSENT and await self._is_young(job):
+        if look.sight is Sight.ABSENT and await self._may_be_unlisted(job):
             return ObservedOutcome.UNKNOWN  # a machine that another worker has asked for may be about to appear
         return _done(job, look) if read(look) is ObservedOutcome.DONE else read(look)
 
-    async def _resume_reboot(self, cloud: Cloud, job: Job, vm: Errand) -> None:
+    async def _resume_reboot(self, client: ProviderClient, job: Job, vm: VmTarget) -> None:
         """Bring a reboot to its end whose worker has vanished in the middle: the machine would stay down."""
-        shown = (await cloud.look(vm.uid)).shown if job.action == "reboot" else None
+        shown = (await client.look(vm.uid)).shown if job.action == "reboot" else None
         if shown is not None and job.key.id in shown.reboot_tokens and shown.state is not MachineState.RUNNING:
-            await cloud.act(MachineAction.REBOOT, _ref(job, vm), job)
+            await client.act(MachineAction.REBOOT, _ref(job, vm), job)
 
-    async def _since(self, cloud: Cloud, job: Job) -> float:
+    async def _since(self, client: ProviderClient, job: Job) -> float:
         """Return from when on a provider must be asked, to tell of an action and not of what was before it."""
-        lag = cloud.driver.caps.listing_lag_s
+        lag = client.driver.caps.listing_lag_s
         if not lag or job.action == "create":
             return 0.0
         assert self.engine is not None
-        before = _begun(job) if DEEDS[job.action] is MachineAction.TERMINATE else job.claim.object.since
+        before = _begun(job) if MACHINE_ACTIONS[job.action] is MachineAction.TERMINATE else job.claim.object.since
         age = await self.engine.store.reader.time() - before
-        return cloud.clock() - age + lag
+        return client.clock() - age + lag
 
-    async def _is_young(self, job: Job) -> bool:
+    async def _may_be_unlisted(self, job: Job) -> bool:
         """Tell whether a VM may be there, and not shown yet."""
         assert self.engine is not None
-        return await self.engine.store.reader.time() < job.claim.object.created + YOUNG
+        return await self.engine.store.reader.time() < job.claim.object.created + APPEARS_WITHIN_S
 
     async def _reconcile(self, job: Job) -> str:
         """Take over what the provider shows, on request: hidden work, and then one step by the provider."""
         found = job.claim.object
-        look = await (await self._cloud_of(vm_of(found).connection)).look(vm_of(found).uid)
+        look = await (await self._client_of(vm_of(found).connection)).look(vm_of(found).uid)
         if look.sight is Sight.UNKNOWN:
             raise Unknown(look.trouble)
         assert self.engine is not None
@@ -234,7 +238,7 @@ class Vms:
         return event
 
 
-def last_look(action: str, since: float, clock: Callable[[], float]) -> Callable[[Look], bool]:
+def final_evidence_check(action: str, since: float, clock: Callable[[], float]) -> Callable[[Look], bool]:
     """Return what tells whether a look is the last one: it shows the end, the hopeless, or for long something else."""
     at_rest: list[float] = []
 
@@ -246,7 +250,7 @@ def last_look(action: str, since: float, clock: Callable[[], float]) -> Callable
             at_rest.clear()
             return False
         at_rest.append(clock())
-        return at_rest[-1] - at_rest[0] >= RELAPSED
+        return at_rest[-1] - at_rest[0] >= RELAPSE_AFTER_S
 
     return is_last
 
@@ -257,7 +261,7 @@ def _begun(job: Job) -> float:
     return job.claim.object.since if deadline is None else deadline - job.claim.operation.within
 
 
-def _ref(job: Job, vm: Errand) -> MachineRef:
+def _ref(job: Job, vm: VmTarget) -> MachineRef:
     return MachineRef(vm.uid, vm_seen(job.claim.object).native_id or None, job.key.id)
 
 

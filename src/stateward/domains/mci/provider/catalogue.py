@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stateward.domains.mci.lifecycle import CONNECTION, IMAGE, SPEC
-from stateward.domains.mci.model import HOME, Connection, Image, Spec, part_id
+from stateward.domains.mci.model import HOME, Connection, Image, Spec, record_id
 from stateward.drivers.process.shell_machine import NAMED
 from stateward.drivers.simulated.provider_catalogue import IMAGES, REGIONS, SPECS
 from stateward.engine.unit_of_work import UnitOfWork
@@ -104,7 +104,7 @@ class Catalogue:
         return await self._find_connection(name) or await self.connection(name)
 
     async def _find_connection(self, name: str) -> Connection | None:
-        return self.read_connection(name, await self.record(Key(HOME, part_id("connection", name))))
+        return self.read_connection(name, await self.record(Key(HOME, record_id("connection", name))))
 
     async def connections(self) -> list[Connection]:
         """Return all connections that are enabled, by name."""
@@ -138,7 +138,7 @@ class Catalogue:
 
     async def spec(self, ns: str, id_: str) -> Spec:
         """Return a spec: one registered in the namespace, or one of a provider."""
-        found = await self.record(Key(ns, part_id("spec", id_)))
+        found = await self.record(Key(ns, record_id("spec", id_)))
         if found is not None and not found.removed:
             return msgspec.json.decode(found.spec, type=Spec)
         spec = find_known_spec(id_)
@@ -148,7 +148,7 @@ class Catalogue:
 
     async def image(self, ns: str, id_: str, connection: Connection) -> Image:
         """Return an image that can be used at a connection."""
-        found = await self.record(Key(ns, part_id("image", id_)))
+        found = await self.record(Key(ns, record_id("image", id_)))
         if found is not None and not found.removed:
             image = msgspec.json.decode(found.spec, type=Image)
             if image.connection not in ("", connection.name):

@@ -1,4 +1,4 @@
-"""Clouds: a connection's driver, asked in bulk for many who each care about one VM.
+"""ProviderClients: a connection's driver, asked in bulk for many who each care about one VM.
 
 Whoever acts on a VM asks here; what several ask for within a moment goes out as one call. Whoever waits for a state
 shares one listing per region and tick with all others who wait there: a listing is the truth, and costs one call
@@ -34,20 +34,20 @@ TICK, SLOWEST = 0.25, 4.0
 ALONE = 10.0
 """For how many seconds, at most, a provider is not asked that wants to be left alone: those who wait have deadlines."""
 
-ABSENT_AFTER = 2.0
+ABSENT_AFTER_S = 2.0
 """How many seconds apart two listings must be that do not have a VM, before it counts as absent."""
 
-SILENT_AFTER, SILENT_LOOKS = 90.0, 5
+SILENT_AFTER_S, SILENT_LISTINGS = 90.0, 5
 """For how many seconds, and in how many looks at least, nothing is known of a machine before it counts as silent."""
 
-HALF_BLIND = 0.2
+PARTIAL_LISTING_WEIGHT = 0.2
 """How much a look counts that has shown other machines: the provider answers, and may show this one in the next."""
 
 Wanted = Callable[[Look], bool]
 Waiting = tuple[Wanted, "asyncio.Future[Look]"]
 
 
-class Cloud:
+class ProviderClient:
     """A connection's driver, shared by all who ask."""
 
     def __init__(
@@ -156,7 +156,9 @@ class Cloud:
                 looks[key] = Look(Sight.PRESENT, shown[key], asked=asked)
             elif not listing.complete:
                 looks[key] = self._unanswered(key, listing)
-            elif asked - self._missing.setdefault(key, asked) >= ABSENT_AFTER:  # one listing may be read several times
+            elif (
+                asked - self._missing.setdefault(key, asked) >= ABSENT_AFTER_S
+            ):  # one listing may be read several times
                 looks[key] = Look(Sight.ABSENT, asked=asked)
             else:
                 looks[key] = Look(Sight.UNKNOWN, trouble="missing in one listing so far", asked=asked)
@@ -167,9 +169,9 @@ class Cloud:
         trouble, asked = listing.problem or "the listing was not complete", listing.requested_at
         first, last, looks = self._silent.get(key, (asked, -1.0, 0.0))
         if asked > last:
-            last, looks = asked, looks + (HALF_BLIND if listing.machines else 1.0)
+            last, looks = asked, looks + (PARTIAL_LISTING_WEIGHT if listing.machines else 1.0)
         self._silent[key] = first, last, looks
-        if looks < SILENT_LOOKS or last - first < SILENT_AFTER:
+        if looks < SILENT_LISTINGS or last - first < SILENT_AFTER_S:
             return Look(Sight.UNKNOWN, trouble=trouble, asked=asked)
         return Look(Sight.UNKNOWN, trouble=trouble, asked=asked, silent=last - first)
 
@@ -182,7 +184,7 @@ class Cloud:
         if shown:
             self._missing.pop(key, None)
             return Sight.PRESENT
-        long = complete and now - self._missing.setdefault(key, now) >= ABSENT_AFTER
+        long = complete and now - self._missing.setdefault(key, now) >= ABSENT_AFTER_S
         return Sight.ABSENT if long else Sight.UNKNOWN
 
     async def until(self, key: str, wanted: Wanted) -> Look:

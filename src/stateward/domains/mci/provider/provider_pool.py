@@ -1,4 +1,4 @@
-"""The clouds of this process: one for each connection in use, made when it is first needed."""
+"""The clients of this process: one for each connection in use, made when it is first needed."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from stateward.domains.mci.errors import NotGranted
 from stateward.domains.mci.guards.connection_grants import check_grant
 from stateward.domains.mci.model import Connection
 from stateward.domains.mci.provider.catalogue import Catalogue
-from stateward.domains.mci.provider.provider_client import TICK, Cloud
+from stateward.domains.mci.provider.provider_client import TICK, ProviderClient
 from stateward.drivers import Driver, ProviderRegion
 from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import CloudUnavailable
@@ -28,63 +28,63 @@ KNOWN_FOR = 1.0
 """For how many seconds a connection is used as it was last read: whoever works on 10,000 VMs reads it once."""
 
 
-class Clouds:
-    """Finds the cloud of a connection."""
+class ProviderClients:
+    """Finds the client of a connection."""
 
     def __init__(self, drivers: Drivers, catalogue: Catalogue, called: Called, *, tick: float = TICK) -> None:
         self._drivers, self._catalogue, self._called, self._tick = drivers, catalogue, called, tick
-        self._open: dict[str, tuple[Connection, Cloud]] = {}
+        self._open: dict[str, tuple[Connection, ProviderClient]] = {}
         self._read: dict[str, float] = {}
         self._records: dict[str, Connection] = {}
-        self._reading: dict[str, asyncio.Task[Cloud]] = {}
+        self._reading: dict[str, asyncio.Task[ProviderClient]] = {}
 
-    async def of(self, name: str) -> Cloud:
-        """Return the cloud of a connection, by its name."""
+    async def of(self, name: str) -> ProviderClient:
+        """Return the client of a connection, by its name."""
         known = self._open.get(name)
         if known is not None and monotonic() - self._read.get(name, -inf) < KNOWN_FOR:
             return known[1]
         return await asyncio.shield(self._reading.get(name) or self._begin_to_read(name))
 
-    async def granted(self, name: str, ns: str) -> Cloud:
-        """Return the cloud of a connection for what a namespace makes there; one that it may not use is refused."""
-        cloud = await self.of(name)
+    async def granted(self, name: str, ns: str) -> ProviderClient:
+        """Return the client of a connection for what a namespace makes there; one that it may not use is refused."""
+        client = await self.of(name)
         try:
             check_grant(self._records[name], ns)
         except NotGranted as error:
             raise Permanent(str(error)) from error
-        return cloud
+        return client
 
-    def _begin_to_read(self, name: str) -> "asyncio.Task[Cloud]":
+    def _begin_to_read(self, name: str) -> "asyncio.Task[ProviderClient]":
         """Read a connection for all who ask for it meanwhile."""
         task = self._reading[name] = asyncio.ensure_future(self._as_read(name))
         task.add_done_callback(lambda _: self._have_read(name, task))
         return task
 
-    def _have_read(self, name: str, task: "asyncio.Task[Cloud]") -> None:
+    def _have_read(self, name: str, task: "asyncio.Task[ProviderClient]") -> None:
         """Let the next one read again; an error is for those who wait, be it that they have all gone."""
         self._reading.pop(name, None)
         if not task.cancelled():
             task.exception()
 
-    async def _as_read(self, name: str) -> Cloud:
+    async def _as_read(self, name: str) -> ProviderClient:
         began = monotonic()
         record = self._records[name] = await self._catalogue.connection_of_machines(name)
-        cloud = await self.at(record)
+        client = await self.at(record)
         self._read[name] = began
-        return cloud
+        return client
 
-    async def at(self, connection: Connection) -> Cloud:
-        """Return the cloud of a connection; one that was changed since is made anew, if it can be."""
+    async def at(self, connection: Connection) -> ProviderClient:
+        """Return the client of a connection; one that was changed since is made anew, if it can be."""
         connection = replace(connection, namespaces=None, enabled=True)  # who may use it changes nothing about it
         known = self._open.get(connection.name)
         if known is not None and known[0] == connection:
             return known[1]
         serves = _fresh_for(connection.options)
-        cloud = Cloud(self._make(connection), monotonic, tick=self._tick, serves=serves)
-        self._open[connection.name] = connection, cloud
+        client = ProviderClient(self._make(connection), monotonic, tick=self._tick, serves=serves)
+        self._open[connection.name] = connection, client
         if known is not None:
             await known[1].close()
-        return cloud
+        return client
 
     def read_anew(self, name: str) -> None:
         """Have a connection read again before its next use: its record has just changed."""
@@ -93,9 +93,9 @@ class Clouds:
     async def let_go(self, name: str) -> None:
         """Let go of a connection that there is no longer."""
         self.read_anew(name)
-        _, cloud = self._open.pop(name, (None, None))
-        if cloud is not None:
-            await cloud.close()
+        _, client = self._open.pop(name, (None, None))
+        if client is not None:
+            await client.close()
 
     async def driver(self, connection: Connection) -> Driver:
         """Return the driver of a connection."""
@@ -111,8 +111,8 @@ class Clouds:
 
     async def close(self) -> None:
         """Let go of all connections."""
-        for _, cloud in self._open.values():
-            await cloud.close()
+        for _, client in self._open.values():
+            await client.close()
         self._open.clear()
 
 

@@ -8,8 +8,8 @@ from litestar.handlers import HTTPRouteHandler
 from stateward.domains.mci.api.connection_views import image_view, spec_view
 from stateward.domains.mci.api.context import Answer, Call
 from stateward.domains.mci.api.lenient_json import Fields
-from stateward.domains.mci.api.operation_replies import Begun
-from stateward.domains.mci.api.resource_bodies import image_wish, spec_wish
+from stateward.domains.mci.api.operation_replies import OperationReply
+from stateward.domains.mci.api.resource_bodies import parse_image, parse_spec
 from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Named, Ns, Word, one_of
 from stateward.domains.mci.api.schemas import ImageView, SpecView, fits
 from stateward.domains.mci.model import Connection, Image, Spec
@@ -20,7 +20,7 @@ from stateward.engine import Denied, NotFound
 EVERYBODY = "system"
 """The namespace under which the original's clients look for what is known from the start."""
 
-WISHES: dict[str, Callable[[Fields, Connection], Spec | Image]] = {"spec": spec_wish, "image": image_wish}
+PARSERS: dict[str, Callable[[Fields, Connection], Spec | Image]] = {"spec": parse_spec, "image": parse_image}
 EXAMPLES = {
     "spec": {"connectionName": "aws-ap-northeast-2", "cspSpecName": "t3.micro", "name": "small"},
     "image": {"connectionName": "aws-ap-northeast-2", "cspImageName": "ubuntu22.04", "name": "ubuntu"},
@@ -40,7 +40,7 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
         one_of("action", action, *ACTIONS)
         body = await request.fields()
         place = await request.connection("connectionName", body.text("connectionName").strip(), ns)
-        what = WISHES[word](body, place)
+        what = PARSERS[word](body, place)
         await request.service.register(ns, what, request.by)
         return _view(what, {place.name: place})
 
@@ -65,10 +65,10 @@ def _routes(word: str) -> list[HTTPRouteHandler]:
         raise NotFound(ns, name)
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
-    async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None) -> Begun:  # noqa: ARG001 - as others
+    async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None) -> OperationReply:  # noqa: ARG001 - as others
         """Forget one that is registered."""
         await request.service.unregister(ns, word, name, request.by)
-        return Begun(f"The {word} {name} has been deleted")
+        return OperationReply(f"The {word} {name} has been deleted")
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
     async def delete_all(request: Call, ns: Ns) -> dict[str, list[str]]:

@@ -2,11 +2,11 @@
 
 from litestar import get, post
 
-from stateward.domains.mci.api.context import Call, of_mci, of_vm, tells_state
+from stateward.domains.mci.api.context import Call, adds_object_state, of_mci, of_vm
 from stateward.domains.mci.api.lenient_json import flag
-from stateward.domains.mci.api.operation_replies import Begun, Skipped, ended, operation_of
-from stateward.domains.mci.api.route_params import ACT, Mci, Ns, Vm, Wait, Word, id_form, one_of
-from stateward.domains.mci.service import ON_ALL
+from stateward.domains.mci.api.operation_replies import OperationReply, Skipped, ended, operation_id
+from stateward.domains.mci.api.route_params import ACT, Mci, Ns, Vm, Wait, Word, normalize_id, one_of
+from stateward.domains.mci.service import GROUP_ACTIONS
 from stateward.engine import Denied, Refused
 from stateward.engine.accept.groups import GroupVerdict
 from stateward.engine.errors import NoneAllowed, Occupied, blocker_of
@@ -25,41 +25,41 @@ MESSAGES = {
 }
 """What is said of each action; the words are the original's."""
 
-VM_ACTIONS = (*ON_ALL, "reconcile")
+VM_ACTIONS = (*GROUP_ACTIONS, "reconcile")
 
 
 @post("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
-@tells_state(of_mci)
+@adds_object_state(of_mci)
 async def control_mci(
     request: Call, ns: Ns, mci: Mci, action: Word = None, force: Word = None, wait: Wait = None
-) -> Begun:
+) -> OperationReply:
     """Do something to an MCI."""
     return await on_mci(request, ns, mci, _wanted(action, *MESSAGES), force, wait)
 
 
 @get("/ns/{ns:str}/control/mci/{mci:str}", opt=ACT)
-@tells_state(of_mci)
+@adds_object_state(of_mci)
 async def control_mci_by_get(
     request: Call, ns: Ns, mci: Mci, action: Word = None, force: Word = None, wait: Wait = None
-) -> Begun:
+) -> OperationReply:
     """Do something to an MCI, in the original's form."""
     return await on_mci(request, ns, mci, _wanted(action, *MESSAGES), force, wait)
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
-@tells_state(of_vm)
+@adds_object_state(of_vm)
 async def control_vm(
     request: Call, ns: Ns, mci: Mci, vm: Vm, action: Word = None, force: Word = None, wait: Wait = None
-) -> Begun:
+) -> OperationReply:
     """Do something to a VM."""
     return await on_vm(request, ns, mci, vm, _wanted(action, *VM_ACTIONS), force, wait)
 
 
 @get("/ns/{ns:str}/control/mci/{mci:str}/vm/{vm:str}", opt=ACT)
-@tells_state(of_vm)
+@adds_object_state(of_vm)
 async def control_vm_by_get(
     request: Call, ns: Ns, mci: Mci, vm: Vm, action: Word = None, force: Word = None, wait: Wait = None
-) -> Begun:
+) -> OperationReply:
     """Do something to a VM, in the original's form."""
     return await on_vm(request, ns, mci, vm, _wanted(action, *VM_ACTIONS), force, wait)
 
@@ -72,18 +72,18 @@ def _wanted(action: str | None, *allowed: str) -> str:
 
 async def on_mci(
     request: Call, ns: str, mci: str, action: str, force: str | None = None, wait: float | None = None
-) -> Begun:
+) -> OperationReply:
     """Do something to an MCI, and tell what was begun and which VMs were passed over."""
     service, skipped = request.service, None
-    if action in ON_ALL:
+    if action in GROUP_ACTIONS:
         verdict = await _on_all(request, ns, mci, action, force=flag("force", force))
         skipped = [_skipped(name, why) for name, why in verdict.skipped.items()] or None
-        op = None if verdict.whole is None else operation_of(verdict.whole)
+        op = None if verdict.whole is None else operation_id(verdict.whole)
     elif action in ("continue", "withdraw"):
-        op = operation_of(await service.go_on(ns, mci, action, request.by))
+        op = operation_id(await service.go_on(ns, mci, action, request.by))
     else:
         does = {"refine": service.refine, "reconcile": service.reconcile}[action]
-        op = operation_of(await does(ns, mci, request.by))
+        op = operation_id(await does(ns, mci, request.by))
     return await begun(request, ns, op, MESSAGES[action], wait, skipped)
 
 
@@ -102,25 +102,25 @@ async def _on_all(request: Call, ns: str, mci: str, action: str, *, force: bool)
 
 async def on_vm(
     request: Call, ns: str, mci: str, vm: str, action: str, force: str | None = None, wait: float | None = None
-) -> Begun:
+) -> OperationReply:
     """Do something to a VM, and tell what was begun."""
-    service, name = request.service, id_form(vm)
+    service, name = request.service, normalize_id(vm)
     if action == "reconcile":
         accepted = await service.reconcile_vm(ns, mci, name, request.by)
     else:
         accepted = await service.control_vm(ns, mci, name, action, request.by, force=flag("force", force))
-    return await begun(request, ns, operation_of(accepted), f"Working on {action}", wait)
+    return await begun(request, ns, operation_id(accepted), f"Working on {action}", wait)
 
 
 async def begun(
     request: Call, ns: str, op: str | None, message: str, wait: float | None, skipped: list[Skipped] | None = None
-) -> Begun:
+) -> OperationReply:
     """Tell what was begun, and how it ended if that is waited for."""
-    request.works_on(ns, op)
+    request.link_operation(ns, op)
     over = await ended(request.service.engine, ns, op, wait)
     if over is None:
-        return Begun(message, op, None if op is None else "running", skipped=skipped)
-    return Begun(message, op, over.status, over.error, skipped)
+        return OperationReply(message, op, None if op is None else "running", skipped=skipped)
+    return OperationReply(message, op, over.status, over.error, skipped)
 
 
 def _skipped(object_: str, why: StatewardError) -> Skipped:

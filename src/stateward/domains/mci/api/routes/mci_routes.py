@@ -6,14 +6,14 @@ from litestar import Response, delete, get, post
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.access_views import access_of, associated_of
-from stateward.domains.mci.api.context import Answer, Call, of_mci, tells_state
+from stateward.domains.mci.api.context import Answer, Call, adds_object_state, of_mci
 from stateward.domains.mci.api.lenient_json import flag
-from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, AN_MCI, mci_wish
-from stateward.domains.mci.api.operation_replies import Begun, ended, operation_of, with_remains
+from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, AN_MCI, parse_mci
+from stateward.domains.mci.api.operation_replies import OperationReply, ended, operation_id, with_possible_orphans
 from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Mci, Ns, Wait, Word, one_of
 from stateward.domains.mci.api.schemas import Associated, MciInfo, NewKeyPair, fits
 from stateward.domains.mci.api.views import Views
-from stateward.domains.mci.control.orphan_machines import Remain
+from stateward.domains.mci.control.orphan_machines import PossibleOrphan
 from stateward.domains.mci.errors import NotDone
 from stateward.domains.mci.model import vm_of
 from stateward.domains.mci.provider.key_pairs import KeyPair, with_pair
@@ -49,10 +49,10 @@ async def create_mci_dynamic(request: Call, ns: Ns, option: Word = None, wait: W
 
 async def _create(request: Call, ns: str, option: str | None, wait: float | None, *, dynamic: bool) -> MciInfo:
     hold = one_of("option", option, "hold", "register", "create") == "hold"
-    wanted = mci_wish(await request.fields(), new_id(), dynamic=dynamic, hold=hold)
+    wanted = parse_mci(await request.fields(), new_id(), dynamic=dynamic, hold=hold)
     wanted, pair = with_pair(wanted)
     accepted = await request.service.create(ns, wanted, request.by)
-    made = await shown(request, ns, wanted.name, operation_of(accepted), wait)
+    made = await shown(request, ns, wanted.name, operation_id(accepted), wait)
     return replace(made, new_key_pair=pair_view(pair))
 
 
@@ -65,7 +65,7 @@ async def shown(
     request: Call, ns: str, mci: str, op: str | None, wait: float | None, new: Sequence[str] = ()
 ) -> MciInfo:
     """Return an MCI on which work was begun, after its end if that is waited for."""
-    request.works_on(ns, op)
+    request.link_operation(ns, op)
     await ended(request.service.engine, ns, op, wait)
     return await views(request).mci(await request.service.mci(ns, mci), new=new, op=op)
 
@@ -88,7 +88,7 @@ async def list_mcis(request: Call, ns: Ns, option: Word = None, fresh: Word = No
 
 
 @get("/ns/{ns:str}/mci/{mci:str}", opt=READ)
-@tells_state(of_mci)
+@adds_object_state(of_mci)
 async def get_mci(
     request: Call,
     ns: Ns,
@@ -135,7 +135,7 @@ async def _ids(look: Views, found: Object, key: str | None, value: str | None) -
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}", opt=ACT, status_code=200)
-@tells_state(of_mci)
+@adds_object_state(of_mci)
 async def delete_mci(
     request: Call, ns: Ns, mci: Mci, option: Word = None, force: Word = None, wait: Wait = None
 ) -> Answer:
@@ -148,8 +148,8 @@ async def delete_mci(
     vms = await views(request).vms(found)
     op, left = await _delete(request, found, word)
     if not await gone(request, found, op, wait):
-        return Response(Begun("Terminating and deleting the MCI", op, "running"), status_code=202)
-    return Response(with_remains({"output": _done(found, vms)}, left))
+        return Response(OperationReply("Terminating and deleting the MCI", op, "running"), status_code=202)
+    return Response(with_possible_orphans({"output": _done(found, vms)}, left))
 
 
 @delete("/ns/{ns:str}/mci", opt=ACT, status_code=200)
@@ -159,7 +159,7 @@ async def delete_mcis(request: Call, ns: Ns, option: Word = None, force: Word = 
     await request.service.namespace(ns)
     begun: list[tuple[Object, str | None]] = []
     failed: dict[str, StatewardError] = {}
-    left: list[Remain] = []
+    left: list[PossibleOrphan] = []
     for found in await request.service.mcis(ns):
         try:
             op, remains = await _delete(request, found, word)
@@ -177,8 +177,8 @@ async def delete_mcis(request: Call, ns: Ns, option: Word = None, force: Word = 
         told = [*map(str, failed.values()), *(f"{one.key} may be left at {one.connection}" for one in left)]
         raise NotDone(f"{word or 'delete'} of {', '.join(failed)}", "; ".join(told))
     if unfinished:
-        return Response(Begun("Terminating and deleting all MCIs", unfinished[0], "running"), status_code=202)
-    return Response(with_remains({"message": "All MCIs have been deleted"}, left))
+        return Response(OperationReply("Terminating and deleting all MCIs", unfinished[0], "running"), status_code=202)
+    return Response(with_possible_orphans({"message": "All MCIs have been deleted"}, left))
 
 
 def delete_option(option: str | None, force: str | None) -> str:
@@ -189,11 +189,11 @@ def delete_option(option: str | None, force: str | None) -> str:
     return "force" if flag("force", force) else word
 
 
-async def _delete(request: Call, found: Object, option: str) -> tuple[str | None, list[Remain]]:
+async def _delete(request: Call, found: Object, option: str) -> tuple[str | None, list[PossibleOrphan]]:
     """Delete an MCI; returns the operation, if that takes one, and the machines that may be left."""
     accepted, left = await request.service.delete(found.ns, found.id, option, request.by)
     op = None if accepted.operation is None else accepted.operation.id
-    request.works_on(found.ns, op)
+    request.link_operation(found.ns, op)
     return op, left
 
 

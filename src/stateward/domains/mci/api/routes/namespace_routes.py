@@ -6,7 +6,7 @@ from litestar.exceptions import PermissionDeniedException
 from msgspec import Struct
 
 from stateward.domains.mci.api.context import Answer, Call
-from stateward.domains.mci.api.operation_replies import Begun
+from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.route_params import ACT, READ, Ns, Word, name_of, one_of
 from stateward.domains.plugin import grant_of, reads
 from stateward.store.records import Object
@@ -69,10 +69,10 @@ async def change_ns(request: Call, ns: Ns) -> NamespaceView:
 
 
 @delete("/ns/{ns:str}", opt=ACT, status_code=200)
-async def delete_ns(request: Call, ns: Ns) -> Begun:
+async def delete_ns(request: Call, ns: Ns) -> OperationReply:
     """Remove a namespace that has nothing in it."""
     await request.service.remove_namespace(ns, request.by)
-    return Begun(f"The ns {ns} has been deleted")
+    return OperationReply(f"The ns {ns} has been deleted")
 
 
 ROUTES = (create_ns, list_ns, get_ns, change_ns, delete_ns)

@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from stateward.access import Grant, Right
 from stateward.domains.mci.api.connection_views import image_view, spec_view
-from stateward.domains.mci.api.context import Call, of_mci, tells_state
+from stateward.domains.mci.api.context import Call, adds_object_state, of_mci
 from stateward.domains.mci.api.mci_bodies import A_CHANGE, WAYS_TO_SCALE
-from stateward.domains.mci.api.operation_replies import Begun
+from stateward.domains.mci.api.operation_replies import OperationReply
 from stateward.domains.mci.api.orphans import Orphans, orphans_at, terminate_orphan
-from stateward.domains.mci.api.resource_bodies import OF_CONNECTION, connection_wish, namespaces_wish
+from stateward.domains.mci.api.resource_bodies import OF_CONNECTION, parse_connection, parse_namespaces
 from stateward.domains.mci.api.route_params import GOVERN_ALL, READ_ALL, Group, Mci, Named, Ns, Vm, Wait, Word
 from stateward.domains.mci.api.routes.control_routes import on_mci, on_vm
 from stateward.domains.mci.api.routes.vm_routes import scale
@@ -28,7 +28,7 @@ A_GRANT = {"namespaces": ["default"]}
 AN_ORPHAN = {"connection": "aws-ap-northeast-2", "key": "8f14e45fceea167a5a36dedd4bea2543"}
 
 
-class ConnectionOut(Struct, frozen=True, omit_defaults=True):
+class ConnectionDetails(Struct, frozen=True, omit_defaults=True):
     """A connection; `built_in` ones are known from the start.
 
     Administrators of everything see how it is reached, and the `namespaces` that may make things there; `*` means all.
@@ -52,16 +52,16 @@ class Offer(Struct, frozen=True):
     images: list[ImageView]
 
 
-def _out(one: Connection, grant: Grant) -> ConnectionOut:
+def _out(one: Connection, grant: Grant) -> ConnectionDetails:
     built_in = BUILT_IN.get(one.name) == replace(one, namespaces=None)
-    shown = ConnectionOut(one.name, one.provider, one.region, one.zone, one.driver, built_in)
+    shown = ConnectionDetails(one.name, one.provider, one.region, one.zone, one.driver, built_in)
     if not grant.governs_all:
         return shown
     return replace(shown, namespaces=list(one.namespaces or ()), credential=one.credential, options=one.options)
 
 
 @get("/connections", opt=needs(Right.READ))
-async def list_connections(request: Call) -> list[ConnectionOut]:
+async def list_connections(request: Call) -> list[ConnectionDetails]:
     """Return the connections that the caller's namespaces may use."""
     return [_out(one, grant_of(request)) for one in await request.visible_connections()]
 
@@ -69,15 +69,15 @@ async def list_connections(request: Call) -> list[ConnectionOut]:
 async def _namespaces(request: Call) -> tuple[str, ...]:
     body = await request.fields()
     body.require_known(*A_GRANT)
-    return namespaces_wish(body, needed=True) or ()
+    return parse_namespaces(body, needed=True) or ()
 
 
 @post("/connections", opt=GOVERN_ALL | reads(A_CONNECTION))
-async def add_connection(request: Call) -> ConnectionOut:
+async def add_connection(request: Call) -> ConnectionDetails:
     """Add a connection, or change one; without `namespaces` it keeps its own, or starts with those of its driver."""
     body = await request.fields()
     body.require_known(*OF_CONNECTION)
-    wanted = connection_wish(body)
+    wanted = parse_connection(body)
     try:
         return _out(await request.service.add_connection(wanted, request.by), grant_of(request))
     except UnknownName as error:
@@ -85,21 +85,21 @@ async def add_connection(request: Call) -> ConnectionOut:
 
 
 @delete("/connections/{name:str}", opt=GOVERN_ALL, status_code=200)
-async def remove_connection(request: Call, name: Named) -> Begun:
+async def remove_connection(request: Call, name: Named) -> OperationReply:
     """Remove a connection; one that every server knows comes back when it is added again."""
     await request.service.remove_connection(name, request.by)
-    return Begun(f"the connection {name} has been removed")
+    return OperationReply(f"the connection {name} has been removed")
 
 
 @post("/connections/{name:str}/grant", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
-async def grant_connection(request: Call, name: Named) -> ConnectionOut:
+async def grant_connection(request: Call, name: Named) -> ConnectionDetails:
     """Let further namespaces make things at a connection; `*` stands for all."""
     namespaces = await _namespaces(request)
     return _out(await request.service.grant(name, namespaces, request.by), grant_of(request))
 
 
 @post("/connections/{name:str}/revoke", opt=GOVERN_ALL | reads(A_GRANT), status_code=200)
-async def revoke_connection(request: Call, name: Named) -> ConnectionOut:
+async def revoke_connection(request: Call, name: Named) -> ConnectionDetails:
     """Let namespaces make nothing more at a connection; what they have there can be controlled and terminated."""
     namespaces = await _namespaces(request)
     return _out(await request.service.revoke(name, namespaces, request.by), grant_of(request))
@@ -124,29 +124,29 @@ async def list_orphans(request: Call, connection: Word = None) -> Orphans:
 
 
 @post("/orphans/terminate", opt=GOVERN_ALL | reads(AN_ORPHAN), status_code=202)
-async def end_orphan(request: Call) -> Begun:
+async def end_orphan(request: Call) -> OperationReply:
     """Terminate a machine that no record knows."""
     body = await request.fields()
     body.require_known(*AN_ORPHAN)
     place = await request.connection("connection", body.text("connection"))
     await terminate_orphan(request, place, body.text("key"))
-    return Begun(f"{body.text('key')} is being terminated")
+    return OperationReply(f"{body.text('key')} is being terminated")
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/reconcile", opt=needs(Right.ACT), status_code=202)
-async def reconcile_mci(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> Begun:
+async def reconcile_mci(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> OperationReply:
     """Take over what the providers show of an MCI's VMs that have failed, or of which nobody can say anything."""
     return await on_mci(request, ns, mci, "reconcile", wait=wait)
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}/reconcile", opt=needs(Right.ACT), status_code=202)
-async def reconcile_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, wait: Wait = None) -> Begun:
+async def reconcile_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, wait: Wait = None) -> OperationReply:
     """Take over what the provider shows of a VM that has failed, or of which nobody can say anything."""
     return await on_vm(request, ns, mci, vm, "reconcile", wait=wait)
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=needs(Right.ACT) | reads(A_CHANGE), status_code=202)
-@tells_state(of_mci)
+@adds_object_state(of_mci)
 async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
     """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
     (await request.fields()).require_known(*WAYS_TO_SCALE)

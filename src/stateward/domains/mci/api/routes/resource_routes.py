@@ -6,16 +6,25 @@ from typing import Any
 from litestar import Response, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 
-from stateward.domains.mci.api.context import Answer, Call, of_part, tells_state
+from stateward.domains.mci.api.context import Answer, Call, adds_object_state, resource_in_path
 from stateward.domains.mci.api.lenient_json import Fields, flag
-from stateward.domains.mci.api.operation_replies import Begun, ended
-from stateward.domains.mci.api.resource_bodies import group_part_wish, key_wish, network_wish
-from stateward.domains.mci.api.resource_views import PartView, part_view
+from stateward.domains.mci.api.operation_replies import OperationReply, ended
+from stateward.domains.mci.api.resource_bodies import parse_key, parse_network, parse_security_group
+from stateward.domains.mci.api.resource_views import ResourceView, resource_view
 from stateward.domains.mci.api.route_params import ACT, READ, FilterKey, FilterVal, Named, Ns, Word, one_of
 from stateward.domains.mci.api.schemas import fits
 from stateward.domains.mci.errors import InUse, NotDone
-from stateward.domains.mci.lifecycle import PartState
-from stateward.domains.mci.model import KINDS, SHARED, Connection, GroupSpec, KeySpec, NetworkSpec, part_seen, where_of
+from stateward.domains.mci.lifecycle import ResourceState
+from stateward.domains.mci.model import (
+    KINDS,
+    SHARED,
+    Connection,
+    KeySpec,
+    NetworkSpec,
+    SecurityGroupSpec,
+    resource_identity,
+    resource_seen,
+)
 from stateward.domains.mci.resource_usage import usage_of
 from stateward.domains.plugin import reads
 from stateward.engine import Denied, NotFound
@@ -24,9 +33,9 @@ from stateward.naming import new_id
 from stateward.store.filters import Page, Selector
 from stateward.store.records import Object, Status
 
-Wish = Callable[[Fields, Connection, str], NetworkSpec | GroupSpec | KeySpec]
+Wish = Callable[[Fields, Connection, str], NetworkSpec | SecurityGroupSpec | KeySpec]
 
-WISHES: dict[str, Wish] = {"vNet": network_wish, "securityGroup": group_part_wish, "sshKey": key_wish}
+PARSERS: dict[str, Wish] = {"vNet": parse_network, "securityGroup": parse_security_group, "sshKey": parse_key}
 EXAMPLES: dict[str, dict[str, Any]] = {
     "vNet": {
         "name": "net",
@@ -51,7 +60,7 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
     path = f"/ns/{{ns:str}}/resources/{word}"
 
     @post(path, opt=ACT | reads(EXAMPLES[word]), status_code=made, name=f"make {word}")
-    async def make(request: Call, ns: Ns) -> PartView:
+    async def make(request: Call, ns: Ns) -> ResourceView:
         """Make a part that VMs stand on, and wait for it."""
         return await _make(request, ns, word)
 
@@ -63,18 +72,18 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
         return await _list(request, ns, word, option, filter_key, filter_val)
 
     @get(f"{path}/{{name:str}}", opt=READ, name=f"get {word}")
-    async def get_one(request: Call, ns: Ns, name: Named) -> PartView:
+    async def get_one(request: Call, ns: Ns, name: Named) -> ResourceView:
         """Return a part, and what uses it."""
         found = await request.service.part(ns, word, name)
         usage = await usage_of(request.service.engine.store.reader, ns)
-        return part_view(word, found, usage.get((word, name), ()))
+        return resource_view(word, found, usage.get((word, name), ()))
 
     @delete(f"{path}/{{name:str}}", opt=ACT, status_code=200, name=f"delete {word}")
-    @tells_state(of_part(word))
-    async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None, action: Word = None) -> Begun:
+    @adds_object_state(resource_in_path(word))
+    async def delete_one(request: Call, ns: Ns, name: Named, force: Word = None, action: Word = None) -> OperationReply:
         """Delete a part that nothing uses, and wait for it."""
         anyway = flag("force", force) or one_of("action", action, "withsubnets", "refine", "force") == "force"
-        return Begun(await remove(request, ns, word, name, force=anyway))
+        return OperationReply(await remove(request, ns, word, name, force=anyway))
 
     @delete(path, opt=ACT, status_code=200, name=f"delete every {word}")
     async def delete_all(request: Call, ns: Ns, force: Word = None) -> dict[str, list[str]]:
@@ -86,22 +95,22 @@ def _routes(word: str, made: int) -> list[HTTPRouteHandler]:
     return [make, list_all, get_one, delete_one, delete_all]
 
 
-async def _make(request: Call, ns: str, word: str) -> PartView:
+async def _make(request: Call, ns: str, word: str) -> ResourceView:
     body = await request.fields()
     place = await request.connection("connectionName", body.text("connectionName").strip(), ns)
-    want = WISHES[word](body, place, new_id())
-    if isinstance(want, GroupSpec):
+    want = PARSERS[word](body, place, new_id())
+    if isinstance(want, SecurityGroupSpec):
         await _check_network(request, ns, want)
-    found, secret = await request.service.make_part(ns, word, want, request.by, MADE_WITHIN)
-    if found.state == PartState.ERROR:
+    found, secret = await request.service.create_resource(ns, word, want, request.by, MADE_WITHIN)
+    if found.state == ResourceState.ERROR:
         raise NotDone(f"{word} {want.name!r}", f"{found.error}; it is kept as Error until it is deleted")
-    return part_view(word, found, secret=secret)
+    return resource_view(word, found, secret=secret)
 
 
-async def _check_network(request: Call, ns: str, want: GroupSpec) -> None:
+async def _check_network(request: Call, ns: str, want: SecurityGroupSpec) -> None:
     """Refuse a security group on a network that is not there, or is somewhere else, before anything is begun."""
     try:
-        network = where_of(await request.service.part(ns, "vNet", want.network))
+        network = resource_identity(await request.service.part(ns, "vNet", want.network))
     except NotFound as error:
         raise BadInput("vNetId", want.network, f"a vNet of the namespace {ns!r}") from error
     if network.connection != want.connection:
@@ -112,7 +121,7 @@ async def _list(request: Call, ns: str, word: str, option: str | None, key: str 
     await request.service.namespace(ns)
     usage = await usage_of(request.service.engine.store.reader, ns)
     found = await request.service.parts(ns, word)
-    shown = [part_view(word, one, usage.get((word, where_of(one).name), ())) for one in found]
+    shown = [resource_view(word, one, usage.get((word, resource_identity(one).name), ())) for one in found]
     chosen = [one for one in shown if not key or fits(one, key, value or "")]
     if one_of("option", option, "id") == "id":
         return Response({"output": [one.id for one in chosen]})
@@ -121,10 +130,10 @@ async def _list(request: Call, ns: str, word: str, option: str | None, key: str 
 
 async def remove(request: Call, ns: str, word: str, name: str, *, force: bool = False) -> str:
     """Remove a part, and wait until it is gone; returns the sentence that says so."""
-    native = part_seen(await request.service.part(ns, word, name)).native_id
-    accepted = await request.service.remove_part(ns, word, name, request.by, force=force)
+    native = resource_seen(await request.service.part(ns, word, name)).native_id
+    accepted = await request.service.delete_resource(ns, word, name, request.by, force=force)
     if accepted.operation is not None:
-        request.works_on(ns, accepted.operation.id)
+        request.link_operation(ns, accepted.operation.id)
         over = await ended(request.service.engine, ns, accepted.operation.id, MADE_WITHIN)
         if over is None:
             return f"The {word} {name} is being deleted"
@@ -139,7 +148,7 @@ async def remove_all(request: Call, word: str, parts: Sequence[Object], *, force
     lines: list[str] = []
     refused: list[Denied] = []
     for one in parts:
-        name = where_of(one).name
+        name = resource_identity(one).name
         try:
             lines.append(await remove(request, one.ns, word, name, force=force))
         except Denied as error:
@@ -159,7 +168,7 @@ async def delete_shared(request: Call, ns: Ns) -> dict[str, list[str]]:
     for word in ("sshKey", "securityGroup", "vNet"):
         chosen = Selector(ns, KINDS[word].kind, labels=((SHARED, "yes"),))
         for one in await reader.list_objects(chosen, Page(limit=1000)):
-            name = where_of(one).name
+            name = resource_identity(one).name
             try:
                 lines.append(await remove(request, ns, word, name))
             except InUse:

@@ -7,17 +7,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.context import Call
-from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, mci_wish
+from stateward.domains.mci.api.mci_bodies import A_DYNAMIC_MCI, parse_mci
 from stateward.domains.mci.api.route_params import READ, Ns
 from stateward.domains.mci.model import Connection, Image, MciSpec, Spec, SubGroup
 from stateward.domains.mci.provider.catalogue import Catalogue
 from stateward.domains.mci.vm_placement import (
     DriverOf,
-    Planned,
-    ask_providers,
+    PlacedSubGroup,
+    check_offers,
     check_resources,
     connection_of,
-    find_plan,
+    place_subgroup,
     refusal,
 )
 from stateward.domains.plugin import reads
@@ -98,7 +98,7 @@ class Review(Struct, frozen=True, rename="camel", kw_only=True):
     recommendations: list[str]
 
 
-class Looked(Struct, frozen=True):
+class ReviewedSubGroup(Struct, frozen=True):
     """What was found of all that a subgroup names, and what is wrong."""
 
     group: SubGroup
@@ -107,7 +107,7 @@ class Looked(Struct, frozen=True):
     image: Image | None
     errors: list[str]
     doubt: str = ""
-    planned: Planned | None = None
+    planned: PlacedSubGroup | None = None
 
     @property
     def cost(self) -> float:
@@ -119,8 +119,8 @@ class Looked(Struct, frozen=True):
 async def review_mci(request: Call, ns: Ns) -> Review:
     """Say whether an MCI can be made, and what it would cost; writes nothing."""
     await request.service.namespace(ns)
-    wanted = mci_wish(await request.fields(), "", dynamic=True)
-    known, driver_of = request.catalogue.snapshot(), request.hall.house.clouds.driver
+    wanted = parse_mci(await request.fields(), "", dynamic=True)
+    known, driver_of = request.catalogue.snapshot(), request.hall.house.clients.driver
     looked = [await _look(known, ns, one) for one in wanted.groups]
     looked = await _ask(driver_of, looked)
     return reviewed(wanted, looked, taken=await _taken(request, ns, wanted.name))
@@ -134,38 +134,40 @@ async def _taken(request: Call, ns: str, name: str) -> bool:
     return True
 
 
-async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> Looked:
+async def _look(catalogue: Catalogue, ns: str, group: SubGroup) -> ReviewedSubGroup:
     """Look up what a subgroup names, as far as it is known."""
-    looked = Looked(group, None, None, None, [])
+    looked = ReviewedSubGroup(group, None, None, None, [])
     try:
         spec = await catalogue.spec(ns, group.spec)
         looked = replace(looked, spec=spec)
         looked = replace(looked, connection=await connection_of(catalogue, ns, group, spec))
-        planned = await find_plan(catalogue, ns, group)
+        planned = await place_subgroup(catalogue, ns, group)
         await check_resources(catalogue, ns, planned)
     except StatewardError as error:
         return replace(looked, errors=[str(error)])
     return replace(looked, image=planned.image, planned=planned)
 
 
-async def _ask(driver_of: DriverOf, looked: Sequence[Looked]) -> list[Looked]:
+async def _ask(driver_of: DriverOf, looked: Sequence[ReviewedSubGroup]) -> list[ReviewedSubGroup]:
     """Ask the providers for what could be looked up: all at the same time, and each question once."""
     planned = [one.planned for one in looked if one.planned is not None]
     for one in planned:
         driver = await driver_of(one.connection)
         if isinstance(driver, SpecRegistrar):
             driver.register(one.spec.csp_name, one.image.csp_name)
-    answers = iter(await ask_providers(driver_of, planned))
+    answers = iter(await check_offers(driver_of, planned))
     return [one if one.planned is None else _answered(one, one.planned, next(answers)) for one in looked]
 
 
-def _answered(one: Looked, planned: Planned, said: CallRefused | Inconclusive | None) -> Looked:
+def _answered(
+    one: ReviewedSubGroup, planned: PlacedSubGroup, said: CallRefused | Inconclusive | None
+) -> ReviewedSubGroup:
     if isinstance(said, CallRefused):
         return replace(one, errors=[str(refusal(planned, said))])
     return one if said is None else replace(one, doubt=said.message)
 
 
-def reviewed(wanted: MciSpec, looked: Sequence[Looked], *, taken: bool) -> Review:
+def reviewed(wanted: MciSpec, looked: Sequence[ReviewedSubGroup], *, taken: bool) -> Review:
     """Return what was found, as it is shown."""
     bad = [one for one in looked if one.errors]
     viable = not bad and not taken
@@ -188,7 +190,7 @@ def reviewed(wanted: MciSpec, looked: Sequence[Looked], *, taken: bool) -> Revie
     )
 
 
-def _vm_review(one: Looked) -> VmReview:
+def _vm_review(one: ReviewedSubGroup) -> VmReview:
     can = not one.errors
     warnings = _warnings(one)
     return VmReview(
@@ -209,7 +211,7 @@ def _vm_review(one: Looked) -> VmReview:
     )
 
 
-def _warnings(one: Looked) -> list[str]:
+def _warnings(one: ReviewedSubGroup) -> list[str]:
     unpriced = one.spec is not None and one.spec.cost == 0.0
     doubtful = [f"the provider cannot say now whether it has them: {one.doubt}"] if one.doubt else []
     return [*doubtful, *(["the price of the spec is not known"] if unpriced else [])]
@@ -222,7 +224,7 @@ def _validation(id_: str, found: Spec | Image | None, errors: Sequence[str]) -> 
     return Validation(id_, id_, False, "Unavailable", "; ".join(errors), "")
 
 
-def _summary(looked: Sequence[Looked]) -> ResourceSummary:
+def _summary(looked: Sequence[ReviewedSubGroup]) -> ResourceSummary:
     places = [one.connection for one in looked if one.connection is not None]
     specs = {one.group.spec: one.spec is not None for one in looked}
     images = {one.group.image: one.image is not None for one in looked}
@@ -242,7 +244,7 @@ def _summary(looked: Sequence[Looked]) -> ResourceSummary:
     )
 
 
-def _recommended(looked: Sequence[Looked]) -> list[str]:
+def _recommended(looked: Sequence[ReviewedSubGroup]) -> list[str]:
     return [f"{one.group.name}: {why}" for one in looked for why in one.errors]
 
 

@@ -4,10 +4,10 @@ from ipaddress import IPv4Network
 
 from litestar import Response, delete, get, post
 
-from stateward.domains.mci.api.context import Answer, Call, of_part, tells_state
+from stateward.domains.mci.api.context import Answer, Call, adds_object_state, resource_in_path
 from stateward.domains.mci.api.lenient_json import flag
-from stateward.domains.mci.api.operation_replies import Begun, ended
-from stateward.domains.mci.api.resource_bodies import fit, subnet_wish
+from stateward.domains.mci.api.operation_replies import OperationReply, ended
+from stateward.domains.mci.api.resource_bodies import fit, parse_subnet
 from stateward.domains.mci.api.resource_views import SubnetView, subnet_views
 from stateward.domains.mci.api.route_params import ACT, READ, Named, Ns, Word, one_of
 from stateward.domains.mci.api.routes.resource_routes import MADE_WITHIN
@@ -24,7 +24,7 @@ A_SUBNET = {"name": "back", "ipv4_CIDR": "10.0.2.0/24", "zone": "a"}
 
 
 @get(PATH, opt=READ)
-@tells_state(of_part("vNet"))
+@adds_object_state(resource_in_path("vNet"))
 async def list_subnets(request: Call, ns: Ns, name: Named, option: Word = None) -> Answer:
     """Return the subnets of a network."""
     found = subnet_views(await request.service.part(ns, "vNet", name))
@@ -40,10 +40,10 @@ async def get_subnet(request: Call, ns: Ns, name: Named, subnet: Named) -> Subne
 
 
 @post(PATH, opt=ACT | reads(A_SUBNET), status_code=201)
-@tells_state(of_part("vNet"))
+@adds_object_state(resource_in_path("vNet"))
 async def make_subnet(request: Call, ns: Ns, name: Named) -> SubnetView:
     """Give a network one more subnet."""
-    wanted = subnet_wish(await request.fields())
+    wanted = parse_subnet(await request.fields())
     network = network_of(await request.service.part(ns, "vNet", name))
     if all(one.name != wanted.name for one in network.subnets):
         fit(IPv4Network(network.cidr), (*network.subnets, wanted))
@@ -53,15 +53,15 @@ async def make_subnet(request: Call, ns: Ns, name: Named) -> SubnetView:
 
 
 @delete(f"{PATH}/{{subnet:str}}", opt=ACT, status_code=200)
-@tells_state(of_part("vNet"))
+@adds_object_state(resource_in_path("vNet"))
 async def delete_subnet(
     request: Call, ns: Ns, name: Named, subnet: Named, force: Word = None, action: Word = None
-) -> Begun:
+) -> OperationReply:
     """Take a subnet away from a network."""
     anyway = flag("force", force) or one_of("action", action, "refine", "force") == "force"
     accepted = await remove_subnet(request.service, ns, name, subnet, request.by, force=anyway)
     over = await _seen_done(request, accepted, f"delete of subnet {subnet!r} of vNet {name!r}")
-    return Begun(f"The subnet {subnet} {'has been' if over else 'is being'} deleted")
+    return OperationReply(f"The subnet {subnet} {'has been' if over else 'is being'} deleted")
 
 
 async def _subnet(request: Call, ns: str, name: str, subnet: str) -> SubnetView:
@@ -73,7 +73,7 @@ async def _subnet(request: Call, ns: str, name: str, subnet: str) -> SubnetView:
 
 async def _seen_done(request: Call, accepted: Accepted, what: str) -> bool:
     """Wait a while for the end; tells whether it has come, and raises where it was not the one that was wanted."""
-    request.works_on(accepted.op.ns, accepted.op.id)
+    request.link_operation(accepted.op.ns, accepted.op.id)
     over = await ended(request.service.engine, accepted.op.ns, accepted.op.id, MADE_WITHIN)
     if over is not None and over.status is not Status.SUCCEEDED:
         raise NotDone(what, over.error or "no reason is known")

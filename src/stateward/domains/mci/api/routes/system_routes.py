@@ -5,10 +5,10 @@ from time import time
 from litestar import Response, get
 from msgspec import Struct
 
-from stateward.domains.mci.api.connection_views import HOLDER, connection_view, region_view
+from stateward.domains.mci.api.connection_views import CREDENTIAL_HOLDER, connection_view, region_view
 from stateward.domains.mci.api.context import Answer, Call
-from stateward.domains.mci.api.request_log import MOST_CALLS, Past, RequestView
-from stateward.domains.mci.api.request_log_store import all_kept, kept
+from stateward.domains.mci.api.request_log import MAX_REQUESTS, Past, RequestView
+from stateward.domains.mci.api.request_log_store import all_stored_requests, kept
 from stateward.domains.mci.api.route_params import OPEN, READ, Holder, Named, Word, one_of
 from stateward.domains.mci.api.schemas import ConnectionView
 from stateward.domains.plugin import grant_of
@@ -35,7 +35,7 @@ async def readyz(request: Call) -> Ready:
 @get("/connConfig", opt=READ)
 async def list_connections(request: Call, holder: Holder = None) -> Answer:
     """Return the connections that the caller's namespaces may use."""
-    found = await request.visible_connections() if (holder or HOLDER) == HOLDER else []
+    found = await request.visible_connections() if (holder or CREDENTIAL_HOLDER) == CREDENTIAL_HOLDER else []
     governs = grant_of(request).governs_all
     return Response({"connectionconfig": [connection_view(one, credential=governs) for one in found]})
 
@@ -82,14 +82,14 @@ async def get_request(request: Call, name: Named) -> RequestView:
 async def list_requests(request: Call, status: Word = None, method: Word = None, url: Word = None) -> Answer:
     """Return what became of the latest calls, the latest first."""
     wanted = one_of("status", status, "Handling", "Error", "Success")
-    found = [*await all_kept(request.service.engine), *request.hall.diary.all()]
+    found = [*await all_stored_requests(request.service.engine), *request.hall.diary.all()]
     calls = {(one.token, one.id): one for one in sorted(found, key=lambda one: one.changes)}
     chosen = [
         one
         for one in calls.values()
         if one.visible_to(grant_of(request)) and (method or one.method).upper() == one.method and (url or "") in one.url
     ]
-    latest = sorted(chosen, key=lambda one: -one.began)[:MOST_CALLS]
+    latest = sorted(chosen, key=lambda one: -one.began)[:MAX_REQUESTS]
     shown = [await _view(request, one) for one in latest]
     return Response({"requests": [one for one in shown if not wanted or one.status == wanted]})
 

@@ -4,19 +4,19 @@ from litestar import Response, delete, get, post
 from msgspec.structs import replace
 
 from stateward.domains.mci.api.access_views import vm_access
-from stateward.domains.mci.api.context import Answer, Call, of_mci, of_vm, tells_state
+from stateward.domains.mci.api.context import Answer, Call, adds_object_state, of_mci, of_vm
 from stateward.domains.mci.api.lenient_json import flag
 from stateward.domains.mci.api.mci_bodies import (
     A_CHANGE,
     A_DYNAMIC_GROUP,
     A_GROUP,
     Wish,
-    group_wish,
-    scale_wish,
+    parse_scale,
+    parse_subgroup,
     with_public_key,
 )
-from stateward.domains.mci.api.operation_replies import Begun, operation_of, with_remains
-from stateward.domains.mci.api.route_params import ACT, READ, Group, Mci, Ns, Vm, Wait, Word, id_form, one_of
+from stateward.domains.mci.api.operation_replies import OperationReply, operation_id, with_possible_orphans
+from stateward.domains.mci.api.route_params import ACT, READ, Group, Mci, Ns, Vm, Wait, Word, normalize_id, one_of
 from stateward.domains.mci.api.routes.mci_routes import delete_option, gone, pair_view, shown, views
 from stateward.domains.mci.api.schemas import MciInfo, VmIds
 from stateward.domains.mci.model import mci_of, vm_of, vm_seen
@@ -36,7 +36,7 @@ TRIES = 5
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/vm", opt=ACT | reads(A_GROUP), status_code=200)
-@tells_state(of_mci)
+@adds_object_state(of_mci)
 async def add_group(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
     """Add a subgroup that stands on existing resources."""
     return await _add(request, ns, mci, wait, dynamic=False)
@@ -47,7 +47,7 @@ async def add_group(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciIn
     opt=ACT | reads(A_DYNAMIC_GROUP),
     status_code=200,
 )
-@tells_state(of_mci)
+@adds_object_state(of_mci)
 async def add_group_dynamic(request: Call, ns: Ns, mci: Mci, wait: Wait = None) -> MciInfo:
     """Add a subgroup, and whatever it stands on."""
     return await _add(request, ns, mci, wait, dynamic=True)
@@ -57,10 +57,10 @@ async def _add(request: Call, ns: str, mci: str, wait: float | None, *, dynamic:
     taken = {one.name for one in mci_of(await request.service.mci(ns, mci)).groups}
     otherwise = next(name for number in range(1, len(taken) + 2) if (name := f"g{number}") not in taken)
     body = await request.fields()
-    groups, pair = with_pair_for(with_public_key(body, (group_wish(body, otherwise, dynamic=dynamic),)), mci)
+    groups, pair = with_pair_for(with_public_key(body, (parse_subgroup(body, otherwise, dynamic=dynamic),)), mci)
     accepted = await request.service.add_group(ns, mci, groups[0], request.by)
     new = [f"{groups[0].name}-{number}" for number in range(1, groups[0].size + 1)]
-    made = await shown(request, ns, mci, operation_of(accepted), wait, new)
+    made = await shown(request, ns, mci, operation_id(accepted), wait, new)
     return replace(made, new_key_pair=pair_view(pair))
 
 
@@ -74,7 +74,7 @@ async def list_groups(request: Call, ns: Ns, mci: Mci) -> dict[str, list[str]]:
 @get("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=READ)
 async def list_vms(request: Call, ns: Ns, mci: Mci, group: Group) -> dict[str, list[str]]:
     """Return the VMs of a subgroup."""
-    return {"output": await names_in(request, ns, mci, id_form(group))}
+    return {"output": await names_in(request, ns, mci, normalize_id(group))}
 
 
 async def names_in(request: Call, ns: str, mci: str, group: str) -> list[str]:
@@ -87,7 +87,7 @@ async def names_in(request: Call, ns: str, mci: str, group: str) -> list[str]:
 
 
 @post("/ns/{ns:str}/mci/{mci:str}/subgroup/{group:str}", opt=ACT | reads(A_CHANGE), status_code=200)
-@tells_state(of_mci)
+@adds_object_state(of_mci)
 async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait = None) -> MciInfo:
     """Let a subgroup grow or shrink: `numVMsToAdd`, `numVMsToRemove` or `size`."""
     return await scale(request, ns, mci, group, wait)
@@ -95,7 +95,7 @@ async def scale_group(request: Call, ns: Ns, mci: Mci, group: Group, wait: Wait 
 
 async def scale(request: Call, ns: str, mci: str, group: str, wait: float | None) -> MciInfo:
     """Let a subgroup grow or shrink."""
-    wish, name = scale_wish(await request.fields()), id_form(group)
+    wish, name = parse_scale(await request.fields()), normalize_id(group)
     for left in reversed(range(TRIES)):
         names = await names_in(request, ns, mci, name)
         change = _change(wish, len(names))
@@ -108,7 +108,7 @@ async def scale(request: Call, ns: str, mci: str, group: str, wait: float | None
             if not left:
                 raise
     new = [f"{name}-{number}" for number in free_numbers(names, name, max(0, change))]
-    return await shown(request, ns, mci, operation_of(accepted), wait, new)
+    return await shown(request, ns, mci, operation_id(accepted), wait, new)
 
 
 def _change(wish: Wish, now: int) -> int:
@@ -122,11 +122,11 @@ def _change(wish: Wish, now: int) -> int:
 
 
 @get("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=READ)
-@tells_state(of_vm)
+@adds_object_state(of_vm)
 async def get_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, fresh: Word = None) -> Answer:
     """Return a VM: in full, in short, all its names, or how to reach it."""
     whole = await request.service.mci(ns, mci)
-    found, look = await request.service.vm(ns, mci, id_form(vm)), views(request)
+    found, look = await request.service.vm(ns, mci, normalize_id(vm)), views(request)
     match one_of("option", option, "status", "idsInDetail", "accessinfo"):
         case "status":
             return Response((await look.vm_statuses(whole, [found], fresh=flag("fresh", fresh)))[0])
@@ -140,7 +140,7 @@ async def get_vm(request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, f
 
 
 @delete("/ns/{ns:str}/mci/{mci:str}/vm/{vm:str}", opt=ACT, status_code=200)
-@tells_state(of_vm)
+@adds_object_state(of_vm)
 async def delete_vm(
     request: Call, ns: Ns, mci: Mci, vm: Vm, option: Word = None, force: Word = None, wait: Wait = None
 ) -> Answer:
@@ -148,16 +148,16 @@ async def delete_vm(
 
     With `force` the record goes whatever the VM is; the answer names the machine that may be left.
     """
-    service, name, word = request.service, id_form(vm), delete_option(option, force)
+    service, name, word = request.service, normalize_id(vm), delete_option(option, force)
     if word == "terminate":
         found = await service.vm(ns, mci, name)
-        op = operation_of(await service.terminate_and_delete_vm(ns, mci, name, request.by))
-        request.works_on(ns, op)
+        op = operation_id(await service.terminate_and_delete_vm(ns, mci, name, request.by))
+        request.link_operation(ns, op)
         if not await gone(request, found, op, wait):
-            return Response(Begun("Terminating and deleting the VM", op, "running"), status_code=202)
-        return Response(Begun(DELETED))
+            return Response(OperationReply("Terminating and deleting the VM", op, "running"), status_code=202)
+        return Response(OperationReply(DELETED))
     _, left = await service.delete_vm(ns, mci, name, request.by, force=word == "force")
-    return Response(with_remains({"message": DELETED}, left))
+    return Response(with_possible_orphans({"message": DELETED}, left))
 
 
 ROUTES = (add_group, add_group_dynamic, list_groups, list_vms, scale_group, get_vm, delete_vm)
