@@ -62,7 +62,7 @@ async def look(lives: Lives, connection: str) -> tuple[House, dict[str, Observat
         vms = await house.service.vms(NS, "m1")
         assert [one.state for one in vms] == ["Running"] * SIZE
         assert await house.plugin.reconciler.reconcile_all() == []
-        listing = await (await house.plugin.clients.of(connection)).listing_anew()
+        listing = await (await house.plugin.clients.by_name(connection)).list_now()
         assert {one.key for one in listing.machines} == {vm_of(one).uid for one in vms}
         assert len(listing.machines) == SIZE
         await check_history(house)

@@ -75,7 +75,7 @@ class DeploymentRecords:
         One that is changed without naming namespaces keeps those it has, unless it gets another driver.
         """
         await check_connection_unused(self.catalogue, self.engine.store.reader, connection.name, connection)
-        await self.clients.at(connection)  # a driver or an option that is not known is refused here
+        await self.clients.for_connection(connection)  # a driver or an option that is not known is refused here
 
         def changed(was: Connection | None) -> Connection:
             if connection.namespaces is None and was is not None and was.driver == connection.driver:
@@ -112,7 +112,7 @@ class DeploymentRecords:
             await self._change_connection(name, lambda _: replace(known, enabled=False, namespaces=None), by)
         else:
             await self.engine.act(HOME, record_id("connection", name), "remove", actor=CONTROLLER, who=by.who)
-        await self.clients.let_go(name)
+        await self.clients.discard(name)
 
     async def _change_connection(self, name: str, change: Change, by: Caller) -> Connection:
         """Write the record that follows from the one before, whoever else changes it meanwhile."""
@@ -138,7 +138,7 @@ class DeploymentRecords:
                     raise
                 continue
             break
-        self.clients.read_anew(name)
+        self.clients.invalidate(name)
         made = self.catalogue.read_connection(name, done.object)
         assert made is not None
         return made

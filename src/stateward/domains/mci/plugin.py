@@ -20,7 +20,7 @@ from stateward.domains.mci.handlers.vm_handlers import Vms
 from stateward.domains.mci.lifecycle import CALL, CONNECTION, IMAGE, MCI, NAMESPACE, SPEC, VM
 from stateward.domains.mci.mci_template import MciTemplate
 from stateward.domains.mci.provider.catalogue import Catalogue
-from stateward.domains.mci.provider.provider_client import TICK
+from stateward.domains.mci.provider.provider_client import POLL_MIN_S
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.domains.mci.service import GROUP_ACTIONS, Service
 from stateward.domains.plugin import CompositeParts, DomainPlugin, ProcessContext
@@ -47,7 +47,12 @@ class MciPlugin(DomainPlugin):
     parts_of: ClassVar[CompositeParts] = {(MCI.kind, action): VM.kind for action in GROUP_ACTIONS}
 
     def __init__(
-        self, context: ProcessContext, *, cloud: SimulatedCloud | None = None, tick: float = TICK, every: float = EVERY
+        self,
+        context: ProcessContext,
+        *,
+        cloud: SimulatedCloud | None = None,
+        tick: float = POLL_MIN_S,
+        every: float = EVERY,
     ) -> None:
         self._context, self._every = context, every
         self._cloud = cloud
@@ -56,9 +61,9 @@ class MciPlugin(DomainPlugin):
         context.templates["mci"] = MciTemplate(self.catalogue)
         grants, births = GrantGuard(self.catalogue), NewObjectGuard(self.catalogue)
         self.clients = ProviderClients(self.drivers, self.catalogue, context.on_provider_call, tick=tick)
-        self._vms = Vms(self.clients.of, self.clients.granted)
-        self._mcis = Mcis(self.clients.granted, self.clients.driver, self.catalogue)
-        parts = Parts(self.clients.of, self.clients.granted, self.catalogue)
+        self._vms = Vms(self.clients.by_name, self.clients.by_name_if_granted)
+        self._mcis = Mcis(self.clients.by_name_if_granted, self.clients.driver_for, self.catalogue)
+        parts = Parts(self.clients.by_name, self.clients.by_name_if_granted, self.catalogue)
         records = [_record(one, grants.after(guard_spec)) for one in RECORDS]
         super().__init__(
             [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateward.access import Role, Tokens
-from stateward.domains.mci.provider.evidence import Look
+from stateward.domains.mci.provider.evidence import Evidence
 from stateward.drivers import MachineSpec
 from stateward.drivers.simulated.faults import CALM
 from tests.integration.domains.mci.api_house import AWS, DEAD, HERE, NS, UBUNTU, ApiHouse, group, mci, open_api
@@ -54,14 +54,14 @@ async def test_a_connection_is_not_taken_away_from_what_stands_at_it(api: ApiHou
 async def test_a_change_that_is_refused_leaves_a_connection_as_it_works(api: ApiHouse) -> None:
     body = {"name": "mine", "provider": "aws", "region": "us-east-1", "driver": "simulated"}
     await api.post(f"{OWN}/connections", body)
-    cloud = await api.plugin.service.clients.of("mine")
-    looks = asyncio.Queue[Look]()
+    cloud = await api.plugin.service.clients.by_name("mine")
+    looks = asyncio.Queue[Evidence]()
 
-    def goes_on(look: Look) -> bool:
+    def goes_on(look: Evidence) -> bool:
         looks.put_nowait(look)
         return False
 
-    waits = asyncio.ensure_future(cloud.until("nobody", goes_on))
+    waits = asyncio.ensure_future(cloud.wait_for("nobody", goes_on))
     for _ in range(2):  # the second look is that of the watch, which a connection stops when it is closed
         await asyncio.wait_for(looks.get(), 60)
     answer = await api.post(f"{OWN}/connections", body | {"options": {"page": "0"}})

@@ -40,7 +40,7 @@ FAIR = Temper()
 async def shown(house: House, vm: str = "p-1") -> Observation:
     """Return a machine as the process driver shows it."""
     uid = vm_of(await house.service.vm(NS, "m1", vm)).uid
-    listing = await (await house.plugin.clients.of("local")).listing_anew()
+    listing = await (await house.plugin.clients.by_name("local")).list_now()
     return next(one for one in listing.machines if one.key == uid)
 
 

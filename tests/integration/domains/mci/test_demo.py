@@ -45,7 +45,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def processes(house: House) -> list[MachineState]:
-    listing = await (await house.plugin.clients.at(LOCAL)).driver.observe()
+    listing = await (await house.plugin.clients.for_connection(LOCAL)).driver.observe()
     return [one.state for one in listing.machines if one.state is not MachineState.TERMINATED]
 
 

@@ -133,8 +133,8 @@ async def test_an_observation_that_is_older_than_an_action_does_not_count(house:
 async def test_a_listing_that_is_older_than_an_action_does_not_count(house: House) -> None:
     await house.created(mci())
     await house.ended(await house.service.control_vm(NS, "m1", "g1-1", "suspend", ANN))
-    cloud = await house.plugin.clients.of("aws-ap-northeast-2")
-    old = await cloud.listing_anew()
+    cloud = await house.plugin.clients.by_name("aws-ap-northeast-2")
+    old = await cloud.list_now()
     await house.ended(await house.service.control_vm(NS, "m1", "g1-1", "resume", ANN))
     await apply_vm_drift(house.engine, cloud, old, await house.service.vms(NS, "m1"))
     assert await states(house) == {"g1-1": "Running", "g1-2": "Running"}
@@ -178,14 +178,14 @@ async def test_a_machine_that_is_made_while_the_provider_is_asked_is_no_orphan(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await house.created(mci())
-    list_now = ProviderClient.listing_anew
+    list_now = ProviderClient.list_now
 
     async def meanwhile(cloud: ProviderClient) -> MachineListing:
         monkeypatch.undo()
         await house.ended(await house.service.scale(NS, "m1", "g1", 2, ANN))
         return await list_now(cloud)
 
-    monkeypatch.setattr(ProviderClient, "listing_anew", meanwhile)
+    monkeypatch.setattr(ProviderClient, "list_now", meanwhile)
     assert await house.plugin.reconciler.reconcile_all() == []
 
 
@@ -283,6 +283,6 @@ async def test_a_connection_whose_driver_cannot_be_made_here_does_not_hold_up_th
         return make(name, place, *how)
 
     monkeypatch.setattr(house.plugin.drivers, "make", refuse_tokyo)
-    await house.plugin.clients.let_go("aws-ap-northeast-1")
+    await house.plugin.clients.discard("aws-ap-northeast-1")
     assert await house.plugin.reconciler.reconcile_all() == []
     assert await states(house) == {"g1-1": "Suspended", "g1-2": "Running", "g2-1": "Running"}

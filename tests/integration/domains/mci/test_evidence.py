@@ -254,10 +254,10 @@ def test_a_throttled_region_is_left_alone_for_a_while_and_no_other_is() -> None:
 def test_a_region_whose_listing_is_throttled_is_not_asked_again_before_it_likes() -> None:
     async def course(world: World) -> None:
         await made(world, group("a", 1))
-        cloud = await world.house.plugin.clients.of("aws-ap-northeast-2")
+        cloud = await world.house.plugin.clients.by_name("aws-ap-northeast-2")
         world.cloud.region(SEOUL).gate.foretell(Fate.THROTTLED)
-        first = await cloud.listing_anew()
-        again = await cloud.listing_anew()
+        first = await cloud.list_now()
+        again = await cloud.list_now()
         assert (first.complete, first.retry_after_s, again.complete) == (False, 1.0, True)
         assert again.requested_at - first.requested_at >= first.retry_after_s
 
@@ -408,8 +408,8 @@ def test_a_machine_that_was_made_at_last_and_is_not_shown_yet_is_not_taken_for_t
 
 async def seen_of(world: World, vm: VmSpec) -> MachineState | None:
     """Return what a listing shows of a VM now."""
-    cloud = await world.house.plugin.clients.of(vm.connection)
-    return next((one.state for one in (await cloud.listing_anew()).machines if one.key == vm.uid), None)
+    cloud = await world.house.plugin.clients.by_name(vm.connection)
+    return next((one.state for one in (await cloud.list_now()).machines if one.key == vm.uid), None)
 
 
 def test_a_connection_that_is_changed_under_way_holds_nobody_up() -> None:

@@ -119,7 +119,7 @@ async def test_many_who_grant_at_once_lose_no_grant(house: House) -> None:
 async def revoked_before_use(house: House, monkeypatch: pytest.MonkeyPatch, handlers: object) -> None:
     """Grant this host to a namespace, and revoke it at the moment when handlers are about to use it."""
     await house.grant_host()
-    granted = house.plugin.clients.granted
+    granted = house.plugin.clients.by_name_if_granted
 
     async def revoked_first(name: str, ns: str) -> Any:
         await house.service.revoke("local", [NS], ANN)
@@ -136,7 +136,7 @@ async def test_what_was_accepted_before_a_grant_was_revoked_is_not_made_and_says
     (vm,) = await house.service.vms(NS, "m1")
     assert vm.state == "Failed"
     assert "not granted" in (vm.error or "")
-    seen = (await (await house.plugin.clients.of("local")).driver.observe()).machines
+    seen = (await (await house.plugin.clients.by_name("local")).driver.observe()).machines
     assert vm_of(vm).uid not in [one.key for one in seen]
 
 

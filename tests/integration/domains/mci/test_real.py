@@ -50,7 +50,7 @@ async def done(house: House, action: str) -> Operation:
 
 async def shown(house: House, connection: str) -> dict[str, Observation]:
     """Return all machines of a connection as its driver shows them."""
-    listing = await (await house.plugin.clients.of(connection)).listing_anew()
+    listing = await (await house.plugin.clients.by_name(connection)).list_now()
     assert listing.complete, listing.problem
     return {one.key: one for one in listing.machines}
 

@@ -104,7 +104,7 @@ class Fresh:
         listing, calls, changed = None, 0, 0
         if asked:
             try:
-                client = await self._clouds.of(connection)
+                client = await self._clouds.by_name(connection)
                 listing, calls = await self._listing(client, look, max(one.since for one in asked))
                 changed = 0 if listing is None else await apply_vm_drift(look.engine, client, listing, asked)
             except StatewardError:  # the connection is gone, or its driver is: nothing is known of it
@@ -117,15 +117,15 @@ class Fresh:
 
         One from before the last change of a VM (`since`) tells nothing of it.
         """
-        serves = self._serves if client.serves is None else client.serves
-        recent = client.recent(min(look.now - since, serves if look.fresh else max(serves, RECENT)))
+        serves = self._serves if client.listing_ttl_s is None else client.listing_ttl_s
+        recent = client.recent_listing(min(look.now - since, serves if look.fresh else max(serves, RECENT)))
         if recent is not None:
             return recent, 0
         calls = int(not client.is_listing)
         try:
             # A provider that did not answer last time is asked again, but only who wants to know it waits for that.
             async with asyncio.timeout(look.patience if look.fresh or client.is_answering else 0.0):
-                return await client.listing(), calls
+                return await client.list_shared(), calls
         except TimeoutError:
             return None, calls
 

@@ -58,7 +58,7 @@ async def orphans_at(request: Call, connections: Sequence[Connection]) -> Orphan
 
 async def _listing(request: Call, connection: Connection) -> MachineListing:
     try:
-        return await (await request.hall.house.clients.at(connection)).listing()
+        return await (await request.hall.house.clients.for_connection(connection)).list_shared()
     except StatewardError as error:
         return MachineListing((), complete=False, problem=str(error))
 
@@ -77,7 +77,7 @@ async def terminate_orphan(request: Call, connection: Connection, key: str) -> N
     orphan = next((one for one in orphans if one.key == key), None)
     if orphan is None:
         raise NotFound(connection.name, key)
-    client = await request.hall.house.clients.at(connection)
+    client = await request.hall.house.clients.for_connection(connection)
     outcome = await client.act(MachineAction.TERMINATE, MachineRef(key, orphan.native_id or None, new_id()))
     if not isinstance(outcome, CallAccepted | AlreadyDone):
         raise NotDone(f"terminate of {key} at {connection.name}", getattr(outcome, "message", "") or "no answer")

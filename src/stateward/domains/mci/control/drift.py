@@ -25,7 +25,7 @@ from stateward.domains.mci.model import (
     vm_target,
 )
 from stateward.domains.mci.provider.catalogue import objects
-from stateward.domains.mci.provider.evidence import CANNOT_SAY, Look, Sight, drift
+from stateward.domains.mci.provider.evidence import CANNOT_SAY, Evidence, Existence, drift_event
 from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.drivers import CloudResource, MachineListing, ResourceKind, ResourceListing
 from stateward.engine import Engine
@@ -44,8 +44,8 @@ async def apply_vm_drift(engine: Engine, client: ProviderClient, listing: Machin
     A record that differs from the listing has changed now, by this call or by another one that has the same listing.
     """
     watched = {vm_target(one).uid: one for one in vms if one.state in DRIFTING_STATES and one.op is None}
-    looks = client.read(listing, watched)
-    events = {uid: event for uid, one in watched.items() if (event := drift(one.state, looks[uid])) is not None}
+    looks = client.read_listing(listing, watched)
+    events = {uid: event for uid, one in watched.items() if (event := drift_event(one.state, looks[uid])) is not None}
     if not events:
         return 0
     now = await engine.store.reader.time()  # before the age is taken: a store that answers late must not make it newer
@@ -54,11 +54,11 @@ async def apply_vm_drift(engine: Engine, client: ProviderClient, listing: Machin
     return len(events)
 
 
-def _sighting(vm: Object, event: str, look: Look, at: float) -> Sighting:
-    seen = None if look.shown is None else text(seen_of(look.shown))
+def _sighting(vm: Object, event: str, look: Evidence, at: float) -> Sighting:
+    seen = None if look.observation is None else text(seen_of(look.observation))
     reason = None
-    if event == CANNOT_SAY and look.silent:
-        reason = f"the provider has not shown it for {look.silent:.0f} s: {look.trouble}"
+    if event == CANNOT_SAY and look.silent_s:
+        reason = f"the provider has not shown it for {look.silent_s:.0f} s: {look.problem}"
     elif event == CANNOT_SAY:
         reason = "the provider does not show it any more"
     return Sighting(vm.ns, vm.id, event, at, seen, reason)
@@ -83,13 +83,13 @@ def resource_drift(
 ) -> list[tuple[Object, str, tuple[str, ...]]]:
     """Return what parts are to be told that a listing shows, or does not; with what of each is missing."""
     named = [(one, _keys(one)) for one in parts]
-    sights = client.part_sights(listing, [key for _, keys in named for key in keys])
+    sights = client.read_resource_listing(listing, [key for _, keys in named for key in keys])
     told: list[tuple[Object, str, tuple[str, ...]]] = []
     for one, keys in named:
-        missing = tuple(name for key, name in keys.items() if sights[key] is Sight.ABSENT)
+        missing = tuple(name for key, name in keys.items() if sights[key] is Existence.ABSENT)
         if missing and one.state == ResourceState.AVAILABLE:
             told.append((one, NONE, missing))
-        elif one.state == ResourceState.ERROR and all(sights[key] is Sight.PRESENT for key in keys):
+        elif one.state == ResourceState.ERROR and all(sights[key] is Existence.PRESENT for key in keys):
             told.append((one, AGAIN, ()))
     return told
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from stateward.domains.mci.lifecycle import VmState
 from stateward.domains.mci.model import vm_of, vm_seen
-from stateward.domains.mci.provider.evidence import Look, Sight
+from stateward.domains.mci.provider.evidence import Evidence, Existence
 from stateward.domains.mci.provider.provider_pool import ProviderClients
 from stateward.drivers import MachineState
 from stateward.engine import Request
@@ -56,22 +56,28 @@ async def _possible_orphans_at(
 ) -> list[PossibleOrphan]:
     try:
         async with asyncio.timeout(PROVIDER_TIMEOUT_S):
-            looks = await (await clients.of(connection)).looks([vm_of(one).uid for one in vms])
+            looks = await (await clients.by_name(connection)).observe_all([vm_of(one).uid for one in vms])
     except (StatewardError, TimeoutError) as error:
-        unknown = Look(Sight.UNKNOWN, trouble=str(error) or f"no answer within {PROVIDER_TIMEOUT_S:g} s")
+        unknown = Evidence(Existence.UNKNOWN, problem=str(error) or f"no answer within {PROVIDER_TIMEOUT_S:g} s")
         looks = {vm_of(one).uid: unknown for one in vms}
     named = [(vm_of(one), vm_seen(one), looks[vm_of(one).uid]) for one in vms]
     return [
         PossibleOrphan(
-            vm.name, connection, vm.uid, seen.native_id, str(look.shown.state) if look.shown else look.trouble
+            vm.name,
+            connection,
+            vm.uid,
+            seen.native_id,
+            str(look.observation.state) if look.observation else look.problem,
         )
         for vm, seen, look in named
         if not _is_gone(look)
     ]
 
 
-def _is_gone(look: Look) -> bool:
-    return look.sight is Sight.ABSENT or (look.shown is not None and look.shown.state is MachineState.TERMINATED)
+def _is_gone(look: Evidence) -> bool:
+    return look.existence is Existence.ABSENT or (
+        look.observation is not None and look.observation.state is MachineState.TERMINATED
+    )
 
 
 def journal_possible_orphan(uow: UnitOfWork, request: Request, found: Object) -> None:

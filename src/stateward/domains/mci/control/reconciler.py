@@ -178,9 +178,9 @@ class Reconciler:
                     self.status_updater.note(found.key)
 
     async def _compare(self, connection: Connection, known: dict[str, Object]) -> list[Orphan]:
-        client = await self._clouds.at(connection)
+        client = await self._clouds.for_connection(connection)
         for _ in range(TRIES):  # one that loses every second page is no silent one
-            listing = await client.listing_anew()
+            listing = await client.list_now()
             if listing.complete:
                 break
         self._saved(connection.provider, max(0, len(known) - 1))
@@ -190,7 +190,7 @@ class Reconciler:
         return [_orphan(connection, one) for one in listing.machines if one.key not in known and _lives(one)]
 
     async def _reconcile_resources(self, connection: Connection, parts: list[Object]) -> None:
-        client = await self._clouds.at(connection)
+        client = await self._clouds.for_connection(connection)
         now = await self._engine.store.reader.time()
         settled = [one for one in parts if one.since <= now - client.driver.caps.listing_lag_s]
         if not settled or not client.driver.caps.has_resources:

@@ -14,8 +14,16 @@ from msgspec import Struct
 from stateward.domains.mci.guards.subgroups import drop_subgroup_on_end, mci_lock_set
 from stateward.domains.mci.lifecycle import RECONCILE, VM, VmState
 from stateward.domains.mci.model import VmSpec, VmTarget, plain, seen_of, text, vm_of, vm_seen, vm_target
-from stateward.domains.mci.provider.evidence import EVENTS, Look, Sight, conclude, hopeless, proven, reached
-from stateward.domains.mci.provider.evidence import SHOWN as EXPECTED
+from stateward.domains.mci.provider.evidence import (
+    DRIFT_EVENTS,
+    Evidence,
+    Existence,
+    conclude,
+    conclusive,
+    is_hopeless,
+    is_reached,
+)
+from stateward.domains.mci.provider.evidence import EVENT_STATES as EXPECTED
 from stateward.domains.mci.provider.provider_client import ProviderClient
 from stateward.domains.outcomes import raise_for_outcome
 from stateward.drivers import (
@@ -113,14 +121,14 @@ class Vms:
 
     async def _after_refusal(self, client: ProviderClient, job: Job, vm: VmTarget, refused: CallRefused) -> Ending:
         """Look whether what was refused is so already: then it is done, and else it has failed."""
-        look = proven(job.action, await client.look(vm.uid), await self._since(client, job))
-        if look.sight is Sight.UNKNOWN:
-            raise Temporary(f"{refused.message}; and {look.trouble}")
-        if look.sight is Sight.ABSENT and job.origin == VmState.CREATING and await self._may_be_unlisted(job):
+        look = conclusive(job.action, await client.observe(vm.uid), await self._since(client, job))
+        if look.existence is Existence.UNKNOWN:
+            raise Temporary(f"{refused.message}; and {look.problem}")
+        if look.existence is Existence.ABSENT and job.origin == VmState.CREATING and await self._may_be_unlisted(job):
             raise Temporary(f"{refused.message}; but it may be about to appear")
-        if reached(job.action, look) and job.action != "reboot":
+        if is_reached(job.action, look) and job.action != "reboot":
             return _done(job, look)
-        if look.shown is not None and refused.why is RefusalReason.CONFLICT and not hopeless(job.action, look):
+        if look.observation is not None and refused.why is RefusalReason.CONFLICT and not is_hopeless(job.action, look):
             raise Temporary(refused.message)  # it is on its way from one state to another
         raise Permanent(refused.message)
 
@@ -128,26 +136,26 @@ class Vms:
         look = await self._wait_reporting(
             client, job, uid, final_evidence_check(job.action, await self._since(client, job), client.clock)
         )
-        if reached(job.action, look):
+        if is_reached(job.action, look):
             return _done(job, look)
-        assert look.shown is not None
-        raise Permanent(f"the provider shows {look.shown.native_state!r} after {job.action}")
+        assert look.observation is not None
+        raise Permanent(f"the provider shows {look.observation.native_state!r} after {job.action}")
 
     async def _wait_reporting(
-        self, client: ProviderClient, job: Job, uid: str, is_last: Callable[[Look], bool]
-    ) -> Look:
+        self, client: ProviderClient, job: Job, uid: str, is_last: Callable[[Evidence], bool]
+    ) -> Evidence:
         """Wait for the last look; whoever waits is told, at growing distance, why the provider does not answer."""
         pause, trouble = REPORT_FIRST_S, ""
 
-        def watch(look: Look) -> bool:
+        def watch(look: Evidence) -> bool:
             nonlocal trouble
-            trouble = look.trouble if look.sight is Sight.UNKNOWN else ""
+            trouble = look.problem if look.existence is Existence.UNKNOWN else ""
             return is_last(look)
 
         while True:
             try:
                 async with asyncio.timeout(pause) as limit:
-                    return await client.until(uid, watch)
+                    return await client.wait_for(uid, watch)
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -160,12 +168,12 @@ class Vms:
         client = await self._client_of(vm.connection)
         if job.is_ending:
             return await self._conclude(client, job, vm)
-        look = proven(job.action, await client.look(vm.uid), await self._since(client, job))
-        if look.sight is Sight.UNKNOWN:
-            raise Unknown(look.trouble)
-        if look.sight is Sight.ABSENT and await self._may_be_unlisted(job):
+        look = conclusive(job.action, await client.observe(vm.uid), await self._since(client, job))
+        if look.existence is Existence.UNKNOWN:
+            raise Unknown(look.problem)
+        if look.existence is Existence.ABSENT and await self._may_be_unlisted(job):
             return ObservedOutcome.REPEATABLE  # it may not be shown yet: that proves no termination
-        if reached(job.action, look) and job.action != "reboot":
+        if is_reached(job.action, look) and job.action != "reboot":
             return _done(job, look)
         return ObservedOutcome.REPEATABLE  # a deed is known by its token: to ask again does it no second time
 
@@ -178,23 +186,23 @@ class Vms:
         taken = any(isinstance(one, CallAccepted | AlreadyDone) for one in job.answers)
         since, shows_tokens = client.clock() + client.driver.caps.listing_lag_s, client.driver.caps.lists_reboot_tokens
 
-        def read(look: Look) -> ObservedOutcome:
-            return conclude(job.action, job.key.id, look, since, taken=taken, shows_tokens=shows_tokens)
+        def read(look: Evidence) -> ObservedOutcome:
+            return conclude(job.action, job.key.id, look, since, is_accepted=taken, shows_tokens=shows_tokens)
 
         try:
             async with asyncio.timeout(CONCLUDE_WITHIN_S):
                 if not job.sent:
                     await self._resume_reboot(client, job, vm)
-                look = await client.until(vm.uid, lambda look: read(look) is not ObservedOutcome.UNKNOWN)
+                look = await client.wait_for(vm.uid, lambda look: read(look) is not ObservedOutcome.UNKNOWN)
         except TimeoutError:
             return ObservedOutcome.UNKNOWN
-        if look.sight is Sight.ABSENT and await self._may_be_unlisted(job):
+        if look.existence is Existence.ABSENT and await self._may_be_unlisted(job):
             return ObservedOutcome.UNKNOWN  # a machine that another worker has asked for may be about to appear
         return _done(job, look) if read(look) is ObservedOutcome.DONE else read(look)
 
     async def _resume_reboot(self, client: ProviderClient, job: Job, vm: VmTarget) -> None:
         """Bring a reboot to its end whose worker has vanished in the middle: the machine would stay down."""
-        shown = (await client.look(vm.uid)).shown if job.action == "reboot" else None
+        shown = (await client.observe(vm.uid)).observation if job.action == "reboot" else None
         if shown is not None and job.key.id in shown.reboot_tokens and shown.state is not MachineState.RUNNING:
             await client.act(MachineAction.REBOOT, _ref(job, vm), job)
 
@@ -216,13 +224,13 @@ class Vms:
     async def _reconcile(self, job: Job) -> str:
         """Take over what the provider shows, on request: hidden work, and then one step by the provider."""
         found = job.claim.object
-        look = await (await self._client_of(vm_of(found).connection)).look(vm_of(found).uid)
-        if look.sight is Sight.UNKNOWN:
-            raise Unknown(look.trouble)
+        look = await (await self._client_of(vm_of(found).connection)).observe(vm_of(found).uid)
+        if look.existence is Existence.UNKNOWN:
+            raise Unknown(look.problem)
         assert self.engine is not None
-        if look.shown is None:
+        if look.observation is None:
             return "absent"  # no proof that it was terminated: terminate it with force, and it is one
-        event = EVENTS.get(look.shown.state)
+        event = DRIFT_EVENTS.get(look.observation.state)
         if event is None:
             raise Temporary("it is on its way from one state to another")
         if EXPECTED.get(event) != found.state:
@@ -232,21 +240,21 @@ class Vms:
                 event,
                 actor=PROVIDER,
                 facts={RECONCILE},
-                seen=plain(seen_of(look.shown)),
+                seen=plain(seen_of(look.observation)),
                 key=f"{job.key.id} reconciled",
             )
         return event
 
 
-def final_evidence_check(action: str, since: float, clock: Callable[[], float]) -> Callable[[Look], bool]:
+def final_evidence_check(action: str, since: float, clock: Callable[[], float]) -> Callable[[Evidence], bool]:
     """Return what tells whether a look is the last one: it shows the end, the hopeless, or for long something else."""
     at_rest: list[float] = []
 
-    def is_last(seen: Look) -> bool:
-        look = proven(action, seen, since)
-        if reached(action, look) or hopeless(action, look):
+    def is_last(seen: Evidence) -> bool:
+        look = conclusive(action, seen, since)
+        if is_reached(action, look) or is_hopeless(action, look):
             return True
-        if look.shown is None or look.shown.state not in AT_REST:
+        if look.observation is None or look.observation.state not in AT_REST:
             at_rest.clear()
             return False
         at_rest.append(clock())
@@ -272,8 +280,8 @@ def _denied(job: Job) -> bool:
     )
 
 
-def _done(job: Job, look: Look) -> Ending:
-    seen = None if look.shown is None else text(seen_of(look.shown))
+def _done(job: Job, look: Evidence) -> Ending:
+    seen = None if look.observation is None else text(seen_of(look.observation))
     return Ending("deleted", CONTROLLER, seen=seen) if job.action == "delete" else Ending(seen=seen)
 
 

@@ -21,7 +21,7 @@ from stateward.engine import ObservedOutcome
 V, M = VmState, MachineState
 
 
-class Sight(StrEnum):
+class Existence(StrEnum):
     """What a look has shown of one VM."""
 
     PRESENT = "present"
@@ -29,20 +29,22 @@ class Sight(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Look(Struct, frozen=True):
+class Evidence(Struct, frozen=True):
     """What a look has shown of one VM, with the VM if it was there."""
 
-    sight: Sight
-    shown: Observation | None = None
-    trouble: str = ""
-    asked: float = 0.0  # when the provider was asked, by the clock of who did
-    silent: float = 0.0  # for how many seconds nothing was shown, if that is so long that what was known counts no more
+    existence: Existence
+    observation: Observation | None = None
+    problem: str = ""
+    requested_at: float = 0.0  # when the provider was asked, by the clock of who did
+    silent_s: float = (
+        0.0  # for how many seconds nothing was shown, if that is so long that what was known counts no more
+    )
 
 
-FINAL = ("create", "terminate", "delete")
+ONE_TIME_ACTIONS = ("create", "terminate", "delete")
 """What is done once: what such an action shows cannot have been so before."""
 
-GOALS: dict[str, tuple[MachineState, ...]] = {
+GOAL_STATES: dict[str, tuple[MachineState, ...]] = {
     "create": (M.RUNNING,),
     "suspend": (M.SUSPENDED,),
     "resume": (M.RUNNING,),
@@ -52,7 +54,7 @@ GOALS: dict[str, tuple[MachineState, ...]] = {
 }
 """What a VM is when an action has reached its end."""
 
-HOPELESS: dict[str, tuple[MachineState, ...]] = {
+HOPELESS_STATES: dict[str, tuple[MachineState, ...]] = {
     "create": (M.FAILED, M.TERMINATED, M.TERMINATING),
     "suspend": (M.FAILED, M.TERMINATED, M.TERMINATING),
     "resume": (M.FAILED, M.TERMINATED, M.TERMINATING),
@@ -62,7 +64,7 @@ HOPELESS: dict[str, tuple[MachineState, ...]] = {
 }
 """What it cannot come back from by itself: the action has failed."""
 
-EVENTS = {
+DRIFT_EVENTS = {
     M.RUNNING: "shows running",
     M.SUSPENDED: "shows suspended",
     M.TERMINATED: "shows terminated",
@@ -70,56 +72,62 @@ EVENTS = {
 }
 """What a provider's word means for a VM at rest; words of passing states mean nothing yet."""
 
-SHOWN = {"shows running": V.RUNNING, "shows suspended": V.SUSPENDED, "shows terminated": V.TERMINATED}
-SHOWN["shows failed"] = V.FAILED
+EVENT_STATES = {"shows running": V.RUNNING, "shows suspended": V.SUSPENDED, "shows terminated": V.TERMINATED}
+EVENT_STATES["shows failed"] = V.FAILED
 
 CANNOT_SAY = "cannot say"
 
 
-def told(look: Look, since: float) -> Look:
+def if_recent(look: Evidence, since: float) -> Evidence:
     """Return what a look tells, if the provider was asked late enough: what is older than an action proves nothing."""
-    return look if look.asked >= since else Look(Sight.UNKNOWN, trouble="what is shown may be older than the action")
+    return (
+        look
+        if look.requested_at >= since
+        else Evidence(Existence.UNKNOWN, problem="what is shown may be older than the action")
+    )
 
 
-def proven(action: str, look: Look, since: float) -> Look:
+def conclusive(action: str, look: Evidence, since: float) -> Evidence:
     """Return what a look tells of an action that was begun some time before `since`.
 
     What an action shows that is done once cannot have been so before it. Absence can: a machine may have been made a
     moment ago, and not be shown yet.
     """
-    return look if action in FINAL and look.sight is not Sight.ABSENT else told(look, since)
+    return look if action in ONE_TIME_ACTIONS and look.existence is not Existence.ABSENT else if_recent(look, since)
 
 
-def reached(action: str, look: Look) -> bool:
+def is_reached(action: str, look: Evidence) -> bool:
     """Tell whether an action has reached its end."""
-    if look.sight is Sight.ABSENT:
+    if look.existence is Existence.ABSENT:
         return action in ("terminate", "delete")
-    return look.shown is not None and look.shown.state in GOALS[action]
+    return look.observation is not None and look.observation.state in GOAL_STATES[action]
 
 
-def hopeless(action: str, look: Look) -> bool:
+def is_hopeless(action: str, look: Evidence) -> bool:
     """Tell whether an action will never reach its end."""
-    return look.shown is not None and look.shown.state in HOPELESS[action]
+    return look.observation is not None and look.observation.state in HOPELESS_STATES[action]
 
 
-def conclude(action: str, token: str, look: Look, since: float, *, taken: bool, shows_tokens: bool) -> ObservedOutcome:
+def conclude(
+    action: str, token: str, look: Evidence, since: float, *, is_accepted: bool, shows_tokens: bool
+) -> ObservedOutcome:
     """Return what a look proves about an action that ends now, cancelled or overdue; UNKNOWN may become clear later.
 
     `taken` says that the provider has accepted the action: then it is under way until its end is shown. `shows_tokens`
     says that listings show the tokens of reboots.
     """
-    look = proven(action, look, since)
-    if look.sight is Sight.UNKNOWN:
+    look = conclusive(action, look, since)
+    if look.existence is Existence.UNKNOWN:
         return ObservedOutcome.UNKNOWN
     if action == "reboot":
-        return _conclude_reboot(token, look.shown, taken=taken, shows_tokens=shows_tokens)
-    if reached(action, look):
+        return _conclude_reboot(token, look.observation, taken=is_accepted, shows_tokens=shows_tokens)
+    if is_reached(action, look):
         return ObservedOutcome.DONE
-    if taken:
+    if is_accepted:
         return ObservedOutcome.UNKNOWN
     if action == "create":  # a machine that is there, in whatever state, must keep its record
-        return ObservedOutcome.NOT_DONE if look.sight is Sight.ABSENT else ObservedOutcome.UNKNOWN
-    at_rest = look.shown is not None and look.shown.state in EVENTS
+        return ObservedOutcome.NOT_DONE if look.existence is Existence.ABSENT else ObservedOutcome.UNKNOWN
+    at_rest = look.observation is not None and look.observation.state in DRIFT_EVENTS
     return ObservedOutcome.NOT_DONE if at_rest else ObservedOutcome.UNKNOWN
 
 
@@ -133,13 +141,13 @@ def _conclude_reboot(token: str, shown: Observation | None, *, taken: bool, show
     )
 
 
-def drift(state: str, look: Look) -> str | None:
+def drift_event(state: str, look: Evidence) -> str | None:
     """Return what a VM at rest is to be told, if it is not what the provider shows."""
-    if look.sight is Sight.ABSENT or look.silent:
+    if look.existence is Existence.ABSENT or look.silent_s:
         return CANNOT_SAY if state in (V.RUNNING, V.SUSPENDED) else None
-    if look.shown is None:
+    if look.observation is None:
         return None
-    event = EVENTS.get(look.shown.state)
-    if event is None or SHOWN[event] == state or state in (V.TERMINATED, V.FAILED):
+    event = DRIFT_EVENTS.get(look.observation.state)
+    if event is None or EVENT_STATES[event] == state or state in (V.TERMINATED, V.FAILED):
         return None
     return event

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stateward.aio.coalescer import CallCoalescer, CallWitness
 from stateward.aio.polling import wait_for_event
-from stateward.domains.mci.provider.evidence import Look, Sight
+from stateward.domains.mci.provider.evidence import Evidence, Existence
 from stateward.drivers import (
     CallUnanswered,
     Driver,
@@ -25,13 +25,13 @@ from stateward.drivers import (
     ResourceListing,
 )
 
-MOMENT = 0.001
+COALESCE_S = 0.001
 """How many seconds those are gathered who want to see everything: they come by themselves, not together."""
 
-TICK, SLOWEST = 0.25, 4.0
+POLL_MIN_S, POLL_MAX_S = 0.25, 4.0
 """How many seconds pass between two listings for those who wait: the first time, and when nothing comes for long."""
 
-ALONE = 10.0
+BACKOFF_MAX_S = 10.0
 """For how many seconds, at most, a provider is not asked that wants to be left alone: those who wait have deadlines."""
 
 ABSENT_AFTER_S = 2.0
@@ -43,26 +43,26 @@ SILENT_AFTER_S, SILENT_LISTINGS = 90.0, 5
 PARTIAL_LISTING_WEIGHT = 0.2
 """How much a look counts that has shown other machines: the provider answers, and may show this one in the next."""
 
-Wanted = Callable[[Look], bool]
-Waiting = tuple[Wanted, "asyncio.Future[Look]"]
+EvidencePredicate = Callable[[Evidence], bool]
+EvidenceWaiter = tuple[EvidencePredicate, "asyncio.Future[Evidence]"]
 
 
 class ProviderClient:
     """A connection's driver, shared by all who ask."""
 
     def __init__(
-        self, driver: Driver, clock: Callable[[], float], *, tick: float = TICK, serves: float | None = None
+        self, driver: Driver, clock: Callable[[], float], *, tick: float = POLL_MIN_S, serves: float | None = None
     ) -> None:
         self.driver, self.clock = driver, clock
-        self.serves = serves  # for how many seconds a listing serves readers; None: as long as anywhere
+        self.listing_ttl_s = serves  # for how many seconds a listing serves readers; None: as long as anywhere
         self._tick = tick
         bulk = driver.caps.max_bulk
         self._creates: CallCoalescer[MachineSpec, Outcome] = CallCoalescer(driver.create, bulk)
         self._deeds = {deed: self._gather(deed, bulk) for deed in MachineAction}
         self._missing: dict[str, float] = {}  # keys that the last complete listing did not have, and since when
         self._silent: dict[str, tuple[float, float, float]] = {}  # keys of which nothing is known: since, until, looks
-        self._firsts: CallCoalescer[str, Look] = CallCoalescer(self._first_looks, driver.caps.page_size)
-        self._watched: dict[str, list[Waiting]] = defaultdict(list)
+        self._firsts: CallCoalescer[str, Evidence] = CallCoalescer(self._first_looks, driver.caps.page_size)
+        self._watched: dict[str, list[EvidenceWaiter]] = defaultdict(list)
         self._joined = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._fresh: asyncio.Task[MachineListing] | None = None
@@ -88,13 +88,13 @@ class ProviderClient:
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
-    async def listing(self) -> MachineListing:
+    async def list_shared(self) -> MachineListing:
         """List everything; those who ask within a moment share one call."""
         if self._fresh is None or self._fresh.done():
             self._fresh = asyncio.ensure_future(self._list_soon())
         return await asyncio.shield(self._fresh)
 
-    def recent(self, seconds: float) -> MachineListing | None:
+    def recent_listing(self, seconds: float) -> MachineListing | None:
         """Return the latest listing of everything, whoever asked for it, if it is not older than that."""
         latest = self._latest
         return latest if latest is not None and self.clock() - latest.requested_at <= seconds else None
@@ -109,12 +109,12 @@ class ProviderClient:
         """Whether the latest listing was complete, as far as there is one."""
         return self._latest is None or self._latest.complete
 
-    async def listing_anew(self) -> MachineListing:
+    async def list_now(self) -> MachineListing:
         """List everything, beginning now: what it shows is no older than the question."""
         return await self._list()
 
     async def _list_soon(self) -> MachineListing:
-        await asyncio.sleep(MOMENT)
+        await asyncio.sleep(COALESCE_S)
         return await self._list()
 
     async def _list(self, keys: Collection[str] | None = None) -> MachineListing:
@@ -131,40 +131,40 @@ class ProviderClient:
         except Exception as error:
             return MachineListing((), complete=False, problem=f"{type(error).__name__}: {error}", requested_at=asked)
         if listing.retry_after_s > 0.0:
-            self._alone_until = max(self._alone_until, self.clock() + min(listing.retry_after_s, ALONE))
+            self._alone_until = max(self._alone_until, self.clock() + min(listing.retry_after_s, BACKOFF_MAX_S))
         return listing
 
-    async def look(self, key: str) -> Look:
-        """Look at one machine; those who ask within a moment share one call."""
+    async def observe(self, key: str) -> Evidence:
+        """Evidence at one machine; those who ask within a moment share one call."""
         return await self._firsts.ask(key)
 
-    async def looks(self, keys: Collection[str]) -> dict[str, Look]:
-        """Look at some machines, with one listing."""
-        return self.read(await self.listing(), keys)
+    async def observe_all(self, keys: Collection[str]) -> dict[str, Evidence]:
+        """Evidence at some machines, with one listing."""
+        return self.read_listing(await self.list_shared(), keys)
 
-    def read(self, listing: MachineListing, keys: Collection[str]) -> dict[str, Look]:
+    def read_listing(self, listing: MachineListing, keys: Collection[str]) -> dict[str, Evidence]:
         """Read from a listing what it tells of some machines."""
         shown = {one.key: one for one in listing.machines}
         asked = listing.requested_at
-        looks: dict[str, Look] = {}
+        looks: dict[str, Evidence] = {}
         if listing.complete:
             self._silent.clear()
         for key in keys:
             if key in shown:
                 self._missing.pop(key, None)
                 self._silent.pop(key, None)
-                looks[key] = Look(Sight.PRESENT, shown[key], asked=asked)
+                looks[key] = Evidence(Existence.PRESENT, shown[key], requested_at=asked)
             elif not listing.complete:
                 looks[key] = self._unanswered(key, listing)
             elif (
                 asked - self._missing.setdefault(key, asked) >= ABSENT_AFTER_S
             ):  # one listing may be read several times
-                looks[key] = Look(Sight.ABSENT, asked=asked)
+                looks[key] = Evidence(Existence.ABSENT, requested_at=asked)
             else:
-                looks[key] = Look(Sight.UNKNOWN, trouble="missing in one listing so far", asked=asked)
+                looks[key] = Evidence(Existence.UNKNOWN, problem="missing in one listing so far", requested_at=asked)
         return looks
 
-    def _unanswered(self, key: str, listing: MachineListing) -> Look:
+    def _unanswered(self, key: str, listing: MachineListing) -> Evidence:
         """Return a look that has shown nothing; after several, over some time, the machine counts as silent."""
         trouble, asked = listing.problem or "the listing was not complete", listing.requested_at
         first, last, looks = self._silent.get(key, (asked, -1.0, 0.0))
@@ -172,31 +172,31 @@ class ProviderClient:
             last, looks = asked, looks + (PARTIAL_LISTING_WEIGHT if listing.machines else 1.0)
         self._silent[key] = first, last, looks
         if looks < SILENT_LISTINGS or last - first < SILENT_AFTER_S:
-            return Look(Sight.UNKNOWN, trouble=trouble, asked=asked)
-        return Look(Sight.UNKNOWN, trouble=trouble, asked=asked, silent=last - first)
+            return Evidence(Existence.UNKNOWN, problem=trouble, requested_at=asked)
+        return Evidence(Existence.UNKNOWN, problem=trouble, requested_at=asked, silent_s=last - first)
 
-    def part_sights(self, listing: ResourceListing, keys: Collection[str]) -> dict[str, Sight]:
+    def read_resource_listing(self, listing: ResourceListing, keys: Collection[str]) -> dict[str, Existence]:
         """Read from a listing what it tells of some parts."""
         shown, now = {one.key for one in listing.resources}, self.clock()
         return {key: self._part_sight(key, key in shown, listing.complete, now) for key in keys}
 
-    def _part_sight(self, key: str, shown: bool, complete: bool, now: float) -> Sight:
+    def _part_sight(self, key: str, shown: bool, complete: bool, now: float) -> Existence:
         if shown:
             self._missing.pop(key, None)
-            return Sight.PRESENT
+            return Existence.PRESENT
         long = complete and now - self._missing.setdefault(key, now) >= ABSENT_AFTER_S
-        return Sight.ABSENT if long else Sight.UNKNOWN
+        return Existence.ABSENT if long else Existence.UNKNOWN
 
-    async def until(self, key: str, wanted: Wanted) -> Look:
+    async def wait_for(self, key: str, wanted: EvidencePredicate) -> Evidence:
         """Wait until a look shows what is wanted; the caller's deadline is the limit.
 
         The first look is taken at once, for all who come in the same moment; much is done by then. Those who have to
         wait longer share the listings of all who do.
         """
-        look = await self.look(key)
+        look = await self.observe(key)
         if wanted(look):
             return look
-        waiting: Waiting = wanted, asyncio.get_running_loop().create_future()
+        waiting: EvidenceWaiter = wanted, asyncio.get_running_loop().create_future()
         self._watched[key].append(waiting)
         self._joined.set()
         if self._watching is None or self._watching.done():
@@ -206,11 +206,11 @@ class ProviderClient:
         finally:
             self._leave(key, waiting)
 
-    async def _first_looks(self, keys: Sequence[str]) -> list[Look]:
-        looks = self.read(await self._list(keys), keys)
+    async def _first_looks(self, keys: Sequence[str]) -> list[Evidence]:
+        looks = self.read_listing(await self._list(keys), keys)
         return [looks[key] for key in keys]
 
-    def _leave(self, key: str, waiting: Waiting) -> None:
+    def _leave(self, key: str, waiting: EvidenceWaiter) -> None:
         others = [one for one in self._watched.pop(key, ()) if one is not waiting]
         if others:
             self._watched[key] = others
@@ -220,13 +220,13 @@ class ProviderClient:
         pause, shown = self._tick, dict[str, object]()
         while self._watched:
             await self._rest(pause)
-            looks = await self.looks(list(self._watched))
+            looks = await self.observe_all(list(self._watched))
             for key, look in looks.items():
                 for wanted, future in self._watched.get(key, ()):
                     if not future.done() and wanted(look):
                         future.set_result(look)
-            news: dict[str, object] = {key: look.shown and look.shown.state for key, look in looks.items()}
-            pause = self._tick if news != shown else min(SLOWEST, pause * 1.5)
+            news: dict[str, object] = {key: look.observation and look.observation.state for key, look in looks.items()}
+            pause = self._tick if news != shown else min(POLL_MAX_S, pause * 1.5)
             shown = news
             await asyncio.sleep(0)  # those who have seen enough leave now
 

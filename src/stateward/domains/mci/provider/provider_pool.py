@@ -12,42 +12,44 @@ from stateward.domains.mci.errors import NotGranted
 from stateward.domains.mci.guards.connection_grants import check_grant
 from stateward.domains.mci.model import Connection
 from stateward.domains.mci.provider.catalogue import Catalogue
-from stateward.domains.mci.provider.provider_client import TICK, ProviderClient
+from stateward.domains.mci.provider.provider_client import POLL_MIN_S, ProviderClient
 from stateward.drivers import Driver, ProviderRegion
 from stateward.drivers.factory import Drivers
 from stateward.drivers.simulated import CloudUnavailable
 from stateward.engine import Permanent, Temporary
 from stateward.errors import BadInput
 
-Called = Callable[[str, str], None]
+OnProviderCall = Callable[[str, str], None]
 
-FRESH, LONGEST = "fresh", 3_600.0
+LISTING_TTL_OPTION, LISTING_TTL_MAX_S = "fresh", 3_600.0
 """The option of every connection, whatever its driver: for how many seconds a listing serves readers; and its limit."""
 
-KNOWN_FOR = 1.0
+RECORD_CACHE_S = 1.0
 """For how many seconds a connection is used as it was last read: whoever works on 10,000 VMs reads it once."""
 
 
 class ProviderClients:
     """Finds the client of a connection."""
 
-    def __init__(self, drivers: Drivers, catalogue: Catalogue, called: Called, *, tick: float = TICK) -> None:
-        self._drivers, self._catalogue, self._called, self._tick = drivers, catalogue, called, tick
+    def __init__(
+        self, drivers: Drivers, catalogue: Catalogue, called: OnProviderCall, *, tick: float = POLL_MIN_S
+    ) -> None:
+        self._drivers, self._catalogue, self._on_call, self._tick = drivers, catalogue, called, tick
         self._open: dict[str, tuple[Connection, ProviderClient]] = {}
         self._read: dict[str, float] = {}
         self._records: dict[str, Connection] = {}
         self._reading: dict[str, asyncio.Task[ProviderClient]] = {}
 
-    async def of(self, name: str) -> ProviderClient:
+    async def by_name(self, name: str) -> ProviderClient:
         """Return the client of a connection, by its name."""
         known = self._open.get(name)
-        if known is not None and monotonic() - self._read.get(name, -inf) < KNOWN_FOR:
+        if known is not None and monotonic() - self._read.get(name, -inf) < RECORD_CACHE_S:
             return known[1]
         return await asyncio.shield(self._reading.get(name) or self._begin_to_read(name))
 
-    async def granted(self, name: str, ns: str) -> ProviderClient:
+    async def by_name_if_granted(self, name: str, ns: str) -> ProviderClient:
         """Return the client of a connection for what a namespace makes there; one that it may not use is refused."""
-        client = await self.of(name)
+        client = await self.by_name(name)
         try:
             check_grant(self._records[name], ns)
         except NotGranted as error:
@@ -69,11 +71,11 @@ class ProviderClients:
     async def _as_read(self, name: str) -> ProviderClient:
         began = monotonic()
         record = self._records[name] = await self._catalogue.connection_of_machines(name)
-        client = await self.at(record)
+        client = await self.for_connection(record)
         self._read[name] = began
         return client
 
-    async def at(self, connection: Connection) -> ProviderClient:
+    async def for_connection(self, connection: Connection) -> ProviderClient:
         """Return the client of a connection; one that was changed since is made anew, if it can be."""
         connection = replace(connection, namespaces=None, enabled=True)  # who may use it changes nothing about it
         known = self._open.get(connection.name)
@@ -86,26 +88,26 @@ class ProviderClients:
             await known[1].close()
         return client
 
-    def read_anew(self, name: str) -> None:
+    def invalidate(self, name: str) -> None:
         """Have a connection read again before its next use: its record has just changed."""
         self._read.pop(name, None)
 
-    async def let_go(self, name: str) -> None:
+    async def discard(self, name: str) -> None:
         """Let go of a connection that there is no longer."""
-        self.read_anew(name)
+        self.invalidate(name)
         _, client = self._open.pop(name, (None, None))
         if client is not None:
             await client.close()
 
-    async def driver(self, connection: Connection) -> Driver:
+    async def driver_for(self, connection: Connection) -> Driver:
         """Return the driver of a connection."""
-        return (await self.at(connection)).driver
+        return (await self.for_connection(connection)).driver
 
     def _make(self, connection: Connection) -> Driver:
-        options = {name: value for name, value in connection.options.items() if name != FRESH}
+        options = {name: value for name, value in connection.options.items() if name != LISTING_TTL_OPTION}
         place = ProviderRegion(connection.provider, connection.region, connection.zone, connection.credential, options)
         try:
-            return self._drivers.make(connection.driver, place, partial(self._called, connection.provider))
+            return self._drivers.make(connection.driver, place, partial(self._on_call, connection.provider))
         except CloudUnavailable as error:  # another process has it: nobody here can say what is in it
             raise Temporary(str(error)) from error
 
@@ -117,12 +119,14 @@ class ProviderClients:
 
 
 def _fresh_for(options: Mapping[str, str]) -> float | None:
-    if FRESH not in options:
+    if LISTING_TTL_OPTION not in options:
         return None
     try:
-        seconds = float(options[FRESH])
+        seconds = float(options[LISTING_TTL_OPTION])
     except ValueError:
         seconds = -1.0
-    if not 0.0 <= seconds <= LONGEST:
-        raise BadInput(FRESH, options[FRESH], f"a number of seconds from 0 to {LONGEST:g}")
+    if not 0.0 <= seconds <= LISTING_TTL_MAX_S:
+        raise BadInput(
+            LISTING_TTL_OPTION, options[LISTING_TTL_OPTION], f"a number of seconds from 0 to {LISTING_TTL_MAX_S:g}"
+        )
     return seconds

@@ -120,7 +120,7 @@ async def review_mci(request: Call, ns: Ns) -> Review:
     """Say whether an MCI can be made, and what it would cost; writes nothing."""
     await request.service.namespace(ns)
     wanted = parse_mci(await request.fields(), "", dynamic=True)
-    known, driver_of = request.catalogue.snapshot(), request.hall.house.clients.driver
+    known, driver_of = request.catalogue.snapshot(), request.hall.house.clients.driver_for
     looked = [await _look(known, ns, one) for one in wanted.groups]
     looked = await _ask(driver_of, looked)
     return reviewed(wanted, looked, taken=await _taken(request, ns, wanted.name))
