@@ -24,7 +24,7 @@ test: .venv/.dev .venv/.tempest ## run the whole test suite
 coverage: .venv/.dev .venv/.tempest ## the same, with the lines that no test reaches
 	@$(MAKE) --no-print-directory test ARGS="--cov --cov-report=term $(ARGS)"
 
-check: .venv/.dev ## format, lint, types, floors, documentation
+check: .venv/.dev ## format, lint, types, layers, documentation
 	@$(VENV)/ruff format --check .
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy

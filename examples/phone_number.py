@@ -2,13 +2,13 @@
 
     python examples/phone_number.py
 
-The carrier is an actor of this lifecycle. Its reports count only for the operation that is under way: a late word about
-an earlier try is rejected, and stays in the history as such. A carrier that never answers is not waited for for ever.
+The carrier is an actor of this lifecycle. Its reports count only for the operation that is under way: a late report
+about an earlier try is rejected, and stays in the history as such. A carrier that never answers is not waited for for ever.
 """
 
 import asyncio
 
-from stateward.engine import Engine, Kind, ExternalReport
+from stateward.engine import Engine, ExternalReport, Kind
 from stateward.lifecycle import (
     CLOCK, DAY, FINAL, MINUTE, NEW, STABLE, TRANSITIONAL, USER,
     Actor, State, declare, failure, request, step, success, timeout,
@@ -51,7 +51,7 @@ async def main(database: str = ":memory:") -> None:
         await engine.report(_word(first.op, "refused", error="wrong customer name"))
         again = await engine.act("default", "+49301234", "port in")
         late = await engine.report(_word(first.op, "ported"))
-        print("a late word about the first try counts:", late)
+        print("a late report about the first try counts:", late)
         await engine.report(_word(again.op, "agreed"))
         await engine.report(_word(again.op, "ported"))
         print("the number is", (await engine.get("default", "+49301234")).state)

@@ -22,5 +22,5 @@ def test_the_build_machine_refuses_the_second_build_and_names_the_first() -> Non
 
 def test_the_phone_number_is_ported_in_and_a_late_word_does_not_count() -> None:
     lines = told("phone_number.py")
-    assert lines[:2] == ["a late word about the first try counts: False", "the number is active"]
+    assert lines[:2] == ["a late report about the first try counts: False", "the number is active"]
     assert any(line.startswith("rejected: ported by carrier") for line in lines)
