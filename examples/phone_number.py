@@ -3,7 +3,7 @@
     python examples/phone_number.py
 
 The carrier is an actor of this lifecycle. Its reports count only for the operation that is under way: a late report
-about an earlier try is rejected, and stays in the history as such. A carrier that never answers is not waited for for ever.
+about an earlier try is rejected, and stays in the history as such. A carrier that never answers runs into the deadline.
 """
 
 import asyncio
