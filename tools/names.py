@@ -18,7 +18,20 @@ READ = ("src/stateward", "tests", "bench", "tools", "docs", "examples")
 
 ROLES = frozenset(
     (
-        *("__init__", "__main__", "api", "apply", "claims", "cli", "codec", "connections", "context", "demo", "driver"),
+        *(
+            "__init__",
+            "__main__",
+            "api",
+            "apply",
+            "claims",
+            "cli",
+            "codec",
+            "commands",
+            "connections",
+            "context",
+            "demo",
+            "driver",
+        ),
         *("errors", "guards", "handlers", "lifecycle", "model", "plugin", "port", "queries", "readers", "retention"),
         *("routes", "schemas", "service", "settings", "states", "store", "tx", "views"),
     )

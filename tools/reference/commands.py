@@ -31,8 +31,9 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _commands(command: Command) -> Mapping[str, Command]:
-    found: Mapping[str, Command] = getattr(command, "commands", {})
-    return found
+    """Return the commands below one, by their names; the program imports them when they are listed."""
+    names = command.list_commands(None) if hasattr(command, "list_commands") else []
+    return {name: command.get_command(None, name) for name in names}
 
 
 def _leaves(path: str, command: Command) -> Iterator[tuple[str, Command]]:

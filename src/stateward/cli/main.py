@@ -1,37 +1,80 @@
 """The `stateward` command; its exit codes are in docs/cli.md."""
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stateward import __version__
-from stateward.cli import edge, leases, mci, ovc, systems
-from stateward.cli.commands import lifecycle, register, serve, serve_folder
-from stateward.cli.commands.agent import agent
-from stateward.cli.commands.backup import backup, restore
-from stateward.cli.commands.migrate import migrate
+from stateward.cli.lazy_commands import LazyCommand, LazyGroup
 from stateward.client.errors import exit_code_for
 from stateward.client.output import clean, err, print_json
 from stateward.errors import StatewardError
 
+if TYPE_CHECKING:
+    import httpx
+
+OBJECTS, DOMAINS = "Objects and operations", "Domains"
+
+
+def _own(panel: str | None, module: str, *names: str) -> Iterator[LazyCommand]:
+    """Yield commands of one module; `name=attribute` where the function has another name than the command."""
+    for name, _, attribute in (one.partition("=") for one in names):
+        yield LazyCommand(name, f"stateward.cli.commands.{module}:{attribute or name}", panel)
+
+
+COMMANDS = (
+    *_own(None, "lifecycle", "validate"),
+    *_own(None, "migrate", "migrate"),
+    *_own(None, "serve", "serve", "worker", "config"),
+    *_own(None, "agent", "agent"),
+    *_own(None, "backup", "backup", "restore"),
+    *_own(OBJECTS, "get", "get", "list=list_"),
+    *_own(OBJECTS, "create", "create", "delete"),
+    *_own(OBJECTS, "do", "do", "plan"),
+    *_own(OBJECTS, "wait", "wait", "cancel"),
+    *_own(OBJECTS, "watch", "watch", "history"),
+    *_own(OBJECTS, "why", "why"),
+    *_own(OBJECTS, "heal", "heal"),
+    *_own(OBJECTS, "prune", "prune"),
+    *_own(OBJECTS, "top", "top"),
+    *_own(None, "lifecycle", "lifecycle=app"),
+    *_own(OBJECTS, "token", "token=app"),
+    *_own(OBJECTS, "lanes", "lanes=app"),
+)
+
+
+class Commands(LazyGroup):
+    """All commands of the program: its own, and those of the domains."""
+
+    def lazy_commands(self) -> Iterator[LazyCommand]:
+        """Yield the commands in the order of `--help`."""
+        yield from COMMANDS
+        from stateward.domains.registry import command_lines  # only commands of domains need the domains' tables
+
+        for name, target in command_lines().items():
+            yield LazyCommand(name, target, DOMAINS)
+
+
+@contextmanager
+def serve_folder(path: Path) -> "Iterator[httpx.BaseTransport]":
+    """Run the server's application on a data folder, in this process; yields the transport to it."""
+    from stateward.cli.in_process import in_process  # only a folder without a server needs the whole server
+
+    with in_process(path) as transport:
+        yield transport
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"obj": serve_folder},
 )
-app.add_typer(lifecycle.app, name="lifecycle")
-app.command()(lifecycle.validate)
-app.command()(migrate)
-for command in (serve.serve, serve.worker, serve.config, agent, backup, restore):
-    app.command()(command)
-register(app)
-app.add_typer(mci.app, name="mci", rich_help_panel="Domains")
-app.add_typer(edge.app, name="edge", rich_help_panel="Domains")
-app.add_typer(ovc.app, name="ovc", rich_help_panel="Domains")
-app.add_typer(leases.app, name="lease", rich_help_panel="Domains")
-app.add_typer(systems.app, name="system", rich_help_panel="Domains")
 
 
 def _print_version(wanted: bool) -> None:

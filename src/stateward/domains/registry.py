@@ -1,10 +1,10 @@
-"""The registry of domains: their lifecycles, settings and plug-ins.
+"""The registry of domains: their lifecycles, settings, commands and plug-ins.
 
 Packages above the domains (server, command line) find a domain here and nowhere else. A new domain adds its name to
 `DOMAINS` and to the import above it.
 
 A client of the tables alone (the command line, the documentation) must not wait for the engine and the web framework,
-so plug-ins are imported only when `load_plugins` is called.
+so plug-ins are imported only when `load_plugins` is called, and a domain's commands when one of them is called.
 """
 
 from collections.abc import Callable
@@ -35,6 +35,11 @@ def lifecycles() -> tuple[Lifecycle, ...]:
 def sections() -> dict[str, type[Struct]]:
     """Return the settings of the domains that have some, by the prefix of their names."""
     return {domain.__name__.rpartition(".")[2]: domain.SETTINGS for domain in DOMAINS if hasattr(domain, "SETTINGS")}
+
+
+def command_lines() -> dict[str, str]:
+    """Return where the commands of the domains are (`module:application`), by the names of their commands."""
+    return {domain.COMMAND: f"{domain.__name__}.cli:app" for domain in DOMAINS if hasattr(domain, "COMMAND")}
 
 
 def lifecycle_of(kind: str) -> Lifecycle:

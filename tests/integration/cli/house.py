@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import typer
 import uvicorn
 from typer.testing import CliRunner, Result
 
 from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.cli.commands import register, serve_folder
+from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.engine import Engine, Route
 from stateward.server.app import create_app
@@ -27,13 +26,6 @@ from tests.integration.engine.plant import PUMP, Plant
 T = TypeVar("T")
 
 WIDE = {"COLUMNS": "250", "NO_COLOR": "1"}
-
-
-def command_line() -> typer.Typer:
-    """Return the commands as they stand in the program."""
-    app = typer.Typer(context_settings={"obj": serve_folder})
-    register(app)
-    return app
 
 
 class House:
@@ -117,7 +109,7 @@ class House:
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
         """Run a command against this server."""
         env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
-        return CliRunner().invoke(command_line(), words, env=env, input=stdin)
+        return CliRunner().invoke(command_line, words, env=env, input=stdin)
 
     def json(self, *words: str, code: int = 0, **how: Any) -> Any:
         """Run a command with --json and return what it says."""

@@ -5,14 +5,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import typer
 from typer.testing import CliRunner, Result
 
 from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.cli.commands import register
-from stateward.cli.mci import app as mci
+from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.mci.api import routes
 from stateward.domains.mci.plugin import MciPlugin
@@ -64,16 +62,8 @@ class MciHouse(House):
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
         """Run a command against this server."""
         env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
-        return CliRunner().invoke(command_line(), words, env=env, input=stdin)
+        return CliRunner().invoke(command_line, words, env=env, input=stdin)
 
     def made(self, fleet: str) -> Any:
         """Make an MCI from a text, and see it made."""
         return self.json("mci", "create", "-f", "-", "--wait", stdin=fleet)
-
-
-def command_line() -> typer.Typer:
-    """Return the commands as they stand in the program."""
-    app = typer.Typer()
-    register(app)
-    app.add_typer(mci, name="mci")
-    return app

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from stateward.access import Role, Tokens
@@ -18,8 +17,7 @@ from stateward.agents.agent import Agent
 from stateward.agents.inprocess import InProcessDialer
 from stateward.agents.self_upgrade import NoUpgrade
 from stateward.agents.simulation import SimulatedSite
-from stateward.cli.commands import register
-from stateward.cli.edge import app as edge
+from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.edge.plugin import EdgePlugin
 from stateward.domains.plugin import ProcessContext
@@ -65,11 +63,8 @@ class EdgeHouse(House):
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
         """Run a command against this server."""
-        program = typer.Typer()
-        register(program)
-        program.add_typer(edge, name="edge")
         env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
-        return CliRunner().invoke(program, words, env=env, input=stdin)
+        return CliRunner().invoke(command_line, words, env=env, input=stdin)
 
     def done(self, *words: str) -> str:
         """Run a command of the domain that succeeds, and return all it prints."""

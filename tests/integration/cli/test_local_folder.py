@@ -12,10 +12,11 @@ from typer.testing import CliRunner, Result
 from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
+from stateward.cli.main import app as command_line
 from stateward.domains.mci.lifecycle import VM
 from stateward.engine import Engine, Handler, Job, Kind
 from stateward.store import open_store
-from tests.integration.cli.house import WIDE, House, command_line
+from tests.integration.cli.house import WIDE, House
 from tests.integration.cli.wanted import with_spec
 
 Run = Callable[..., Result]
@@ -36,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 def run(folder: Path) -> Run:
     def run(*words: str, **more: str) -> Result:
         return CliRunner().invoke(
-            command_line(), with_spec(folder, words), env={**WIDE, "STATEWARD_DATA": str(folder), **more}
+            command_line, with_spec(folder, words), env={**WIDE, "STATEWARD_DATA": str(folder), **more}
         )
 
     return run
@@ -108,7 +109,7 @@ def test_a_folder_whose_server_runs_is_spoken_to_through_it(house: House) -> Non
     (house.folder / "admin-token").write_text(house.token)
     house.built("p1")
     env = {**WIDE, "STATEWARD_NAMESPACE": house.ns}
-    done = CliRunner().invoke(command_line(), ["do", "tune", "p1", "--wait", "--data", str(house.folder)], env=env)
+    done = CliRunner().invoke(command_line, ["do", "tune", "p1", "--wait", "--data", str(house.folder)], env=env)
     assert done.exit_code == 0, done.output
     assert "succeeded" in done.stdout
     assert "waits" not in done.stderr
@@ -116,6 +117,6 @@ def test_a_folder_whose_server_runs_is_spoken_to_through_it(house: House) -> Non
 
 def test_a_folder_that_is_no_database_of_ours_is_refused_with_2(tmp_path: Path) -> None:
     (tmp_path / "stateward.db").write_text("certainly no database, but long enough to be taken for one" * 100)
-    done = CliRunner().invoke(command_line(), ["list", "--data", str(tmp_path)], env=WIDE)
+    done = CliRunner().invoke(command_line, ["list", "--data", str(tmp_path)], env=WIDE)
     assert done.exit_code == 2
     assert "not a Stateward database" in done.stderr

@@ -6,14 +6,12 @@ from random import Random
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.cli.commands import register
-from stateward.cli.ovc import app as ovc
+from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.ovc.model import Strange
 from stateward.domains.ovc.orphan_scan import note_strangers
@@ -55,11 +53,8 @@ class OvcHouse(House):
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
         """Run a command against this server."""
-        program = typer.Typer()
-        register(program)
-        program.add_typer(ovc, name="ovc")
         env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
-        return CliRunner().invoke(program, words, env=env, input=stdin)
+        return CliRunner().invoke(command_line, words, env=env, input=stdin)
 
     def done(self, *words: str) -> str:
         """Run a command of the domain that succeeds, and return what it prints."""

@@ -12,13 +12,14 @@ from typer.testing import CliRunner, Result
 
 from stateward.access import Role, Tokens
 from stateward.access.tokens import token_kind
+from stateward.cli.main import app as command_line
 from stateward.engine import Engine
 from stateward.engine.maintenance.horizon import horizon
 from stateward.engine.maintenance.retention import prune
 from stateward.store.sqlite import SqliteStore
 from tests.contract.hands import write
 from tests.contract.samples import a_line, a_step, an_answer, an_object, an_operation
-from tests.integration.cli.house import WIDE, House, command_line
+from tests.integration.cli.house import WIDE, House
 
 DAY = 86_400
 
@@ -51,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str) -> Result:
-    return CliRunner().invoke(command_line(), list(words), env={**WIDE, "STATEWARD_DATA": str(folder)})
+    return CliRunner().invoke(command_line, list(words), env={**WIDE, "STATEWARD_DATA": str(folder)})
 
 
 def test_a_folder_is_pruned_without_a_server(folder: Path) -> None:

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.integration.cli.house import WIDE, command_line
+from stateward.cli.main import app as command_line
+from tests.integration.cli.house import WIDE
 from tests.integration.cli.wanted import with_spec
 from tests.integration.server.processes import kill_machines_below, served
 
 
 def run(folder: Path, *words: str, **environ: str) -> Result:
-    return CliRunner().invoke(
-        command_line(), [*with_spec(folder, words), "--data", str(folder)], env={**WIDE, **environ}
-    )
+    return CliRunner().invoke(command_line, [*with_spec(folder, words), "--data", str(folder)], env={**WIDE, **environ})
 
 
 def test_a_folder_leads_to_its_server_and_after_its_death_to_its_database(tmp_path: Path) -> None:

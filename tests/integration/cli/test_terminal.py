@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.integration.cli.house import WIDE, House, command_line
+from stateward.cli.main import app as command_line
+from tests.integration.cli.house import WIDE, House
 
-PROGRAM = "import sys; from tests.integration.cli.house import command_line; command_line()(sys.argv[1:])"
+PROGRAM = "import sys; from stateward.cli.main import app; app(sys.argv[1:])"
 ROOT = Path(__file__).parents[3]
 CURSOR_BACK = "\x1b[?25h"
 
@@ -159,6 +160,6 @@ def test_a_token_in_the_wrong_place_is_not_repeated(house: House) -> None:
 
 def test_no_server_at_the_address_exits_with_3() -> None:
     for words in (["list"], ["watch"], ["top"]):
-        done = CliRunner().invoke(command_line(), [*words, "--server", "http://127.0.0.1:1"], env=WIDE)
+        done = CliRunner().invoke(command_line, [*words, "--server", "http://127.0.0.1:1"], env=WIDE)
         assert done.exit_code == 3, done.output
         assert "no server answers at http://127.0.0.1:1" in done.stderr

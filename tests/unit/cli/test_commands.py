@@ -8,14 +8,14 @@ from rich.console import Console
 
 from stateward.cli.commands.heal import _list
 from stateward.cli.commands.why import MOST, _tree
-from stateward.cli.mci.calls import Orphan, Orphans
-from stateward.cli.mci.commands import _terminate_orphans
 from stateward.client.answers import HeldLock, Lane, OperationInfo, Queued, Why
 from stateward.client.api import Client
 from stateward.client.arguments import Ref, Selector
 from stateward.client.http import KEY, Wire
 from stateward.client.session import Session
 from stateward.client.target import Secret
+from stateward.domains.mci.cli.calls import Orphan, Orphans
+from stateward.domains.mci.cli.commands import _terminate_orphans
 
 Answers = Callable[[httpx.Request], httpx.Response]
 

@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
 def commands() -> list[str]:
     whole = typer.main.get_command(app)
     assert isinstance(whole, typer.core.TyperGroup)
-    return sorted(whole.commands)
+    return sorted(whole.list_commands(typer.Context(whole)))
 
 
 @pytest.mark.parametrize("name", commands())

@@ -5,7 +5,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from stateward.cli.lease_views import Event, Host, Lease, Reservation, Window, calendar
+from stateward.domains.leases.cli.views import Event, Host, Lease, Reservation, Window, calendar
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from stateward.cli.mci import app, connections
-from stateward.cli.mci.commands import Action
-from stateward.cli.mci.file import GROUP, HEAD, POLICIES
+from stateward.domains.mci.cli import app, connection_commands
+from stateward.domains.mci.cli.commands import Action
+from stateward.domains.mci.cli.fleet_file import GROUP, HEAD, POLICIES
 from stateward.domains.mci.deployment_records import LIMITS, OTHERS
 from stateward.domains.mci.lifecycle import VM, VmState
 from stateward.domains.mci.service import GROUP_ACTIONS
@@ -19,7 +19,7 @@ def names(typer_app: object) -> list[str]:
     return [str(one.name or one.callback.__name__) for one in found]
 
 
-@pytest.mark.parametrize("name", names(app) + [f"connection {name}" for name in names(connections.app)])
+@pytest.mark.parametrize("name", names(app) + [f"connection {name}" for name in names(connection_commands.app)])
 def test_every_command_is_documented(name: str) -> None:
     assert re.search(rf"^\|.*`mci {name}[ `]", PAGE, re.MULTILINE)
 

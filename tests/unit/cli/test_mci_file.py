@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as some
 
-from stateward.cli.mci.file import GROUP, HEAD, BadFile, read_fleet
+from stateward.domains.mci.cli.fleet_file import GROUP, HEAD, BadFile, read_fleet
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("fleet*.yaml"))
 GOOD = """

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as some
 
-from stateward.cli.mci.progress import Course, Level
 from stateward.client.answers import Line
+from stateward.domains.mci.cli.creation_progress import Course, Level
 
 MOVING = ("Creating", "Suspending")
 STATES = (*MOVING, "Running", "Suspended", "Failed", "(gone)")

@@ -3,8 +3,8 @@ from math import inf
 import pytest
 from rich.console import Console
 
-from stateward.cli.mci.calls import Mci, Orphan, Orphans, Place, Vm
-from stateward.cli.mci.views import FEW, mci_view, orphan_view, state_of, status_text
+from stateward.domains.mci.cli.calls import Mci, Orphan, Orphans, Place, Vm
+from stateward.domains.mci.cli.views import FEW, mci_view, orphan_view, state_of, status_text
 
 
 def printed(view: object) -> str:

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 
 from stateward.agents.connection import UNREADABLE
 from stateward.agents.messages import clipped, read_agent, read_controller
-from stateward.cli import leases as lease_commands
 from stateward.cli.commands.create import read_spec
-from stateward.cli.mci.file import read_fleet
 from stateward.client import arguments, journal_stream
 from stateward.client.events import events
 from stateward.config import load
 from stateward.domains.leases import property_expressions
 from stateward.domains.leases.resources.leased_mcis import _decode_template
+from stateward.domains.leases.cli import commands as lease_commands
 from stateward.domains.leases.wire_values import read_time
 from stateward.domains.mci.api import lenient_json
+from stateward.domains.mci.cli.fleet_file import read_fleet
 from stateward.domains.ovc.settings import FILE, read_settings
 from stateward.domains.systems.definition.parser import read as read_definition
 from stateward.drivers.aws.credential_refs import read_credential

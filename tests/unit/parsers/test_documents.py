@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from stateward.cli.mci.file import read_fleet
 from stateward.documents import DEEPEST, MOST, compose
+from stateward.domains.mci.cli.fleet_file import read_fleet
 from stateward.domains.systems.definition import read
 from stateward.errors import StatewardError
 

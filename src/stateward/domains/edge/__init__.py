@@ -2,4 +2,7 @@
 
 from stateward.domains.edge.lifecycle import LIFECYCLES
 
-__all__ = ["LIFECYCLES"]
+COMMAND = "edge"
+"""The name of its commands, which are in its package `cli`; the registry looks for it."""
+
+__all__ = ["COMMAND", "LIFECYCLES"]

@@ -2,4 +2,7 @@
 
 from stateward.domains.ovc.lifecycle import LIFECYCLES
 
-__all__ = ["LIFECYCLES"]
+COMMAND = "ovc"
+"""The name of its commands, which are in its package `cli`; the registry looks for it."""
+
+__all__ = ["COMMAND", "LIFECYCLES"]

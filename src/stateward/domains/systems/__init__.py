@@ -3,7 +3,10 @@
 from stateward.domains.systems.lifecycle import LIFECYCLES
 from stateward.domains.systems.settings import Settings
 
+COMMAND = "system"
+"""The name of its commands, which are in its package `cli`; the registry looks for it."""
+
 SETTINGS = Settings
 """What can be set; the registry looks for it."""
 
-__all__ = ["LIFECYCLES", "SETTINGS"]
+__all__ = ["COMMAND", "LIFECYCLES", "SETTINGS"]

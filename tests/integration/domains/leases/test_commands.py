@@ -8,13 +8,12 @@ from itertools import product
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.cli.leases import app as lease
+from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.leases.plugin import LeasesPlugin
 from stateward.domains.leases.settings import Settings
@@ -43,10 +42,8 @@ class LeaseHouse(House):
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
         """Run a command of the domain."""
-        program = typer.Typer()
-        program.add_typer(lease, name="lease")
         env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
-        return CliRunner().invoke(program, ["lease", *words], env=env, input=stdin)
+        return CliRunner().invoke(command_line, ["lease", *words], env=env, input=stdin)
 
     def done(self, *words: str) -> str:
         """Run a command that succeeds, and return what it prints."""

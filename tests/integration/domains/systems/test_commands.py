@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from stateward.access import Role, Tokens
 from stateward.access.quotas import quota_kind
 from stateward.access.tokens import token_kind
-from stateward.cli.systems import app as system
+from stateward.cli.main import app as command_line
 from stateward.config import Config
 from stateward.domains.systems.backends.simulated_backend import SimulatedBackend
 from stateward.domains.systems.plugin import SystemsPlugin
@@ -51,10 +50,8 @@ class SystemHouse(House):
 
     def run(self, *words: str, token: str | None = None, stdin: str | None = None) -> Result:
         """Run a command of the domain."""
-        program = typer.Typer()
-        program.add_typer(system, name="system")
         env = {**self.env, **({} if token is None else {"STATEWARD_TOKEN": token})}
-        return CliRunner().invoke(program, ["system", *words], env=env, input=stdin)
+        return CliRunner().invoke(command_line, ["system", *words], env=env, input=stdin)
 
     def done(self, *words: str) -> str:
         """Run a command that succeeds, and return what it prints."""

@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from stateward.cli.edge_calls import Agents, Ignore, ask, parts, path, retell, show_all, show_one
-from stateward.cli.edge_records import register
 from stateward.client.options import Timeout, Wait
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
 from stateward.client.tables import filled_table
+from stateward.domains.edge.cli.calls import Agents, Ignore, ask, parts, path, retell, show_all, show_one
+from stateward.domains.edge.cli.record_commands import register
 from stateward.errors import BadInput
 
 app = typer.Typer(no_args_is_help=True, help="Cloudlets with agents, and clusters and apps on them.")

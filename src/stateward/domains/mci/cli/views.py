@@ -7,9 +7,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stateward.cli.mci.calls import NONE, Connection, GroupReview, Mci, Orphans, Review, Skipped, Vm
 from stateward.client.output import clean
 from stateward.client.tables import CLASS_COLOURS, error_text, facts_table, filled_table
+from stateward.domains.mci.cli.calls import NONE, Connection, GroupReview, Mci, Orphans, Review, Skipped, Vm
 
 FEW, FEWER = 60, 12
 """How many VMs are shown one by one to those who ask for them, and to those who have done something to them."""

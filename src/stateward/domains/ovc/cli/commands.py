@@ -9,7 +9,13 @@ from uuid import uuid4
 
 import typer
 
-from stateward.cli.ovc_views import (
+from stateward.client.action_requests import Outcome, print_outcomes, waited, warn_of_waiting
+from stateward.client.arguments import Selector, pairs
+from stateward.client.http import NOTHING, Params
+from stateward.client.options import Timeout, Wait
+from stateward.client.output import print_json, results
+from stateward.client.session import Session, on_server
+from stateward.domains.ovc.cli.views import (
     Asked,
     Healing,
     Item,
@@ -20,12 +26,6 @@ from stateward.cli.ovc_views import (
     report_table,
     stranger_table,
 )
-from stateward.client.action_requests import Outcome, print_outcomes, waited, warn_of_waiting
-from stateward.client.arguments import Selector, pairs
-from stateward.client.http import NOTHING, Params
-from stateward.client.options import Timeout, Wait
-from stateward.client.output import print_json, results
-from stateward.client.session import Session, on_server
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:

@@ -9,7 +9,12 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from stateward.cli.lease_views import (
+from stateward.client.answers import Line
+from stateward.client.arguments import pairs
+from stateward.client.errors import Said
+from stateward.client.output import print_json, results
+from stateward.client.session import Session, on_server
+from stateward.domains.leases.cli.views import (
     AllHosts,
     AllLeases,
     Lease,
@@ -23,14 +28,9 @@ from stateward.cli.lease_views import (
     moment,
     plain,
 )
-from stateward.cli.lease_views import (
+from stateward.domains.leases.cli.views import (
     calendar as drawn,
 )
-from stateward.client.answers import Line
-from stateward.client.arguments import pairs
-from stateward.client.errors import Said
-from stateward.client.output import print_json, results
-from stateward.client.session import Session, on_server
 from stateward.errors import BadInput, StatewardError
 
 app = typer.Typer(no_args_is_help=True, help="Reserve resources for a span of time.")

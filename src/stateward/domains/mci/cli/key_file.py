@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stateward.cli.mci.calls import KeyPair
 from stateward.client.output import err
+from stateward.domains.mci.cli.calls import KeyPair
 from stateward.errors import BadInput
 
 Save = Callable[[KeyPair | None], None]

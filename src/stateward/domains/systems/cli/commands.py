@@ -6,12 +6,12 @@ from uuid import uuid4
 
 import typer
 
-from stateward.cli.system_views import Asked, Change, Held, Written, change_table, lock_table, system_tree
-from stateward.cli.system_views import System as SystemInfo
 from stateward.client.action_requests import Outcome, print_outcomes, waited, warn_of_waiting
 from stateward.client.options import Timeout, Wait
 from stateward.client.output import clean, out, print_json, results
 from stateward.client.session import Session, on_server
+from stateward.domains.systems.cli.views import Asked, Change, Held, Written, change_table, lock_table, system_tree
+from stateward.domains.systems.cli.views import System as SystemInfo
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:

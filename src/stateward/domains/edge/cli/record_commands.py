@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from stateward.cli.edge_calls import Shown, path, show_all, show_one
 from stateward.client.arguments import pairs, values
 from stateward.client.output import print_json, results
 from stateward.client.session import Session, on_server
+from stateward.domains.edge.cli.calls import Shown, path, show_all, show_one
 from stateward.errors import BadInput
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from stateward.cli.mci import connections
-from stateward.cli.mci.calls import Orphans, Review, Told, ask, part, status_of, statuses
-from stateward.cli.mci.key_file import private_file
-from stateward.cli.mci.progress import groups_of, is_watched, seen_to_end, until_held
-from stateward.cli.mci.views import FEW, FEWER, mci_table, mci_view, orphan_view, review_view, skipped_table
 from stateward.client.completion import complete_objects
 from stateward.client.errors import Said
 from stateward.client.options import Force, Timeout, Wait
 from stateward.client.output import NO, clean, err, print_json, results
 from stateward.client.session import Session, on_server
 from stateward.client.tables import error_text, status_text
+from stateward.domains.mci.cli import connection_commands
+from stateward.domains.mci.cli.calls import Orphans, Review, Told, ask, part, status_of, statuses
+from stateward.domains.mci.cli.creation_progress import groups_of, is_watched, seen_to_end, until_held
+from stateward.domains.mci.cli.key_file import private_file
+from stateward.domains.mci.cli.views import FEW, FEWER, mci_table, mci_view, orphan_view, review_view, skipped_table
 from stateward.errors import BadInput
 
 if TYPE_CHECKING:
     from stateward.client.answers import OperationInfo
 
 app = typer.Typer(no_args_is_help=True, help="Make, see and control groups of VMs over many clouds.")
-app.add_typer(connections.app, name="connection")
+app.add_typer(connection_commands.app, name="connection")
 
 
 NO_GROUPS: Mapping[str, str] = {}
@@ -224,7 +224,7 @@ def _fleet(file: str, name: str | None) -> dict[str, Any]:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except OSError as error:
         raise BadInput("--file", file, f"a file that can be read ({error.strerror})") from error
-    from stateward.cli.mci.file import read_fleet  # most commands need no parser
+    from stateward.domains.mci.cli.fleet_file import read_fleet  # most commands need no parser
 
     body = read_fleet(text, file)
     return body if name is None else {**body, "name": name}

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from stateward.cli.mci.calls import Connection, part
-from stateward.cli.mci.views import connection_table
 from stateward.client.arguments import pairs
 from stateward.client.output import clean, print_json, results
 from stateward.client.session import Session, on_server
+from stateward.domains.mci.cli.calls import Connection, part
+from stateward.domains.mci.cli.views import connection_table
 
 app = typer.Typer(no_args_is_help=True, help="Add, list, grant and remove connections to providers.")
 
