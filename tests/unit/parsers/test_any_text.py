@@ -22,8 +22,8 @@ from stateward.client import arguments, journal_stream
 from stateward.client.events import events
 from stateward.config import load
 from stateward.domains.leases import property_expressions
-from stateward.domains.leases.resources.leased_mcis import _decode_template
 from stateward.domains.leases.cli import commands as lease_commands
+from stateward.domains.leases.resources.leased_mcis import _decode_template
 from stateward.domains.leases.wire_values import read_time
 from stateward.domains.mci.api import lenient_json
 from stateward.domains.mci.cli.fleet_file import read_fleet
